@@ -1,0 +1,18 @@
+import { defineConfig } from 'rolldown';
+
+// One chunk for each command that is loaded on demand: a local command never reads the network stack.
+export default defineConfig({
+  input: { mgw: 'src/cli/main.ts' },
+  platform: 'node',
+  external: [/^node:/],
+  resolve: { conditionNames: ['node', 'import', 'default'] },
+  output: {
+    dir: 'dist',
+    format: 'esm',
+    cleanDir: true,
+    entryFileNames: '[name].js',
+    chunkFileNames: '[name]-[hash].js',
+    minify: { mangle: false, compress: true },
+    sourcemap: false,
+  },
+});
