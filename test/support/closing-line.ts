@@ -5,7 +5,8 @@ export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     const results = modules.flatMap((module) => [...module.children.allTests()]).map(stateOf);
     const count = (state: string): number => results.filter((result) => result === state).length;
-    const broken = modules.filter((module) => module.children.size === 0 && !module.ok()).length + errors.length;
+    const broken =
+      modules.filter((module) => module.children.size === 0 && !module.ok()).length + errors.length;
     const skipped = count('skipped');
     const line = `${count('passed')} passed, ${count('failed') + broken} failed`;
     process.on('exit', () => process.stdout.write(`${line}${skipped > 0 ? `, ${skipped} skipped` : ''}\n`));

@@ -1,0 +1,125 @@
+/** The closed list of error codes, an interface for scripts (`error.code` under `--json`). */
+export type ErrorCode =
+  | 'usage'
+  | 'config'
+  | 'auth'
+  | 'balance'
+  | 'rate_limited'
+  | 'not_found'
+  | 'invalid_request'
+  | 'content_policy'
+  | 'server_error'
+  | 'unreachable'
+  | 'bad_reply'
+  | 'submit_unknown'
+  | 'pending'
+  | 'task_failed'
+  | 'result_unavailable'
+  | 'result_corrupt'
+  | 'speech_incomplete'
+  | 'output_exists'
+  | 'local_io'
+  | 'conflict'
+  | 'internal';
+
+/** Exit codes by name, an interface for scripts; `mgw help exit-codes` prints them. */
+export const exitCodes = {
+  ok: 0,
+  internal: 1,
+  usage: 2,
+  auth: 3,
+  rejected: 4,
+  failed: 5,
+  unavailable: 6,
+  unknown: 7,
+  pending: 8,
+  incomplete: 9,
+  local: 10,
+  partial: 11,
+  interrupted: 130,
+  terminated: 143,
+} as const;
+
+export type ExitName = keyof typeof exitCodes;
+
+/** Whether the failed action has cost money. */
+export type Charged = 'no' | 'maybe' | 'yes';
+
+/** What a script may do next: run it again safely, run it again to resume, or never repeat it. */
+export type Retry = 'safe' | 'resume' | 'never';
+
+const exitByCode: Record<ErrorCode, ExitName> = {
+  usage: 'usage',
+  config: 'usage',
+  conflict: 'usage',
+  auth: 'auth',
+  balance: 'rejected',
+  not_found: 'rejected',
+  invalid_request: 'rejected',
+  content_policy: 'rejected',
+  rate_limited: 'unavailable',
+  server_error: 'unavailable',
+  unreachable: 'unavailable',
+  bad_reply: 'unavailable',
+  submit_unknown: 'unknown',
+  pending: 'pending',
+  task_failed: 'failed',
+  result_unavailable: 'incomplete',
+  result_corrupt: 'incomplete',
+  speech_incomplete: 'incomplete',
+  output_exists: 'local',
+  local_io: 'local',
+  internal: 'internal',
+};
+
+/** What an error says beside its message; `exit` overrides the exit code that belongs to the error code. */
+export interface ErrorDetails {
+  charged?: Charged;
+  retry?: Retry;
+  /** The command to type next, as an argument vector. */
+  next?: string[];
+  /** The gateway's own id of the call. */
+  requestId?: string;
+  exit?: ExitName;
+  cause?: unknown;
+}
+
+/** The one error shape of mgw: a code, a message for a person, what it cost and what to type next. */
+export class MgwError extends Error {
+  override readonly name = 'MgwError';
+  readonly code: ErrorCode;
+  readonly exitCode: number;
+  readonly charged: Charged;
+  readonly retry: Retry;
+  readonly next: string[] | undefined;
+  readonly requestId: string | undefined;
+
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, { cause: details.cause });
+    this.code = code;
+    this.exitCode = exitCodes[details.exit ?? exitByCode[code]];
+    this.charged = details.charged ?? 'no';
+    this.retry = details.retry ?? 'never';
+    this.next = details.next;
+    this.requestId = details.requestId;
+  }
+}
+
+/** Bad input: exit code 2, nothing was sent. */
+export function usageError(message: string, next?: string[]): MgwError {
+  return new MgwError('usage', message, { next });
+}
+
+/** The text of whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Node's or the system's error code (`ENOSPC`, `ECONNRESET`), looked for along the chain of causes. */
+export function systemCode(error: unknown): string | undefined {
+  for (let current = error, depth = 0; current instanceof Error && depth < 5; depth += 1) {
+    if ('code' in current && typeof current.code === 'string') return current.code;
+    current = current.cause;
+  }
+  return undefined;
+}

@@ -1,0 +1,69 @@
+import type { ErrorCode } from './errors.ts';
+import type { Json } from './json.ts';
+
+/** The header that carries the key, and the scheme before it (`Bearer`, or empty for none). Specification 5. */
+export interface AuthScheme {
+  header: string;
+  scheme: string;
+}
+
+/** `Authorization: Bearer <key>`: Protocols A and B, models, Responses (specification 5). */
+export const bearer: AuthScheme = { header: 'Authorization', scheme: 'Bearer' };
+
+/** `X-Api-Key: <key>` with no scheme: speech (specification 5). */
+export const xApiKey: AuthScheme = { header: 'X-Api-Key', scheme: '' };
+
+/** One request to the gateway, without the key: that is put in by whoever sends it. */
+export interface Exchange {
+  method: 'GET' | 'POST';
+  /** Absolute path below the base URL, percent-encoded, with its query if any. */
+  path: string;
+  headers: Record<string, string>;
+  /** The body as it goes out, already serialised. */
+  body?: string;
+}
+
+/** One answer, as far as it arrived. */
+export interface Reply {
+  status: number;
+  /** Names in lower case; a repeated header's values joined by `, `. */
+  headers: Record<string, string>;
+  /** The body decoded as UTF-8, as much of it as came and as the bound allowed. */
+  text: string;
+  /** False where the body was cut: a reset, an early end, a timeout, or the bound of its size. */
+  complete: boolean;
+  /** Media strings that were diverted to files while the body streamed, in the order they came. */
+  spooled?: SpooledMedia[];
+}
+
+/**
+ * A long Base64 string of a reply that was decoded to a file while it arrived. In `Reply.text` its place is
+ * taken by the string `mgw-spool:<index>`.
+ */
+export interface SpooledMedia {
+  /** Where the decoded bytes are, or undefined where they were only counted. */
+  path?: string;
+  bytes: number;
+  /** Why the string was not strict Base64, where it was not. */
+  fault?: string;
+}
+
+/** What a gateway's refusal or failure means, read from its status, body and headers. */
+export interface Failure {
+  code: ErrorCode;
+  /** The gateway's own words where there are any. */
+  message: string;
+  /** The gateway's own code, as it came. */
+  nativeCode?: string;
+  requestId?: string;
+  /** The least time to wait before another try, ms. */
+  retryAfterMs?: number;
+}
+
+/** A JSON body's content type, for every area but speech. */
+export const jsonHeaders: Record<string, string> = { 'content-type': 'application/json' };
+
+/** Any JSON value as a request body. */
+export function jsonBody(value: Json): string {
+  return JSON.stringify(value);
+}

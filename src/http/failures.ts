@@ -1,0 +1,112 @@
+import type { ErrorCode } from '../errors.ts';
+import type { Failure, Reply } from '../exchange.ts';
+import { idAt, isObject, textAt, tryParseJson, type Json } from '../json.ts';
+import { retryAfter } from './retry-after.ts';
+
+// Where gateways put the words of an error, best first.
+const messagePaths = [
+  'error.message',
+  'error',
+  'Response.Error.Message',
+  'message',
+  'msg',
+  'detail',
+  'detail.0.msg',
+  'base_resp.status_msg',
+  'output.message',
+  'header.message',
+];
+const codePaths = [
+  'error.code',
+  'error.type',
+  'error.status',
+  'Response.Error.Code',
+  'code',
+  'base_resp.status_code',
+  'output.code',
+  'header.code',
+];
+const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header.reqid'];
+const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
+
+/** The JSON of a body; a one-element array (as some Google endpoints send) is unwrapped. */
+export function bodyOf(reply: Reply): Json | undefined {
+  const body = tryParseJson(reply.text);
+  return Array.isArray(body) && body.length === 1 && isObject(body[0]) && 'error' in body[0] ? body[0] : body;
+}
+
+/** The gateway's id of a call, from its headers, its body, or `(request id: …)` inside a message. */
+export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
+  const header = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
+  const member = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
+  return header ?? member ?? /\(request id: ([^)]+)\)/.exec(messageIn(body) ?? '')?.[1];
+}
+
+/** The words of an error body in any of the forms that gateways use; undefined where there are none. */
+export function messageIn(body: Json | undefined, depth = 0): string | undefined {
+  const message = messagePaths.map((path) => textAt(body, path)).find((text) => text !== undefined);
+  if (message === undefined || depth > 2 || !/^\s*[{[]/.test(message)) return message;
+  return messageIn(tryParseJson(message), depth + 1) ?? message;
+}
+
+/** The gateway's own error code as text, or undefined. */
+export function nativeCodeIn(body: Json | undefined): string | undefined {
+  return codePaths.map((path) => idAt(body, path)).find((code) => code !== undefined);
+}
+
+/**
+ * What a reply that is not a success means. Class by code and text first, since balance hides under 401 and
+ * 403, a missing model under 503, and "not found" under 400 (specification 7, wire facts 1.4 and 2).
+ */
+export function readFailure(reply: Reply): Failure {
+  const body = bodyOf(reply);
+  const message = messageIn(body) ?? fallbackMessage(reply);
+  const nativeCode = nativeCodeIn(body);
+  return {
+    code: classify(`${nativeCode ?? ''} ${textAt(body, 'error.type') ?? ''} ${message}`, reply.status),
+    message,
+    nativeCode,
+    requestId: requestIdOf(reply, body),
+    retryAfterMs: retryAfter(reply.headers, body),
+  };
+}
+
+function fallbackMessage(reply: Reply): string {
+  if (reply.text.trim() === '') return `HTTP ${reply.status} with an empty body`;
+  return `HTTP ${reply.status}: ${reply.text.trim().slice(0, 300)}`;
+}
+
+const balance =
+  /insufficient[_ -]?(user[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费/i;
+const policy =
+  /content[_ -]?(policy|filter|moderation)|moderation|sensitive|VoilationContent|ViolationContent|safety|prohibited|responsible ai|^(1026|1027|1301) |bio_policy|敏感|违规/i;
+const noModel =
+  /model_not_found|no available channel|model .{0,80}(not found|does not exist|not exist)|no such model|无可用渠道/i;
+const notFound =
+  /task_not_exist|task .{0,80}not (found|exist)|not[_ -]?found|does not exist|ResourceNotFound|invalid task_id|任务不存在/i;
+const rateLimited =
+  /rate[_ -]?limit|too many requests|RequestLimitExceeded|RESOURCE_EXHAUSTED|concurrency|请求数限制|负载已饱和/i;
+const authWords =
+  /invalid (token|api[_ -]?key)|invalid_api_key|unauthori[sz]ed|AuthFailure|authentication|not granted|permission|access_denied|no access to|无效的令牌|无权/i;
+
+const byStatus: Record<number, ErrorCode> = {
+  401: 'auth',
+  402: 'balance',
+  403: 'auth',
+  404: 'not_found',
+  408: 'server_error',
+  429: 'rate_limited',
+};
+
+/** The error code that words and a status stand for; the words decide before the status does. */
+export function classify(words: string, status: number): ErrorCode {
+  if (balance.test(words)) return 'balance';
+  if (noModel.test(words)) return 'not_found';
+  if (status === 429 || (status < 400 && rateLimited.test(words))) return 'rate_limited';
+  if (status < 500 && policy.test(words)) return 'content_policy';
+  if (status < 500 && status !== 401 && status !== 403 && notFound.test(words)) return 'not_found';
+  if (status < 400 && authWords.test(words)) return 'auth';
+  return (
+    byStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
+  );
+}

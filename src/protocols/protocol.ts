@@ -1,0 +1,139 @@
+import type { AuthScheme, Exchange, Failure, Reply } from '../exchange.ts';
+import type { Json, JsonObject } from '../json.ts';
+import type { ProtocolName } from '../job.ts';
+
+/**
+ * A flag of `submit` and the body field it stands for. The table of a protocol is data: the command line, the
+ * help, the defaults of the config and the error messages are all read from it.
+ */
+export interface Flag {
+  /** As commander takes it: `--duration <seconds>`, `--reference-image <url...>`, `--audio`. */
+  flags: string;
+  description: string;
+  /** Path of the field in the body: `parameters.durationSeconds`, `instances.0.prompt`. */
+  field: string;
+  /**
+   * `text` one value; `list` may be repeated; `switch` has a `--no-` form too; `file` is a path whose bytes
+   * are read and given to `fromFile`.
+   */
+  kind: 'text' | 'list' | 'switch' | 'file';
+  /**
+   * Turns the text of the command line (for `switch` the boolean) into the field's value.
+   * @throws Error whose message says what is allowed, without naming the flag.
+   */
+  parse?: (value: string | boolean) => Json;
+  /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
+  fromFile?: (bytes: Uint8Array) => Json;
+  /** Group in the help. */
+  group?: string;
+}
+
+/** One broken rule of the specification, found before anything is sent. */
+export interface Violation {
+  /** The body's field in native spelling. */
+  field: string;
+  /** What was given, short and printable. */
+  value: string;
+  /** What is allowed, in words: `5 to 15 seconds`. */
+  allowed: string;
+  /** The long name of the flag that sets the field, where there is one: `--duration`. */
+  flag?: string;
+}
+
+/** What the answer to a submission proves (design 5). */
+export type SubmitVerdict =
+  | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
+  /** Definitely refused: nothing was accepted, nothing is charged. */
+  | { kind: 'rejected'; failure: Failure }
+  /** Definitely not handled (429, 503, B's RequestLimitExceeded): may be tried again. */
+  | { kind: 'busy'; failure: Failure }
+  /** The task may exist. */
+  | { kind: 'unknown'; failure: Failure };
+
+/** Where one piece of a finished result is; sources of one result are tried in order. */
+export type Source =
+  /** On the gateway itself, below the base URL; the key is sent. */
+  | { kind: 'gateway'; path: string }
+  /** An absolute address; `own-site` sends the key where design 6 allows it, `never` sends none. */
+  | { kind: 'url'; url: string; key: 'own-site' | 'never' }
+  /** Inside the poll answer: `Reply.spooled[index]`. */
+  | { kind: 'inline'; index: number };
+
+/** One file of a finished job. */
+export interface Result {
+  sources: Source[];
+  /** MIME type where the gateway gave one. */
+  mime?: string;
+  /** What the gateway tells about the file (B's `MetaData`), for `--json`. */
+  details?: JsonObject;
+}
+
+/** A task's state as one answer shows it. */
+export interface Observation {
+  kind: 'observation';
+  state: 'queued' | 'running' | 'succeeded' | 'failed';
+  /** The status word as it came, or '' where there was none. */
+  nativeStatus: string;
+  /** Percent, 0 to 100, only where the gateway gave one. */
+  progress?: number;
+  /** Why it failed (state `failed`). */
+  failure?: Failure;
+  /** What there is to fetch (state `succeeded`); empty means finished with nothing to show: exit 9. */
+  results: Result[];
+  /** What a person should know though it did not fail: partly filtered, a tolerated oddity. */
+  warning?: string;
+  /** Reported usage, for `--json`. */
+  usage?: JsonObject;
+  requestId?: string;
+}
+
+/** What the answer to a status query proves. */
+export type QueryVerdict =
+  | Observation
+  /** The gateway says there is no such task (also expired, or another identity). */
+  | { kind: 'missing'; failure: Failure }
+  /** The key is refused (401, 403 that is not about balance). */
+  | { kind: 'refused'; failure: Failure }
+  /** No news: rate limit, server error, unreadable answer. Ask again later. */
+  | { kind: 'again'; failure: Failure };
+
+/**
+ * One video protocol. Every method is pure: a request is built, an answer is read. Nothing here sleeps, loops,
+ * retries, prints or touches the disk; the caller decides what follows from a verdict.
+ */
+export interface Protocol {
+  readonly name: ProtocolName;
+  /** How the key is sent (specification 5). */
+  readonly auth: AuthScheme;
+  /** The flags of `submit`, in the order of the help. */
+  readonly flags: readonly Flag[];
+  /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */
+  readonly inlineMedia?: readonly string[];
+  /** The body with the protocol's aliases brought to one spelling; called before `check`. */
+  normalise(body: JsonObject): JsonObject;
+  /** Every local check of design 7 that concerns this protocol; empty where the body may be sent. */
+  check(body: JsonObject): Violation[];
+  /** What the person should know about a body that may be sent, such as fields left to the model's default. */
+  advise(body: JsonObject): string[];
+  /** The model of a body, for the job's record. */
+  modelOf(body: JsonObject): string | undefined;
+  /**
+   * The exchange that submits a body. `endpoint` chooses between equivalent paths where there are several.
+   * @throws MgwError('usage') where the model's name cannot be put into a path.
+   */
+  submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
+  /** Reads the answer to a submission, whole or cut; never throws. */
+  readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
+  /**
+   * The exchange that asks for a task's state.
+   * @throws MgwError('result_unavailable') where the handle is not one that can be put into a path.
+   */
+  query(handle: string): Exchange;
+  /** Reads the answer to a status query; never throws. */
+  readQuery(reply: Reply, handle: string): QueryVerdict;
+  /**
+   * Reads an answer of a result's source that is not the media itself: true where it says that the result is
+   * not ready yet (specification 4.3, wire facts), so that it is asked again.
+   */
+  notReady(reply: Reply): boolean;
+}

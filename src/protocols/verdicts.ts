@@ -1,0 +1,50 @@
+import type { Failure, Reply } from '../exchange.ts';
+import { readFailure } from '../http/failures.ts';
+import type { QueryVerdict, SubmitVerdict } from './protocol.ts';
+
+const definiteRefusals = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
+
+/**
+ * What a submission's answer outside 2xx proves, by the table of design 5. A refusal counts only where it
+ * arrived whole; a 307 or 308 asks to send again elsewhere, so nothing was handled, while a 301 to 303 may
+ * follow a created task.
+ */
+export function judgeRefusedSubmission(reply: Reply): SubmitVerdict {
+  const failure = readFailure(reply);
+  if (!reply.complete) return { kind: 'unknown', failure };
+  if (reply.status === 307 || reply.status === 308)
+    return { kind: 'rejected', failure: redirected(reply, failure) };
+  if (reply.status === 429 || reply.status === 503) return judgeBusy(failure);
+  return { kind: definiteRefusals.has(reply.status) ? 'rejected' : 'unknown', failure };
+}
+
+// Balance used up and a missing model hide under 429 and 503: trying again cannot help.
+function judgeBusy(failure: Failure): SubmitVerdict {
+  const permanent = failure.code === 'balance' || failure.code === 'not_found';
+  return { kind: permanent ? 'rejected' : 'busy', failure };
+}
+
+function redirected(reply: Reply, failure: Failure): Failure {
+  const target = reply.headers['location'] ?? 'an address it does not name';
+  return {
+    ...failure,
+    code: 'invalid_request',
+    message: `The gateway redirects submissions to ${target}; a submission is never redirected. Check the base URL.`,
+  };
+}
+
+/** What a status query's answer outside 2xx proves (design 6): refused, missing, or no news. */
+export function judgeFailedQuery(reply: Reply): QueryVerdict {
+  const failure = readFailure(reply);
+  if (failure.code === 'not_found') return { kind: 'missing', failure };
+  if ((reply.status === 401 || reply.status === 403) && failure.code === 'auth')
+    return { kind: 'refused', failure };
+  return { kind: 'again', failure };
+}
+
+/** A 2xx answer in which nothing could be read. */
+export function unreadable(reply: Reply, what: string): Failure {
+  const shown = reply.text.trim().slice(0, 200);
+  const message = shown === '' ? `an empty answer instead of ${what}` : `no ${what} in the answer: ${shown}`;
+  return { ...readFailure(reply), code: 'bad_reply', message };
+}

@@ -1,0 +1,108 @@
+import { hslColour } from './colour.ts';
+import type { Colour } from './colour.ts';
+import { hashText, seededRandom } from './random.ts';
+
+/** A moving picture in blocks of one colour each, `columns` x `rows`, row after row. */
+export interface Scene {
+  readonly columns: number;
+  readonly rows: number;
+  /** The colours of picture `frame` (from 0), in an array of its own. */
+  paint(frame: number): Uint32Array;
+}
+
+/** What a scene is made from: a text, a size in blocks, and how many pictures it has at how many a second. */
+export interface SceneOptions {
+  prompt: string;
+  columns: number;
+  rows: number;
+  frames: number;
+  fps: number;
+}
+
+type Random = () => number;
+type Shape = (dx: number, dy: number) => boolean;
+type Path = (seconds: number) => number;
+
+const SHAPES: readonly Shape[] = [
+  (dx, dy) => dx * dx + dy * dy <= 1,
+  (dx, dy) => Math.abs(dx) + Math.abs(dy) <= 1.1,
+  (dx, dy) => Math.max(Math.abs(dx), Math.abs(dy)) <= 0.85,
+  (dx, dy) => dx * dx + dy * dy <= 1 && dx * dx + dy * dy >= 0.3,
+];
+
+/**
+ * A mosaic whose hues, grain and direction come from the prompt, a shape that bounces over it in the opposite
+ * hue, and a bar along the bottom that grows from left to right with the time played.
+ */
+export function sceneFor(options: SceneOptions): Scene {
+  const { columns, rows, frames, fps } = options;
+  const random = seededRandom(hashText(options.prompt));
+  const hue = random() * 360;
+  const background = mosaic(columns, rows, hue, random);
+  const drawShape = bouncingShape(columns, rows, hslColour(hue + 150 + random() * 60, 0.9, 0.6), random);
+  const barRows = Math.max(1, Math.round(rows / 30));
+  const barColour = hslColour(hue + 180, 0.2, 0.92);
+  const paint = (frame: number): Uint32Array => {
+    const picture = background.slice();
+    drawShape(picture, frame / fps);
+    const filled = Math.ceil((columns * (frame + 1)) / frames);
+    for (let row = rows - barRows; row < rows; row++) {
+      picture.fill(barColour, row * columns, row * columns + filled);
+    }
+    return picture;
+  };
+  return { columns, rows, paint };
+}
+
+/** Tiles keep their number, not their size, as pictures grow: so 4K costs few more bytes than 720p. */
+function mosaic(columns: number, rows: number, hue: number, random: Random): Uint32Array {
+  const tile = Math.max(1, Math.round(Math.min(columns, rows) / 22));
+  const across = Math.ceil(columns / tile);
+  const angle = random() * 2 * Math.PI;
+  const spread = 30 + random() * 60;
+  const grain = 0.03 + random() * 0.09;
+  const colours: Colour[] = Array.from({ length: across * Math.ceil(rows / tile) }, (_, index) => {
+    const x = ((index % across) * tile) / columns - 0.5;
+    const y = (Math.floor(index / across) * tile) / rows - 0.5;
+    const along = x * Math.cos(angle) + y * Math.sin(angle);
+    return hslColour(hue + spread * along, 0.6, 0.32 + 0.25 * along + grain * (random() - 0.5));
+  });
+  return Uint32Array.from({ length: columns * rows }, (_, index) => {
+    const tileColumn = Math.floor((index % columns) / tile);
+    const tileRow = Math.floor(Math.floor(index / columns) / tile);
+    return colours[tileRow * across + tileColumn] ?? 0;
+  });
+}
+
+function bouncingShape(columns: number, rows: number, colour: Colour, random: Random) {
+  const shape = SHAPES[Math.floor(random() * SHAPES.length)] ?? isInCircle;
+  const radius = Math.max(1, Math.min(columns, rows) * (0.12 + random() * 0.08));
+  const xAt = bounce(columns, radius, random);
+  const yAt = bounce(rows, radius, random);
+  return (picture: Uint32Array, seconds: number): void => {
+    const [x, y] = [xAt(seconds), yAt(seconds)];
+    for (let row = Math.max(0, Math.floor(y - radius)); row < Math.min(rows, y + radius); row++) {
+      for (
+        let column = Math.max(0, Math.floor(x - radius));
+        column < Math.min(columns, x + radius);
+        column++
+      ) {
+        if (shape((column + 0.5 - x) / radius, (row + 0.5 - y) / radius)) {
+          picture[row * columns + column] = colour;
+        }
+      }
+    }
+  };
+}
+
+function isInCircle(dx: number, dy: number): boolean {
+  return dx * dx + dy * dy <= 1;
+}
+
+/** There and back between two walls, one way in 1.2 to 3.2 s, from somewhere in between. */
+function bounce(length: number, radius: number, random: Random): Path {
+  const crossing = 1.2 + random() * 2;
+  const start = random() * 2;
+  const room = Math.max(0, length - 2 * radius);
+  return (seconds) => radius + room * Math.abs(((((start + seconds / crossing) % 2) + 2) % 2) - 1);
+}

@@ -1,0 +1,61 @@
+import {
+  encodeDifference,
+  encodeIdr,
+  MACROBLOCK,
+  pictureParameterSet,
+  sequenceParameterSet,
+} from './h264.ts';
+import type { VideoSample } from './mp4.ts';
+import { muxMp4 } from './mp4.ts';
+import type { Scene } from './scene.ts';
+import { sceneFor } from './scene.ts';
+
+/** What a video shows and how large it is: `seconds` may be a fraction, sizes are even numbers of pixels. */
+export interface VideoOptions {
+  prompt: string;
+  seconds: number;
+  width: number;
+  height: number;
+  fps?: 24;
+}
+
+const SECONDS_BETWEEN_KEYS = 2;
+
+/**
+ * A playable MP4 (H.264 Constrained Baseline, no sound) of exactly `seconds * fps` pictures, at least one. The
+ * same options give the same bytes; another prompt gives other colours and another motion. Throws RangeError for
+ * a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive.
+ */
+export function renderVideo(options: VideoOptions): Uint8Array {
+  const { prompt, seconds, width, height, fps = 24 } = options;
+  if (!(seconds > 0 && Number.isFinite(seconds))) throw new RangeError(`Not a duration: ${seconds} s`);
+  if (!isEvenSide(width) || !isEvenSide(height)) throw new RangeError(`Not a video size: ${width}x${height}`);
+  const frames = Math.max(1, Math.round(seconds * fps));
+  const columns = Math.ceil(width / MACROBLOCK);
+  const rows = Math.ceil(height / MACROBLOCK);
+  const format = { width, height, fps };
+  return muxMp4({
+    ...format,
+    sequenceParameterSet: sequenceParameterSet(format),
+    pictureParameterSet: pictureParameterSet(),
+    samples: encode(sceneFor({ prompt, columns, rows, frames, fps }), frames, SECONDS_BETWEEN_KEYS * fps),
+  });
+}
+
+function isEvenSide(pixels: number): boolean {
+  return Number.isInteger(pixels / 2) && pixels > 0;
+}
+
+function encode(scene: Scene, frames: number, keyInterval: number): VideoSample[] {
+  let previous: Uint32Array = new Uint32Array();
+  return Array.from({ length: frames }, (_, frame) => {
+    const picture = scene.paint(frame);
+    const distance = frame % keyInterval;
+    const key = distance === 0;
+    const data = key
+      ? encodeIdr(picture, scene.columns, frame / keyInterval)
+      : encodeDifference(picture, previous, scene.columns, distance);
+    previous = picture;
+    return { data, key };
+  });
+}
