@@ -1,0 +1,125 @@
+import { usageError } from '../errors.ts';
+import type { Exchange, Failure, Reply } from '../exchange.ts';
+import { bodyOf, readFailure } from '../http/failures.ts';
+import type { ProtocolName } from '../job.ts';
+import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
+import { marksOf, protocolsOf, textsIn } from './model-marks.ts';
+import { unreadable } from './verdicts.ts';
+
+/** A model of the listing (specification 2.7). Its texts are the gateway's own and are escaped at output. */
+export interface Model {
+  /** The name used in requests, as it came. */
+  id: string;
+  /** The video protocols that the entry stands for, as far as it tells; in the order a, b, c. */
+  protocols: ProtocolName[];
+  /** The entry's own marks as they came: `supported_endpoint_types`, `protocol` and the like. */
+  endpoints: string[];
+  /** What `ModelVersion` of Protocol B is chosen from; empty for other models. */
+  model_versions: string[];
+  owned_by?: string;
+  /** Seconds since 1970. */
+  created?: number;
+  /** The entry as it came; of several entries of one id, the first. */
+  raw: JsonObject;
+}
+
+/** The exchange that lists the models of the key (specification 4.5). */
+export function listModels(): Exchange {
+  return { method: 'GET', path: '/v1/models', headers: {} };
+}
+
+/**
+ * The exchange that asks for one model. Gateways answer 200 for an unknown one: {@link readModels} tells.
+ * @throws MgwError('usage') where the id cannot be put into a path.
+ */
+export function getModel(id: string): Exchange {
+  if (/^\.{0,2}$|\p{Surrogate}/u.test(id)) throw usageError(`No model can be called ${JSON.stringify(id)}.`);
+  return { method: 'GET', path: `/v1/models/${encodeURIComponent(id)}`, headers: {} };
+}
+
+/**
+ * Reads the answer to {@link listModels} or {@link getModel} in the OpenAI, Gemini and Anthropic forms; never
+ * throws. Entries without an id are left out, entries of one id become one. An error under HTTP 200 is a failure.
+ */
+export function readModels(reply: Reply): { models: Model[] } | { failure: Failure } {
+  const body = bodyOf(reply);
+  if (reply.status < 200 || reply.status > 299) return { failure: readFailure(reply) };
+  if (saysFailure(body)) return { failure: refusalUnder200(reply) };
+  const entries = entriesOf(body);
+  return entries === undefined
+    ? { failure: unreadable(reply, 'model listing') }
+    : { models: merged(entries.filter(isObject).flatMap(modelOf)) };
+}
+
+function saysFailure(body: Json | undefined): boolean {
+  const error = at(body, 'error');
+  const errs = typeof error === 'string' ? error !== '' : isObject(error) && Object.keys(error).length > 0;
+  return errs || at(body, 'success') === false;
+}
+
+function refusalUnder200(reply: Reply): Failure {
+  const failure = readFailure(reply);
+  // The gateway said plainly that it failed: nothing about the answer was unreadable.
+  return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
+}
+
+function entriesOf(body: Json | undefined): Json[] | undefined {
+  const list = at(body, 'data') ?? at(body, 'models');
+  if (Array.isArray(list)) return list;
+  const single = isObject(body) && list === undefined && idOf(body) !== undefined;
+  return single ? [body] : undefined;
+}
+
+function modelOf(entry: JsonObject): Model[] {
+  const id = idOf(entry);
+  if (id === undefined) return [];
+  const versions = unique(textsIn(at(entry, 'model_versions'), ['version', 'id', 'name']));
+  return [
+    {
+      id,
+      protocols: protocolsOf(id, entry, versions.length > 0),
+      endpoints: marksOf(entry),
+      model_versions: versions,
+      owned_by: textAt(entry, 'owned_by'),
+      created: createdOf(entry),
+      raw: entry,
+    },
+  ];
+}
+
+// Gemini's form gives `name: models/<id>` in place of an id.
+function idOf(entry: JsonObject): string | undefined {
+  return idAt(entry, 'id') ?? textAt(entry, 'name')?.replace(/^models\/(?=.)/, '');
+}
+
+function createdOf(entry: JsonObject): number | undefined {
+  const given = at(entry, 'created') ?? at(entry, 'created_at');
+  const seconds = typeof given === 'string' ? Date.parse(given) / 1000 : given;
+  return typeof seconds === 'number' && Number.isFinite(seconds) ? seconds : undefined;
+}
+
+// One entry for each version is a way to list them: nothing that an entry tells is lost.
+function merged(models: Model[]): Model[] {
+  const byId = new Map<string, Model[]>();
+  for (const model of models) {
+    const same = byId.get(model.id);
+    if (same === undefined) byId.set(model.id, [model]);
+    else same.push(model);
+  }
+  return [...byId.values()].map(mergeSame);
+}
+
+function mergeSame(same: Model[]): Model {
+  const [first] = same as [Model];
+  if (same.length === 1) return first;
+  return {
+    ...first,
+    protocols: unique(same.flatMap((model) => model.protocols)).sort(),
+    endpoints: unique(same.flatMap((model) => model.endpoints)),
+    model_versions: unique(same.flatMap((model) => model.model_versions)),
+  };
+}
+
+function unique<T>(values: T[]): T[] {
+  return [...new Set(values)];
+}

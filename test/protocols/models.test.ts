@@ -1,0 +1,263 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Reply } from '../../src/exchange.ts';
+import { getModel, listModels, readModels, type Model } from '../../src/protocols/models.ts';
+
+function reply(body: unknown, status = 200): Reply {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return { status, headers: {}, text, complete: true };
+}
+
+function modelsOf(body: unknown): Model[] {
+  const read = readModels(reply(body));
+  if ('failure' in read) throw new Error(read.failure.message);
+  return read.models;
+}
+
+function failureOf(body: unknown, status = 200) {
+  const read = readModels(reply(body, status));
+  if ('models' in read) throw new Error(`read as ${read.models.length} models`);
+  return read.failure;
+}
+
+function entry(members: object): Model {
+  const [model] = modelsOf({ data: [{ id: 'm', ...members }] });
+  if (model === undefined) throw new Error('no model');
+  return model;
+}
+
+describe('the requests', () => {
+  test('list', () => {
+    expect(listModels()).toEqual({ method: 'GET', path: '/v1/models', headers: {} });
+  });
+
+  test('one model, its name percent-encoded', () => {
+    expect(getModel('org/a b?#%').path).toBe('/v1/models/org%2Fa%20b%3F%23%25');
+  });
+
+  test.each(['', '.', '..', '\ud800'])('the name %j cannot be put into a path', (id) => {
+    expect(() => getModel(id)).toThrow(expect.objectContaining({ code: 'usage' }));
+  });
+});
+
+describe('the listing', () => {
+  test('in the form of new-api', () => {
+    const data = [
+      {
+        id: 'x',
+        object: 'model',
+        created: 1626777600,
+        owned_by: 'custom',
+        supported_endpoint_types: ['openai', 'openai-video'],
+      },
+      { id: 'y', object: 'model', supported_endpoint_types: null },
+    ];
+    expect(modelsOf({ success: true, object: 'list', data })).toEqual([
+      {
+        id: 'x',
+        protocols: ['c'],
+        endpoints: ['openai', 'openai-video'],
+        model_versions: [],
+        owned_by: 'custom',
+        created: 1626777600,
+        raw: data[0],
+      },
+      { id: 'y', protocols: [], endpoints: [], model_versions: [], raw: data[1] },
+    ]);
+  });
+
+  test("in Gemini's form", () => {
+    const models = [
+      { name: 'models/veo', displayName: 'V', supportedGenerationMethods: ['predictLongRunning'] },
+      { name: 'plain', displayName: 'P' },
+    ];
+    expect(modelsOf({ models, nextPageToken: null })).toMatchObject([
+      { id: 'veo', protocols: ['a'] },
+      { id: 'plain', protocols: [] },
+    ]);
+  });
+
+  test("in Anthropic's form", () => {
+    const data = [{ id: 'q', type: 'model', display_name: 'Q', created_at: '2025-01-01T00:00:00Z' }];
+    expect(modelsOf({ data, has_more: false, first_id: 'q', last_id: 'q' })).toMatchObject([
+      { id: 'q', created: 1735689600 },
+    ]);
+  });
+
+  test('of one model', () => {
+    expect(modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
+  });
+
+  test('of no model', () => {
+    expect(modelsOf({ data: [] })).toEqual([]);
+  });
+
+  test('entries that are no objects or have no id are left out', () => {
+    expect(modelsOf({ data: [null, 1, 'x', [], {}, { id: '' }, { id: 'kept' }] })).toMatchObject([
+      { id: 'kept' },
+    ]);
+  });
+
+  test('entries of one id become one, in the place of the first', () => {
+    const data = [
+      { id: 'k', model_versions: ['1'], owned_by: 'first' },
+      { id: 'other' },
+      { id: 'k', model_versions: ['2', '1'], protocol: 'a' },
+    ];
+    expect(modelsOf({ data })).toEqual([
+      expect.objectContaining({
+        id: 'k',
+        protocols: ['a', 'b'],
+        endpoints: ['a'],
+        model_versions: ['1', '2'],
+        owned_by: 'first',
+      }),
+      expect.objectContaining({ id: 'other' }),
+    ]);
+  });
+
+  test('an id is kept as it came', () => {
+    expect(
+      modelsOf({ data: [{ id: '\u001b[31m\u202Ered' }, { id: '__proto__' }] }).map((model) => model.id),
+    ).toEqual(['\u001b[31m\u202Ered', '__proto__']);
+  });
+
+  test('a number as id is exact text', () => {
+    expect(modelsOf('{"data":[{"id":12345678901234567890}]}')).toMatchObject([
+      { id: '12345678901234567890' },
+    ]);
+  });
+});
+
+describe('versions', () => {
+  test.each([
+    [
+      ['1.0', '2.0'],
+      ['1.0', '2.0'],
+    ],
+    [
+      [{ version: '1.0', id: 'no' }, { id: '2.0' }, { name: '3.0' }, {}],
+      ['1.0', '2.0', '3.0'],
+    ],
+    [
+      ['1', null, '', 2.5, '1', ['nested']],
+      ['1', '2.5'],
+    ],
+    ['only', ['only']],
+    [null, []],
+    [{}, []],
+    [true, []],
+  ])('%j', (given, versions) => {
+    expect(entry({ model_versions: given }).model_versions).toEqual(versions);
+  });
+});
+
+describe('protocols', () => {
+  test.each([
+    [{ protocol: 'a' }, ['a']],
+    [{ protocol: 'A' }, ['a']],
+    [{ protocol: 'protocol_a' }, ['a']],
+    [{ protocols: ['Protocol A', 'Protocol C'] }, ['a', 'c']],
+    [{ protocols: 'a, b' }, ['a', 'b']],
+    [{ supported_protocols: ['long-running'] }, ['a']],
+    [{ supported_endpoint_types: ['predictLongRunning'] }, ['a']],
+    [{ endpoint_types: ['gemini-video'] }, ['a']],
+    [{ video_protocol: 'veo' }, ['a']],
+    [{ video_protocol: 'cloud-action' }, ['b']],
+    [{ video_protocol: 'aigc/vod' }, ['b']],
+    [{ protocols: [{ name: 'CreateAigcVideoTask' }] }, ['b']],
+    [{ protocol: 'Protocol B' }, ['b']],
+    [{ protocol: 'unified' }, ['c']],
+    [{ supported_endpoint_types: ['video-generations'] }, ['c']],
+    [{ supported_endpoint_types: ['/v1/video/generations'] }, ['c']],
+    [{ supported_endpoint_types: ['openai', 'gemini', 'image-generation', 'embeddings'] }, []],
+    [{ supported_endpoint_types: 7 }, []],
+    [{ model_versions: ['1'] }, ['b']],
+    [{ model_versions: [] }, []],
+    // What names the protocol decides over what names an endpoint.
+    [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
+    [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
+  ])('%j', (members, protocols) => {
+    expect(entry(members).protocols).toEqual(protocols);
+  });
+
+  test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
+    '%s is Protocol C where nothing says otherwise',
+    (id) => {
+      expect(modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
+        { protocols: ['c'] },
+      ]);
+      expect(modelsOf({ data: [{ id, protocol: 'b' }] })).toMatchObject([{ protocols: ['b'] }]);
+    },
+  );
+});
+
+describe('failures', () => {
+  test('an error under 200', () => {
+    expect(failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
+      code: 'server_error',
+      message: 'get user group failed',
+    });
+  });
+
+  test('an unknown model under 200', () => {
+    const error = {
+      message: "The model 'x' does not exist",
+      type: 'invalid_request_error',
+      param: 'model',
+      code: 'model_not_found',
+    };
+    expect(failureOf({ error })).toMatchObject({ code: 'not_found', nativeCode: 'model_not_found' });
+  });
+
+  test('an empty error is none', () => {
+    expect(modelsOf({ error: null, data: [{ id: 'x' }] })).toHaveLength(1);
+    expect(modelsOf({ error: {}, data: [{ id: 'x' }] })).toHaveLength(1);
+  });
+
+  test('a refused key', () => {
+    expect(failureOf({ error: { message: 'Invalid token (request id: r1)' } }, 401)).toMatchObject({
+      code: 'auth',
+      requestId: 'r1',
+    });
+  });
+
+  test.each([
+    { data: {} },
+    { data: 'x' },
+    { data: null },
+    { models: 7 },
+    {},
+    null,
+    [],
+    7,
+    '',
+    '<html>',
+    '{"data":[{"id":"x"}',
+  ])('unreadable: %j', (body) => {
+    expect(failureOf(body).code).toBe('bad_reply');
+  });
+
+  test('a redirect', () => {
+    expect(failureOf('', 302).code).toBe('bad_reply');
+  });
+});
+
+test('any JSON is read without a throw', () => {
+  fc.assert(
+    fc.property(fc.json(), fc.json(), fc.constantFrom(200, 204, 401, 500), (outer, inner, status) => {
+      for (const text of [
+        outer,
+        `{"data":[${inner},{"id":"x","model_versions":${inner},"protocol":${inner}}]}`,
+      ])
+        readModels(reply(text, status));
+    }),
+  );
+});
+
+test('deep nesting does not exhaust the stack', () => {
+  const deep = '['.repeat(5_000) + ']'.repeat(5_000);
+  expect(modelsOf(`{"data":[{"id":"x","model_versions":${deep},"protocol":${deep}}]}`)).toMatchObject([
+    { id: 'x', protocols: [] },
+  ]);
+});
