@@ -1,0 +1,145 @@
+import { messageOf, MgwError, usageError } from '../errors.ts';
+import { tryParseJson, type Json, type JsonObject } from '../json.ts';
+import type { Flag, Protocol, Violation } from './protocol.ts';
+import { fieldSteps, hasField, setField } from './field-path.ts';
+import { shownValue, violationMessage } from './violations.ts';
+
+/** What one flag was given: as the command line has it, `file` flags as the bytes that were read. */
+export type FlagValue = string | string[] | boolean | Uint8Array;
+
+/** Where the parts of a body come from; later ones win: defaults, body, flags, set. */
+export interface ComposeInput {
+  /** The body of `--body`, in native spelling. It is not changed. */
+  body?: JsonObject;
+  /** The config's defaults by long flag name without dashes. */
+  defaults?: Record<string, unknown>;
+  /** The flags that were given, by long name without dashes: `last-frame`. */
+  flags: Record<string, FlagValue>;
+  /** The values of `--set`: `path=value` in native spelling. */
+  set?: string[];
+}
+
+/** A flag with the other fields that say the same: a default gives way to them. */
+export interface AliasedFlag extends Flag {
+  aliases?: readonly string[];
+}
+
+/** The long name of a flag without its dashes: `last-frame`. */
+export function longName(flag: Flag): string {
+  const name = /--([a-z][a-z0-9-]*)/.exec(flag.flags)?.[1];
+  if (name === undefined) throw new MgwError('internal', `The flag "${flag.flags}" has no long name.`);
+  return name;
+}
+
+/**
+ * The body of a submission from all its parts (design 1): `--set` wins over flags, flags over `--body`, and the
+ * defaults of the config fill only what is left open. Flags that share one field (two kinds of reference) have
+ * their lists joined in the order of the table. Aliases are left alone and nothing is checked: `normalise` and
+ * `check` come after this.
+ * @throws MgwError('usage') naming the flag, or `--set` and its path.
+ */
+export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
+  const body = structuredClone(input.body ?? {});
+  applyFlags(body, protocol, input.flags);
+  applySets(body, input.set ?? []);
+  applyDefaults(body, protocol, input.defaults ?? {});
+  return body;
+}
+
+function applyFlags(body: JsonObject, protocol: Protocol, given: Record<string, FlagValue>): void {
+  const table = new Map(protocol.flags.map((flag) => [longName(flag), flag]));
+  const unknown = Object.keys(given).find((name) => !table.has(name));
+  if (unknown !== undefined) throw usageError(`--${unknown} is not a flag of Protocol ${protocol.name}.`);
+  const written = new Map<string, Json>();
+  for (const [name, flag] of table) {
+    if (!Object.hasOwn(given, name)) continue;
+    const value = flagValue(flag, `--${name}`, given[name]);
+    const joined = join(written.get(flag.field), value);
+    written.set(flag.field, joined);
+    write(body, flag.field, joined, `--${name}`);
+  }
+}
+
+function join(before: Json | undefined, value: Json): Json {
+  return Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
+}
+
+function flagValue(flag: Flag, name: string, given: unknown): Json {
+  if (flag.kind === 'file') {
+    if (!(given instanceof Uint8Array) || flag.fromFile === undefined)
+      throw new MgwError('internal', `${name} was given no bytes.`);
+    return parsed(flag, name, 'the file', () => flag.fromFile?.(given) ?? null);
+  }
+  if (flag.kind === 'list') return [given].flat().map((entry) => one(flag, name, entry));
+  return one(flag, name, given);
+}
+
+function one(flag: Flag, name: string, given: unknown): Json {
+  if (Array.isArray(given)) throw usageError(`${name} was given more than once; it takes one value.`);
+  const fits = flag.kind === 'switch' ? typeof given === 'boolean' : typeof given === 'string';
+  if (!fits)
+    throw refused(flag, name, shownValue(given), flag.kind === 'switch' ? 'true or false' : 'a text');
+  const value = given as string | boolean;
+  return parsed(flag, name, shownValue(value), () => (flag.parse === undefined ? value : flag.parse(value)));
+}
+
+function parsed(flag: Flag, name: string, shown: string, parse: () => Json): Json {
+  try {
+    return parse();
+  } catch (error) {
+    throw refused(flag, name, shown, messageOf(error));
+  }
+}
+
+function refused(flag: Flag, name: string, value: string, allowed: string): MgwError {
+  return usageError(
+    violationMessage([{ field: flag.field, value, allowed, flag: name } satisfies Violation]),
+  );
+}
+
+function applySets(body: JsonObject, sets: readonly string[]): void {
+  const paths: string[] = [];
+  for (const entry of sets) {
+    const split = entry.indexOf('=');
+    if (split < 1) throw usageError(`--set ${shownValue(entry)}: write it as path=value.`);
+    const [path, text] = [entry.slice(0, split), entry.slice(split + 1)];
+    const clash = paths.find(
+      (other) => `${other}.`.startsWith(`${path}.`) || `${path}.`.startsWith(`${other}.`),
+    );
+    if (clash !== undefined)
+      throw usageError(`--set ${shownValue(path)} conflicts with --set ${shownValue(clash)}.`);
+    paths.push(path);
+    const value = tryParseJson(text);
+    write(body, path, value === undefined ? text : value, `--set ${shownValue(path)}`);
+  }
+}
+
+function write(body: JsonObject, path: string, value: Json, what: string): void {
+  try {
+    setField(body, fieldSteps(path), value);
+  } catch (error) {
+    throw usageError(`${what}: ${messageOf(error)}.`);
+  }
+}
+
+// A default never stands in the way: it is left out where the field, or one that says the same, is there.
+function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
+  const table = new Map(protocol.flags.map((flag): [string, AliasedFlag] => [longName(flag), flag]));
+  for (const [name, value] of Object.entries(defaults)) {
+    const flag = table.get(name);
+    if (flag === undefined || flag.kind === 'file')
+      throw usageError(
+        `The default ${shownValue(name)} in the config is not one of Protocol ${protocol.name}.`,
+      );
+    const fields = [flag.field, ...(flag.aliases ?? [])];
+    if (fields.some((field) => hasField(body, fieldSteps(field)))) continue;
+    setField(body, fieldSteps(flag.field), flagValue(flag, `The default ${name}`, asGiven(value, flag)));
+  }
+}
+
+// The config may hold a number where the command line has its digits.
+function asGiven(value: unknown, flag: Flag): unknown {
+  if (flag.kind === 'list' && Array.isArray(value))
+    return value.map((entry) => asGiven(entry, { ...flag, kind: 'text' }));
+  return typeof value === 'number' ? String(value) : value;
+}

@@ -1,0 +1,48 @@
+import type { Violation } from './protocol.ts';
+
+const limit = 60;
+
+/**
+ * A value as an error message shows it: at most 60 characters, control and format characters escaped, the
+ * password of a URL masked, a text quoted only where it would be mistaken for something else. '' for undefined.
+ */
+export function shownValue(value: unknown): string {
+  if (value === undefined) return '';
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  if (typeof value === 'object' && value !== null) return 'an object';
+  if (typeof value !== 'string') return String(value as number | boolean | null);
+  const shown = printable(value);
+  return looksLikeText(value) ? shorten(shown, limit) : `"${shorten(shown, limit - 2)}"`;
+}
+
+function looksLikeText(value: string): boolean {
+  return value.trim() === value && !/^(|true|false|null|-?\d+(\.\d+)?)$/.test(value);
+}
+
+// Only the head is looked at: what is shown is short, and a value may be a whole file.
+function printable(value: string): string {
+  return value
+    .slice(0, 4 * limit)
+    .replace(/\/\/[^/?#]*@/, '//***@')
+    .replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (bad) => `\\u{${bad.codePointAt(0)?.toString(16) ?? ''}}`);
+}
+
+function shorten(value: string, most: number): string {
+  if (value.length <= most) return value;
+  return `${value.slice(0, most - 1).replace(/[\ud800-\udbff]$/, '')}…`;
+}
+
+/**
+ * One readable line for each violation: the flag, the field, the value, the model and what is allowed. An empty
+ * value means that nothing was given.
+ */
+export function violationMessage(violations: readonly Violation[], model?: string): string {
+  const scope = model === undefined ? '' : ` for ${shownValue(model)}`;
+  return violations.map((violation) => line(violation, scope)).join('\n');
+}
+
+function line({ field, value, allowed, flag }: Violation, scope: string): string {
+  const named = flag === undefined || flag.slice(2) === field ? (flag ?? field) : `${flag} (${field})`;
+  if (value === '') return `${named}: missing${scope}; needed: ${allowed}`;
+  return `${named}: ${value} is not allowed${scope}; allowed: ${allowed}`;
+}

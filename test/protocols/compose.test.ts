@@ -1,0 +1,247 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { MgwError } from '../../src/errors.ts';
+import { parseJson, type Json, type JsonObject } from '../../src/json.ts';
+import { compose, longName, type AliasedFlag, type ComposeInput } from '../../src/protocols/compose.ts';
+import { text, wholeNumber } from '../../src/protocols/parse.ts';
+import type { Protocol } from '../../src/protocols/protocol.ts';
+
+const flags: AliasedFlag[] = [
+  { flags: '--prompt <text>', description: '', field: 'instances.0.prompt', kind: 'text', parse: text },
+  {
+    flags: '-d, --duration <seconds>',
+    description: '',
+    field: 'duration',
+    kind: 'text',
+    parse: wholeNumber,
+    aliases: ['seconds'],
+  },
+  { flags: '--first <url>', description: '', field: 'files', kind: 'text', parse: (url) => [{ first: url }] },
+  { flags: '--reference <url...>', description: '', field: 'files', kind: 'list', parse: (url) => ({ url }) },
+  {
+    flags: '--audio',
+    description: '',
+    field: 'audio',
+    kind: 'switch',
+    parse: (on) => (on ? 'Enabled' : 'Disabled'),
+  },
+  { flags: '--enhance', description: '', field: 'parameters.enhance', kind: 'switch' },
+  { flags: '--image <file>', description: '', field: 'instances.0.image', kind: 'file', fromFile: readImage },
+];
+const protocol = { name: 'c', flags } as unknown as Protocol;
+
+function readImage(bytes: Uint8Array): Json {
+  if (bytes.length === 0) throw new Error('an image that is not empty');
+  return { size: bytes.length };
+}
+
+function composed(input: Partial<ComposeInput>): JsonObject {
+  return compose(protocol, { flags: {}, ...input });
+}
+
+describe('compose', () => {
+  it('puts each kind of flag into its field', () => {
+    const given = {
+      prompt: 'a cat',
+      duration: '5',
+      reference: ['u', 'v'],
+      audio: false,
+      enhance: true,
+      image: new Uint8Array(3),
+    };
+    expect(composed({ flags: given })).toEqual({
+      instances: [{ prompt: 'a cat', image: { size: 3 } }],
+      duration: 5,
+      files: [{ url: 'u' }, { url: 'v' }],
+      audio: 'Disabled',
+      parameters: { enhance: true },
+    });
+  });
+
+  it('prefers set to flags, flags to the body, the body to defaults', () => {
+    const input = {
+      defaults: { duration: 1, enhance: true, prompt: 'default' },
+      body: { duration: 2, instances: [{ prompt: 'body', other: 1 }], kept: [1] },
+      flags: { duration: '3' },
+      set: ['duration=4'],
+    };
+    expect(composed(input)).toEqual({
+      duration: 4,
+      instances: [{ prompt: 'body', other: 1 }],
+      kept: [1],
+      parameters: { enhance: true },
+    });
+    expect(composed({ ...input, set: [] })).toMatchObject({ duration: 3 });
+    expect(composed({ ...input, set: [], flags: {} })).toMatchObject({ duration: 2 });
+    expect(composed({ defaults: { duration: 1 } })).toEqual({ duration: 1 });
+  });
+
+  it('leaves the body it was given as it was', () => {
+    const body = { instances: [{ prompt: 'old' }] };
+    composed({ body, flags: { prompt: 'new' }, set: ['instances.0.seed=1'] });
+    expect(body).toEqual({ instances: [{ prompt: 'old' }] });
+  });
+
+  it('joins the lists of flags that share a field, in the order of the table, over the body', () => {
+    const input = { body: { files: [0] }, flags: { reference: ['r'], first: 'f' } };
+    expect(composed(input)).toEqual({ files: [{ first: 'f' }, { url: 'r' }] });
+  });
+
+  it('lets a default give way to a field that says the same', () => {
+    expect(composed({ defaults: { duration: 5 }, body: { seconds: '8' } })).toEqual({ seconds: '8' });
+    expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
+  });
+
+  it('leaves a default out where the body has no room for it', () => {
+    expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
+      parameters: 'text',
+    });
+  });
+
+  it.each([
+    ['a=1', { a: 1 }],
+    ['a="1"', { a: '1' }],
+    ['a=one', { a: 'one' }],
+    ['a=', { a: '' }],
+    ['a=b=c', { a: 'b=c' }],
+    ['a=null', { a: null }],
+    ['a={"b":[true]}', { a: { b: [true] } }],
+    ['a.b.c=1', { a: { b: { c: 1 } } }],
+    ['a.0.b=1', { a: [{ b: 1 }] }],
+    ['a=[x', { a: '[x' }],
+    ['a=12345678901234567890', { a: '12345678901234567890' }],
+  ])('reads --set %s', (set, body) => {
+    expect(composed({ set: [set] })).toEqual(body);
+  });
+
+  it('appends to a list and goes into an object whose member is a number', () => {
+    expect(composed({ body: { a: [1], o: {} }, set: ['a.1=2', 'a.0=0', 'o.7=x'] })).toEqual({
+      a: [0, 2],
+      o: { 7: 'x' },
+    });
+  });
+
+  const refusals: [string, Partial<ComposeInput>, string][] = [
+    ['no =', { set: ['abc'] }, '--set abc: write it as path=value.'],
+    ['no path', { set: ['=1'] }, '--set =1: write it as path=value.'],
+    ['an empty step', { set: ['a..b=1'] }, '--set a..b: the path has an empty step.'],
+    [
+      'an inherited step',
+      { set: ['__proto__.x=1'] },
+      '--set __proto__.x: __proto__ cannot be a step of a path.',
+    ],
+    [
+      'constructor',
+      { set: ['a.constructor=1'] },
+      '--set a.constructor: constructor cannot be a step of a path.',
+    ],
+    ['prototype', { set: ['prototype=1'] }, '--set prototype: prototype cannot be a step of a path.'],
+    ['a path twice', { set: ['a=1', 'a=2'] }, '--set a conflicts with --set a.'],
+    ['a path inside another', { set: ['a={}', 'a.b=2'] }, '--set a.b conflicts with --set a.'],
+    ['a path around another', { set: ['a.b=2', 'a={}'] }, '--set a conflicts with --set a.b.'],
+    ['a member of a text', { body: { a: 'x' }, set: ['a.b=1'] }, '--set a.b: a is not an object or a list.'],
+    ['a member of null', { body: { a: null }, set: ['a.b=1'] }, '--set a.b: a is not an object or a list.'],
+    [
+      'a name in a list',
+      { body: { a: [] }, set: ['a.b=1'] },
+      '--set a.b: a is a list: the next step must be a number.',
+    ],
+    ['beyond the end', { set: ['a.1=1'] }, '--set a.1: a has 0 entries: the next one is number 0.'],
+    ['control characters', { set: ['\u001b..=1'] }, '--set \\u{1b}..: the path has an empty step.'],
+    ['an unknown flag', { flags: { nope: 'x' } }, '--nope is not a flag of Protocol c.'],
+    [
+      'an unknown default',
+      { defaults: { nope: 1 } },
+      'The default nope in the config is not one of Protocol c.',
+    ],
+    [
+      'a default file',
+      { defaults: { image: 'x' } },
+      'The default image in the config is not one of Protocol c.',
+    ],
+    [
+      'a flag twice',
+      { flags: { duration: ['5', '6'] } },
+      '--duration was given more than once; it takes one value.',
+    ],
+    [
+      'a bad number',
+      { flags: { duration: '1e3' } },
+      '--duration: 1e3 is not allowed; allowed: a whole number in digits, such as 5',
+    ],
+    [
+      'a blank text',
+      { flags: { prompt: ' ' } },
+      '--prompt (instances.0.prompt): " " is not allowed; allowed: a text that is not empty',
+    ],
+    [
+      'a bad file',
+      { flags: { image: new Uint8Array() } },
+      '--image (instances.0.image): the file is not allowed; allowed: an image that is not empty',
+    ],
+    [
+      'a bad default',
+      { defaults: { duration: 4.5 } },
+      'The default duration (duration): "4.5" is not allowed; allowed: a whole number in digits, such as 5',
+    ],
+    [
+      'a default of another type',
+      { defaults: { audio: 'yes' } },
+      'The default audio (audio): yes is not allowed; allowed: true or false',
+    ],
+    [
+      'a flag with no room',
+      { body: { instances: 'x' }, flags: { prompt: 'a' } },
+      '--prompt: instances is not an object or a list.',
+    ],
+  ];
+  it.each(refusals)('refuses %s', (_, input, message) => {
+    const error = thrownBy(() => composed(input));
+    expect(error).toMatchObject({ name: 'MgwError', code: 'usage', exitCode: 2, charged: 'no' });
+    expect(error.message).toBe(message);
+  });
+
+  it('carries members called __proto__ without reaching any prototype', () => {
+    const body = parseJson(
+      '{"__proto__":{"polluted":1},"a":{"constructor":{"prototype":{"polluted":1}}}}',
+    ) as JsonObject;
+    const result = composed({ body, set: ['b={"__proto__":{"polluted":1}}'] });
+    expect(({} as { polluted?: number }).polluted).toBeUndefined();
+    expect(JSON.stringify(result)).toBe(
+      '{"__proto__":{"polluted":1},"a":{"constructor":{"prototype":{"polluted":1}}},"b":{"__proto__":{"polluted":1}}}',
+    );
+  });
+
+  it('fails with nothing but a usage error, and never changes what objects inherit', () => {
+    const path = fc.array(fc.constantFrom('a', 'b', '0', '1', '', '__proto__', 'toString'), { maxLength: 4 });
+    const set = fc
+      .tuple(path, fc.oneof(fc.json(), fc.string()))
+      .map(([steps, value]) => `${steps.join('.')}=${value}`);
+    fc.assert(
+      fc.property(fc.array(set, { maxLength: 4 }), (sets) => {
+        const error = thrownBy(() => composed({ set: sets }));
+        expect(error?.code ?? 'usage').toBe('usage');
+        expect(Object.getOwnPropertyNames(Object.prototype)).toHaveLength(12);
+      }),
+    );
+  });
+});
+
+describe('longName', () => {
+  it.each([
+    ['--last-frame <url>', 'last-frame'],
+    ['-m, --model <name>', 'model'],
+    ['--audio', 'audio'],
+  ])('of %s is %s', (written, name) => {
+    expect(longName({ flags: written, description: '', field: 'x', kind: 'text' })).toBe(name);
+  });
+});
+
+function thrownBy(run: () => unknown): MgwError {
+  try {
+    run();
+  } catch (error) {
+    return error as MgwError;
+  }
+  return undefined as unknown as MgwError;
+}

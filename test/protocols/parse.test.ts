@@ -1,0 +1,90 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { decimalNumber, oneOf, text, wholeNumber } from '../../src/protocols/parse.ts';
+
+describe('wholeNumber', () => {
+  it.each([
+    ['0', 0],
+    ['5', 5],
+    ['-1', -1],
+    ['9007199254740991', Number.MAX_SAFE_INTEGER],
+  ])('reads %j', (given, number) => {
+    expect(wholeNumber(given)).toBe(number);
+  });
+
+  it.each([
+    '',
+    ' ',
+    ' 5',
+    '5 ',
+    '5\n',
+    '05',
+    '+5',
+    '-0',
+    '5.0',
+    '4.5',
+    '1e3',
+    '0x5',
+    '5s',
+    'NaN',
+    'Infinity',
+    '٥',
+    '9007199254740992',
+    true,
+  ])('refuses %j and says what is allowed', (given) => {
+    expect(() => wholeNumber(given)).toThrow('a whole number in digits, such as 5');
+  });
+
+  it('reads back every safe integer', () => {
+    fc.assert(fc.property(fc.maxSafeInteger(), (number) => wholeNumber(String(number)) === number));
+  });
+});
+
+describe('decimalNumber', () => {
+  it.each([
+    ['0', 0],
+    ['5', 5],
+    ['4.5', 4.5],
+    ['-0.25', -0.25],
+  ])('reads %j', (given, number) => {
+    expect(decimalNumber(given)).toBe(number);
+  });
+
+  it.each([
+    '',
+    ' 5',
+    '5 ',
+    '05',
+    '+5',
+    '.5',
+    '5.',
+    '1e3',
+    '1_000',
+    '1,5',
+    'NaN',
+    '-Infinity',
+    '0x5',
+    '9'.repeat(400),
+    false,
+  ])('refuses %j', (given) => {
+    expect(() => decimalNumber(given)).toThrow('a number in digits, such as 5');
+  });
+});
+
+describe('text', () => {
+  it('keeps a text as it is', () => {
+    expect(text(' a\n')).toBe(' a\n');
+  });
+
+  it.each(['', ' ', '\n\t', true])('refuses %j', (given) => {
+    expect(() => text(given)).toThrow('a text that is not empty');
+  });
+});
+
+describe('oneOf', () => {
+  it('takes its words only as they are spelled', () => {
+    const parse = oneOf('t2v', 'i2v');
+    expect(parse('i2v')).toBe('i2v');
+    for (const given of ['I2V', 'i2v ', '', true]) expect(() => parse(given)).toThrow('t2v, i2v');
+  });
+});
