@@ -8,9 +8,11 @@ const limit = 60;
  */
 export function shownValue(value: unknown): string {
   if (value === undefined) return '';
+  if (value === null) return 'null';
   if (Array.isArray(value)) return `a list of ${value.length}`;
-  if (typeof value === 'object' && value !== null) return 'an object';
-  if (typeof value !== 'string') return String(value as number | boolean | null);
+  if (typeof value === 'object') return 'an object';
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+  if (typeof value !== 'string') return `a ${typeof value}`;
   const shown = printable(value);
   return looksLikeText(value) ? shorten(shown, limit) : `"${shorten(shown, limit - 2)}"`;
 }
