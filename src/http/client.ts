@@ -1,0 +1,213 @@
+import { Agent, request as openRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
+import { connect } from './connect.ts';
+import { decoded } from './content-encoding.ts';
+import { readBounded } from './read-bounded.ts';
+import { TransportError } from './transport-error.ts';
+
+/** Where a client speaks to, and as whom. */
+export interface ClientOptions {
+  /** Scheme, host, port, and a path prefix if any; no trailing slash. */
+  baseUrl: URL;
+  key: string;
+  userAgent: string;
+  connectTimeoutMs?: number;
+  /** Called with every request as it goes out (the key redacted by the caller) and its answer's head. */
+  trace?: (line: string) => void;
+}
+
+/** How one call is made. */
+export interface CallOptions {
+  auth: AuthScheme;
+  /** For the whole call, the answer's body included, ms. */
+  timeoutMs: number;
+  /** How much of the body is kept; a longer one is cut, and the reply says so. Bytes. */
+  maxBytes?: number;
+  signal?: AbortSignal;
+  /**
+   * Runs once the connection stands and before the first byte of the request; the call then has a connection of
+   * its own. What it throws ends the call as it is: nothing was sent.
+   */
+  onConnected?: () => Promise<void>;
+}
+
+/** An answer whose body is still arriving. */
+export interface StreamedReply {
+  status: number;
+  headers: Record<string, string>;
+  /** The body's bytes; throws TransportError (phase `sent`) where it is cut. */
+  body: AsyncIterable<Uint8Array>;
+  /** Gives the connection up. */
+  close(): void;
+}
+
+/** Calls to one gateway. Never retries, never follows a redirect. */
+export interface GatewayClient {
+  readonly baseUrl: URL;
+  /**
+   * One exchange. A body that is cut or beyond the bound gives a reply with `complete: false`.
+   * @throws TransportError where no head of an answer came.
+   */
+  exchange(request: Exchange, options: CallOptions): Promise<Reply>;
+  /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only. */
+  stream(request: Exchange, options: CallOptions): Promise<StreamedReply>;
+  /** Closes idle connections. */
+  close(): void;
+}
+
+const defaultMaxBytes = 16 * 1024 * 1024;
+
+/** Opens a client; no connection is made before the first call. */
+export function createClient(options: ClientOptions): GatewayClient {
+  const agent = keepAliveAgent(options);
+  const open = (request: Exchange, call: CallOptions): Promise<IncomingMessage> =>
+    send(request, call, options, agent);
+  return {
+    baseUrl: options.baseUrl,
+    exchange: (request, call) => exchange(open, request, call),
+    stream: async (request, call) => streamed(await open(request, call), options.baseUrl),
+    close: () => agent.destroy(),
+  };
+}
+
+type Open = (request: Exchange, call: CallOptions) => Promise<IncomingMessage>;
+
+async function exchange(open: Open, request: Exchange, call: CallOptions): Promise<Reply> {
+  const deadline = AbortSignal.timeout(call.timeoutMs);
+  const signal = call.signal ? AbortSignal.any([call.signal, deadline]) : deadline;
+  const message = await open(request, { ...call, signal });
+  const { bytes, complete } = await readBounded(
+    decoded(message, message.headers['content-encoding']),
+    call.maxBytes ?? defaultMaxBytes,
+  );
+  message.destroy();
+  return {
+    status: message.statusCode ?? 0,
+    headers: headersOf(message),
+    text: new TextDecoder().decode(bytes),
+    complete: complete && message.complete,
+  };
+}
+
+async function send(
+  request: Exchange,
+  call: CallOptions,
+  client: ClientOptions,
+  agent: Agent,
+): Promise<IncomingMessage> {
+  const socket = call.onConnected ? await ownConnection(call, client) : undefined;
+  const timer = new AbortController();
+  const timeout = setTimeout(() => timer.abort(), call.timeoutMs);
+  const signal = call.signal ? AbortSignal.any([call.signal, timer.signal]) : timer.signal;
+  const outgoing = openRequest({
+    host: client.baseUrl.hostname,
+    method: request.method,
+    path: client.baseUrl.pathname.replace(/\/$/, '') + request.path,
+    headers: headersFor(request, call.auth, client),
+    maxHeaderSize: 64 * 1024,
+    signal,
+    ...(socket ? { createConnection: () => socket } : { agent }),
+  });
+  client.trace?.(`> ${request.method} ${client.baseUrl.origin}${outgoing.path}`);
+  try {
+    return await headOf(outgoing, request.body, client);
+  } catch (error) {
+    throw failureOf(error, client.baseUrl, timer.signal.aborted, call.timeoutMs);
+  } finally {
+    clearTimeout(timeout);
+  }
+}
+
+function failureOf(error: unknown, url: URL, timedOut: boolean, timeoutMs: number): TransportError {
+  if (!timedOut) return TransportError.sent(error, url);
+  return TransportError.sent(new Error(`no answer within ${timeoutMs / 1000} s`), url, 'timeout');
+}
+
+// The connection stands and `sending` is on disk before the first byte: design 5.
+async function ownConnection(call: CallOptions, client: ClientOptions): Promise<Duplex> {
+  const socket = await connect(client.baseUrl, {
+    timeoutMs: client.connectTimeoutMs ?? 10_000,
+    signal: call.signal,
+  });
+  try {
+    await call.onConnected?.();
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
+  if (socket.destroyed) throw TransportError.sent(new Error('it was closed at once'), client.baseUrl);
+  return socket;
+}
+
+function headOf(
+  outgoing: ClientRequest,
+  body: string | undefined,
+  client: ClientOptions,
+): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    outgoing.once('error', reject);
+    outgoing.once('response', (message) => {
+      outgoing.off('error', reject).on('error', () => undefined);
+      client.trace?.(`< ${message.statusCode ?? 0} ${message.headers['content-type'] ?? ''}`);
+      resolve(message);
+    });
+    outgoing.end(body);
+  });
+}
+
+function keepAliveAgent(options: ClientOptions): Agent {
+  const agent = new Agent({ keepAlive: true, maxSockets: 64 });
+  const timeoutMs = options.connectTimeoutMs ?? 10_000;
+  agent.createConnection = (_options, done) => {
+    connect(options.baseUrl, { timeoutMs }).then(
+      (socket) => done?.(null, socket),
+      (error: unknown) => done?.(error as Error, undefined as unknown as Duplex),
+    );
+    return undefined;
+  };
+  return agent;
+}
+
+function headersFor(
+  request: Exchange,
+  auth: AuthScheme,
+  client: ClientOptions,
+): Record<string, string | number> {
+  return {
+    host: client.baseUrl.host,
+    'user-agent': client.userAgent,
+    accept: 'application/json, */*;q=0.5',
+    'accept-encoding': 'identity',
+    ...request.headers,
+    ...(request.body !== undefined && { 'content-length': Buffer.byteLength(request.body) }),
+    ...(client.key !== '' && { [auth.header]: `${auth.scheme} ${client.key}`.trim() }),
+  };
+}
+
+/** A message's headers with names in lower case and repeated values joined. */
+export function headersOf(message: IncomingMessage): Record<string, string> {
+  const entries = Object.entries(message.headersDistinct).map(([name, values]) => [
+    name,
+    values?.join(', ') ?? '',
+  ]);
+  return Object.fromEntries(entries) as Record<string, string>;
+}
+
+function streamed(message: IncomingMessage, url: URL): StreamedReply {
+  return {
+    status: message.statusCode ?? 0,
+    headers: headersOf(message),
+    body: bodyOf(message, url),
+    close: () => message.destroy(),
+  };
+}
+
+async function* bodyOf(message: IncomingMessage, url: URL): AsyncIterable<Uint8Array> {
+  try {
+    for await (const chunk of decoded(message, message.headers['content-encoding'])) yield chunk;
+  } catch (error) {
+    throw TransportError.sent(error, url);
+  }
+  if (!message.complete) throw TransportError.sent(new Error('the answer was cut'), url);
+}

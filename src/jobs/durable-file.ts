@@ -1,0 +1,99 @@
+import { constants } from 'node:fs';
+import { link, mkdir, open, unlink, type FileHandle } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { systemCode } from '../errors.ts';
+
+const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY } = constants;
+
+/** Makes a folder and its parents, readable by its owner alone. */
+export async function makeFolder(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+}
+
+/** Creates a file with its content, durable on return. @throws EEXIST where the name is taken. */
+export async function createFile(path: string, text: string): Promise<void> {
+  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    await writeWhole(file, text);
+  } catch (error) {
+    await unlink(path).catch(() => undefined);
+    throw error;
+  } finally {
+    await file.close();
+  }
+  await syncFolder(dirname(path));
+}
+
+/** Appends text in one write, durable on return; a torn line before it is closed off first. */
+export async function appendFile(path: string, text: string, create = false): Promise<void> {
+  const file = await open(path, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0), 0o600);
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
+    await writeWhole(file, (await endsInsideLine(file, stat.size)) ? `\n${text}` : text, stat.size);
+    if (stat.size === 0) await syncFolder(dirname(path));
+  } finally {
+    await file.close();
+  }
+}
+
+async function endsInsideLine(file: FileHandle, size: number): Promise<boolean> {
+  if (size === 0) return false;
+  const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
+  return buffer[0] !== 0x0a;
+}
+
+// A disk that fills up in the middle of a line leaves the file as it was.
+async function writeWhole(file: FileHandle, text: string, sizeBefore = 0): Promise<void> {
+  const bytes = Buffer.from(text);
+  const { bytesWritten } = await file.write(bytes);
+  if (bytesWritten < bytes.length) {
+    await file.truncate(sizeBefore);
+    throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+  }
+  await file.sync();
+}
+
+/** A plain file's text, or undefined where there is none; links and special files are not followed. */
+export async function readText(path: string): Promise<string | undefined> {
+  let file: FileHandle;
+  try {
+    file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (error) {
+    if (systemCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    return (await file.stat()).isFile() ? await file.readFile('utf8') : '';
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * Creates a file with its content as one step: of any number of processes one gets true. Nobody ever sees it
+ * half-written.
+ */
+export async function createExclusively(path: string, text: string, unique: string): Promise<boolean> {
+  const draft = `${path}.${unique}.tmp`;
+  await createFile(draft, text);
+  try {
+    await link(draft, path);
+    await syncFolder(dirname(path));
+    return true;
+  } catch (error) {
+    if (systemCode(error) === 'EEXIST') return false;
+    throw error;
+  } finally {
+    await unlink(draft);
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, O_RDONLY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}

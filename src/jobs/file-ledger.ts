@@ -1,0 +1,140 @@
+import { readdir, unlink } from 'node:fs/promises';
+import { createHash, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { foldJob, type Job, type JobEvent, type JobKind } from '../job.ts';
+import { appendFile, createExclusively, createFile, makeFolder, readText } from './durable-file.ts';
+import { decodeEvents, encodeEvent } from './event-log.ts';
+import { jobIdForm } from './job-id.ts';
+import type { IndexKind, Ledger } from './ledger.ts';
+
+interface Folders {
+  jobs: string;
+  claims: string;
+  index: string;
+}
+
+/**
+ * The ledger as a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
+ * create, `index/<kind>-<hash>` a list of ids. No lock files (design 4).
+ * @throws MgwError('local_io') where the folder cannot be made.
+ */
+export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
+  const folders = {
+    jobs: join(stateDir, 'jobs'),
+    claims: join(stateDir, 'claims'),
+    index: join(stateDir, 'index'),
+  };
+  for (const folder of Object.values(folders)) await local(() => makeFolder(folder), stateDir);
+  const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
+  const lines = (events: readonly JobEvent[]): string =>
+    events.map((event) => encodeEvent(event, now())).join('');
+  return {
+    create: (id, events) => local(() => createFile(jobPath(id), lines(events)), stateDir),
+    append: (id, event) => local(() => appendFile(jobPath(id), lines([event])), stateDir),
+    read: (id) => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : Promise.resolve(undefined)),
+    ids: () => local(() => listIds(folders.jobs), stateDir),
+    remove: (id) => local(() => unlink(jobPath(id)), stateDir),
+    ...claimsIn(folders.claims, stateDir),
+    ...indexIn(folders, stateDir),
+  };
+}
+
+async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> {
+  try {
+    return await action();
+  } catch (error) {
+    throw new MgwError('local_io', `The state folder ${stateDir} cannot be used: ${messageOf(error)}`, {
+      retry: 'safe',
+      cause: error,
+    });
+  }
+}
+
+async function readJob(id: string, path: string): Promise<Job | undefined> {
+  let text: string | undefined;
+  try {
+    text = await readText(path);
+  } catch {
+    // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
+    text = '';
+  }
+  if (text === undefined) return undefined;
+  const { events, damaged } = decodeEvents(text);
+  return foldJob(id, events, damaged) ?? damagedJob(id, text);
+}
+
+// What is left of a record that has lost its beginning: enough to name it, and to block a second submission.
+function damagedJob(id: string, text: string): Job {
+  const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? 'c';
+  const prepared = {
+    type: 'prepared' as const,
+    at: new Date(0).toISOString(),
+    protocol: protocol as JobKind,
+    base_url: '',
+    fingerprint: '',
+    account: '',
+  };
+  const job = foldJob(id, [prepared], 1);
+  if (job === undefined) throw new MgwError('internal', 'a job without a beginning');
+  job.error = { code: 'local_io', message: 'The record of this job is damaged.' };
+  return job;
+}
+
+async function listIds(folder: string): Promise<string[]> {
+  const names = await readdir(folder);
+  const ids = names.map((name) => name.slice(0, -'.jsonl'.length)).filter((id) => jobIdForm.test(id));
+  return ids.sort().reverse();
+}
+
+function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'claimed' | 'release'> {
+  const pathOf = (name: string): string => join(folder, encodeURIComponent(name));
+  const claimed = (name: string): Promise<string | undefined> =>
+    local(async () => {
+      const text = await readText(pathOf(name));
+      return text === undefined ? undefined : checked(text);
+    }, stateDir);
+  return {
+    claimed,
+    claim: async (name, content) => {
+      const won = await local(
+        () => createExclusively(pathOf(name), withChecksum(content), randomUUID()),
+        stateDir,
+      );
+      return won ? undefined : ((await claimed(name)) ?? '');
+    },
+    release: (name) => local(() => unlink(pathOf(name)).catch(ignoreMissing), stateDir),
+  };
+}
+
+function ignoreMissing(error: unknown): void {
+  if (systemCode(error) !== 'ENOENT') throw error;
+}
+
+function withChecksum(line: string): string {
+  return `${line} ${crc32(line).toString(16).padStart(8, '0')}\n`;
+}
+
+// A damaged claim is a claim all the same: it stands, and its content is empty.
+function checked(text: string): string {
+  const line = text.slice(0, -10);
+  return withChecksum(line) === text ? line : '';
+}
+
+function indexIn(folders: Folders, stateDir: string): Pick<Ledger, 'index' | 'lookup'> {
+  const pathOf = (kind: IndexKind, value: string): string =>
+    join(folders.index, `${kind}-${createHash('sha256').update(value).digest('hex').slice(0, 40)}`);
+  return {
+    index: (kind, value, id) =>
+      local(() => appendFile(pathOf(kind, value), withChecksum(id), true), stateDir),
+    lookup: (kind, value) =>
+      local(async () => {
+        const text = await readText(pathOf(kind, value));
+        if (text === undefined) return [];
+        const ids = text.split(/(?<=\n)/).map(checked);
+        const whole = text.endsWith('\n') && ids.every((id) => jobIdForm.test(id));
+        return whole ? [...new Set(ids)].sort().reverse() : listIds(folders.jobs);
+      }, stateDir),
+  };
+}
