@@ -1,0 +1,28 @@
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** The time, handed to whatever waits or measures, so that tests can put their own in its place. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /**
+   * Resolves `ms` milliseconds later; anything below zero is no wait.
+   * @throws the signal's reason, at once where it is aborted already.
+   */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+}
+
+// Node's timers fire at once for anything longer (about 25 days).
+const longestTimer = 2 ** 31 - 1;
+
+/** The clock of this machine. A sleep longer than Node's timers can hold ends at their limit (24.8 days). */
+export const systemClock: Clock = { now: () => Date.now(), sleep };
+
+async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  try {
+    await delay(Math.min(Math.max(0, ms), longestTimer), undefined, { signal });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
+}
