@@ -23,11 +23,12 @@ type Random = () => number;
 type Shape = (dx: number, dy: number) => boolean;
 type Path = (seconds: number) => number;
 
+const disc: Shape = (dx, dy) => dx * dx + dy * dy <= 1;
 const SHAPES: readonly Shape[] = [
-  (dx, dy) => dx * dx + dy * dy <= 1,
+  disc,
   (dx, dy) => Math.abs(dx) + Math.abs(dy) <= 1.1,
   (dx, dy) => Math.max(Math.abs(dx), Math.abs(dy)) <= 0.85,
-  (dx, dy) => dx * dx + dy * dy <= 1 && dx * dx + dy * dy >= 0.3,
+  (dx, dy) => disc(dx, dy) && !disc(dx * 1.8, dy * 1.8),
 ];
 
 /**
@@ -75,7 +76,7 @@ function mosaic(columns: number, rows: number, hue: number, random: Random): Uin
 }
 
 function bouncingShape(columns: number, rows: number, colour: Colour, random: Random) {
-  const shape = SHAPES[Math.floor(random() * SHAPES.length)] ?? isInCircle;
+  const shape = SHAPES[Math.floor(random() * SHAPES.length)] ?? disc;
   const radius = Math.max(1, Math.min(columns, rows) * (0.12 + random() * 0.08));
   const xAt = bounce(columns, radius, random);
   const yAt = bounce(rows, radius, random);
@@ -93,10 +94,6 @@ function bouncingShape(columns: number, rows: number, colour: Colour, random: Ra
       }
     }
   };
-}
-
-function isInCircle(dx: number, dy: number): boolean {
-  return dx * dx + dy * dy <= 1;
 }
 
 /** There and back between two walls, one way in 1.2 to 3.2 s, from somewhere in between. */

@@ -1,0 +1,135 @@
+import { BitWriter } from './bit-writer.ts';
+import type { Melody } from './melody.ts';
+
+/** The form that a sample rate gives an MPEG Layer III stream: ISO 11172-3 (1), 13818-3 (2) and its half (2.5). */
+interface Layout {
+  versionBits: number;
+  rateIndex: number;
+  /** Granules of 576 samples in a frame. */
+  granules: number;
+  bitRateIndex: number;
+}
+
+const BIT_RATE = 64_000;
+const SAMPLES_PER_GRANULE = 576;
+const FRAGMENT_SECONDS = 0.4;
+
+const mpeg1 = (rateIndex: number): Layout => ({ versionBits: 0b11, rateIndex, granules: 2, bitRateIndex: 5 });
+const mpeg2 = (rateIndex: number): Layout => ({ versionBits: 0b10, rateIndex, granules: 1, bitRateIndex: 8 });
+const mpeg25 = (rateIndex: number): Layout => ({
+  versionBits: 0b00,
+  rateIndex,
+  granules: 1,
+  bitRateIndex: 8,
+});
+
+const LAYOUTS: ReadonlyMap<number, Layout> = new Map([
+  [8000, mpeg25(2)],
+  [11_025, mpeg25(0)],
+  [12_000, mpeg25(1)],
+  [16_000, mpeg2(2)],
+  [22_050, mpeg2(0)],
+  [24_000, mpeg2(1)],
+  [32_000, mpeg1(2)],
+  [44_100, mpeg1(0)],
+  [48_000, mpeg1(1)],
+]);
+
+/** Whether MP3 exists at a sample rate in hertz. */
+export function isMp3SampleRate(sampleRate: number): boolean {
+  return LAYOUTS.has(sampleRate);
+}
+
+/**
+ * A melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of about 0.4 s that are whole
+ * frames. Each frame stands for itself (no bit reservoir). Throws RangeError for a rate that MP3 does not have.
+ */
+export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
+  const layout = LAYOUTS.get(sampleRate);
+  if (layout === undefined) throw new RangeError(`MP3 has no sample rate of ${sampleRate} Hz`);
+  const frameSamples = layout.granules * SAMPLES_PER_GRANULE;
+  const frames = Math.ceil((melody.seconds * sampleRate) / frameSamples);
+  const perFragment = Math.max(1, Math.round((FRAGMENT_SECONDS * sampleRate) / frameSamples));
+  const endOf = (frame: number): number =>
+    Math.floor(((frame + 1) * frameSamples * BIT_RATE) / 8 / sampleRate);
+  for (let start = 0; start < frames; start += perFragment) {
+    const bits = new BitWriter();
+    for (let frame = start; frame < Math.min(frames, start + perFragment); frame++) {
+      const size = endOf(frame) - endOf(frame - 1);
+      writeFrame(
+        bits,
+        layout,
+        size,
+        isPadded(size, frameSamples, sampleRate),
+        tones(melody, layout, sampleRate, frame),
+      );
+    }
+    yield bits.toBytes();
+  }
+}
+
+/** Where bytes per frame are not a whole number, some frames are a byte longer to keep to the bit rate. */
+function isPadded(size: number, frameSamples: number, sampleRate: number): boolean {
+  return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);
+}
+
+/** One frequency line to sound in a granule, and its sign; undefined for silence. */
+interface Tone {
+  line: number;
+  negative: boolean;
+}
+
+/**
+ * A line that sounds in every granule adds up, over the overlapping windows, to a pure tone of an even loudness
+ * when its sign stays (even lines) or alternates (odd lines): the pitch is then that of the line's lower edge.
+ */
+function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {
+  return Array.from({ length: layout.granules }, (_, offset) => {
+    const granule = frame * layout.granules + offset;
+    const pitch = melody.pitchAt(((granule + 0.5) * SAMPLES_PER_GRANULE) / sampleRate);
+    const line = Math.round((pitch * 2 * SAMPLES_PER_GRANULE) / sampleRate);
+    return pitch === 0 ? undefined : { line, negative: line % 2 === 1 && granule % 2 === 1 };
+  });
+}
+
+function writeFrame(
+  bits: BitWriter,
+  layout: Layout,
+  size: number,
+  padded: boolean,
+  granules: readonly (Tone | undefined)[],
+): void {
+  const end = bits.bitLength + size * 8;
+  bits.bits(0x7ff, 11).bits(layout.versionBits, 2).bits(0b01, 2).bits(1, 1); // Layer III, no checksum
+  bits
+    .bits(layout.bitRateIndex, 4)
+    .bits(layout.rateIndex, 2)
+    .bits(padded ? 1 : 0, 1)
+    .bits(0, 1);
+  bits.bits(0b11, 2).bits(0, 6); // mono
+  bits.bits(0, layout.granules === 2 ? 18 : 9); // main_data_begin 0, private bits, scfsi
+  for (const tone of granules) writeGranuleInfo(bits, layout, tone);
+  for (const tone of granules) if (tone !== undefined) writeSpectrum(bits, tone);
+  while (bits.bitLength < end) bits.bits(0, Math.min(24, end - bits.bitLength));
+}
+
+/** 210 is full scale; four steps halve or double. */
+const GLOBAL_GAIN = 199;
+
+function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefined): void {
+  bits.bits(tone === undefined ? 0 : spectrumBits(tone), 12); // part2_3_length
+  bits.bits(0, 9).bits(GLOBAL_GAIN, 8); // no big_values
+  bits.bits(0, layout.granules === 2 ? 4 : 9); // scalefac_compress: none are sent
+  bits.bits(0, 1).bits(0, 15).bits(0, 7); // long window, tables and regions of the big values
+  bits.bits(0, layout.granules === 2 ? 2 : 1).bits(1, 1); // preflag, scalefac_scale, count1 table B
+}
+
+/** Lines in fours: table B spends four inverted bits on each four, and then a sign on each that is not 0. */
+function writeSpectrum(bits: BitWriter, { line, negative }: Tone): void {
+  for (let first = 3; first < line; first += 4) bits.bits(0b1111, 4);
+  bits.bits(0b1111 & ~(0b1000 >> (line % 4)), 4).bits(negative ? 1 : 0, 1);
+}
+
+function spectrumBits({ line }: Tone): number {
+  return (Math.floor(line / 4) + 1) * 4 + 1;
+}
