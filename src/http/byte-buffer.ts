@@ -1,0 +1,39 @@
+/** Bytes that grow at their end, up to a limit. */
+export class ByteBuffer {
+  length = 0;
+  #bytes = Buffer.alloc(0);
+  readonly #limit: number;
+
+  /** @param limit the most that is kept, bytes */
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Appends as much as fits; false where something did not. */
+  append(bytes: Uint8Array): boolean {
+    const fitting = bytes.subarray(0, this.#limit - this.length);
+    this.#reserve(this.length + fitting.length);
+    this.#bytes.set(fitting, this.length);
+    this.length += fitting.length;
+    return fitting.length === bytes.length;
+  }
+
+  /** Takes off everything from `start` on and returns it, as a copy. */
+  cut(start: number): Buffer {
+    const end = Buffer.from(this.#bytes.subarray(start, this.length));
+    this.length = start;
+    return end;
+  }
+
+  /** The bytes decoded as UTF-8. */
+  toString(): string {
+    return this.#bytes.toString('utf8', 0, this.length);
+  }
+
+  #reserve(size: number): void {
+    if (size <= this.#bytes.length) return;
+    const grown = Buffer.alloc(Math.min(this.#limit, Math.max(size, this.#bytes.length * 2, 4096)));
+    grown.set(this.#bytes.subarray(0, this.length));
+    this.#bytes = grown;
+  }
+}

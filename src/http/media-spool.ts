@@ -1,0 +1,154 @@
+import type { SpooledMedia } from '../exchange.ts';
+import { ByteBuffer } from './byte-buffer.ts';
+import { MemberWatch } from './member-watch.ts';
+import { SpoolBuffers, SpooledString, type MediaSink } from './spooled-string.ts';
+
+export type { MediaSink };
+
+/** How a {@link MediaSpool} splits a body. */
+export interface MediaSpoolOptions {
+  /** Names of the members whose strings are media, at any depth. */
+  members: readonly string[];
+  /** Opens the place for the media with this index, counted from 0 in the order they come. */
+  openSink: (index: number) => Promise<MediaSink & { path?: string }>;
+  /** The most text that is kept, bytes; beyond it the body overflows. */
+  maxTextBytes: number;
+  /**
+   * Strings of up to so many bytes, as they stand in the JSON, stay text. Default 0: every string of a watched
+   * member but the empty one is taken for media, so that none can pass itself off as a place-holder.
+   */
+  threshold?: number;
+}
+
+/** A body that was split. */
+export interface SpooledBody {
+  /** The JSON with `"mgw-spool:<index>"` in place of each string that was diverted; cut where the body was. */
+  text: string;
+  spooled: SpooledMedia[];
+  /** True where text was lost, since there was more of it, or more media, than is allowed. */
+  overflow: boolean;
+}
+
+const mostMedia = 256;
+
+/**
+ * Splits a JSON body while it streams (design 6, "A"): strings of the watched members are decoded as strict
+ * Base64 (specification 2.2, 4.1) into sinks, and everything else is kept as text. Memory is bounded whatever
+ * the body's size. What is wrong with the Base64 does not throw: `SpooledMedia.fault` says it, and is `cut` for
+ * a string whose end never came. An error of a sink is thrown, once the sink has been closed.
+ */
+export class MediaSpool {
+  readonly #options: MediaSpoolOptions;
+  readonly #watch: MemberWatch;
+  readonly #text: ByteBuffer;
+  readonly #spooled: SpooledMedia[] = [];
+  #buffers: SpoolBuffers | undefined;
+  #current: SpooledString | undefined;
+  /** Where in the text a watched string begins that may still turn out to be short. */
+  #heldFrom: number | undefined;
+  #escaped = false;
+  #overflow = false;
+
+  constructor(options: MediaSpoolOptions) {
+    this.#options = options;
+    this.#watch = new MemberWatch(options.members);
+    this.#text = new ByteBuffer(options.maxTextBytes);
+  }
+
+  /** True as soon as the body has overflowed: nothing of what follows is kept. */
+  get overflow(): boolean {
+    return this.#overflow;
+  }
+
+  /** Takes the next chunk of the body; the one before it must have been settled. Throws what a sink throws. */
+  async push(chunk: Uint8Array): Promise<void> {
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    for (let at = 0; at < bytes.length && !this.#overflow;) {
+      if (this.#current !== undefined) at = await this.#spool(this.#current, bytes, at);
+      else if (this.#heldFrom !== undefined) at = await this.#hold(this.#heldFrom, bytes, at);
+      else at = this.#keep(bytes, at);
+    }
+  }
+
+  /** Ends the body, whole or cut. */
+  async end(): Promise<SpooledBody> {
+    if (this.#current !== undefined) await this.#close(this.#current, true);
+    return { text: this.#text.toString(), spooled: this.#spooled, overflow: this.#overflow };
+  }
+
+  // Text up to the opening quote of a watched string; returns where the scan ended.
+  #keep(bytes: Buffer, from: number): number {
+    let at = from;
+    let opened = false;
+    while (at < bytes.length && !opened) opened = this.#watch.step(bytes[at++] ?? 0);
+    this.#append(bytes.subarray(from, at));
+    if (opened) this.#heldFrom = this.#text.length;
+    return at;
+  }
+
+  // A watched string stays text until it is longer than the threshold.
+  async #hold(heldFrom: number, bytes: Buffer, from: number): Promise<number> {
+    const room = (this.#options.threshold ?? 0) + 1 - (this.#text.length - heldFrom);
+    const held = bytes.subarray(from, from + room);
+    const end = this.#closingQuote(held);
+    if (end !== -1) {
+      this.#append(held.subarray(0, end + 1));
+      this.#heldFrom = undefined;
+      this.#watch.closed();
+      return from + end + 1;
+    }
+    this.#append(held);
+    if (held.length === room && !this.#overflow) await this.#divert(heldFrom);
+    return from + held.length;
+  }
+
+  #closingQuote(bytes: Buffer): number {
+    for (const [index, byte] of bytes.entries()) {
+      if (this.#escaped) this.#escaped = false;
+      else if (byte === 0x5c) this.#escaped = true;
+      else if (byte === 0x22) return index;
+    }
+    return -1;
+  }
+
+  async #divert(heldFrom: number): Promise<void> {
+    const held = this.#text.cut(heldFrom);
+    const index = this.#spooled.length;
+    this.#heldFrom = undefined;
+    this.#escaped = false;
+    this.#overflow ||= index >= mostMedia;
+    this.#append(Buffer.from(`mgw-spool:${index}`));
+    if (this.#overflow) return;
+    this.#buffers ??= new SpoolBuffers();
+    this.#current = new SpooledString(await this.#options.openSink(index), this.#buffers);
+    await this.#spool(this.#current, held, 0);
+  }
+
+  async #spool(string: SpooledString, bytes: Buffer, from: number): Promise<number> {
+    const end = await this.#guard(string, string.push(bytes, from));
+    if (end === -1) return bytes.length;
+    await this.#close(string, false);
+    this.#append(bytes.subarray(end, end + 1));
+    this.#watch.closed();
+    return end + 1;
+  }
+
+  async #close(string: SpooledString, cut: boolean): Promise<void> {
+    this.#current = undefined;
+    this.#spooled.push(await this.#guard(string, string.close(cut)));
+  }
+
+  async #guard<T>(string: SpooledString, work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      this.#current = undefined;
+      await string.abandon();
+      throw error;
+    }
+  }
+
+  #append(bytes: Uint8Array): void {
+    if (!this.#text.append(bytes)) this.#overflow = true;
+  }
+}

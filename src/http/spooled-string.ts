@@ -1,0 +1,121 @@
+import type { SpooledMedia } from '../exchange.ts';
+import { Base64Stream, roomFor } from './base64.ts';
+
+/** Where decoded media go. */
+export interface MediaSink {
+  /** Takes all of `bytes`; they belong to the sink only until the promise is settled. */
+  write(bytes: Uint8Array): Promise<void> | void;
+  close(): Promise<void>;
+}
+
+const [quote, backslash] = [0x22, 0x5c];
+const pieceSize = 64 * 1024;
+// As many bytes as sixteen pieces decode to: few writes, little memory.
+const bufferSize = roomFor(pieceSize) * 16;
+// What no Base64 holds, in place of a character that cannot be a byte.
+const foreign = 0xff;
+const controls: Record<string, number> = { b: 0x08, f: 0x0c, n: 0x0a, r: 0x0d, t: 0x09 };
+
+/** The buffers that strings decoded one after the other share. */
+export class SpoolBuffers {
+  readonly decoded = Buffer.allocUnsafeSlow(bufferSize);
+  readonly unescaped = Buffer.allocUnsafeSlow(pieceSize);
+}
+
+/** One JSON string whose Base64 content is decoded into a sink while its bytes arrive. */
+export class SpooledString {
+  readonly #sink: MediaSink & { path?: string };
+  readonly #buffers: SpoolBuffers;
+  readonly #base64 = new Base64Stream();
+  #buffered = 0;
+  #bytes = 0;
+  #escape: string | undefined;
+
+  constructor(sink: MediaSink & { path?: string }, buffers: SpoolBuffers) {
+    this.#sink = sink;
+    this.#buffers = buffers;
+  }
+
+  /**
+   * Takes the string's bytes as they stand in the JSON, from `from` on. Returns where its closing quote is, or
+   * -1 where the chunk ends before. Throws what the sink throws.
+   */
+  async push(chunk: Buffer, from: number): Promise<number> {
+    let at = from;
+    while (at < chunk.length) {
+      const piece = chunk.subarray(at, at + pieceSize);
+      const plain = this.#escape === undefined ? plainLength(piece) : 0;
+      if (plain > 0) await this.#decode(piece.subarray(0, plain));
+      at += plain;
+      if (this.#escape === undefined && chunk[at] === quote) return at;
+      if (plain < piece.length) at += await this.#unescape(piece.subarray(plain));
+    }
+    return -1;
+  }
+
+  /** Writes what is left, closes the sink and says what came; `cut` where the closing quote never did. */
+  async close(cut = false): Promise<SpooledMedia> {
+    if (!cut) this.#base64.end();
+    await this.#flush();
+    await this.#sink.close();
+    const fault = cut ? 'cut' : this.#base64.fault;
+    return { path: this.#sink.path, bytes: this.#bytes, ...(fault !== undefined && { fault }) };
+  }
+
+  /** Closes the sink behind an error of the disk, which is the one to be told. */
+  async abandon(): Promise<void> {
+    await this.#sink.close().catch(() => undefined);
+  }
+
+  async #decode(piece: Buffer): Promise<void> {
+    const { decoded } = this.#buffers;
+    if (this.#buffered + roomFor(piece.length) > decoded.length) await this.#flush();
+    this.#buffered += this.#base64.decode(piece, decoded, this.#buffered);
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#buffered === 0) return;
+    await this.#sink.write(this.#buffers.decoded.subarray(0, this.#buffered));
+    this.#bytes += this.#buffered;
+    this.#buffered = 0;
+  }
+
+  // Up to the closing quote or the end of the piece; returns the number of bytes taken.
+  async #unescape(piece: Buffer): Promise<number> {
+    const { unescaped } = this.#buffers;
+    let length = 0;
+    let at = 0;
+    for (; at < piece.length; at += 1) {
+      const byte = piece[at] ?? foreign;
+      if (this.#escape !== undefined) {
+        const value = this.#stepEscape(byte);
+        if (value !== undefined) unescaped[length++] = value;
+      } else if (byte === backslash) this.#escape = '';
+      else if (byte === quote) break;
+      else unescaped[length++] = byte;
+    }
+    await this.#decode(unescaped.subarray(0, length));
+    return at;
+  }
+
+  // The character that an escape stands for once it is whole.
+  #stepEscape(byte: number): number | undefined {
+    const escape = `${this.#escape ?? ''}${String.fromCharCode(byte)}`;
+    const whole = !escape.startsWith('u') || escape.length === 5;
+    this.#escape = whole ? undefined : escape;
+    return whole ? escapeValue(escape) : undefined;
+  }
+}
+
+function plainLength(piece: Buffer): number {
+  const end = piece.indexOf(quote);
+  const run = end === -1 ? piece : piece.subarray(0, end);
+  const escape = run.indexOf(backslash);
+  return escape === -1 ? run.length : escape;
+}
+
+function escapeValue(escape: string): number {
+  if (/^["\\/]$/.test(escape)) return escape.charCodeAt(0);
+  const code = /^u[\da-f]{4}$/i.test(escape) ? Number.parseInt(escape.slice(1), 16) : controls[escape];
+  return code !== undefined && code < foreign ? code : foreign;
+}

@@ -1,0 +1,301 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MediaSpool, type MediaSpoolOptions, type SpooledBody } from '../../src/http/media-spool.ts';
+import type { Json } from '../../src/json.ts';
+
+/** A spool into memory, fed with the body cut at the given places. */
+async function spool(
+  body: string | Buffer,
+  options: Partial<MediaSpoolOptions> & { cuts?: number[] } = {},
+): Promise<SpooledBody & { media: Buffer[]; closed: number }> {
+  const media: Buffer[][] = [];
+  let closed = 0;
+  const spool = new MediaSpool({
+    members: ['encodedVideo'],
+    maxTextBytes: 1_000_000,
+    openSink: (index) => {
+      const parts: Buffer[] = (media[index] = []);
+      const write = (bytes: Uint8Array): void => void parts.push(Buffer.from(bytes));
+      return Promise.resolve({
+        path: `sink-${index}`,
+        write,
+        close: () => Promise.resolve(void (closed += 1)),
+      });
+    },
+    ...options,
+  });
+  for (const chunk of chunks(Buffer.from(body), options.cuts ?? [])) await spool.push(chunk);
+  const result = await spool.end();
+  return { ...result, media: media.map((parts) => Buffer.concat(parts)), closed };
+}
+
+function chunks(body: Buffer, cuts: number[]): Buffer[] {
+  const places = [0, ...cuts.map((cut) => cut % (body.length + 1)).sort((a, b) => a - b), body.length];
+  return places.slice(1).map((end, index) => body.subarray(places[index], end));
+}
+
+const everyByte = (length: number): number[] => Array.from({ length }, (_, index) => index);
+const inline = (text: string): string => `{"video":{"encodedVideo":"${text}","encoding":"video/mp4"}}`;
+
+describe('what is diverted', () => {
+  test('the string goes to the sink, a place-holder to the text', async () => {
+    const result = await spool(inline('SGVsbG8='));
+    expect(JSON.parse(result.text)).toEqual({
+      video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' },
+    });
+    expect(result.spooled).toEqual([{ path: 'sink-0', bytes: 5 }]);
+    expect(result.media).toEqual([Buffer.from('Hello')]);
+    expect(result).toMatchObject({ overflow: false, closed: 1 });
+  });
+
+  test('several, at any depth, in the order they come', async () => {
+    const result = await spool(
+      '[{"encodedVideo":"QQ=="},{"a":[[{"encodedVideo" :\n"QkI="}]]},{"encodedVideo":"Q0ND"}]',
+    );
+    expect(result.media.map(String)).toEqual(['A', 'BB', 'CCC']);
+    expect(result.text).toContain('"encodedVideo" :\n"mgw-spool:1"');
+  });
+
+  test('a name written with escapes is the same name', async () => {
+    const result = await spool('{"encoded\\u0056ideo":"QQ=="}');
+    expect(result.media.map(String)).toEqual(['A']);
+  });
+
+  test.each([
+    ['another name', '{"encodedVideos":"QQ==","EncodedVideo":"QQ=="}'],
+    ['a value that is the name', '{"a":"encodedVideo","b":"QQ=="}'],
+    ['an array behind the name', '{"encodedVideo":["QQ=="],"b":["encodedVideo","QQ=="]}'],
+    ['an object behind the name', '{"encodedVideo":{"x":"QQ=="}}'],
+    ['the name inside a string', '{"a":"\\"encodedVideo\\":\\"QQ==\\""}'],
+    ['a number, null and the empty string', '[{"encodedVideo":1},{"encodedVideo":null},{"encodedVideo":""}]'],
+    ['a name too long to be one', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
+    ['a name with an escape that JSON does not know', '{"encodedVide\\o":"QQ=="}'],
+    ['no JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
+  ])('not: %s', async (_, body) => {
+    const result = await spool(body, { cuts: everyByte(body.length) });
+    expect(result).toMatchObject({ text: body, spooled: [], overflow: false });
+  });
+
+  test('strings up to the threshold stay text', async () => {
+    const body = '[{"encodedVideo":"QUJD"},{"encodedVideo":"QUJDREVG"},{"encodedVideo":"\\u0051QUJ"}]';
+    for (const cuts of [[], everyByte(body.length)]) {
+      const result = await spool(body, { threshold: 7, cuts });
+      expect(result.text).toBe(
+        '[{"encodedVideo":"QUJD"},{"encodedVideo":"mgw-spool:0"},{"encodedVideo":"mgw-spool:1"}]',
+      );
+      expect(result.media.map(String)).toEqual(['ABCDEF', 'A\x05\t']);
+    }
+  });
+
+  test('a string that ends in an escaped quote below the threshold does not end there', async () => {
+    const body = '{"encodedVideo":"a\\"","b":1}';
+    const result = await spool(body, { threshold: 5, cuts: everyByte(body.length) });
+    expect(result).toMatchObject({ text: body, spooled: [] });
+  });
+
+  test('a place-holder sent by the gateway is Base64 with a fault, not a place-holder', async () => {
+    const result = await spool(inline('mgw-spool:0'));
+    expect(result.spooled[0]?.fault).toMatch(/outside its alphabet at character 4/);
+  });
+});
+
+describe('Base64', () => {
+  test.each([
+    ['\\/', 'A\\/8A', [0x03, 0xff, 0x00]],
+    ['\\u002f and \\u002B', 'A\\u002f8\\u002B', [0x03, 0xff, 0x3e]],
+    ['\\u003d', 'QQ\\u003d\\u003D', [0x41]],
+  ])('the escape %s stands for its character', async (_, text, bytes) => {
+    for (const cuts of [[], everyByte(inline(text).length)]) {
+      const result = await spool(inline(text), { cuts });
+      expect(result.spooled).toEqual([{ path: 'sink-0', bytes: bytes.length }]);
+      expect([...(result.media[0] ?? [])]).toEqual(bytes);
+    }
+  });
+
+  test.each([
+    ['QUJD*UJD', /outside its alphabet at character 5$/],
+    ['QUJD-UJD', /outside its alphabet at character 5$/],
+    ['QUJDQ_JD', /outside its alphabet at character 6$/],
+    ['QUJD\\nQUJD', /outside its alphabet at character 5$/],
+    ['QUJD QUJ', /outside its alphabet at character 5$/],
+    ['QUJD\\"QUJ', /outside its alphabet at character 5$/],
+    ['QUJD\\\\QUJ', /outside its alphabet at character 5$/],
+    ['QUJD\\xQUJ', /outside its alphabet at character 5$/],
+    ['QUJD\\u00zzQUJ', /outside its alphabet at character 5$/],
+    ['QUJD\\u0141QUJ', /outside its alphabet at character 5$/],
+    ['QUJDéQUJ', /outside its alphabet at character 5$/],
+    ['data:video/mp4;base64,QUJD', /outside its alphabet at character 5$/],
+    ['QUI', /whole group/],
+    ['QUJDQ', /whole group/],
+    ['QQ=', /whole group/],
+    ['QQ=Q', /wrong padding at character 3$/],
+    ['Q===', /wrong padding at character 2$/],
+    ['====', /wrong padding at character 1$/],
+    ['QQ==QUJD', /wrong padding at character 3$|behind its padding at character 5$/],
+    ['QUI==', /whole group|behind its padding/],
+  ])('%s is a fault', async (text, fault) => {
+    for (const cuts of [[], everyByte(inline(text).length)]) {
+      const result = await spool(inline(text), { cuts });
+      expect(result.spooled[0]?.fault).toMatch(fault);
+      expect(JSON.parse(result.text)).toEqual({
+        video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' },
+      });
+    }
+  });
+
+  test('a fault in one string leaves the next alone', async () => {
+    const result = await spool('[{"encodedVideo":"!!!!"},{"encodedVideo":"QQ=="}]');
+    expect(result.spooled.map(({ bytes, fault }) => [bytes, fault === undefined])).toEqual([
+      [0, false],
+      [1, true],
+    ]);
+  });
+
+  test('what came before a fault has been written, nothing behind it', async () => {
+    const text = `${'QUJD'.repeat(50_000)}*AAA${'QUJD'.repeat(50_000)}`;
+    const result = await spool(inline(text), { cuts: [90_001, 300_000] });
+    expect(result.spooled[0]).toMatchObject({
+      bytes: 150_000,
+      fault: expect.stringContaining('200001') as string,
+    });
+    expect(result.media[0]?.equals(Buffer.from('ABC'.repeat(50_000)))).toBe(true);
+  });
+});
+
+describe('bodies that do not end well', () => {
+  const body = inline('QUJDREVG');
+
+  test('cut at every byte: the media are cut with it, and nothing looks whole', async () => {
+    for (const length of everyByte(body.length)) {
+      const result = await spool(body.slice(0, length));
+      expect(() => JSON.parse(result.text) as Json).toThrow();
+      expect(result.closed).toBe(result.spooled.length);
+      const closing = body.indexOf('QUJDREVG') + 8;
+      if (length <= closing) expect(result.spooled.every(({ fault }) => fault === 'cut')).toBe(true);
+      else expect(result.spooled).toEqual([{ path: 'sink-0', bytes: 6 }]);
+    }
+  });
+
+  test('more text than allowed overflows and is not kept', async () => {
+    const result = await spool(`{"a":"${'x'.repeat(2000)}","encodedVideo":"QQ=="}`, { maxTextBytes: 1000 });
+    expect(result).toMatchObject({ overflow: true, spooled: [] });
+    expect(result.text).toHaveLength(1000);
+  });
+
+  test('media do not count as text', async () => {
+    const result = await spool(inline('QUJD'.repeat(100_000)), { maxTextBytes: 100 });
+    expect(result.overflow).toBe(false);
+    expect(result.spooled[0]?.bytes).toBe(300_000);
+  });
+
+  test('more media than any task makes overflow', async () => {
+    const result = await spool(`[${Array(1000).fill('{"encodedVideo":"QQ=="}').join(',')}]`);
+    expect(result).toMatchObject({ overflow: true, closed: 256 });
+  });
+
+  test('an error of the sink is thrown, and the sink is closed', async () => {
+    let closed = 0;
+    const write = (): Promise<void> => Promise.reject(new Error('ENOSPC'));
+    const openSink = () => Promise.resolve({ write, close: () => Promise.resolve(void (closed += 1)) });
+    await expect(spool(inline('QUJD'.repeat(1_000_000)), { openSink })).rejects.toThrow('ENOSPC');
+    await expect(spool(inline('QUJD'), { openSink })).rejects.toThrow('ENOSPC');
+    expect(closed).toBe(2);
+  });
+
+  test('a sink that is slow is waited for', async () => {
+    let under = 0;
+    let most = 0;
+    const write = async (): Promise<void> => {
+      most = Math.max(most, ++under);
+      await new Promise(setImmediate);
+      under -= 1;
+    };
+    const openSink = () => Promise.resolve({ write, close: () => Promise.resolve() });
+    await spool(inline('QUJD'.repeat(1_000_000)), { openSink, cuts: everyByte(40).map((n) => n * 100_000) });
+    expect(most).toBe(1);
+  });
+});
+
+/** JSON text of a value, with the signs of its strings that may be escaped given to `escape`. */
+function serialise(value: Json, escape: (character: string) => string): string {
+  if (typeof value === 'string') return JSON.stringify(value).replace(/[+/=]/g, escape);
+  if (Array.isArray(value)) return `[${value.map((item) => serialise(item, escape)).join(' , ')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value);
+  return `{${members.map(([key, item]) => `${serialise(key, escape)} :\t${serialise(item ?? null, escape)}`).join(',')}}`;
+}
+
+function escaper(every: number): (character: string) => string {
+  let count = 0;
+  return (character) => {
+    if (++count % every !== 0) return character;
+    return character === '/' && count % 2 === 0 ? '\\/' : `\\u00${character.charCodeAt(0).toString(16)}`;
+  };
+}
+
+const media = fc.uint8Array({ minLength: 1, maxLength: 300 }).map((bytes) => ({ media: Buffer.from(bytes) }));
+type Leaf = { media: Buffer } | Json;
+const tree: fc.Arbitrary<Leaf> = fc.letrec<{ node: Leaf }>((tie) => ({
+  node: fc.oneof(
+    { maxDepth: 4 },
+    fc.jsonValue({ maxDepth: 1, stringUnit: 'binary' }) as fc.Arbitrary<Json>,
+    fc.record({ encodedVideo: media, other: fc.string() }) as unknown as fc.Arbitrary<Json>,
+    fc.array(tie('node'), { maxLength: 3 }) as unknown as fc.Arbitrary<Json>,
+    fc.dictionary(fc.string({ unit: 'binary' }), tie('node'), {
+      maxKeys: 3,
+    }) as unknown as fc.Arbitrary<Json>,
+  ),
+})).node;
+
+/** The tree as the gateway would send it, and as it should come out, with the media taken out in order. */
+function sides(node: Leaf, taken: Buffer[]): { sent: Json; kept: Json } {
+  if (Array.isArray(node)) {
+    const items = node.map((item) => sides(item, taken));
+    return { sent: items.map(({ sent }) => sent), kept: items.map(({ kept }) => kept) };
+  }
+  if (typeof node !== 'object' || node === null) return { sent: node, kept: node };
+  if ('media' in node && Buffer.isBuffer(node.media)) {
+    taken.push(node.media);
+    return { sent: node.media.toString('base64'), kept: `mgw-spool:${taken.length - 1}` };
+  }
+  const members = Object.entries(node).map(([key, item]) => [key, sides(item as Leaf, taken)] as const);
+  return {
+    sent: Object.fromEntries(members.map(([key, { sent }]) => [key, sent])),
+    kept: Object.fromEntries(members.map(([key, { kept }]) => [key, kept])),
+  };
+}
+
+test('any JSON, escaped and cut anyhow: the same value, the same media', async () => {
+  const cuts = fc.array(fc.nat(), { maxLength: 20 });
+  await fc.assert(
+    fc.asyncProperty(tree, cuts, fc.integer({ min: 1, max: 9 }), async (node, places, every) => {
+      const taken: Buffer[] = [];
+      const { sent, kept } = sides(node, taken);
+      const result = await spool(serialise(sent, escaper(every)), { cuts: places });
+      expect(JSON.parse(result.text)).toEqual(JSON.parse(JSON.stringify(kept)));
+      expect(result.media.map((bytes) => bytes.toString('hex'))).toEqual(
+        taken.map((bytes) => bytes.toString('hex')),
+      );
+      expect(result.spooled.every(({ fault }) => fault === undefined)).toBe(true);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('any string is faulty exactly where strict Base64 says so', async () => {
+  const near = fc.array(fc.constantFrom('Q', 'U', 'J', 'D', '+', '/', '=', '-', ' '), {
+    minLength: 1,
+    maxLength: 12,
+  });
+  const correct = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==|[A-Za-z0-9+/]=))?$/;
+  const cuts = fc.array(fc.nat(), { maxLength: 5 });
+  await fc.assert(
+    fc.asyncProperty(near, cuts, async (characters, places) => {
+      const text = characters.join('');
+      const result = await spool(inline(text), { cuts: places });
+      expect(result.spooled[0]?.fault === undefined).toBe(correct.test(text));
+      if (correct.test(text)) expect(result.media[0]?.equals(Buffer.from(text, 'base64'))).toBe(true);
+    }),
+    { numRuns: 500 },
+  );
+});
