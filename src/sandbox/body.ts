@@ -1,0 +1,61 @@
+import type { IncomingMessage } from 'node:http';
+import { gatewayError } from './envelopes.ts';
+import type { Call } from './exchange.ts';
+import { Refused } from './exchange.ts';
+import { parseJson } from './state.ts';
+
+/** The largest request body, in bytes: an image of 20 MB as Base64, and room for the rest. */
+export const LARGEST_BODY = 32 * 1024 * 1024;
+
+/**
+ * Reads a request's body whole. Rejects with Refused (HTTP 413) as soon as it is seen to exceed LARGEST_BODY; the
+ * rest is then read and dropped, since a client that is still writing would not read the answer otherwise.
+ */
+export function readBody(message: IncomingMessage): Promise<Buffer> {
+  let pieces: Buffer[] = [];
+  let length = 0;
+  return new Promise((resolve, reject) => {
+    const refuse = (): void => {
+      pieces = [];
+      reject(tooLarge());
+    };
+    if (Number(message.headers['content-length'] ?? 0) > LARGEST_BODY) refuse();
+    message.on('data', (piece: Buffer) => {
+      length += piece.length;
+      if (length > LARGEST_BODY) refuse();
+      else pieces.push(piece);
+    });
+    message.on('end', () => resolve(Buffer.concat(pieces)));
+    message.on('error', reject);
+  });
+}
+
+/** The body as a JSON object, or undefined where it is not one in valid UTF-8. */
+export function jsonObject(call: Call): Record<string, unknown> | undefined {
+  const value = parseJson(utf8(call.body) ?? '');
+  return isObject(value) ? value : undefined;
+}
+
+/** True where the request says that its body is JSON (specification 4.3, 5). */
+export function declaresJson(call: Call): boolean {
+  return /^application\/json\s*(;|$)/i.test(call.headers['content-type'] ?? '');
+}
+
+/** True for a JSON object: not null, not an array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function utf8(bytes: Buffer): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function tooLarge(): Refused {
+  return new Refused(
+    gatewayError(413, `The request body exceeds ${LARGEST_BODY} bytes`, { code: 'read_request_body_failed' }),
+  );
+}

@@ -1,0 +1,85 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { AuthScheme } from './auth.ts';
+import type { FaultHit, FaultName } from './faults.ts';
+import type { Area } from './models.ts';
+
+/** What every request is handled with. Two gateways over one state directory know the same tasks. */
+export interface Gateway {
+  stateDir: string;
+  /** Milliseconds since 1970. */
+  now: () => number;
+  /** How long one generation takes, in milliseconds. */
+  paceMs: number;
+  seed: number | undefined;
+  /** Origins of the gateway and of B's file host; known once both listen. */
+  url: string;
+  fileUrl: string;
+  /**
+   * Uses up one occurrence of a fault where the sandbox was started with it. `fits` may decline an occurrence by
+   * its percentage, before it is counted.
+   */
+  take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
+}
+
+/** One request, read whole. */
+export interface Call {
+  method: string;
+  /** The path as it came, still percent-encoded. */
+  path: string;
+  query: URLSearchParams;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+  requestId: string;
+  /** Hash of the issued key that the request carried; '' on routes without one. */
+  key: string;
+  gateway: Gateway;
+}
+
+/** What a request does, which decides the faults it can meet. */
+export type RouteKind = 'submit' | 'poll' | 'download' | 'list' | 'tts' | 'responses';
+
+/** One endpoint. The groups of `pattern` are handed to `handle`, percent-decoded. */
+export interface Route {
+  method: 'GET' | 'POST';
+  pattern: RegExp;
+  area: Area | 'models';
+  /** A function where one path serves several operations (Protocol B). */
+  kind: RouteKind | ((call: Call) => RouteKind);
+  auth: AuthScheme;
+  handle(call: Call, ...groups: string[]): Reply | Promise<Reply>;
+}
+
+/** An answer. A body that is iterated is streamed; any other gets a `Content-Length`. */
+export interface Reply {
+  status: number;
+  headers: Record<string, string>;
+  body: string | Uint8Array | AsyncIterable<Uint8Array>;
+  /** The call had no effect although its status is a success (Protocol B's errors). */
+  refused?: true;
+  /** Break the connection after this many bytes of the body; -1 breaks it before the status line. */
+  cutAt?: number;
+  /** Send this many bytes of the body and then nothing more, with the connection open. */
+  stallAt?: number;
+  /** Milliseconds to wait before answering. */
+  delayMs?: number;
+  /** Called once the last byte was handed to the network; never where the answer was cut or abandoned. */
+  sent?: () => void;
+}
+
+/** A refusal on the way: the router sends `reply` instead of what the handler would have made. */
+export class Refused extends Error {
+  readonly reply: Reply;
+  constructor(reply: Reply) {
+    super(`Refused with HTTP ${reply.status}`);
+    this.reply = reply;
+  }
+}
+
+/** A JSON answer. */
+export function json(status: number, value: unknown, headers: Record<string, string> = {}): Reply {
+  return {
+    status,
+    headers: { 'Content-Type': 'application/json; charset=utf-8', ...headers },
+    body: JSON.stringify(value),
+  };
+}

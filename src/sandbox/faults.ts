@@ -1,0 +1,116 @@
+import { join } from 'node:path';
+import type { FaultEntry } from './fault-catalogue.ts';
+import { FAULTS } from './fault-catalogue.ts';
+import { claim, listFolder } from './state.ts';
+
+export { FAULTS, type FaultEntry } from './fault-catalogue.ts';
+
+export type FaultName = (typeof FAULTS)[number]['name'];
+
+/** A fault as asked for: which one, how often, and where in the answer. */
+export interface Fault {
+  name: FaultName;
+  /** How often it strikes at most; Infinity for each time. */
+  times: number;
+  /** Where in the answer it strikes, 0 to 100. */
+  percent: number;
+  /** As it was written: what is counted under. */
+  text: string;
+}
+
+/** One strike of a fault. */
+export interface FaultHit {
+  name: FaultName;
+  percent: number;
+}
+
+/** A fault that does not exist, or one that is written wrongly; the message says what there is. */
+export class FaultSyntaxError extends Error {
+  override readonly name = 'FaultSyntaxError';
+}
+
+const MOST_TIMES = 10_000;
+
+/**
+ * Reads faults as the command line gives them: `name`, `namexN`, `name@P%`, several in one text separated by
+ * commas. Throws FaultSyntaxError naming the nearest fault and all of them.
+ */
+export function parseFaults(texts: readonly string[]): Fault[] {
+  const words = texts.flatMap((text) => text.split(',').map((word) => word.trim()));
+  return words.filter((word) => word !== '').map(parseFault);
+}
+
+/**
+ * Uses up one occurrence of a fault: the hit, or undefined where it was not asked for or has struck as often as
+ * it should, or where `fits` declines it. Counts are files, so that they hold across the processes that share a state directory.
+ */
+export function takeFault(
+  stateDir: string,
+  faults: readonly Fault[],
+  name: FaultName,
+  fits: (percent: number) => boolean = () => true,
+): FaultHit | undefined {
+  const due = faults.find((fault) => fault.name === name && fits(fault.percent) && strikes(stateDir, fault));
+  return due && { name, percent: due.percent };
+}
+
+function parseFault(text: string): Fault {
+  const match = /^([a-z0-9-]+?)(?:x(\d+))?(?:@(\d+(?:\.\d+)?)%)?(?:x(\d+))?$/.exec(text);
+  const [, name, early, percent, late] = match ?? [];
+  const entry = FAULTS.find((candidate) => candidate.name === name) as
+    (FaultEntry & { name: FaultName }) | undefined;
+  if (entry === undefined) throw new FaultSyntaxError(unknownFault(text, name ?? text));
+  if (early !== undefined && late !== undefined) throw new FaultSyntaxError(`Two counts in ${text}`);
+  if (percent !== undefined && entry.percent === undefined) {
+    throw new FaultSyntaxError(`${entry.name} takes no percentage: ${text}`);
+  }
+  return {
+    name: entry.name,
+    times: timesOf(text, early ?? late),
+    percent: percentOf(text, percent) ?? entry.percent ?? 100,
+    text,
+  };
+}
+
+function timesOf(text: string, digits: string | undefined): number {
+  if (digits === undefined) return Infinity;
+  const times = Number(digits);
+  if (times < 1 || times > MOST_TIMES) throw new FaultSyntaxError(`A count is 1 to ${MOST_TIMES}: ${text}`);
+  return times;
+}
+
+function percentOf(text: string, digits: string | undefined): number | undefined {
+  if (digits === undefined) return undefined;
+  const percent = Number(digits);
+  if (percent > 100) throw new FaultSyntaxError(`A percentage is 0 to 100: ${text}`);
+  return percent;
+}
+
+function strikes(stateDir: string, fault: Fault): boolean {
+  if (fault.times === Infinity) return true;
+  const folder = join(stateDir, 'faults', fault.text);
+  for (let count = listFolder(folder).length + 1; count <= fault.times; count += 1) {
+    if (claim(join(folder, String(count)))) return true;
+  }
+  return false;
+}
+
+function unknownFault(text: string, name: string): string {
+  const names = FAULTS.map((fault) => fault.name);
+  const nearest = names.reduce((best, next) => (distance(name, next) < distance(name, best) ? next : best));
+  return `Unknown fault ${JSON.stringify(text)}; did you mean ${nearest}? There are: ${names.join(', ')}`;
+}
+
+/** Levenshtein distance. */
+function distance(left: string, right: string): number {
+  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= left.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= right.length; j += 1) {
+      const change = (row[j - 1] ?? 0) + (left[i - 1] === right[j - 1] ? 0 : 1);
+      next.push(Math.min(change, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[right.length] ?? 0;
+}

@@ -1,0 +1,88 @@
+import { createHash } from 'node:crypto';
+import type { Call, Reply } from './exchange.ts';
+
+/** A file that is served: its bytes, and when they came to be (milliseconds since 1970). */
+export interface ServedFile {
+  bytes: Uint8Array;
+  type: string;
+  madeAt: number;
+  /** Called once the last byte of the file was sent. */
+  fetched: () => void;
+}
+
+interface Span {
+  start: number;
+  /** The byte after the last one. */
+  end: number;
+}
+
+/**
+ * Serves a file with a strong ETag and `Last-Modified`: one byte range with 206, several as the whole file, one
+ * beyond the end with 416; `If-Range` that no longer fits gives the whole file with 200.
+ */
+export function serveFile(call: Call, file: ServedFile): Reply {
+  const total = file.bytes.length;
+  if (call.gateway.take('download-no-range')) return whole(file, { 'Content-Type': file.type });
+  const headers = headersOf(file);
+  if (!rangeCounts(call, headers)) return whole(file, headers);
+  const span = parseRange(call.headers.range ?? '', total);
+  if (span === 'whole') return whole(file, headers);
+  if (span === 'beyond') {
+    return {
+      status: 416,
+      headers: { 'Content-Range': `bytes */${total}`, 'Accept-Ranges': 'bytes' },
+      body: '',
+    };
+  }
+  const range = { 'Content-Range': `bytes ${span.start}-${span.end - 1}/${total}` };
+  const part: Reply = {
+    status: 206,
+    headers: { ...headers, ...range },
+    body: file.bytes.subarray(span.start, span.end),
+  };
+  return span.end === total ? { ...part, sent: file.fetched } : part;
+}
+
+/** Where an answer's bytes lie in the whole file, and how long that is, both in bytes. */
+export function spanOf(reply: Reply): { start: number; total: number } {
+  const match = /^bytes (\d+)-\d+\/(\d+)$/.exec(reply.headers['Content-Range'] ?? '');
+  if (match) return { start: Number(match[1]), total: Number(match[2]) };
+  return { start: 0, total: Buffer.byteLength(reply.body as Uint8Array) };
+}
+
+/**
+ * Reads a `Range` header (RFC 9110 section 14): a span, `whole` where the header is absent, malformed or asks for
+ * several ranges, `beyond` where nothing of the file is in it.
+ */
+export function parseRange(header: string, total: number): Span | 'whole' | 'beyond' {
+  const match = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header);
+  const [first = '', last = ''] = match?.slice(1) ?? [];
+  if (match === null || (first === '' && last === '')) return 'whole';
+  if (first === '')
+    return Number(last) === 0 ? 'beyond' : { start: Math.max(0, total - Number(last)), end: total };
+  if (last !== '' && Number(last) < Number(first)) return 'whole';
+  if (Number(first) >= total) return 'beyond';
+  return { start: Number(first), end: last === '' ? total : Math.min(Number(last) + 1, total) };
+}
+
+function whole(file: ServedFile, headers: Record<string, string>): Reply {
+  return { status: 200, headers, body: file.bytes, sent: file.fetched };
+}
+
+function headersOf({ bytes, type, madeAt }: ServedFile): Record<string, string> {
+  return {
+    'Content-Type': type,
+    'Accept-Ranges': 'bytes',
+    ETag: `"${createHash('sha256').update(bytes).digest('hex').slice(0, 32)}"`,
+    'Last-Modified': new Date(madeAt).toUTCString(),
+    'Cache-Control': 'private, no-transform',
+  };
+}
+
+function rangeCounts(
+  { method, headers }: Call,
+  { ETag, 'Last-Modified': modified }: Record<string, string>,
+): boolean {
+  const condition = headers['if-range'];
+  return method === 'GET' && (condition === undefined || condition === ETag || condition === modified);
+}

@@ -1,0 +1,20 @@
+import { join } from 'node:path';
+import { appendRecords, readRecords } from './state.ts';
+
+/** What clients did that the bill does not show. `at` is in milliseconds since 1970. */
+export type JournalEntry =
+  | { kind: 'polled'; at: number; task: string }
+  /** The last byte of a task's file was sent; `sample` counts from 0. */
+  | { kind: 'fetched'; at: number; task: string; sample: number }
+  /** A request to B's file host carried a key. */
+  | { kind: 'key-at-file-host'; at: number; path: string };
+
+/** Appends an entry; safe beside other processes. */
+export function note(stateDir: string, entry: JournalEntry): void {
+  appendRecords(join(stateDir, 'journal.jsonl'), [entry]);
+}
+
+/** All entries in the order they were written. */
+export function readJournal(stateDir: string): JournalEntry[] {
+  return readRecords(join(stateDir, 'journal.jsonl')) as JournalEntry[];
+}

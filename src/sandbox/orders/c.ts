@@ -1,0 +1,158 @@
+import { isHttpUrl, isUnreachable } from '../assets.ts';
+import { taskError } from '../envelopes.ts';
+import type { Call } from '../exchange.ts';
+import { Refused } from '../exchange.ts';
+import { videoSize } from '../media/video-size.ts';
+import type { Model } from '../models.ts';
+import { failure, settleOutcome } from '../outcomes.ts';
+import type { Order, Outcome } from '../tasks.ts';
+
+type Body = Record<string, unknown>;
+
+/** The assets of a request, by their role (specification 2.5). */
+interface Assets {
+  /** First and last frame. */
+  frames: string[];
+  images: string[];
+  videos: string[];
+  audios: string[];
+}
+
+/** What the fields of a request come to, before the limits of its model are applied. */
+interface Wish {
+  prompt: string;
+  seconds: number;
+  resolution: string;
+  ratio: string;
+  mode: string;
+  assets: Assets;
+}
+
+const LONGEST_PROMPT = 30_000;
+const RATIOS = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
+const MODES = ['', 't2v', 'i2v', 'r2v'];
+const NATIVE_MODES = ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'];
+
+/** Reads a submission to Protocol C (specification 2.5, 7, 8). Throws Refused for what the gateway refuses. */
+export function orderC(call: Call, model: Model, body: Body): Order {
+  const wish = readWish(model, body);
+  if (!model.selfHosted) refuseOutOfRange(wish);
+  const made = model.selfHosted ? upstreamValues(wish) : wish;
+  return {
+    model,
+    prompt: wish.prompt,
+    declaredSeconds: wish.seconds,
+    seconds: made.seconds,
+    resolution: made.resolution,
+    ratio: made.ratio,
+    ...videoSize(made.resolution, made.ratio),
+    samples: 1,
+    amount: model.rate * wish.seconds * (wish.resolution === '2K' ? 2 : 1),
+    outcome: problemOf(model, wish) ?? settleOutcome(call, 'c', wish.prompt),
+    body,
+  };
+}
+
+function readWish(model: Model, body: Body): Wish {
+  const assets = readAssets(body);
+  const prompt = textOf(body, 'prompt') ?? '';
+  const silent = prompt.trim() === '';
+  if (silent && (model.selfHosted || allOf(assets).length === 0))
+    refuse('invalid_request', 'prompt is required');
+  return {
+    prompt,
+    seconds: readSeconds(body, model),
+    resolution: textOf(body, 'resolution') ?? (model.selfHosted ? '720p' : '768P'),
+    ratio: textOf(body, 'aspect_ratio') ?? textOf(body, 'ratio') ?? '16:9',
+    mode: textOf(body, 'generation_mode') ?? (model.selfHosted ? textOf(body, 'mode') : undefined) ?? '',
+    assets,
+  };
+}
+
+function readSeconds(body: Body, { selfHosted }: Model): number {
+  const native = selfHosted ? body.seconds : undefined;
+  const value = body.duration ?? (typeof native === 'string' ? Number(native) : native) ?? 5;
+  if (typeof value !== 'number' || !(value > 0))
+    refuse('invalid_duration', 'duration must be a positive number');
+  return value;
+}
+
+function readAssets(body: Body): Assets {
+  const frames = [body.image, body.input_reference, body.last_frame_image_url].filter(
+    (value) => value != null,
+  );
+  return {
+    frames: urls('image', frames),
+    images: urls('reference_image_urls', [
+      ...listOf(body, 'images'),
+      ...listOf(body, 'reference_image_urls'),
+    ]),
+    videos: urls('reference_video_urls', listOf(body, 'reference_video_urls')),
+    audios: urls('reference_audio_urls', [
+      ...listOf(body, 'reference_audio_urls'),
+      ...listOf(body, 'audios'),
+    ]),
+  };
+}
+
+function allOf({ frames, images, videos, audios }: Assets): string[] {
+  return [...frames, ...images, ...videos, ...audios];
+}
+
+/** The official model refuses what is out of its limits (specification 8). */
+function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): void {
+  if (seconds < 4 || seconds > 15) refuse('invalid_duration', 'duration must be 4 to 15 seconds');
+  if (!['768P', '2K'].includes(resolution)) refuse('invalid_resolution', 'resolution must be 768P or 2K');
+  if (!RATIOS.includes(ratio)) refuse('invalid_ratio', `aspect_ratio must be one of ${RATIOS.join(', ')}`);
+  if (!MODES.includes(mode)) refuse('invalid_request', 'generation_mode must be t2v, i2v or r2v');
+  if (assets.images.length > 9) refuse('invalid_image_count', 'at most 9 reference images');
+  if (assets.videos.length > 3) refuse('invalid_request', 'at most 3 reference videos');
+  if (assets.audios.length > 3) refuse('invalid_request', 'at most 3 reference audios');
+  if (mode === 'i2v' && assets.frames.length + assets.images.length === 0)
+    refuse('invalid_image_count', 'i2v needs an image');
+  if (mode === 'r2v' && allOf(assets).length === 0) refuse('invalid_request', 'r2v needs a reference');
+}
+
+/** What a self-hosted upstream makes of values that it does not have: it ignores them (specification 7, 8). */
+function upstreamValues({ seconds, ratio }: Wish): Pick<Wish, 'seconds' | 'resolution' | 'ratio'> {
+  const known = RATIOS.includes(ratio) ? ratio : '16:9';
+  return { seconds: Math.min(Math.max(seconds, 5), 15), resolution: '720p', ratio: known };
+}
+
+/** What lets an accepted task fail upstream. */
+function problemOf({ selfHosted }: Model, { prompt, mode, assets }: Wish): Outcome | undefined {
+  const { frames, images, audios } = assets;
+  if (allOf(assets).some(isUnreachable)) return failure('unreachable-asset');
+  if (!selfHosted) return undefined;
+  if (Array.from(prompt).length > LONGEST_PROMPT)
+    return failure('rejected', 'prompt is longer than 30000 characters');
+  if (images.length > 9) return failure('rejected', 'at most 9 reference images');
+  if (audios.length > 3) return failure('rejected', 'at most 3 reference audios');
+  if (![...MODES, ...NATIVE_MODES].includes(mode)) return failure('rejected', `unknown mode ${mode}`);
+  const referring = mode === 'r2v' || mode === 'ref2va';
+  if (referring && frames.length + images.length + audios.length === 0)
+    return failure('rejected', `${mode} needs a reference`);
+  return undefined;
+}
+
+function textOf(body: Body, field: string): string | undefined {
+  const value = body[field];
+  if (value == null) return undefined;
+  return typeof value === 'string' ? value : refuse('invalid_request', `${field} must be a string`);
+}
+
+function listOf(body: Body, field: string): unknown[] {
+  const value = body[field];
+  if (value == null) return [];
+  return Array.isArray(value) ? value : refuse('invalid_request', `${field} must be an array`);
+}
+
+function urls(field: string, values: unknown[]): string[] {
+  return values.map((value) =>
+    isHttpUrl(value) ? value : refuse('invalid_request', `${field} must be an HTTP(S) URL`),
+  );
+}
+
+function refuse(code: string, message: string): never {
+  throw new Refused(taskError(400, code, message));
+}

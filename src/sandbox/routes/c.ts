@@ -1,0 +1,171 @@
+import { declaresJson, jsonObject } from '../body.ts';
+import { gatewayError, modelNotFound, taskError, taskNotFound } from '../envelopes.ts';
+import type { Call, Reply, Route } from '../exchange.ts';
+import { json, Refused } from '../exchange.ts';
+import { serveFile } from '../files.ts';
+import { note } from '../journal.ts';
+import { findModel } from '../models.ts';
+import { orderC } from '../orders/c.ts';
+import type { Progress, Task } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+import { videoOf } from '../videos.ts';
+
+const C = { area: 'c', auth: 'bearer' } as const;
+
+/** Protocol C (specification 4.3), and the query path that gateways of this kind offer beside it. */
+export const protocolC: readonly Route[] = [
+  { ...C, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
+  { ...C, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },
+  { ...C, method: 'GET', pattern: /^\/v1\/video\/generations\/([^/]+)$/, kind: 'poll', handle: showTask },
+  { ...C, method: 'GET', pattern: /^\/v1\/videos\/([^/]+)$/, kind: 'poll', handle: showVideo },
+  { ...C, method: 'GET', pattern: /^\/v1\/videos\/([^/]+)\/content$/, kind: 'download', handle: content },
+];
+
+function submit(call: Call): Reply {
+  const body = declaresJson(call) ? jsonObject(call) : undefined;
+  if (body === undefined) return taskError(400, 'invalid_request', 'the body must be a JSON object');
+  if (typeof body.model !== 'string' || body.model === '') {
+    return gatewayError(400, 'Model name is not specified', {
+      code: 'invalid_request',
+      requestId: call.requestId,
+    });
+  }
+  const model = findModel('c', body.model);
+  if (model === undefined) return modelNotFound(body.model, call.requestId);
+  const order = orderC(call, model, body);
+  const task = acceptOrder(call, 'c', order);
+  const { id, createdAt } = task;
+  const accepted = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
+  const ratios = { seconds: order.declaredSeconds, resolution: order.resolution === '2K' ? 2 : 1 };
+  return json(
+    200,
+    { ...accepted, created_at: seconds(createdAt) },
+    { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) },
+  );
+}
+
+function showTask(call: Call, id: string): Reply {
+  const { task, progress } = polled(call, id);
+  const result = resultUrl(call, task, progress);
+  const reason = failReason(task, progress);
+  return json(200, {
+    code: 'success',
+    message: '',
+    data: {
+      id: Number.parseInt(task.id.slice(-7), 16) + 1,
+      created_at: seconds(task.createdAt),
+      updated_at: seconds(call.gateway.now()),
+      task_id: task.id,
+      platform: '35',
+      user_id: 1,
+      group: 'default',
+      channel_id: 1,
+      quota: task.amount,
+      action: 'generate',
+      status: TASK_WORDS[progress.state],
+      fail_reason: reason,
+      // Gateways of this kind put the reason where the address would be.
+      result_url: result ?? reason,
+      submit_time: seconds(task.createdAt),
+      start_time: seconds(progress.startedAt ?? 0),
+      finish_time: seconds(progress.finishedAt ?? 0),
+      progress: `${progress.percent}%`,
+      properties: { input: task.prompt, upstream_model_name: task.model },
+      data: upstreamView(task, progress),
+    },
+  });
+}
+
+function showVideo(call: Call, id: string): Reply {
+  const { task, progress } = polled(call, id);
+  const { finishedAt } = progress;
+  return json(200, {
+    id: task.id,
+    task_id: task.id,
+    object: 'video',
+    model: task.model,
+    status: VIDEO_WORDS[progress.state],
+    progress: progress.percent,
+    created_at: seconds(task.createdAt),
+    ...(finishedAt !== undefined && { completed_at: seconds(finishedAt) }),
+    seconds: String(task.seconds),
+    size: `${task.width}x${task.height}`,
+    ...(progress.state === 'failed' && {
+      error: { code: failCode(task), message: failReason(task, progress) },
+    }),
+    metadata: { url: resultUrl(call, task, progress) ?? failReason(task, progress) },
+  });
+}
+
+function content(call: Call, id: string): Reply {
+  const task = ownTask(call, id);
+  const missing = gatewayError(404, 'Task not found', { type: 'invalid_request_error' });
+  if (task === undefined) return missing;
+  const { state, finishedAt } = progressOf(task, call.gateway.now());
+  if (state !== 'succeeded') {
+    const message = `Task is not completed yet, current status: ${TASK_WORDS[state]}`;
+    return gatewayError(400, message, { type: 'invalid_request_error' });
+  }
+  const { stateDir, now } = call.gateway;
+  const fetched = (): void => note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample: 0 });
+  return serveFile(call, { bytes: videoOf(task), type: 'video/mp4', madeAt: finishedAt ?? 0, fetched });
+}
+
+const TASK_WORDS = {
+  queued: 'QUEUED',
+  running: 'IN_PROGRESS',
+  succeeded: 'SUCCESS',
+  failed: 'FAILURE',
+} as const;
+const VIDEO_WORDS = {
+  queued: 'queued',
+  running: 'in_progress',
+  succeeded: 'completed',
+  failed: 'failed',
+} as const;
+
+/** A task is its submitter's alone: for any other key it does not exist. */
+function ownTask(call: Call, id: string): Task | undefined {
+  const task = findTask(call.gateway.stateDir, 'c', id);
+  return task?.key === call.key ? task : undefined;
+}
+
+function polled(call: Call, id: string): { task: Task; progress: Progress } {
+  const { gateway, requestId } = call;
+  const task = ownTask(call, id);
+  if (task === undefined) throw new Refused(taskNotFound('c', requestId));
+  note(gateway.stateDir, { kind: 'polled', at: gateway.now(), task: task.id });
+  return { task, progress: progressOf(task, gateway.now()) };
+}
+
+function resultUrl(call: Call, task: Task, { state }: Progress): string | undefined {
+  return state === 'succeeded' ? `${call.gateway.url}/v1/videos/${task.id}/content` : undefined;
+}
+
+function failReason({ outcome }: Task, { state }: Progress): string {
+  return state === 'failed' && outcome.end === 'fails' ? outcome.message : '';
+}
+
+function failCode({ outcome }: Task): string {
+  if (outcome.end !== 'fails') return '';
+  return {
+    filtered: '1027',
+    rejected: '2013',
+    'unreachable-asset': '2013',
+    failed: '1000',
+    'failed-ext': '1000',
+  }[outcome.reason];
+}
+
+/** The upstream's own answer, which gateways of this kind pass on inside theirs. */
+function upstreamView(task: Task, progress: Progress): object {
+  const { resolution, ratio, model } = task;
+  const error =
+    progress.state === 'failed' ? { code: failCode(task), message: failReason(task, progress) } : null;
+  const view = { id: task.id.slice(-15), model, status: progress.state, error, resolution, ratio };
+  return { task: { ...view, duration: task.seconds, task_type: 'generation', modality: 'video' } };
+}
+
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}

@@ -1,0 +1,59 @@
+import { mkdirSync } from 'node:fs';
+import { DEFAULT_KEY, issueKeys } from './auth.ts';
+import type { Gateway, Route } from './exchange.ts';
+import { parseFaults, takeFault } from './faults.ts';
+import { listen } from './listener.ts';
+import { answer } from './router.ts';
+import { protocolC } from './routes/c.ts';
+import { modelRoutes } from './routes/models.ts';
+
+/** How a sandbox runs. */
+export interface SandboxOptions {
+  /** Where tasks, bill and journal are kept. Several sandboxes may share it, also at the same time. */
+  stateDir: string;
+  /** 0, the default, takes any free port. */
+  port?: number;
+  host?: '127.0.0.1';
+  /** How long one generation takes, in milliseconds; default 3000. Tasks keep the pace they began with. */
+  paceMs?: number;
+  /** Keys that are issued beside the default one. */
+  keys?: string[];
+  /** Faults by name: see `FAULTS`. */
+  faults?: string[];
+  /** Makes task ids the same sequence for the same seed and a fresh state directory. */
+  seed?: number;
+  /** Milliseconds since 1970; for tests. */
+  now?: () => number;
+}
+
+/** A sandbox gateway that is listening. */
+export interface Sandbox {
+  /** `http://127.0.0.1:PORT`: the base URL. */
+  url: string;
+  /** A key that works. */
+  key: string;
+  /** The separate origin that serves Protocol B's files, and must never see a key. */
+  fileUrl: string;
+  /** Ends every connection and frees both ports. Tasks go on: they live in the state directory. */
+  close(): Promise<void>;
+}
+
+/** Every endpoint of the gateway's own origin, one file of routes for each area of the specification. */
+const ROUTES: readonly Route[] = [...protocolC, ...modelRoutes];
+
+/**
+ * Starts a stand-in for the whole gateway on loopback (design 9). It makes real media, checks what the real one
+ * checks, and keeps a bill in `stateDir` (created with mode 0700). Throws FaultSyntaxError for an unknown fault;
+ * rejects with the system's error where the port or the folder cannot be had.
+ */
+export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
+  const { stateDir, paceMs = 3000, seed, now = Date.now, keys = [], port = 0 } = options;
+  const faults = parseFaults(options.faults ?? []);
+  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  issueKeys(stateDir, keys);
+  const take: Gateway['take'] = (name, fits) => takeFault(stateDir, faults, name, fits);
+  const gateway: Gateway = { stateDir, now, paceMs, seed, url: '', fileUrl: '', take };
+  const main = await listen(port, (request) => answer(gateway, ROUTES, request));
+  gateway.url = main.origin;
+  return { url: main.origin, key: DEFAULT_KEY, fileUrl: '', close: () => main.close() };
+}

@@ -1,0 +1,151 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { Call, Gateway } from './exchange.ts';
+import { charge, fingerprint } from './bill.ts';
+import type { Model, VideoArea } from './models.ts';
+import { claim, listFolder, readWhole, writeWhole } from './state.ts';
+
+/** Why a task fails; each protocol has its own words and codes for these. */
+export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
+
+/** How a task will end. Settled when it is accepted, so that no two polls can contradict each other. */
+export type Outcome =
+  /** `filtered` of the samples are held back (Protocol A). */
+  | { end: 'succeeds'; filtered: number }
+  | { end: 'fails'; reason: FailureReason; message: string }
+  | { end: 'never' };
+
+/** What a submission asks for, after the checks of its protocol. */
+export interface Order {
+  model: Model;
+  prompt: string;
+  /** Seconds that are billed. */
+  declaredSeconds: number;
+  /** Seconds that are made. */
+  seconds: number;
+  resolution: string;
+  ratio: string;
+  width: number;
+  height: number;
+  samples: number;
+  /** B: whether usage is reported. */
+  returnUsage?: boolean;
+  /** Credits. */
+  amount: number;
+  outcome: Outcome;
+  /** The body as it came: repeated intents are told by it. */
+  body: unknown;
+}
+
+/** A task as its file holds it: written once, never changed. Times are in milliseconds since 1970. */
+export interface Task extends Omit<Order, 'model' | 'body'> {
+  id: string;
+  area: VideoArea;
+  model: string;
+  /** Hash of the key that submitted it. */
+  key: string;
+  createdAt: number;
+  paceMs: number;
+}
+
+/** Where a task stands at some time. */
+export interface Progress {
+  state: 'queued' | 'running' | 'succeeded' | 'failed';
+  /** 0 to 100. */
+  percent: number;
+  /** Set from `running` on, and once finished. */
+  startedAt?: number;
+  finishedAt?: number;
+}
+
+const QUEUED_SHARE = 0.2;
+
+/** Charges for an order and makes its task. The charge comes first: a task that nobody pays cannot exist. */
+export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
+  const { gateway, key } = call;
+  const { model, body, ...rest } = order;
+  const { paceMs } = gateway;
+  const task: Task = {
+    id: newId(gateway, area),
+    area,
+    model: model.id,
+    key,
+    createdAt: gateway.now(),
+    paceMs,
+    ...rest,
+  };
+  charge(
+    gateway.stateDir,
+    {
+      task: task.id,
+      area,
+      model: model.id,
+      amount: order.amount,
+      seconds: order.declaredSeconds * order.samples,
+      fingerprint: fingerprint({ model: model.id, body }),
+      key,
+      at: task.createdAt,
+    },
+    isFailure(order) ? task.createdAt + paceMs : undefined,
+  );
+  writeWhole(taskPath(gateway.stateDir, task.id), JSON.stringify(task));
+  return task;
+}
+
+/** A task of an area by its exact id, or undefined where there is none. */
+export function findTask(stateDir: string, area: VideoArea, id: string): Task | undefined {
+  if (!/^[A-Za-z0-9_-]{1,100}$/.test(id)) return undefined;
+  const text = readWhole(taskPath(stateDir, id));
+  const task = text === undefined ? undefined : (JSON.parse(text) as Task);
+  return task?.area === area ? task : undefined;
+}
+
+/** Every task under a state directory. */
+export function listTasks(stateDir: string): Task[] {
+  return listFolder(join(stateDir, 'tasks'))
+    .filter((name) => name.endsWith('.json'))
+    .flatMap((name) => readWhole(join(stateDir, 'tasks', name)) ?? [])
+    .map((text) => JSON.parse(text) as Task);
+}
+
+/** Where a task stands at `now`: queued for the first fifth of its pace, then running, then ended. */
+export function progressOf(task: Task, now: number): Progress {
+  const { createdAt, paceMs, outcome } = task;
+  const startedAt = createdAt + Math.round(paceMs * QUEUED_SHARE);
+  const finishedAt = createdAt + paceMs;
+  if (now >= finishedAt && outcome.end !== 'never') {
+    return {
+      state: outcome.end === 'succeeds' ? 'succeeded' : 'failed',
+      percent: 100,
+      startedAt,
+      finishedAt,
+    };
+  }
+  if (now < startedAt) return { state: 'queued', percent: 0 };
+  const percent = Math.floor(((now - createdAt) / Math.max(paceMs, 1)) * 100);
+  return { state: 'running', percent: Math.min(Math.max(percent, 1), 99), startedAt };
+}
+
+function isFailure({ outcome, samples }: Order): boolean {
+  return outcome.end === 'fails' || (outcome.end === 'succeeds' && outcome.filtered >= samples);
+}
+
+function newId(gateway: Gateway, area: VideoArea): string {
+  const { seed, stateDir } = gateway;
+  if (seed === undefined) return shapeId(area, randomBytes(32).toString('hex'));
+  for (let attempt = 0; ; attempt += 1) {
+    const id = shapeId(area, createHash('sha256').update(`${seed}:${attempt}`).digest('hex'));
+    if (claim(join(stateDir, 'ids', id))) return id;
+  }
+}
+
+/** Ids look as those of the services behind the three protocols do. */
+function shapeId(area: VideoArea, digits: string): string {
+  if (area === 'a') return digits.slice(0, 24);
+  if (area === 'b') return `1400000000-AigcVideo-${digits.slice(0, 32)}t`;
+  return `task_${digits.slice(0, 32)}`;
+}
+
+function taskPath(stateDir: string, id: string): string {
+  return join(stateDir, 'tasks', `${id}.json`);
+}

@@ -1,0 +1,86 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach } from 'vitest';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/server.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+
+/** A sandbox on its own state directory whose clock stands still until it is moved. */
+export interface TestSandbox extends Sandbox {
+  stateDir: string;
+  clock: { now: number };
+  /** A JSON call with the default key; `headers` are added, and '' takes one away. */
+  call(method: string, path: string, options?: CallOptions): Promise<Answer>;
+}
+
+export interface CallOptions {
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  bytes: Buffer;
+  /** The body as JSON, or undefined where it is not. */
+  body: unknown;
+  /** A member of the body by its path (`data.status`), or undefined. */
+  at(path: string): unknown;
+}
+
+const cleanUps: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+/** A fresh state directory that is removed after the test. */
+export function freshState(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'mgw-sandbox-'));
+  cleanUps.push(() => rmSync(folder, { recursive: true, force: true }));
+  return join(folder, 'state');
+}
+
+/** Starts a sandbox that is closed after the test; generations take 1000 ms of its clock. */
+export async function sandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
+  const clock = { now: 1_795_000_000_000 };
+  const stateDir = options.stateDir ?? freshState();
+  const started = await startSandbox({ paceMs: 1000, now: () => clock.now, ...options, stateDir });
+  cleanUps.push(() => started.close());
+  return { ...started, stateDir, clock, call: (method, path, given) => call(started, method, path, given) };
+}
+
+async function call(
+  target: Sandbox,
+  method: string,
+  path: string,
+  options: CallOptions = {},
+): Promise<Answer> {
+  const wanted = {
+    Authorization: `Bearer ${target.key}`,
+    'Content-Type': 'application/json',
+    ...options.headers,
+  };
+  const headers = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== ''));
+  const body = options.body === undefined ? undefined : textOf(options.body);
+  const response = await fetch(path.startsWith('http') ? path : target.url + path, { method, headers, body });
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const json = response.headers.get('content-type')?.startsWith('application/json') && bytes.length > 0;
+  const answer: unknown = json ? JSON.parse(bytes.toString()) : undefined;
+  return {
+    status: response.status,
+    headers: response.headers,
+    bytes,
+    body: answer,
+    at: (to) => memberAt(answer, to),
+  };
+}
+
+function textOf(body: unknown): string {
+  return typeof body === 'string' ? body : JSON.stringify(body);
+}
+
+function memberAt(value: unknown, path: string): unknown {
+  return path
+    .split('.')
+    .reduce<unknown>((at, name) => (at as Record<string, unknown> | undefined)?.[name], value);
+}
