@@ -4,7 +4,7 @@ export interface VideoSize {
   height: number;
 }
 
-const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '1k': 1024, '2k': 1440, '4k': 2160 };
+const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2160 };
 const DEFAULT_SHORT_SIDE = 720;
 const DEFAULT_RATIO = [16, 9] as const;
 const LARGEST_SHORT_SIDE = 2160;

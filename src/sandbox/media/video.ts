@@ -20,15 +20,18 @@ export interface VideoOptions {
 }
 
 const SECONDS_BETWEEN_KEYS = 2;
+/** All pictures are held in memory at once; no model makes films. */
+const LONGEST_SECONDS = 600;
 
 /**
  * A playable MP4 (H.264 Constrained Baseline, no sound) of exactly `seconds * fps` pictures, at least one. The
  * same options give the same bytes; another prompt gives other colours and another motion. Throws RangeError for
- * a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive.
+ * a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive or
+ * above ten minutes.
  */
 export function renderVideo(options: VideoOptions): Uint8Array {
   const { prompt, seconds, width, height, fps = 24 } = options;
-  if (!(seconds > 0 && Number.isFinite(seconds))) throw new RangeError(`Not a duration: ${seconds} s`);
+  if (!(seconds > 0 && seconds <= LONGEST_SECONDS)) throw new RangeError(`Not a duration: ${seconds} s`);
   if (!isEvenSide(width) || !isEvenSide(height)) throw new RangeError(`Not a video size: ${width}x${height}`);
   const frames = Math.max(1, Math.round(seconds * fps));
   const columns = Math.ceil(width / MACROBLOCK);

@@ -1,0 +1,30 @@
+import { spawnSync } from 'node:child_process';
+
+/** Whether ffmpeg and ffprobe are on PATH: a second opinion where they are, never needed. */
+export const hasFfmpeg = ['ffmpeg', 'ffprobe'].every((tool) => spawnSync(tool, ['-version']).status === 0);
+
+/** Decodes media with ffmpeg, checking all it can; returns what it complained of, and raw output if asked for. */
+export function ffmpeg(
+  input: Uint8Array,
+  before: string[],
+  after: string[],
+): { complaints: string; output: Buffer } {
+  const strict = ['-v', 'warning', '-xerror', '-err_detect', 'explode', '-threads', '1'];
+  const { stdout, stderr } = spawnSync('ffmpeg', [...strict, ...before, '-i', 'pipe:0', ...after, 'pipe:1'], {
+    input,
+    maxBuffer: 2 ** 28,
+  });
+  return { complaints: stderr.toString(), output: stdout };
+}
+
+/** What ffprobe says of the first stream of some media, by field. */
+export function ffprobe(
+  input: Uint8Array,
+  fields: string[],
+): { complaints: string; stream: Record<string, unknown> } {
+  const entries = `stream=${fields.join(',')}`;
+  const arguments_ = ['-v', 'warning', '-count_frames', '-show_entries', entries, '-of', 'json', 'pipe:0'];
+  const { stdout, stderr } = spawnSync('ffprobe', arguments_, { input });
+  const { streams } = JSON.parse(stdout.toString()) as { streams: Record<string, unknown>[] };
+  return { complaints: stderr.toString(), stream: streams[0] ?? {} };
+}
