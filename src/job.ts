@@ -125,12 +125,10 @@ export interface JobRecord {
   sender?: Owner;
   /** A reply that was recorded and not read yet. */
   pendingReply?: RecordedReply;
-  /** The newest run, and whether it has ended. */
-  owner?: Owner;
-  run?: string;
-  ended: boolean;
+  /** Runs that began and have not ended; their processes may be gone. */
+  runs: { run: string; owner: Owner }[];
   /** What the first run was asked for, and the most that any run delivered. */
-  asked: Ask;
+  asked?: Ask;
   delivered?: Ask;
   /** Lines that could not be read. */
   damaged: number;
@@ -140,7 +138,7 @@ const rank: Record<Ask, number> = { accept: 1, finish: 2, file: 3 };
 
 /** True where some run delivered at least what the job was first asked for. */
 export function isSettled(job: Job): boolean {
-  const { asked, delivered } = job.record;
+  const { asked = 'accept', delivered } = job.record;
   return delivered !== undefined && rank[delivered] >= rank[asked];
 }
 
@@ -178,8 +176,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, damaged
       account: first.account,
       elided: first.elided ?? false,
       attempts: 0,
-      ended: true,
-      asked: 'accept',
+      runs: [],
       damaged,
     },
   };
@@ -213,11 +210,11 @@ function apply(job: Job, event: RecordedEvent): void {
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
   const { record } = job;
   if (event.type === 'began') {
-    if (record.run === undefined) record.asked = event.ask;
-    Object.assign(record, { run: event.run, owner: event.owner, ended: false });
+    record.asked ??= event.ask;
+    record.runs = [...record.runs, { run: event.run, owner: event.owner }];
     return;
   }
-  if (event.run === record.run) record.ended = true;
+  record.runs = record.runs.filter(({ run }) => run !== event.run);
   if (event.type === 'delivered' && rank[event.ask] >= rank[record.delivered ?? 'accept'])
     record.delivered = event.ask;
 }

@@ -25,6 +25,8 @@ export interface CallOptions {
   /** How much of the body is kept; a longer one is cut, and the reply says so. Bytes. */
   maxBytes?: number;
   signal?: AbortSignal;
+  /** Ends the making of a connection only; once it stands, `signal` alone counts. */
+  connectSignal?: AbortSignal;
   /**
    * Runs once the connection stands and before the first byte of the request; the call then has a connection of
    * its own. What it throws ends the call as it is: nothing was sent.

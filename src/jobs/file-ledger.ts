@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { foldJob, type Job, type JobEvent, type JobKind } from '../job.ts';
-import { appendFile, createExclusively, createFile, makeFolder, readText } from './durable-file.ts';
+import { appendFile, createExclusively, makeFolder, readText } from './durable-file.ts';
 import { decodeEvents, encodeEvent } from './event-log.ts';
 import { jobIdForm } from './job-id.ts';
 import type { IndexKind, Ledger } from './ledger.ts';
@@ -31,7 +31,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   const lines = (events: readonly JobEvent[]): string =>
     events.map((event) => encodeEvent(event, now())).join('');
   return {
-    create: (id, events) => local(() => createFile(jobPath(id), lines(events)), stateDir),
+    create: (id, events) => local(() => createJob(jobPath(id), lines(events)), stateDir),
     append: (id, event) => local(() => appendFile(jobPath(id), lines([event])), stateDir),
     read: (id) => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : Promise.resolve(undefined)),
     ids: () => local(() => listIds(folders.jobs), stateDir),
@@ -39,6 +39,11 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     ...claimsIn(folders.claims, stateDir),
     ...indexIn(folders, stateDir),
   };
+}
+
+// Complete or not there at all: a process that dies here leaves no record without a beginning.
+async function createJob(path: string, text: string): Promise<void> {
+  if (!(await createExclusively(path, text, randomUUID()))) throw new Error(`${path} exists`);
 }
 
 async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> {

@@ -1,0 +1,104 @@
+import { messageOf } from '../errors.ts';
+import type { Exchange, Failure, Reply } from '../exchange.ts';
+import type { CallOptions } from '../http/client.ts';
+import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
+import { TransportError } from '../http/transport-error.ts';
+import type { Job, JobEvent } from '../job.ts';
+import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
+import { recordOf } from './errors.ts';
+import { queryTimeoutMs, type JobDeps } from './gateway.ts';
+
+/** Opens the place for media that arrives inside a poll answer. */
+export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>;
+
+const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
+
+/**
+ * Asks once for a job's state, records what changed, and gives the verdict with the job as it is then. Network
+ * errors and unreadable answers are the verdict `again`, never an error.
+ * @throws MgwError('result_unavailable') where the handle cannot be asked for; the signal's interruption;
+ * MgwError('local_io') where the record cannot be written.
+ */
+export async function observe(
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  openSink: OpenSink = discard,
+): Promise<{ job: Job; verdict: QueryVerdict }> {
+  const verdict = await ask(job, protocol, deps, openSink);
+  if (verdict.kind !== 'observation') return { job, verdict };
+  const event = change(job, verdict, deps.redact);
+  if (event === undefined) return { job, verdict };
+  await deps.ledger.append(job.id, event);
+  return { job: (await deps.ledger.read(job.id)) ?? job, verdict };
+}
+
+async function ask(job: Job, protocol: Protocol, deps: JobDeps, openSink: OpenSink): Promise<QueryVerdict> {
+  const handle = job.handle ?? '';
+  const request = protocol.query(handle);
+  const options = {
+    auth: protocol.auth,
+    timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,
+    signal: deps.signals.soft,
+  };
+  try {
+    const reply =
+      protocol.inlineMedia === undefined
+        ? await deps.client.exchange(request, options)
+        : await spooledExchange(request, options, protocol.inlineMedia, deps, openSink);
+    return protocol.readQuery(reply, handle);
+  } catch (error) {
+    if (!(error instanceof TransportError) || deps.signals.soft.aborted) throw error;
+    return { kind: 'again', failure: { code: 'unreachable', message: error.message } };
+  }
+}
+
+// The media of the answer goes to its sinks while it arrives; what is left of the answer is small.
+async function spooledExchange(
+  request: Exchange,
+  options: CallOptions,
+  members: readonly string[],
+  deps: JobDeps,
+  openSink: OpenSink,
+): Promise<Reply> {
+  const answer = await deps.client.stream(request, options);
+  const spool = new MediaSpool({ members, openSink, maxTextBytes: 16 * 1024 * 1024 });
+  let complete = true;
+  try {
+    for await (const chunk of answer.body) {
+      await spool.push(chunk);
+      if (spool.overflow) break;
+    }
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    deps.note(`The answer broke off: ${messageOf(error)}`);
+    complete = false;
+  } finally {
+    answer.close();
+  }
+  const { text, spooled, overflow } = await spool.end();
+  return { status: answer.status, headers: answer.headers, text, spooled, complete: complete && !overflow };
+}
+
+// Only what is new is recorded; success, once seen, is never undone (design 6).
+function change(job: Job, seen: Observation, redact: (text: string) => string): JobEvent | undefined {
+  const native_status = redact(seen.nativeStatus).slice(0, 200);
+  if (job.state === 'succeeded') return undefined;
+  if (seen.state === 'succeeded' || seen.state === 'failed') {
+    return {
+      type: 'finished',
+      state: seen.state,
+      native_status,
+      error: seen.failure && redacted(seen.failure, redact),
+      usage: seen.usage,
+      details: seen.results.map((result) => result.details).filter((details) => details !== undefined),
+    };
+  }
+  const { state, progress } = seen;
+  const same = job.state === state && job.native_status === native_status && job.progress === progress;
+  return same ? undefined : { type: 'observed', state, native_status, progress };
+}
+
+function redacted(failure: Failure, redact: (text: string) => string): ReturnType<typeof recordOf> {
+  return recordOf({ ...failure, message: redact(failure.message).slice(0, 4000) });
+}

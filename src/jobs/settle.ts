@@ -1,0 +1,63 @@
+import type { Job, JobEvent } from '../job.ts';
+import type { Failure, Reply } from '../exchange.ts';
+import { recordOf } from './errors.ts';
+import type { Ledger } from './ledger.ts';
+import { isAlive } from './owner.ts';
+
+/** What the answer to a paid call proves; the reader of any kind of job gives one of these. */
+export type ReplyVerdict =
+  | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
+  | { kind: 'rejected' | 'busy' | 'unknown'; failure: Failure };
+
+/** The event that records a verdict about an attempt. */
+export function eventOf(verdict: ReplyVerdict, attempt: number): JobEvent {
+  switch (verdict.kind) {
+    case 'accepted':
+      return {
+        type: 'accepted',
+        handle: verdict.handle,
+        native_status: verdict.nativeStatus,
+        warning: verdict.warning,
+      };
+    case 'rejected':
+      return { type: 'rejected', error: recordOf(verdict.failure) };
+    case 'busy':
+      return { type: 'refused', attempt, error: recordOf(verdict.failure) };
+    case 'unknown':
+      return { type: 'lost', error: recordOf(verdict.failure) };
+  }
+}
+
+/** True where a job is between its first byte and its answer, and the process that sends it is gone. */
+export function isAbandoned(job: Job): boolean {
+  return job.state === 'sending' && (job.record.sender === undefined || !isAlive(job.record.sender));
+}
+
+/**
+ * Brings a job whose run died to where its record proves it to be: an answer that was recorded and never read
+ * is read now; a submission without a recorded answer is `unknown` (design 4). Other jobs stay as they are.
+ */
+export async function settle(
+  ledger: Ledger,
+  job: Job,
+  read: (reply: Reply, body: unknown) => ReplyVerdict,
+): Promise<Job> {
+  if (!isAbandoned(job)) return job;
+  // Read again behind the sign of death: what the process wrote last must not be overlooked.
+  const last = (await ledger.read(job.id)) ?? job;
+  if (!isAbandoned(last)) return last;
+  const { pendingReply, attempts } = last.record;
+  const event: JobEvent = pendingReply
+    ? eventOf(read(pendingReply, last.request), attempts)
+    : {
+        type: 'lost',
+        error: { code: 'submit_unknown', message: 'The process ended before the answer came.' },
+      };
+  await ledger.append(job.id, event);
+  return (await ledger.read(job.id)) ?? job;
+}
+
+/** The state to show: a submission whose process is gone and whose answer nobody recorded is `unknown`. */
+export function shownState(job: Job): Job['state'] {
+  return isAbandoned(job) && job.record.pendingReply === undefined ? 'unknown' : job.state;
+}

@@ -1,0 +1,115 @@
+import { MgwError } from '../errors.ts';
+import type { Failure } from '../exchange.ts';
+import type { Job } from '../job.ts';
+import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
+import { backoffMs, pollPauseMs } from './backoff.ts';
+import { failedError, fetchCommand, interruptedError, pendingError } from './errors.ts';
+import type { JobDeps } from './gateway.ts';
+import { observe, type OpenSink } from './observe.ts';
+
+/** How long a wait goes on, and how closely it looks. */
+export interface WatchOptions {
+  /** When to give up, ms since 1970. */
+  deadline: number;
+  /** The least pause between two polls, ms; it grows to twice that. */
+  intervalMs: number;
+  /** True asks at once; else the first poll comes one interval after the submission. */
+  atOnce: boolean;
+  onUpdate?: (job: Job) => void;
+  openSink?: OpenSink;
+}
+
+/** A handle may be unknown to a query for so long behind its submission, ms (design 6). */
+const notFoundGraceMs = 60_000;
+
+/**
+ * Polls a job until a verdict and gives its successful observation. 429, 5xx, network errors and unreadable
+ * answers back off; nothing here sends anything that costs money.
+ * @throws MgwError: exit 5 failed, 8 at the deadline, 3 where the key is refused, 9 where the task is not found
+ * for longer than the grace, 130/143 interrupted.
+ */
+export async function watch(
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  options: WatchOptions,
+): Promise<{ job: Job; observation: Observation }> {
+  let current = job;
+  let troubles = 0;
+  if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
+  for (let polls = 0; ; polls += 1) {
+    const seen = await asked(current, protocol, deps, options);
+    current = seen.job;
+    options.onUpdate?.(current);
+    const { verdict } = seen;
+    if (verdict.kind === 'observation') {
+      if (verdict.state === 'succeeded') return { job: current, observation: verdict };
+      // A success that was seen before outlives a status that goes back (design 6): its result is asked for again.
+      if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
+    } else {
+      endOn(verdict, current, deps.clock.now());
+    }
+    troubles = verdict.kind === 'again' ? troubles + 1 : 0;
+    await pause(deps, current, options, delayAfter(verdict, polls, troubles, options.intervalMs));
+  }
+}
+
+async function asked(
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  options: WatchOptions,
+): Promise<{ job: Job; verdict: QueryVerdict }> {
+  try {
+    return await observe(job, protocol, deps, options.openSink);
+  } catch (error) {
+    if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
+    throw error;
+  }
+}
+
+function delayAfter(verdict: QueryVerdict, polls: number, troubles: number, intervalMs: number): number {
+  const plain = pollPauseMs(polls, intervalMs);
+  if (verdict.kind === 'observation') return plain;
+  const { retryAfterMs = 0 } = verdict.failure;
+  return Math.max(plain, retryAfterMs, troubles > 1 ? backoffMs(troubles - 1, { baseMs: intervalMs }) : 0);
+}
+
+function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, now: number): void {
+  if (verdict.kind === 'refused') throw refusedError(verdict.failure, job);
+  if (verdict.kind !== 'missing') return;
+  const since = Date.parse(job.submitted_at ?? '');
+  if (Number.isNaN(since) || now - since > notFoundGraceMs) throw lostTask(verdict.failure, job);
+}
+
+/** Exit 3: the key is refused for a job that was accepted; a good key resumes it. */
+export function refusedError(failure: Failure, job: Job): MgwError {
+  return new MgwError('auth', `The key is refused: ${failure.message}`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId: failure.requestId,
+  });
+}
+
+/** Exit 9: the gateway does not know the task, or no longer, or not for this key. */
+export function lostTask(failure: Failure, job: Job): MgwError {
+  const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
+  return new MgwError('not_found', text, {
+    exit: 'incomplete',
+    charged: 'yes',
+    retry: 'never',
+    next: ['mgw', 'jobs', 'show', job.id],
+    requestId: failure.requestId,
+  });
+}
+
+// The last pause is cut at the deadline, so that one more look is taken there.
+async function pause(deps: JobDeps, job: Job, options: WatchOptions, ms: number): Promise<void> {
+  const left = options.deadline - deps.clock.now();
+  if (left <= 0) throw pendingError(job);
+  await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {
+    if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
+    throw error;
+  });
+}
