@@ -1,0 +1,225 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+
+import { isMp3SampleRate } from '../../../src/sandbox/media/mp3.ts';
+import { isSpeechFormat, renderSpeech, speechChunks } from '../../../src/sandbox/media/speech.ts';
+import type { SpeechFormat } from '../../../src/sandbox/media/speech.ts';
+import { ffmpeg, ffprobe, hasFfmpeg } from './ffmpeg.ts';
+import { readMp3 } from './read-mp3.ts';
+
+const RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
+const TEXT = 'Good morning, and welcome aboard. 你好世界! '.repeat(4);
+const SECONDS = Array.from(TEXT).length * 0.06;
+
+/** The strongest pitch of some samples between 150 and 1000 Hz, to 5 Hz. */
+function strongestPitch(samples: Int16Array, sampleRate: number): number {
+  const candidates = Array.from({ length: 170 }, (_, index) => 150 + index * 5);
+  const power = (hertz: number): number => {
+    const turn = (2 * Math.PI * hertz) / sampleRate;
+    let [real, imaginary] = [0, 0];
+    samples.forEach((sample, index) => {
+      const hann = 1 - Math.cos((2 * Math.PI * index) / samples.length);
+      real += hann * sample * Math.cos(turn * index);
+      imaginary += hann * sample * Math.sin(turn * index);
+    });
+    return real ** 2 + imaginary ** 2;
+  };
+  const powers = candidates.map(power);
+  return candidates[powers.indexOf(Math.max(...powers))] ?? 0;
+}
+
+function largest(values: Iterable<number>): number {
+  let most = 0;
+  for (const value of values) most = Math.max(most, Math.abs(value));
+  return most;
+}
+
+function toSamples(pcm: Uint8Array): Int16Array {
+  const view = new DataView(pcm.buffer, pcm.byteOffset, pcm.byteLength);
+  return Int16Array.from({ length: pcm.length / 2 }, (_, index) => view.getInt16(index * 2, true));
+}
+
+describe('speechChunks', () => {
+  it('knows its formats by name', () => {
+    expect(['mp3', 'pcm', 'wav', 'ogg_opus'].every(isSpeechFormat)).toBe(true);
+    expect(['flac', 'MP3', '', 'toString'].some(isSpeechFormat)).toBe(false);
+  });
+
+  it.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
+    'is repeatable and comes in small fragments: %s',
+    (format) => {
+      const options = { text: TEXT, format, sampleRate: 24_000 };
+      const chunks = [...speechChunks(options)];
+      expect(Buffer.concat(chunks)).toEqual(Buffer.from(renderSpeech(options)));
+      expect(chunks.length).toBeGreaterThanOrEqual(Math.floor(SECONDS / 0.4));
+      expect(Math.max(...chunks.map(({ length }) => length))).toBeLessThan(24_000);
+    },
+  );
+
+  it('starts at once, however long the text: the rest is made as it is asked for', () => {
+    const hours = speechChunks({ text: 'word '.repeat(100_000), format: 'mp3', sampleRate: 24_000 });
+    const first = hours.next().value as Uint8Array;
+    expect(readMp3(first).length).toBeGreaterThan(0);
+    expect(first.length).toBeLessThan(10_000);
+    hours.return(undefined);
+  });
+
+  it.each([0, -8000, 0.5, Number.NaN])('refuses a sample rate of %d', (sampleRate) => {
+    expect(() => renderSpeech({ text: 'hello', format: 'pcm', sampleRate })).toThrow(RangeError);
+  });
+});
+
+describe('pcm', () => {
+  it.each(RATES)('lasts 60 ms for each character at %i Hz', (sampleRate) => {
+    const samples = renderSpeech({ text: TEXT, format: 'pcm', sampleRate }).length / 2;
+    expect(samples).toBe(Math.round(SECONDS * sampleRate));
+  });
+
+  it('lasts half a second at least', () => {
+    expect(renderSpeech({ text: '', format: 'pcm', sampleRate: 8000 })).toHaveLength(8000);
+  });
+
+  it('sounds differently for another text, softly, and not where nothing is spoken', () => {
+    const render = (text: string) => toSamples(renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }));
+    expect(strongestPitch(render('n'.repeat(10)), 16_000)).toBe(220);
+    expect(strongestPitch(render('s'.repeat(10)), 16_000)).toBe(440);
+    const peak = largest(render(TEXT));
+    expect(peak).toBeGreaterThan(2000);
+    expect(peak).toBeLessThan(8000);
+    expect(new Set(render('  ... ... '))).toEqual(new Set([0]));
+  });
+
+  it('has no clicks: neighbouring samples are never far apart', () => {
+    const samples = toSamples(renderSpeech({ text: TEXT, format: 'pcm', sampleRate: 48_000 }));
+    const steps = samples.subarray(1).map((sample, index) => sample - (samples[index] ?? 0));
+    expect(largest(steps)).toBeLessThan(600);
+  });
+});
+
+describe('wav', () => {
+  it('repeats its header in every fragment, which then holds what pcm holds', () => {
+    const options = { text: TEXT, sampleRate: 22_050 };
+    const fragments = [...speechChunks({ ...options, format: 'wav' })].map((chunk) => Buffer.from(chunk));
+    expect(fragments.length).toBeGreaterThan(5);
+    for (const wav of fragments) {
+      expect(wav.toString('latin1', 0, 4) + wav.toString('latin1', 8, 16)).toBe('RIFFWAVEfmt ');
+      expect(wav.readUInt32LE(4)).toBe(wav.length - 8);
+      const format = [wav.readUInt16LE(20), wav.readUInt16LE(22), wav.readUInt32LE(24), wav.readUInt16LE(34)];
+      expect(format).toEqual([1, 1, 22_050, 16]);
+      expect([wav.readUInt32LE(28), wav.readUInt16LE(32)]).toEqual([44_100, 2]);
+      expect(wav.toString('latin1', 36, 40)).toBe('data');
+      expect(wav.readUInt32LE(40)).toBe(wav.length - 44);
+    }
+    const samples = Buffer.concat(fragments.map((wav) => wav.subarray(44)));
+    expect(samples.equals(renderSpeech({ ...options, format: 'pcm' }))).toBe(true);
+  });
+});
+
+describe('mp3', () => {
+  it.each(RATES)('is a mono stream of 64 kbit/s at %i Hz, to the frame as long as asked', (sampleRate) => {
+    const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
+    const frames = readMp3(stream);
+    for (const frame of frames)
+      expect(frame).toMatchObject({ sampleRate, channels: 1, bitsPerSecond: 64_000 });
+    const frameSeconds = (frames[0]?.samples ?? 0) / sampleRate;
+    expect(frames).toHaveLength(Math.ceil(SECONDS / frameSeconds - 1e-9));
+    expect(stream.length).toBe(Math.floor(frames.length * frameSeconds * 8000 + 1e-6));
+  });
+
+  it('has fragments of whole frames', () => {
+    const fragments = [...speechChunks({ text: TEXT, format: 'mp3', sampleRate: 44_100 })];
+    const apart = fragments.flatMap(readMp3);
+    expect(apart).toEqual(readMp3(Buffer.concat(fragments)));
+  });
+
+  it('sounds one line at a time, and none in a rest', () => {
+    const lines = (text: string) =>
+      readMp3(renderSpeech({ text, format: 'mp3', sampleRate: 24_000 })).flatMap(({ granules }) => granules);
+    const toneOf220Hertz = Math.round(220 / (24_000 / 1152));
+    const sounding = lines('n'.repeat(20)).map((granule) => granule.map(({ line }) => line));
+    expect(sounding).toEqual(sounding.map(() => [toneOf220Hertz]));
+    expect(lines('. '.repeat(10)).every(({ length }) => length === 0)).toBe(true);
+    expect(lines('nopqrstuvw').some(({ length }) => length === 1)).toBe(true);
+  });
+
+  it('holds for any text and rate', () => {
+    const rates = fc.constantFrom(...RATES, 11_025, 12_000);
+    const property = fc.property(
+      fc.string({ unit: 'grapheme', maxLength: 60 }),
+      rates,
+      (text, sampleRate) => {
+        const frames = readMp3(renderSpeech({ text, format: 'mp3', sampleRate }));
+        const samples = frames.reduce((sum, frame) => sum + frame.samples, 0);
+        const seconds = Math.max(0.5, Array.from(text).length * 0.06);
+        expect(samples / sampleRate).toBeGreaterThanOrEqual(seconds - 1e-9);
+        expect(samples / sampleRate).toBeLessThan(seconds + 1152 / sampleRate);
+      },
+    );
+    fc.assert(property, { numRuns: 100 });
+  });
+
+  it('refuses a rate that the format does not have', () => {
+    expect(isMp3SampleRate(24_000)).toBe(true);
+    expect(isMp3SampleRate(96_000)).toBe(false);
+    expect(() => renderSpeech({ text: 'hello', format: 'mp3', sampleRate: 96_000 })).toThrow(RangeError);
+  });
+});
+
+describe('ogg_opus', () => {
+  it('is pages in a row, from a first to a last one, that end at the right sample', () => {
+    const fragments = [...speechChunks({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 })];
+    const stream = Buffer.concat(fragments);
+    const pages: { type: number; granule: number; sequence: number }[] = [];
+    for (let at = 0; at < stream.length;) {
+      expect(stream.toString('latin1', at, at + 4)).toBe('OggS');
+      const segments = stream.readUInt8(at + 26);
+      const body = stream.subarray(at + 27, at + 27 + segments).reduce((sum, length) => sum + length, 0);
+      const [type, granule] = [stream.readUInt8(at + 5), Number(stream.readBigUInt64LE(at + 6))];
+      pages.push({ type, granule, sequence: stream.readUInt32LE(at + 18) });
+      at += 27 + segments + body;
+    }
+    expect(pages.map(({ sequence }) => sequence)).toEqual(pages.map((_, index) => index));
+    expect(pages.map(({ type }) => type)).toEqual([2, ...pages.slice(2).map(() => 0), 4]);
+    const preSkip = stream.readUInt16LE(28 + 10);
+    expect(pages.at(-1)?.granule).toBe(preSkip + Math.round(SECONDS * 48_000));
+  });
+});
+
+describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
+  const decode = (text: string, format: SpeechFormat, sampleRate: number) =>
+    ffmpeg(renderSpeech({ text, format, sampleRate }), [], ['-f', 's16le']);
+
+  it.each(RATES)('mp3 at %i Hz decodes without an error, in full', (sampleRate) => {
+    const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
+    const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
+    // A stream without tags, like that of the real service, never tells how long it is.
+    expect(complaints.replace(/^.*Estimating duration from bitrate.*\n/gm, '')).toBe('');
+    const samples = readMp3(stream).reduce((sum, frame) => sum + frame.samples, 0);
+    expect(output.length / 2).toBe(samples);
+  });
+
+  it('mp3 sounds the pitch of its characters', () => {
+    for (const [character, pitch] of [
+      ['n', 220],
+      ['s', 440],
+      ['v', 660],
+    ] as const) {
+      const { output } = decode(character.repeat(20), 'mp3', 16_000);
+      const middle = toSamples(output).subarray(4000, 12_000);
+      expect(Math.abs(strongestPitch(middle, 16_000) - pitch)).toBeLessThanOrEqual(16_000 / 1152);
+    }
+  });
+
+  it('ogg_opus and single wav fragments probe and decode without a complaint', () => {
+    const opus = renderSpeech({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 });
+    const [wav = new Uint8Array()] = speechChunks({ text: TEXT, format: 'wav', sampleRate: 24_000 });
+    expect(ffprobe(opus, ['codec_name', 'channels'])).toEqual({
+      complaints: '',
+      stream: { codec_name: 'opus', channels: 1 },
+    });
+    const { output, complaints } = ffmpeg(opus, [], ['-f', 's16le']);
+    expect(complaints).toBe('');
+    expect(output.length / 2).toBe(Math.round(SECONDS * 48_000));
+    expect(ffprobe(wav, ['codec_name'])).toEqual({ complaints: '', stream: { codec_name: 'pcm_s16le' } });
+  });
+});
