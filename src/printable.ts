@@ -1,0 +1,36 @@
+/** How much foreign text is shown where the caller does not say otherwise, UTF-16 code units. */
+export const defaultLimit = 2000;
+
+// What moves the cursor, colours, rings, reorders or hides text: C0 and C1 (so every ESC, CSI and OSC), DEL,
+// line and paragraph separators, bidi marks, embeddings and isolates, invisible operators, tags, lone surrogates.
+// Zero-width joiners stay: emoji and several scripts need them, and they reorder nothing.
+const unsafe =
+  /[\0-\u{8}\v-\u{1f}\u{7f}-\u{9f}\u{61c}\u{180e}\u{200b}\u{200e}\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{feff}\u{fff9}-\u{fffb}\u{e0000}-\u{e007f}]|\p{Surrogate}/gu;
+
+/**
+ * Foreign text made safe for a terminal and a log (design 2): control characters appear as `\u{1b}`, nothing
+ * longer than `limit` UTF-16 code units comes out, and a cut shows as `…`. Newlines and tabs stay; CR LF is a
+ * newline. Never throws; the cost follows `limit`, not the length of the text.
+ */
+export function printable(text: string, limit: number = defaultLimit): string {
+  const head = text.length > limit ? text.slice(0, limit).replace(/[\u{d800}-\u{dbff}]$/u, '') : text;
+  const shown = head.replaceAll('\r\n', '\n').replace(unsafe, escaped);
+  return shown.length <= limit && head.length === text.length ? shown : cut(shown, limit);
+}
+
+/** {@link printable} on one line: each run of newlines, tabs and blanks becomes one blank, the ends are trimmed. */
+export function printableLine(text: string, limit: number = defaultLimit): string {
+  const bounded = text.length > limit * 4 ? `${text.slice(0, limit * 4)}…` : text;
+  return printable(bounded.replace(/[\s\u{85}]+/gu, ' ').trim(), limit);
+}
+
+function escaped(character: string): string {
+  return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
+}
+
+// A cut never leaves half an escape or half a surrogate pair at the end.
+function cut(shown: string, limit: number): string {
+  if (limit <= 0) return '';
+  const kept = shown.slice(0, limit - 1).replace(/(?:\\u?\{?[\da-f]{0,6}|[\u{d800}-\u{dbff}])$/u, '');
+  return `${kept}…`;
+}

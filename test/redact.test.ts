@@ -1,0 +1,144 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { redactHeaders, redactor, secretRedactor } from '../src/redact.ts';
+
+const key = 'sk-Ab3+/x_9-ZqY7"kLm';
+const visible = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n));
+const keyText = fc.string({ unit: fc.constantFrom(...visible), minLength: 12, maxLength: 60 });
+
+const spellings: Record<string, (secret: string) => string> = {
+  plain: (secret) => secret,
+  'percent-encoded': encodeURIComponent,
+  'percent-encoded in full': (secret) =>
+    Array.from(Buffer.from(secret), (byte) => `%${byte.toString(16).padStart(2, '0')}`).join(''),
+  'percent-encoded twice': (secret) => encodeURIComponent(encodeURIComponent(secret)),
+  JSON: (secret) => JSON.stringify(secret).slice(1, -1),
+  'JSON in JSON': (secret) => JSON.stringify(JSON.stringify(secret).slice(1, -1)).slice(1, -1),
+  'JSON with escaped slashes': (secret) => JSON.stringify(secret).slice(1, -1).replaceAll('/', '\\/'),
+  'JSON in escapes': (secret) =>
+    Array.from(Buffer.from(secret), (byte) => `\\u${byte.toString(16).padStart(4, '0')}`).join(''),
+  hex: (secret) => Buffer.from(secret).toString('hex'),
+  'HEX in capitals': (secret) => Buffer.from(secret).toString('hex').toUpperCase(),
+};
+
+/** Whether some Base64 run of the text decodes to something that holds the secret. */
+function holdsInBase64(text: string, secret: string): boolean {
+  const runs = text.match(/[\w+/-]+={0,2}/g) ?? [];
+  return runs.some((run) => Buffer.from(run, 'base64').toString('latin1').includes(secret));
+}
+
+describe('secretRedactor', () => {
+  it.each(Object.keys(spellings))('hides a key that is %s', (name) => {
+    const spell = spellings[name] as (secret: string) => string;
+    fc.assert(
+      fc.property(keyText, fc.string(), fc.string(), (secret, before, after) => {
+        const shown = secretRedactor([secret])(`${before} ${spell(secret)} ${after}`);
+        expect(shown).toContain('[redacted]');
+        expect(shown).not.toContain(spell(secret));
+      }),
+    );
+  });
+
+  it.each(['base64', 'base64url'] as const)('hides a key inside %s at any alignment', (encoding) => {
+    fc.assert(
+      fc.property(keyText, fc.string({ maxLength: 9 }), fc.string(), (secret, before, after) => {
+        const encoded = Buffer.from(`${before}${secret}${after}`).toString(encoding);
+        expect(holdsInBase64(encoded, secret)).toBe(true);
+        const shown = secretRedactor([secret])(encoded);
+        expect(shown).toContain('[redacted]');
+        expect(holdsInBase64(shown, secret)).toBe(false);
+      }),
+    );
+  });
+
+  it('hides a key without its sk-, in every spelling', () => {
+    const bare = key.slice(3);
+    for (const spell of Object.values(spellings))
+      expect(secretRedactor([key])(`x ${spell(bare)} y`)).toBe('x [redacted] y');
+  });
+
+  it('hides every key of several, also where one begins another', () => {
+    const hide = secretRedactor(['sk-abcdefgh', 'sk-abcdefghijkl', '']);
+    expect(hide('sk-abcdefghijkl sk-abcdefgh')).toBe('[redacted] [redacted]');
+  });
+
+  it('leaves a text without the key as it is', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        expect(secretRedactor([key])(text)).toBe(text);
+        expect(secretRedactor([])(text)).toBe(text);
+      }),
+    );
+    const answer = '{"url":"https://files.example/v.mp4?X-Amz-Signature=abc&key=1"}';
+    expect(secretRedactor([key])(answer)).toBe(answer);
+  });
+
+  it('replaces a short secret only where it stands alone', () => {
+    const hide = secretRedactor(['key1']);
+    expect(hide('key1, "key1" and Bearer key1')).toBe('[redacted], "[redacted]" and Bearer [redacted]');
+    expect(hide('monkey1 key12 task-key1')).toBe('monkey1 key12 task-key1');
+  });
+
+  it('takes no more time for a key of backslashes', () => {
+    const secret = '\\'.repeat(40);
+    expect(secretRedactor([secret])(secret)).toBe('[redacted]');
+    expect(secretRedactor([`${secret}end`])('\\'.repeat(5000))).toBe('\\'.repeat(5000));
+  });
+
+  it('takes the characters of a key literally', () => {
+    const hide = secretRedactor(['.*+?^${}()|[]\\-']);
+    expect(hide('anything else')).toBe('anything else');
+    expect(hide('<.*+?^${}()|[]\\->')).toBe('<[redacted]>');
+  });
+});
+
+describe('redactor', () => {
+  const hide = redactor([key]);
+
+  it.each([
+    ['GET https://h/v?a=1&sig=abc%2F&b=2', 'GET https://h/v?a=1&sig=[redacted]&b=2'],
+    ['https://h/v?X-Amz-Signature=0ab&X-Amz-Date=1', 'https://h/v?X-Amz-Signature=[redacted]&X-Amz-Date=1'],
+    ['https://h/v?access=tok"', 'https://h/v?access=[redacted]"'],
+    ['https://h/v?token=tok#top', 'https://h/v?token=[redacted]#top'],
+    ['https://h/v?key=AIza&alt=media', 'https://h/v?key=[redacted]&alt=media'],
+    [
+      '{"u":"https://h/v?a=1\\u0026Signature=xyz\\u0026b=2"}',
+      '{"u":"https://h/v?a=1\\u0026Signature=[redacted]\\u0026b=2"}',
+    ],
+    ['https://h/v?a=1&amp;q-signature=xyz', 'https://h/v?a=1&amp;q-signature=[redacted]'],
+    ['Authorization: Bearer other-key', 'Authorization: [redacted]'],
+    ["curl -H 'authorization: Bearer other-key' https://h", "curl -H 'authorization: [redacted]' https://h"],
+    ['X-Api-Key: other\r\nHost: h', 'X-Api-Key: [redacted]\r\nHost: h'],
+    ['{"authorization":"Bearer other"}', '{"authorization":"[redacted]"}'],
+    ['proxy http://user:pass@proxy:8080/', 'proxy http://[redacted]@proxy:8080/'],
+    ['TokenStatusExhausted[sk-abc***xyz]', 'TokenStatusExhausted[[redacted]]'],
+    ['task key=1 and sig=2 in prose', 'task key=1 and sig=2 in prose'],
+    ['https://h/v?monkey=1&design=2', 'https://h/v?monkey=1&design=2'],
+  ])('shows %j as %j', (text, shown) => {
+    expect(hide(text)).toBe(shown);
+    expect(hide(hide(text))).toBe(shown);
+  });
+
+  it('hides the key too', () => {
+    expect(hide(`the key ${key} is refused`)).toBe('the key [redacted] is refused');
+  });
+});
+
+describe('redactHeaders', () => {
+  it('hides what authenticates and shows the rest', () => {
+    const headers = {
+      Authorization: 'Bearer sk-1',
+      'X-Api-Key': 'sk-1',
+      'Proxy-Authorization': 'Basic dTpw',
+      'X-TC-Action': 'DescribeTaskDetail',
+      'X-Vendor': 'sk-1',
+    };
+    expect(redactHeaders(headers, ['x-vendor'])).toEqual({
+      Authorization: 'Bearer [redacted]',
+      'X-Api-Key': '[redacted]',
+      'Proxy-Authorization': 'Basic [redacted]',
+      'X-TC-Action': 'DescribeTaskDetail',
+      'X-Vendor': '[redacted]',
+    });
+  });
+});
