@@ -37,10 +37,10 @@ export function authenticate(
   return readWhole(keyPath(stateDir, hash)) === key ? hash : undefined;
 }
 
-/** True where some header holds an issued key, or is one that carries keys: what a file host must never see. */
-export function carriesKey(stateDir: string, headers: IncomingHttpHeaders): boolean {
+/** True where a header or the query holds an issued key, or a header is one that carries keys. */
+export function carriesKey(stateDir: string, headers: IncomingHttpHeaders, query: string): boolean {
   if (KEY_HEADERS.some((name) => headers[name] !== undefined)) return true;
-  const values = Object.values(headers).flat().join('\n');
+  const values = [...Object.values(headers).flat(), query].join('\n');
   return issuedKeys(stateDir).some((key) => values.includes(key));
 }
 

@@ -2,8 +2,11 @@ import { mkdirSync } from 'node:fs';
 import { DEFAULT_KEY, issueKeys } from './auth.ts';
 import type { Gateway, Route } from './exchange.ts';
 import { parseFaults, takeFault } from './faults.ts';
+import { fileHost } from './file-host.ts';
 import { listen } from './listener.ts';
 import { answer } from './router.ts';
+import { protocolA } from './routes/a.ts';
+import { protocolB } from './routes/b.ts';
 import { protocolC } from './routes/c.ts';
 import { modelRoutes } from './routes/models.ts';
 
@@ -39,7 +42,7 @@ export interface Sandbox {
 }
 
 /** Every endpoint of the gateway's own origin, one file of routes for each area of the specification. */
-const ROUTES: readonly Route[] = [...protocolC, ...modelRoutes];
+const ROUTES: readonly Route[] = [...protocolA, ...protocolB, ...protocolC, ...modelRoutes];
 
 /**
  * Starts a stand-in for the whole gateway on loopback (design 9). It makes real media, checks what the real one
@@ -53,7 +56,17 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   issueKeys(stateDir, keys);
   const take: Gateway['take'] = (name, fits) => takeFault(stateDir, faults, name, fits);
   const gateway: Gateway = { stateDir, now, paceMs, seed, url: '', fileUrl: '', take };
-  const main = await listen(port, (request) => answer(gateway, ROUTES, request));
+  const files = await listen(0, (request) => answer(gateway, fileHost, request));
+  gateway.fileUrl = files.origin;
+  const main = await listen(port, (request) => answer(gateway, ROUTES, request)).catch(
+    async (error: unknown) => {
+      await files.close();
+      throw error;
+    },
+  );
   gateway.url = main.origin;
-  return { url: main.origin, key: DEFAULT_KEY, fileUrl: '', close: () => main.close() };
+  const close = async (): Promise<void> => {
+    await Promise.all([main.close(), files.close()]);
+  };
+  return { url: main.origin, key: DEFAULT_KEY, fileUrl: files.origin, close };
 }

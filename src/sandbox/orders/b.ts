@@ -1,0 +1,169 @@
+import { isHttpUrl, isUnreachable } from '../assets.ts';
+import { isObject } from '../body.ts';
+import { actionError } from '../envelopes.ts';
+import type { Call } from '../exchange.ts';
+import { Refused } from '../exchange.ts';
+import { videoSize } from '../media/video-size.ts';
+import type { Model } from '../models.ts';
+import { findModel } from '../models.ts';
+import { failure, settleOutcome } from '../outcomes.ts';
+import { parseJson } from '../state.ts';
+import type { Order } from '../tasks.ts';
+
+type Body = Record<string, unknown>;
+type Rule = (value: unknown) => boolean;
+
+/** Fields of Tencent-like clouds that this gateway never takes, wherever they stand (specification 2.3). */
+const FORBIDDEN = [
+  'SubAppId',
+  'FileId',
+  'ObjectId',
+  'LastFrameFileId',
+  'draft_task_id',
+  'SecretId',
+  'SecretKey',
+];
+const FIELDS = [
+  'ModelName',
+  'ModelVersion',
+  'Prompt',
+  'NegativePrompt',
+  'FileInfos',
+  'OutputConfig',
+  'ExtInfo',
+];
+const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
+
+/** `OutputConfig` (specification 2.3). Letter case counts; ranges that it leaves open are those of the sandbox. */
+const OUTPUT: Readonly<Record<string, Rule>> = {
+  StorageMode: (value) => value === 'Temporary',
+  Resolution: (value) => ['720P', '1080P'].includes(value as string),
+  Duration: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 60,
+  AspectRatio: (value) => ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9'].includes(value as string),
+  AudioGeneration: (value) => value === 'Enabled' || value === 'Disabled',
+};
+
+/** Reads the body of `CreateAigcVideoTask`. Throws Refused with `Response.Error` for what the gateway refuses. */
+export function orderB(call: Call, body: Body): Order {
+  const refuse = refuser(call);
+  refuseForbidden(refuse, body);
+  onlyKnown(refuse, '', body, FIELDS);
+  const model = readModel(refuse, body);
+  const assets = readFileInfos(refuse, body.FileInfos);
+  const output = readOutput(refuse, body.OutputConfig);
+  const prompt = readPrompt(refuse, body, assets.length > 0);
+  const seconds = Number(output.Duration ?? 5);
+  const resolution = (output.Resolution ?? '720P') as string;
+  const ratio = (output.AspectRatio ?? '16:9') as string;
+  return {
+    model,
+    prompt,
+    declaredSeconds: seconds,
+    seconds,
+    resolution,
+    ratio,
+    ...videoSize(resolution, ratio),
+    samples: 1,
+    returnUsage: readExtInfo(refuse, model, body.ExtInfo),
+    amount: model.rate * seconds,
+    outcome: assets.some(isUnreachable) ? failure('unreachable-asset') : settleOutcome(call, 'b', prompt),
+    body,
+  };
+}
+
+type Refuse = (code: string, message: string) => never;
+
+function refuser(call: Call): Refuse {
+  return (code, message) => {
+    throw new Refused(actionError(code, message, call.requestId));
+  };
+}
+
+/** Looks into the strings of `ExtInfo` too: what is forbidden stays so when it is serialised. */
+function refuseForbidden(refuse: Refuse, value: unknown): void {
+  if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseJson(value));
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    if (FORBIDDEN.includes(name)) refuse('InvalidParameterValue', `${name} is not supported.`);
+    refuseForbidden(refuse, member);
+  }
+}
+
+function onlyKnown(refuse: Refuse, where: string, value: Body, known: readonly string[]): void {
+  const unknown = Object.keys(value).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    refuse('UnknownParameter', `The parameter \`${where}${unknown}\` is not recognized.`);
+}
+
+function readModel(refuse: Refuse, { ModelName, ModelVersion }: Body): Model {
+  if (ModelName === undefined) refuse('MissingParameter', 'ModelName is missing.');
+  if (ModelVersion === undefined) refuse('MissingParameter', 'ModelVersion is missing.');
+  const model = findModel('b', ModelName);
+  if (model?.versions?.includes(ModelVersion as string)) return model;
+  const pair = `${JSON.stringify(ModelName)} ${JSON.stringify(ModelVersion)}`;
+  return refuse(
+    'InvalidParameterValue',
+    `ModelName and ModelVersion are not a pair that this key may use: ${pair}.`,
+  );
+}
+
+function readPrompt(refuse: Refuse, { Prompt, NegativePrompt }: Body, hasAssets: boolean): string {
+  if (NegativePrompt !== undefined && typeof NegativePrompt !== 'string') {
+    refuse('InvalidParameter', 'NegativePrompt must be a string.');
+  }
+  if (Prompt !== undefined && typeof Prompt !== 'string')
+    refuse('InvalidParameter', 'Prompt must be a string.');
+  const prompt = Prompt ?? '';
+  if (prompt.trim() === '' && !hasAssets) refuse('MissingParameter', 'Prompt is required for text-to-video.');
+  return prompt;
+}
+
+function readFileInfos(refuse: Refuse, infos: unknown = []): string[] {
+  if (!Array.isArray(infos)) refuse('InvalidParameter', 'FileInfos must be an array.');
+  return (infos as unknown[]).map((info, index) => {
+    const where = `FileInfos.${index}.`;
+    if (!isObject(info)) return refuse('InvalidParameter', `${where} must be an object.`);
+    onlyKnown(refuse, where, info, FILE_FIELDS);
+    const { Type, Url, Category = 'Image', Usage = 'Reference' } = info;
+    if (Type !== 'Url') refuse('InvalidParameterValue', `${where}Type must be Url.`);
+    if (Category !== 'Image') refuse('InvalidParameterValue', `${where}Category must be Image.`);
+    if (Usage !== 'FirstFrame' && Usage !== 'Reference') {
+      refuse('InvalidParameterValue', `${where}Usage must be FirstFrame or Reference.`);
+    }
+    return isHttpUrl(Url) ? Url : refuse('InvalidParameterValue', `${where}Url must be an HTTP(S) URL.`);
+  });
+}
+
+function readOutput(refuse: Refuse, output: unknown = {}): Body {
+  if (!isObject(output)) return refuse('InvalidParameter', 'OutputConfig must be an object.');
+  onlyKnown(refuse, 'OutputConfig.', output, Object.keys(OUTPUT));
+  for (const [name, value] of Object.entries(output)) {
+    if (OUTPUT[name]?.(value)) continue;
+    refuse('InvalidParameterValue', `OutputConfig.${name} must not be ${JSON.stringify(value)}.`);
+  }
+  return output;
+}
+
+/**
+ * True where usage is to be returned. `ExtInfo` is a string that holds an object; for the model with extension
+ * parameters its `ExtVideoParameters` is again a string that holds an object (specification 2.3).
+ */
+function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
+  if (extInfo === undefined) return false;
+  const outer = typeof extInfo === 'string' ? parseJson(extInfo) : undefined;
+  if (!isObject(outer))
+    return refuse('InvalidParameterValue', 'ExtInfo must be a string that holds a JSON object.');
+  if (!extended) return false;
+  const { ExtVideoParameters: inner } = outer;
+  const parameters = typeof inner === 'string' ? parseJson(inner) : undefined;
+  if (!isObject(parameters)) {
+    return refuse(
+      'InvalidParameterValue',
+      'ExtInfo.ExtVideoParameters must be a string that holds a JSON object.',
+    );
+  }
+  const { ReturnUsage = false } = parameters;
+  return typeof ReturnUsage === 'boolean'
+    ? ReturnUsage
+    : refuse('InvalidParameterValue', 'ReturnUsage must be a boolean.');
+}

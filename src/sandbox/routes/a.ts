@@ -1,0 +1,126 @@
+import { declaresJson, jsonObject } from '../body.ts';
+import { modelNotFound, operationError, taskNotFound } from '../envelopes.ts';
+import type { Call, Reply, Route } from '../exchange.ts';
+import { json, Refused } from '../exchange.ts';
+import { serveFile } from '../files.ts';
+import { note } from '../journal.ts';
+import { findModel } from '../models.ts';
+import { orderA } from '../orders/a.ts';
+import type { Task } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+import { videoOf } from '../videos.ts';
+
+const A = { area: 'a', auth: 'bearer' } as const;
+const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
+const OPERATION = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
+const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
+
+/** Result files of the upstream are kept for two days. */
+const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
+
+/** Protocol A (specification 4.1). */
+export const protocolA: readonly Route[] = [
+  { ...A, method: 'POST', pattern: SUBMIT, kind: 'submit', handle: submit },
+  { ...A, method: 'GET', pattern: OPERATION, kind: 'poll', handle: showOperation },
+  { ...A, method: 'GET', pattern: FILE, kind: 'download', handle: download },
+];
+
+function submit(call: Call, name: string): Reply {
+  const model = findModel('a', name);
+  if (model === undefined) return modelNotFound(name, call.requestId);
+  const body = declaresJson(call) ? jsonObject(call) : undefined;
+  if (body === undefined) return operationError(400, 'INVALID_ARGUMENT', 'The body must be a JSON object.');
+  const task = acceptOrder(call, 'a', orderA(call, model, body));
+  return json(200, { name: nameOf(task), done: false });
+}
+
+function showOperation(call: Call, model: string, id: string): Reply {
+  const { stateDir, now } = call.gateway;
+  const task = ownTask(call, id);
+  if (task?.model !== model) return taskNotFound('a', call.requestId);
+  note(stateDir, { kind: 'polled', at: now(), task: id });
+  const { state } = progressOf(task, now());
+  if (state === 'queued' || state === 'running') return json(200, { name: nameOf(task), done: false });
+  return task.outcome.end === 'fails'
+    ? json(200, { name: nameOf(task), done: true, error: { code: 13, message: task.outcome.message } })
+    : finished(call, task, task.outcome.end === 'succeeds' ? task.outcome.filtered : 0);
+}
+
+function finished(call: Call, task: Task, filtered: number): Reply {
+  const delivered = Array.from({ length: Math.max(0, task.samples - filtered) }, (_, sample) => sample);
+  const inline = findModel('a', task.model)?.inline === true;
+  const samples = delivered.map((sample) => ({
+    video: inline ? inside(task, sample) : outside(call, task, sample),
+  }));
+  const reply = json(200, {
+    name: nameOf(task),
+    done: true,
+    response: {
+      '@type': 'type.googleapis.com/google.ai.generativelanguage.v1beta.PredictLongRunningResponse',
+      generateVideoResponse: {
+        ...(samples.length > 0 && { generatedSamples: samples }),
+        ...(filtered > 0 && { raiMediaFilteredCount: filtered, raiMediaFilteredReasons: [FILTER_REASON] }),
+      },
+    },
+  });
+  return inline
+    ? { ...reply, sent: () => delivered.forEach((sample) => noteFetched(call, task, sample)) }
+    : reply;
+}
+
+const FILTER_REASON =
+  'The result was held back because it may violate the content policy. Support code: 58061214';
+
+function inside(task: Task, sample: number): object {
+  return { encodedVideo: Buffer.from(videoOf(task, sample)).toString('base64'), encoding: 'video/mp4' };
+}
+
+function outside(call: Call, { id }: Task, sample: number): object {
+  return {
+    uri: `${call.gateway.url}/v1beta/files/${id}s${sample}:download?alt=media`,
+    encoding: 'video/mp4',
+  };
+}
+
+function download(call: Call, file: string): Reply {
+  const { gateway } = call;
+  const [, id = '', sample = ''] = /^([a-z0-9]+)s(\d)$/.exec(file) ?? [];
+  const task = ownTask(call, id);
+  const { finishedAt } = task ? progressOf(task, gateway.now()) : {};
+  if (task === undefined || finishedAt === undefined || Number(sample) >= deliveredOf(task)) return noFile();
+  if (gateway.now() > finishedAt + FILE_LIFE_MS) return noFile();
+  if (call.query.get('alt') !== 'media') return operationError(400, 'INVALID_ARGUMENT', 'alt must be media.');
+  const fetched = (): void => noteFetched(call, task, Number(sample));
+  return serveFile(call, {
+    bytes: videoOf(task, Number(sample)),
+    type: 'video/mp4',
+    madeAt: finishedAt,
+    fetched,
+  });
+}
+
+/** Samples that can be downloaded: none of a failed task, none that were held back. */
+function deliveredOf({ samples, outcome }: Task): number {
+  return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
+}
+
+function noteFetched(call: Call, { id }: Task, sample: number): void {
+  note(call.gateway.stateDir, { kind: 'fetched', at: call.gateway.now(), task: id, sample });
+}
+
+/** Queries and downloads take the key that submitted (specification 5); any other is refused with HTTP 403. */
+function ownTask(call: Call, id: string): Task | undefined {
+  const task = findTask(call.gateway.stateDir, 'a', id);
+  if (task !== undefined && task.key !== call.key) {
+    throw new Refused(operationError(403, 'PERMISSION_DENIED', 'The operation belongs to another key.'));
+  }
+  return task;
+}
+
+function nameOf({ model, id }: Task): string {
+  return `models/${model}/operations/${id}`;
+}
+
+function noFile(): Reply {
+  return operationError(404, 'NOT_FOUND', 'The file does not exist or has expired.');
+}

@@ -1,0 +1,120 @@
+import { declaresJson, jsonObject } from '../body.ts';
+import { actionError, taskNotFound } from '../envelopes.ts';
+import type { Call, Reply, Route } from '../exchange.ts';
+import { json } from '../exchange.ts';
+import { signedUrl } from '../file-host.ts';
+import { note } from '../journal.ts';
+import { orderB } from '../orders/b.ts';
+import type { Progress, Task } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+
+const CREATE = 'CreateAigcVideoTask';
+const DESCRIBE = 'DescribeTaskDetail';
+const VERSION = '2018-07-17';
+
+/** A task can be queried for three days; then its mapping has expired (specification 3.2). */
+const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
+
+/** Protocol B: one path for both operations (specification 4.2). */
+export const protocolB: readonly Route[] = [
+  { method: 'POST', pattern: /^\/$/, area: 'b', kind: kindOf, auth: 'bearer', handle: act },
+];
+
+function kindOf({ headers }: Call): 'submit' | 'poll' {
+  return headers['x-tc-action'] === CREATE ? 'submit' : 'poll';
+}
+
+function act(call: Call): Reply {
+  const { headers, requestId, query } = call;
+  const refuse = (code: string, message: string): Reply => actionError(code, message, requestId);
+  const { 'x-tc-action': action, 'x-tc-version': version } = headers;
+  if (action === undefined) return refuse('MissingParameter', 'The header X-TC-Action is missing.');
+  if (version === undefined) return refuse('MissingParameter', 'The header X-TC-Version is missing.');
+  if (action !== CREATE && action !== DESCRIBE) return refuse('InvalidAction', 'The action does not exist.');
+  if (version !== VERSION) return refuse('NoSuchVersion', `X-TC-Version must be ${VERSION}.`);
+  if (query.size > 0) return refuse('InvalidRequest', 'The address takes no query.');
+  const body = declaresJson(call) ? jsonObject(call) : undefined;
+  if (body === undefined)
+    return refuse('InvalidRequest', 'The body must be a JSON object, declared as such.');
+  return action === CREATE ? create(call, body) : describe(call, body);
+}
+
+function create(call: Call, body: Record<string, unknown>): Reply {
+  const { id } = acceptOrder(call, 'b', orderB(call, body));
+  return json(200, { Response: { TaskId: id, RequestId: call.requestId } });
+}
+
+function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>): Reply {
+  const { gateway, requestId } = call;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) {
+    return actionError('UnknownParameter', `The parameter \`${unknown}\` is not recognized.`, requestId);
+  }
+  if (typeof id !== 'string' || id === '')
+    return actionError('MissingParameter', 'TaskId is missing.', requestId);
+  const task = findTask(gateway.stateDir, 'b', id);
+  const now = gateway.now();
+  if (task?.key !== call.key || now > task.createdAt + TASK_LIFE_MS) return taskNotFound('b', requestId);
+  note(gateway.stateDir, { kind: 'polled', at: now, task: id });
+  return json(200, { Response: { ...detail(call, task, progressOf(task, now)), RequestId: requestId } });
+}
+
+const STATUS = { queued: 'WAITING', running: 'PROCESSING', succeeded: 'FINISH', failed: 'FINISH' } as const;
+
+function detail(call: Call, task: Task, progress: Progress): object {
+  const { state, startedAt, finishedAt, percent } = progress;
+  return {
+    TaskType: 'AigcVideoTask',
+    Status: STATUS[state],
+    CreateTime: time(task.createdAt),
+    BeginProcessTime: startedAt === undefined ? '' : time(startedAt),
+    FinishTime: finishedAt === undefined ? '' : time(finishedAt),
+    AigcVideoTask: {
+      TaskId: task.id,
+      Status: STATUS[state],
+      Progress: percent,
+      ...errorOf(task, state),
+      Output: state === 'succeeded' ? output(call, task) : null,
+      SessionId: '',
+      SessionContext: '',
+    },
+    // The upstream lists its other kinds of task too, each as null.
+    ProcedureTask: null,
+    AigcImageTask: null,
+  };
+}
+
+function errorOf({ outcome }: Task, state: Progress['state']): object {
+  if (state !== 'failed' || outcome.end !== 'fails') return { ErrCode: 0, ErrCodeExt: '', Message: '' };
+  return { ...ERRORS[outcome.reason], Message: outcome.message };
+}
+
+const ERRORS = {
+  failed: { ErrCode: 70000, ErrCodeExt: '' },
+  'failed-ext': { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' },
+  filtered: { ErrCode: 40000, ErrCodeExt: 'InvalidParameter.VoilationContent' },
+  rejected: { ErrCode: 40000, ErrCodeExt: 'InvalidParameterValue' },
+  'unreachable-asset': { ErrCode: 60000, ErrCodeExt: '' },
+} as const;
+
+function output(call: Call, task: Task): object {
+  const { url, expiresAt } = signedUrl(call.gateway, task);
+  const file = {
+    StorageMode: 'Temporary',
+    MediaName: '',
+    ClassId: 0,
+    ExpireTime: time(expiresAt),
+    FileType: 'mp4',
+  };
+  const seconds = { InputSeconds: 0, OutputSeconds: task.seconds, TotalSeconds: task.seconds };
+  return {
+    FileInfos: [
+      { ...file, FileUrl: url, MetaData: { Duration: task.seconds, Width: task.width, Height: task.height } },
+    ],
+    ...(task.returnUsage && { Usage: { InputTokens: 0, InputImageCount: 0, ...seconds } }),
+  };
+}
+
+function time(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,280 @@
+import { describe, expect, test } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { verify } from '../../src/sandbox/verify.ts';
+import type { Answer, CallOptions, TestSandbox } from './harness.ts';
+import { sandbox } from './harness.ts';
+
+const BODY = {
+  ModelName: 'Video-B',
+  ModelVersion: '2.0',
+  Prompt: 'a red kite',
+  OutputConfig: { Duration: 4 },
+};
+const ASSET = {
+  Type: 'Url',
+  Url: 'https://assets.example.com/1.png',
+  Category: 'Image',
+  Usage: 'FirstFrame',
+};
+const TASK = 'Response.AigcVideoTask';
+const PLAIN = { Authorization: '', 'Content-Type': '' };
+
+function act(
+  gateway: TestSandbox,
+  action: string,
+  body: unknown,
+  headers: CallOptions['headers'] = {},
+): Promise<Answer> {
+  const fixed = { 'X-TC-Action': action, 'X-TC-Version': '2018-07-17' };
+  return gateway.call('POST', '/', { body, headers: { ...fixed, ...headers } });
+}
+
+const create = (gateway: TestSandbox, body: unknown): Promise<Answer> =>
+  act(gateway, 'CreateAigcVideoTask', body);
+const describeTask = (gateway: TestSandbox, id: unknown): Promise<Answer> =>
+  act(gateway, 'DescribeTaskDetail', { TaskId: id });
+
+/** Submits, lets the generation end, and gives the finished task. */
+async function finish(gateway: TestSandbox, body: unknown): Promise<Answer> {
+  const id = (await create(gateway, body)).at('Response.TaskId');
+  gateway.clock.now += 1000;
+  return describeTask(gateway, id);
+}
+
+function withOutput(output: object): object {
+  return { ...BODY, OutputConfig: output };
+}
+
+const EXTENDED = { ...BODY, ModelName: 'Video-B-Ext', ModelVersion: '3.0' };
+const ONCE = JSON.stringify({ ExtVideoParameters: { ReturnUsage: true } });
+const TWICE = JSON.stringify({ ExtVideoParameters: JSON.stringify({ ReturnUsage: true }) });
+
+describe('a call', () => {
+  test.each<[string, Record<string, string>, string]>([
+    ['without an action', { 'X-TC-Action': '' }, 'MissingParameter'],
+    ['without a version', { 'X-TC-Version': '' }, 'MissingParameter'],
+    ['with another version', { 'X-TC-Version': '2.0' }, 'NoSuchVersion'],
+    ['with another action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
+    ['with an action in small letters', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
+    ['that is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
+  ])('%s fails under HTTP 200', async (_, headers, code) => {
+    const gateway = await sandbox();
+    const answer = await act(gateway, 'CreateAigcVideoTask', BODY, headers);
+    expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
+    expect(answer.at('Response.RequestId')).toBe(answer.headers.get('x-oneapi-request-id'));
+    expect(readBill(gateway.stateDir)).toEqual([]);
+  });
+
+  test('without a key fails with HTTP 401', async () => {
+    const gateway = await sandbox();
+    expect((await act(gateway, 'CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
+  });
+
+  test('takes no query in its address', async () => {
+    const gateway = await sandbox();
+    const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
+    const answer = await gateway.call('POST', '/?Action=CreateAigcVideoTask', { body: BODY, headers });
+    expect(answer.at('Response.Error.Code')).toBe('InvalidRequest');
+  });
+});
+
+describe('creation', () => {
+  test('answers with the task, and charges it', async () => {
+    const gateway = await sandbox();
+    const { status, body } = await create(gateway, BODY);
+    expect(status).toBe(200);
+    const task = expect.stringMatching(/^1400000000-AigcVideo-[0-9a-f]{32}t$/) as string;
+    expect(body).toEqual({ Response: { TaskId: task, RequestId: expect.any(String) as string } });
+    expect(readBill(gateway.stateDir)).toMatchObject([
+      { area: 'b', model: 'Video-B', amount: 40, seconds: 4 },
+    ]);
+  });
+
+  test.each<[string, object]>([
+    ['every documented field', { ...BODY, NegativePrompt: 'rain', FileInfos: [ASSET] }],
+    ['an image in place of a prompt', { ModelName: 'Video-B', ModelVersion: '1.0', FileInfos: [ASSET] }],
+    [
+      'every output setting',
+      withOutput({
+        StorageMode: 'Temporary',
+        Resolution: '720P',
+        Duration: 5,
+        AspectRatio: '16:9',
+        AudioGeneration: 'Enabled',
+      }),
+    ],
+    ['extension parameters', { ...EXTENDED, ExtInfo: TWICE }],
+    ['an extension of a standard model', { ...BODY, ExtInfo: '{}' }],
+  ])('takes %s', async (_, body) => {
+    const gateway = await sandbox();
+    expect((await create(gateway, body)).at('Response.Error')).toBeUndefined();
+  });
+
+  test.each<[string, object, string]>([
+    ['no model', { ...BODY, ModelName: undefined }, 'MissingParameter'],
+    ['no version', { ...BODY, ModelVersion: undefined }, 'MissingParameter'],
+    ['a model in small letters', { ...BODY, ModelName: 'video-b' }, 'InvalidParameterValue'],
+    ['a model with its version', { ...BODY, ModelName: 'Video-B-2.0' }, 'InvalidParameterValue'],
+    ["another model's version", { ...BODY, ModelName: 'Video-B-Lite' }, 'InvalidParameterValue'],
+    ['a version as number', { ...BODY, ModelVersion: 2 }, 'InvalidParameterValue'],
+    ['no prompt', { ...BODY, Prompt: '' }, 'MissingParameter'],
+    ['names in small letters', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
+    ['SubAppId', { ...BODY, SubAppId: 1 }, 'InvalidParameterValue'],
+    [
+      'SubAppId deep inside',
+      { ...BODY, OutputConfig: { Extra: [{ SubAppId: 1 }] } },
+      'InvalidParameterValue',
+    ],
+    ['SubAppId serialised', { ...EXTENDED, ExtInfo: '{"SubAppId":1}' }, 'InvalidParameterValue'],
+    ['FileId', { ...BODY, FileInfos: [{ ...ASSET, FileId: '1' }] }, 'InvalidParameterValue'],
+    ['LastFrameFileId', { ...BODY, LastFrameFileId: '1' }, 'InvalidParameterValue'],
+    [
+      'draft_task_id',
+      { ...EXTENDED, ExtInfo: '{"ExtVideoParameters":"{\\"draft_task_id\\":\\"1\\"}"}' },
+      'InvalidParameterValue',
+    ],
+    [
+      'an asset that is no HTTP(S) URL',
+      { ...BODY, FileInfos: [{ ...ASSET, Url: 'file:///etc/passwd' }] },
+      'InvalidParameterValue',
+    ],
+    [
+      'an asset of another type',
+      { ...BODY, FileInfos: [{ ...ASSET, Type: 'File' }] },
+      'InvalidParameterValue',
+    ],
+    [
+      'a usage in small letters',
+      { ...BODY, FileInfos: [{ ...ASSET, Usage: 'firstframe' }] },
+      'InvalidParameterValue',
+    ],
+    ['a resolution in small letters', withOutput({ Resolution: '720p' }), 'InvalidParameterValue'],
+    ['a duration as text', withOutput({ Duration: '5' }), 'InvalidParameterValue'],
+    ['permanent storage', withOutput({ StorageMode: 'Permanent' }), 'InvalidParameterValue'],
+    ['sound as a boolean', withOutput({ AudioGeneration: true }), 'InvalidParameterValue'],
+    ['ExtInfo as an object', { ...EXTENDED, ExtInfo: JSON.parse(TWICE) as unknown }, 'InvalidParameterValue'],
+    ['ExtInfo serialised once', { ...EXTENDED, ExtInfo: ONCE }, 'InvalidParameterValue'],
+  ])('refuses %s under HTTP 200, free of charge', async (_, body, code) => {
+    const gateway = await sandbox();
+    const answer = await create(gateway, body);
+    expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
+    expect(readBill(gateway.stateDir)).toEqual([]);
+  });
+});
+
+describe('a task', () => {
+  test('waits, is processed, and finishes with an address on the file host', async () => {
+    const gateway = await sandbox();
+    const id = (await create(gateway, BODY)).at('Response.TaskId');
+    const seen: unknown[] = [];
+    for (const elapsed of [0, 500, 1000]) {
+      gateway.clock.now = 1_795_000_000_000 + elapsed;
+      const answer = await describeTask(gateway, id);
+      seen.push([answer.at('Response.Status'), answer.at(`${TASK}.Status`), answer.at(`${TASK}.ErrCode`)]);
+    }
+    expect(seen).toEqual([
+      ['WAITING', 'WAITING', 0],
+      ['PROCESSING', 'PROCESSING', 0],
+      ['FINISH', 'FINISH', 0],
+    ]);
+    const done = await describeTask(gateway, id);
+    expect(done.at('Response')).toMatchObject({
+      TaskType: 'AigcVideoTask',
+      AigcVideoTask: { TaskId: id, ErrCodeExt: '' },
+    });
+    const file = done.at(`${TASK}.Output.FileInfos.0`) as { FileUrl: string };
+    expect(file).toMatchObject({ MetaData: { Duration: 4 } });
+    expect(new URL(file.FileUrl).origin).toBe(gateway.fileUrl);
+    expect(gateway.fileUrl).not.toBe(gateway.url);
+    const video = await gateway.call('GET', file.FileUrl, { headers: PLAIN });
+    expect([video.status, video.bytes.subarray(4, 8).toString('latin1')]).toEqual([200, 'ftyp']);
+  });
+
+  test.each<[string, string, object]>([
+    ['ErrCode', '[fail]', { ErrCode: 70000, ErrCodeExt: '' }],
+    ['ErrCodeExt alone', '[fail-ext]', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
+    ['the content policy', '[filtered]', { ErrCodeExt: 'InvalidParameter.VoilationContent' }],
+  ])('fails as FINISH by %s, and is refunded', async (_, word, error) => {
+    const gateway = await sandbox();
+    const done = await finish(gateway, { ...BODY, Prompt: `x ${word}` });
+    expect(done.at(TASK)).toMatchObject({ Status: 'FINISH', Output: null, ...error });
+    expect(done.at(`${TASK}.Message`)).toMatch(/\w/);
+    expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
+  });
+
+  test('fails where an asset is out of reach of the upstream', async () => {
+    const gateway = await sandbox();
+    const done = await finish(gateway, { ...BODY, FileInfos: [{ ...ASSET, Url: 'http://10.0.0.1/a.png' }] });
+    expect(done.at(`${TASK}.ErrCode`)).toBe(60000);
+  });
+
+  test('reports usage where it was asked for', async () => {
+    const gateway = await sandbox();
+    const usage = `${TASK}.Output.Usage`;
+    expect((await finish(gateway, { ...EXTENDED, ExtInfo: TWICE })).at(usage)).toMatchObject({
+      OutputSeconds: 4,
+    });
+    expect((await finish(gateway, EXTENDED)).at(usage)).toBeUndefined();
+  });
+
+  test('is not found by another key, under a wrong id, or after three days', async () => {
+    const gateway = await sandbox({ keys: ['other-key'] });
+    const id = (await create(gateway, BODY)).at('Response.TaskId');
+    const other = { Authorization: 'Bearer other-key' };
+    const foreign = await act(gateway, 'DescribeTaskDetail', { TaskId: id }, other);
+    const wrong = await describeTask(gateway, '1400000000-AigcVideo-0t');
+    gateway.clock.now += 3 * 24 * 3600 * 1000 + 1;
+    const late = await describeTask(gateway, id);
+    const codes = [foreign, wrong, late].map((answer) => answer.at('Response.Error.Code'));
+    expect(codes).toEqual(['ResourceNotFound', 'ResourceNotFound', 'ResourceNotFound']);
+  });
+
+  test('is asked for by its id alone', async () => {
+    const gateway = await sandbox();
+    const id = (await create(gateway, BODY)).at('Response.TaskId');
+    const answer = await act(gateway, 'DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });
+    expect(answer.at('Response.Error.Code')).toBe('UnknownParameter');
+    expect((await describeTask(gateway, 7)).at('Response.Error.Code')).toBe('MissingParameter');
+  });
+});
+
+describe('the file host', () => {
+  async function fileUrl(gateway: TestSandbox): Promise<string> {
+    return (await finish(gateway, BODY)).at(`${TASK}.Output.FileInfos.0.FileUrl`) as string;
+  }
+
+  test.each<[string, Record<string, string>]>([
+    ['Authorization', { Authorization: 'Bearer anything' }],
+    ['X-Api-Key', { 'X-Api-Key': 'anything' }],
+    ['a header of any name', { 'X-Custom': 'key=sandbox-key' }],
+  ])('refuses a key in %s, and remembers it', async (_, headers) => {
+    const gateway = await sandbox();
+    const url = await fileUrl(gateway);
+    expect(verify(gateway.stateDir).map(({ kind }) => kind)).not.toContain('key-at-file-host');
+    expect((await gateway.call('GET', url, { headers: { ...PLAIN, ...headers } })).status).toBe(400);
+    expect(verify(gateway.stateDir).map(({ kind }) => kind)).toContain('key-at-file-host');
+  });
+
+  test.each<[string, (url: string) => string]>([
+    ['no signature', (url) => url.replace(/&sign=.*/, '')],
+    ['a later expiry', (url) => url.replace(/t=\d+/, 't=99999999999999')],
+  ])('refuses an address with %s', async (_, change) => {
+    const gateway = await sandbox();
+    const url = change(await fileUrl(gateway));
+    expect((await gateway.call('GET', url, { headers: PLAIN })).status).toBe(403);
+  });
+
+  test('refuses an address that has expired, and a later query gives a fresh one', async () => {
+    const gateway = await sandbox();
+    const id = (await create(gateway, BODY)).at('Response.TaskId');
+    gateway.clock.now += 1000;
+    const fetchFile = async (url: unknown): Promise<number> =>
+      (await gateway.call('GET', url as string, { headers: PLAIN })).status;
+    const first = (await describeTask(gateway, id)).at(`${TASK}.Output.FileInfos.0.FileUrl`);
+    gateway.clock.now += 24 * 3600 * 1000 + 1;
+    expect(await fetchFile(first)).toBe(403);
+    expect(await fetchFile((await describeTask(gateway, id)).at(`${TASK}.Output.FileInfos.0.FileUrl`))).toBe(
+      200,
+    );
+  });
+});
