@@ -1,0 +1,62 @@
+import { MgwError, usageError } from '../../errors.ts';
+import { shownValue } from '../violations.ts';
+
+// What would leave the path, or end it: a query, a fragment, a drive or host, unprintable characters.
+const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
+
+/** True where a model's name can be put into a path as one segment (specification 4.1). */
+export function isModelName(name: string): boolean {
+  return isRelativePath(name);
+}
+
+/**
+ * The path that submits to a model (specification 4.1), the name percent-encoded.
+ * @throws MgwError('usage') where there is no name or it cannot be put into a path.
+ */
+export function submissionPath(model: string | undefined): string {
+  if (model === undefined) throw usageError('No model is given: --model.');
+  if (!isModelName(model)) throw usageError(`${shownValue(model)} cannot be the name of a model.`);
+  return `/v1beta/models/${encodeURIComponent(model)}:predictLongRunning`;
+}
+
+/**
+ * Why an operation cannot be asked for by its name, in words that follow "it"; undefined where it can. The
+ * specification's shape is `models/<model>/operations/<id>` (2.2); longer names that end like it are as good.
+ * `model` is the one that was submitted to, where it is known: an operation of another is not this task's.
+ */
+export function operationFault(name: string, model?: string): string | undefined {
+  if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
+  if (!isRelativePath(name)) return 'is not shaped models/<model>/operations/<id>';
+  const named = /(?:^|\/)models\/(.+)\/operations\/[^/]+$/.exec(name)?.[1];
+  const foreign =
+    model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);
+  return foreign ? `belongs to another model than ${shownValue(model)}` : undefined;
+}
+
+/**
+ * The path that asks for an operation (specification 4.1): the whole name with its slashes, each segment
+ * percent-encoded.
+ * @throws MgwError('result_unavailable') where {@link operationFault} finds something.
+ */
+export function operationPath(name: string, model?: string): string {
+  const fault = operationFault(name, model);
+  if (fault !== undefined)
+    throw new MgwError(
+      'result_unavailable',
+      `The operation ${shownValue(name)} cannot be queried: it ${fault}.`,
+      {
+        charged: 'yes',
+      },
+    );
+  return `/v1beta/${name.split('/').map(encodeSegment).join('/')}`;
+}
+
+function isRelativePath(path: string): boolean {
+  const segments = path.split('/');
+  return !unsafe.test(path) && !segments.some((segment) => ['', '.', '..'].includes(segment));
+}
+
+// A colon and an at sign are plain in a segment, and a gateway may compare names without decoding them.
+function encodeSegment(segment: string): string {
+  return encodeURIComponent(segment).replaceAll('%3A', ':').replaceAll('%40', '@');
+}

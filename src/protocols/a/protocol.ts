@@ -1,0 +1,38 @@
+import { bearer } from '../../exchange.ts';
+import { textAt, type JsonObject } from '../../json.ts';
+import type { Protocol } from '../protocol.ts';
+import { advise, check } from './checks.ts';
+import { flags } from './flags.ts';
+import { inlineMedia } from './samples.ts';
+import { modelOf, query, readQuery, readSubmission, submission } from './wire.ts';
+
+/**
+ * Protocol A, the long-running-operation style (specification 2.1, 2.2, 3.1, 4.1).
+ *
+ * The model is no field of its body: it stands in the path. A composed body holds it as a top-level `model` all
+ * the same, so that flags, defaults, `--set`, the fingerprint and the job's record treat it like any other
+ * field; `submission` moves it into the path, and what is sent is `instances`, `parameters` and whatever else
+ * was given, unchanged.
+ */
+export const a: Protocol = {
+  name: 'a',
+  auth: bearer,
+  flags,
+  inlineMedia,
+  normalise,
+  check,
+  advise,
+  modelOf,
+  submission,
+  readSubmission,
+  query,
+  readQuery,
+  // An address is there only once its file is (specification 3.1).
+  notReady: () => false,
+};
+
+// Some listings give the name with the `models/` that stands before it in the path.
+function normalise(body: JsonObject): JsonObject {
+  const model = textAt(body, 'model')?.replace(/^models\//, '');
+  return model === undefined ? body : { ...body, model };
+}

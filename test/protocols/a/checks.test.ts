@@ -1,0 +1,161 @@
+import { describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/json.ts';
+import { a } from '../../../src/protocols/a/protocol.ts';
+import { compose, type FlagValue } from '../../../src/protocols/compose.ts';
+import { goodBody, images } from './support.ts';
+
+const png = { bytesBase64Encoded: images['image/png']?.toString('base64') ?? '', mimeType: 'image/png' };
+const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalise(compose(a, { flags }));
+
+describe('flags', () => {
+  test('each sets its field of specification 2.1', () => {
+    const body = composed({
+      model: 'video-a',
+      prompt: 'a cat',
+      image: images['image/png'] ?? '',
+      duration: '8',
+      resolution: '1080p',
+      'aspect-ratio': '9:16',
+      audio: false,
+      'negative-prompt': 'dogs',
+      'sample-count': '2',
+      'person-generation': 'allow_adult',
+      seed: '0',
+      'enhance-prompt': true,
+    });
+    expect(body).toEqual({
+      model: 'video-a',
+      instances: [{ prompt: 'a cat', image: png }],
+      parameters: {
+        durationSeconds: 8,
+        resolution: '1080p',
+        aspectRatio: '9:16',
+        generateAudio: false,
+        negativePrompt: 'dogs',
+        sampleCount: 2,
+        personGeneration: 'allow_adult',
+        seed: 0,
+        enhancePrompt: true,
+      },
+    });
+    expect(a.check(body)).toEqual([]);
+  });
+
+  test.each(['4.5', 'NaN', '1e3', '5 ', '08', ''])('--duration %j is refused', (duration) => {
+    expect(() => composed({ duration })).toThrow(
+      /--duration \(parameters.durationSeconds\): .* whole number/,
+    );
+  });
+
+  test.each(['0', '-1'])('--duration %s is refused by the check', (duration) => {
+    expect(a.check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
+      {
+        field: 'parameters.durationSeconds',
+        value: duration,
+        allowed: 'a whole number of seconds, 1 or more',
+        flag: '--duration',
+      },
+    ]);
+  });
+
+  test('a file that is no image names the flag', () => {
+    expect(() => composed({ image: Buffer.from('text') })).toThrow(/--image .*an image \(png/);
+  });
+});
+
+describe('a body', () => {
+  test('that is good, with fields nobody knows, is left alone', () => {
+    const body = {
+      ...goodBody,
+      instances: [{ prompt: 'p', lastFrame: { x: 1 } }],
+      labels: {},
+      parameters: { new: 1 },
+    };
+    expect(a.check(body)).toEqual([]);
+    expect(a.normalise(body)).toEqual(body);
+  });
+
+  test.each<[string, JsonObject, string, string | undefined]>([
+    ['no model', { instances: goodBody.instances }, 'model', '--model'],
+    ['a model that is a number', { ...goodBody, model: 1 }, 'model', '--model'],
+    ['a model with a query', { ...goodBody, model: 'a?b' }, 'model', '--model'],
+    ['a model that climbs', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
+    ['no instances', { model: 'm' }, 'instances.0.prompt', '--prompt'],
+    ['empty instances', { model: 'm', instances: [] }, 'instances.0.prompt', '--prompt'],
+    ['instances that are an object', { model: 'm', instances: {} }, 'instances', undefined],
+    ['an instance that is a text', { model: 'm', instances: ['p'] }, 'instances.0', undefined],
+    ['no prompt', { model: 'm', instances: [{}] }, 'instances.0.prompt', '--prompt'],
+    ['a blank prompt', { model: 'm', instances: [{ prompt: ' \n' }] }, 'instances.0.prompt', '--prompt'],
+    [
+      'a second instance without',
+      { model: 'm', instances: [{ prompt: 'p' }, {}] },
+      'instances.1.prompt',
+      undefined,
+    ],
+    ['parameters that are a list', { ...goodBody, parameters: [] }, 'parameters', undefined],
+  ])('%s', (_, body, field, flag) => {
+    const found = a.check(body);
+    expect(found.map((violation) => [violation.field, violation.flag])).toEqual([[field, flag]]);
+  });
+
+  test.each<[string, unknown, string]>([
+    ['sampleCount', 0, '--sample-count'],
+    ['sampleCount', 1.5, '--sample-count'],
+    ['durationSeconds', '8', '--duration'],
+    ['durationSeconds', null, '--duration'],
+    ['aspectRatio', 16, '--aspect-ratio'],
+    ['resolution', '', '--resolution'],
+    ['negativePrompt', true, '--negative-prompt'],
+    ['personGeneration', [], '--person-generation'],
+    ['seed', '9007199254740993', '--seed'],
+    ['seed', 0.5, '--seed'],
+    ['enhancePrompt', 'true', '--enhance-prompt'],
+    ['generateAudio', 1, '--audio'],
+  ])('parameters.%s %j', (name, value, flag) => {
+    const found = a.check({ ...goodBody, parameters: { [name]: value } as JsonObject });
+    expect(found).toMatchObject([{ field: `parameters.${name}`, flag }]);
+  });
+
+  test.each<[string, unknown, string[]]>([
+    ['no object', 'AAAA', ['image']],
+    ['null', null, ['image']],
+    ['nothing in it', {}, ['image.bytesBase64Encoded', 'image.mimeType']],
+    ['no type', { ...png, mimeType: undefined }, ['image.mimeType']],
+    ['no content', { ...png, bytesBase64Encoded: '' }, ['image.bytesBase64Encoded']],
+    [
+      'a Data URL',
+      { ...png, bytesBase64Encoded: `data:image/png;base64,${png.bytesBase64Encoded}` },
+      ['image.bytesBase64Encoded'],
+    ],
+    [
+      'lenient Base64',
+      { ...png, bytesBase64Encoded: `${png.bytesBase64Encoded}\n` },
+      ['image.bytesBase64Encoded'],
+    ],
+    ['a type that the bytes deny', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
+    ['all in order', png, []],
+  ])('an image with %s', (_, image, fields) => {
+    const found = a.check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
+    expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));
+    expect(found.every(({ flag }) => flag === '--image')).toBe(true);
+  });
+
+  test('the content of an image is never shown whole', () => {
+    const image = { bytesBase64Encoded: `${'A'.repeat(5000)}*`, mimeType: 'image/png' };
+    expect(a.check({ ...goodBody, instances: [{ prompt: 'p', image }] })[0]?.value.length).toBeLessThan(100);
+  });
+});
+
+describe('advice', () => {
+  test('none where duration, resolution and audio are explicit', () => {
+    expect(a.advise(goodBody)).toEqual([]);
+  });
+
+  test('a line for each that is left to the model, with how to set it for ever', () => {
+    const advice = a.advise({ ...goodBody, parameters: { resolution: '720p' } });
+    expect(advice).toHaveLength(2);
+    expect(advice[0]).toMatch(/durationSeconds.*--duration.*defaults\.video\.a\.video-a\.duration/);
+    expect(advice[1]).toMatch(/generateAudio.*--no-audio.*defaults\.video\.a\.video-a\.audio/);
+    expect(a.advise({ model: 'm', instances: [] })).toHaveLength(3);
+  });
+});

@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest';
+import { contentFault, deniedType, imageFromFile, imageType } from '../../../src/protocols/a/image.ts';
+import { images } from './support.ts';
+
+describe('a file', () => {
+  test.each(Object.entries(images))('%s is told by its bytes', (mimeType, bytes) => {
+    expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
+  });
+
+  test('all of it is sent, also from the middle of a buffer', () => {
+    const bytes = Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.from('rest')]);
+    const part = new Uint8Array(Buffer.concat([Buffer.from('xx'), bytes])).subarray(2);
+    expect(imageFromFile(part)).toMatchObject({ bytesBase64Encoded: bytes.toString('base64') });
+  });
+
+  test.each([
+    ['empty', Buffer.alloc(0)],
+    ['of text', Buffer.from('not an image, whatever its name says')],
+    ['with no more than half a signature', Buffer.from('\x89PN', 'latin1')],
+    ['of an MP4', Buffer.from('\0\0\0\x18ftypisom', 'latin1')],
+    ['of text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
+    ['over 20 MiB', Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.alloc(20 * 1024 * 1024)])],
+  ])('one %s is refused', (_, bytes) => {
+    expect(() => imageFromFile(bytes)).toThrow(
+      'an image (png, jpeg, webp, gif, bmp, heic, heif, avif) of at most 20 MiB',
+    );
+  });
+});
+
+test.each([
+  ['data:image/png;base64,QUJD', 'Base64 with no Data URL prefix'],
+  ['QUJ', /strict Base64/],
+  ['QUJD\n', /strict Base64/],
+  ['QUJ_', /strict Base64/],
+  ['Q===', /strict Base64/],
+  ['ŁUJD', /strict Base64/],
+  ['QUJD', undefined],
+  ['QQ==', undefined],
+])('the content %j', (content, fault) => {
+  if (fault === undefined) expect(contentFault(content)).toBeUndefined();
+  else expect(contentFault(content)).toMatch(fault);
+});
+
+test('a declared type that the bytes deny is named with the right one', () => {
+  const png = images['image/png']?.toString('base64') ?? '';
+  expect(deniedType('image/jpeg', png)).toBe('image/png');
+  expect(deniedType('image/png', png)).toBeUndefined();
+  expect(deniedType('IMAGE/PNG', png)).toBeUndefined();
+  expect(deniedType('image/png', 'QUJD')).toMatch(/no such image/);
+  expect(deniedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
+});
+
+test('no type for no bytes', () => {
+  expect(imageType(new Uint8Array())).toBeUndefined();
+});

@@ -1,0 +1,330 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { SpooledMedia } from '../../../src/exchange.ts';
+import type { Json } from '../../../src/json.ts';
+import { a } from '../../../src/protocols/a/protocol.ts';
+import { query } from '../../../src/protocols/a/wire.ts';
+import type { Observation, QueryVerdict } from '../../../src/protocols/protocol.ts';
+import { finished, name, reply, spooled } from './support.ts';
+
+function observed(body: unknown, media?: SpooledMedia[]): Observation {
+  const verdict = a.readQuery(reply(body, 200, { spooled: media }), name);
+  if (verdict.kind !== 'observation') throw new Error(`${verdict.kind}: ${verdict.failure.message}`);
+  return verdict;
+}
+
+const failed = (body: unknown, status: number, complete = true): QueryVerdict =>
+  a.readQuery(reply(body, status, { complete }), name);
+
+describe('the request', () => {
+  test.each([
+    [name, '/v1beta/models/video-a/operations/op-1'],
+    ['models/a b/operations/x', undefined],
+    ['models/ä/operations/x%2e:y@z', '/v1beta/models/%C3%A4/operations/x%252e:y@z'],
+    ['projects/p/models/video-a/operations/9', '/v1beta/projects/p/models/video-a/operations/9'],
+    ['12345678901234567890', '/v1beta/12345678901234567890'],
+    ['https://evil.example/operations/1', undefined],
+    ['//evil.example/operations/1', undefined],
+    ['/models/m/operations/1', undefined],
+    ['models/../operations/1', undefined],
+    ['models/./operations/1', undefined],
+    ['models//operations/1', undefined],
+    ['models/m/operations/', undefined],
+    ['models/m/operations/1?key=x', undefined],
+    ['models/m/operations/1#x', undefined],
+    ['models\\m', undefined],
+    ['models/m/operations/1\r\nX: y', undefined],
+    ['', undefined],
+  ])('%j', (handle, path) => {
+    if (path !== undefined) expect(a.query(handle)).toEqual({ method: 'GET', path, headers: {} });
+    else
+      expect(() => a.query(handle)).toThrow(
+        expect.objectContaining({ code: 'result_unavailable', exitCode: 9, charged: 'yes', retry: 'never' }),
+      );
+  });
+
+  test('an operation of another model is not asked for where the model is known', () => {
+    expect(query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
+    expect(query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
+    expect(query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');
+    expect(() => query(name, 'video-b')).toThrow(expect.objectContaining({ exitCode: 9 }));
+  });
+
+  test('whatever the handle, the path stays below /v1beta/', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (handle) => {
+        let path: string;
+        try {
+          path = a.query(handle).path;
+        } catch {
+          return;
+        }
+        const url = new URL(path, 'https://gateway.example');
+        expect(url.href).toBe(`https://gateway.example${path}`);
+        expect(path.startsWith('/v1beta/')).toBe(true);
+        expect(decodeURIComponent(path.slice('/v1beta/'.length))).toBe(handle);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('not done', () => {
+  test.each<[string, object, string]>([
+    ['done absent', { name }, ''],
+    ['done false', { name, done: false }, 'done=false'],
+    ['with metadata', { name, metadata: {} }, ''],
+  ])('%s', (_, body, nativeStatus) => {
+    expect(observed(body)).toMatchObject({ state: 'running', nativeStatus, results: [], warning: undefined });
+  });
+
+  test.each([
+    ['done "true"', { name, done: 'true', response: finished([]).response }, /neither true nor false/],
+    ['done 1', { name, done: 1 }, /neither true nor false/],
+    ['done null', { name, done: null }, /neither true nor false/],
+    ['an error', { name, error: { code: 13, message: 'oops' } }, /an error.*not done.*oops/],
+    [
+      'a response',
+      { ...finished([{ video: { uri: 'https://x.example/v' } }]), done: false },
+      /a response.*not done/,
+    ],
+  ])('%s: told, and asked again', (_, body, warning) => {
+    expect(observed(body)).toMatchObject({
+      state: 'running',
+      results: [],
+      warning: expect.stringMatching(warning) as string,
+    });
+  });
+});
+
+describe('succeeded', () => {
+  test('an address is taken exactly as it is, with the key on the own site only', () => {
+    const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
+    expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
+      state: 'succeeded',
+      nativeStatus: 'done=true',
+      results: [{ sources: [{ kind: 'url', url: uri, key: 'own-site' }], mime: 'video/mp4' }],
+      warning: undefined,
+    });
+  });
+
+  test('several samples, inline and not, keep their order', () => {
+    const samples = [
+      { video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' } },
+      { video: { uri: 'https://files.example/2' } },
+      { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/3' } },
+    ];
+    expect(observed(finished(samples), spooled(2)).results.map(({ sources }) => sources)).toEqual([
+      [{ kind: 'inline', index: 0 }],
+      [{ kind: 'url', url: 'https://files.example/2', key: 'own-site' }],
+      [
+        { kind: 'inline', index: 1 },
+        { kind: 'url', url: 'https://files.example/3', key: 'own-site' },
+      ],
+    ]);
+  });
+
+  test.each<[string, object]>([
+    ['videos with content', { videos: [{ bytesBase64Encoded: 'mgw-spool:0', mimeType: 'video/mp4' }] }],
+    ['content in the response itself', { bytesBase64Encoded: 'mgw-spool:0', encoding: 'video/mp4' }],
+    ['video as a text', { video: 'mgw-spool:0', encoding: 'video/mp4' }],
+    [
+      'generatedVideos',
+      { generatedVideos: [{ video: { videoBytes: 'mgw-spool:0', mimeType: 'video/mp4' } }] },
+    ],
+    [
+      'an empty list first',
+      {
+        generateVideoResponse: { generatedSamples: [] },
+        videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
+      },
+    ],
+  ])('another form of the upstream: %s', (_, response) => {
+    const { results, state } = observed({ name, done: true, response }, spooled(1));
+    expect({ results, state }).toEqual({
+      state: 'succeeded',
+      results: [{ sources: [{ kind: 'inline', index: 0 }], mime: 'video/mp4' }],
+    });
+  });
+
+  test('every member that may hold content is diverted', () => {
+    expect(a.inlineMedia).toEqual(['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video']);
+  });
+
+  test('partly filtered is told', () => {
+    const body = finished([{ video: { uri: 'https://files.example/1' } }], {
+      raiMediaFilteredCount: 1,
+      raiMediaFilteredReasons: ['a face', 58061214],
+    });
+    expect(observed(body)).toMatchObject({
+      state: 'succeeded',
+      results: [{}],
+      warning: 'Some videos were filtered: a face; 58061214.',
+    });
+  });
+
+  test('an empty error is none', () => {
+    const body = {
+      ...finished([{ video: { uri: 'https://files.example/1' } }]),
+      error: { code: 0, message: '' },
+    };
+    expect(observed(body)).toMatchObject({ state: 'succeeded', results: [{}] });
+  });
+
+  test('the name of another operation is told', () => {
+    const body = { ...finished([{ video: { uri: 'https://files.example/1' } }]), name: 'operations/other' };
+    expect(observed(body).warning).toMatch(/operations\/other/);
+  });
+
+  test.each([
+    ['gs:', { video: { gcsUri: 'gs://bucket/v.mp4' } }],
+    ['file:', { video: { uri: 'file:///etc/passwd' } }],
+    ['data:', { video: { uri: 'data:video/mp4;base64,AAAA' } }],
+    ['a newline', { video: { uri: 'https://x.example/\nv' } }],
+    ['no URL', { video: { uri: 'https://' } }],
+    ['another host by slashes', { video: { uri: '//evil.example/v' } }],
+    ['content that was not diverted', { video: { encodedVideo: 'AAAA' } }],
+    ['a place-holder for nothing', { video: { encodedVideo: 'mgw-spool:7' } }],
+    ['empty content', { video: { encodedVideo: '' } }],
+    ['numbers', { video: { uri: 1, encodedVideo: 2 } }],
+    ['null', null],
+  ])('a sample that nothing can be fetched of has no source: %s', (_, sample) => {
+    const { state, results, warning } = observed(finished([sample]), spooled(1));
+    expect(state).toBe('succeeded');
+    expect(results.map(({ sources }) => sources)).toEqual([[]]);
+    expect(warning).toMatch(/1 of 1 samples/);
+  });
+
+  test('an address below the base URL', () => {
+    const [result] = observed(finished([{ video: { uri: '/v1beta/files/x:download?alt=media' } }])).results;
+    expect(result?.sources).toEqual([{ kind: 'gateway', path: '/v1beta/files/x:download?alt=media' }]);
+  });
+
+  test.each<[string, unknown]>([
+    ['neither error nor response', { name, done: true }],
+    ['null for both', { name, done: true, error: null, response: null }],
+    ['a response that is a list', { name, done: true, response: [] }],
+    ['samples that are an object', finished({})],
+    [
+      'a generateVideoResponse that is a text',
+      { name, done: true, response: { generateVideoResponse: 'x' } },
+    ],
+  ])('unproven, with nothing to fetch: %s', (_, body) => {
+    expect(observed(body)).toMatchObject({
+      state: 'succeeded',
+      results: [],
+      warning: expect.stringContaining('unproven') as string,
+    });
+  });
+});
+
+describe('failed', () => {
+  test.each<[string, unknown, object]>([
+    [
+      'an error',
+      { code: 13, message: 'Internal error.' },
+      { code: 'task_failed', message: 'Internal error.', nativeCode: '13' },
+    ],
+    ['a code alone', { code: 13 }, { code: 'task_failed', message: 'error 13 INTERNAL without a message' }],
+    ['words alone', { message: 'no' }, { code: 'task_failed', message: 'no' }],
+    ['a text', 'no', { code: 'task_failed', message: 'no' }],
+    [
+      'the content policy',
+      { code: 3, message: 'The prompt violates our content policy.' },
+      { code: 'content_policy', nativeCode: '3' },
+    ],
+    [
+      'permission',
+      { code: 7, message: 'The caller has no permission' },
+      { code: 'task_failed', nativeCode: '7' },
+    ],
+    ['quota', { code: 8, message: 'Resource has been exhausted' }, { code: 'task_failed', nativeCode: '8' }],
+    [
+      'a code as text',
+      { code: '3', message: '' },
+      { code: 'task_failed', message: 'error 3 INVALID_ARGUMENT without a message' },
+    ],
+  ])('%s', (_, error, failure) => {
+    expect(observed({ name, done: true, error })).toMatchObject({ state: 'failed', results: [], failure });
+  });
+
+  test('an error and a response', () => {
+    const body = {
+      ...finished([{ video: { uri: 'https://files.example/1' } }]),
+      error: { code: 13, message: 'x' },
+    };
+    expect(observed(body)).toMatchObject({ state: 'failed', results: [], failure: { message: 'x' } });
+  });
+
+  test.each<[string, unknown]>([
+    ['samples absent', undefined],
+    ['samples empty', []],
+    ['samples null', null],
+  ])('filtered, %s', (_, samples) => {
+    const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
+    expect(observed(finished(samples, reasons))).toMatchObject({
+      state: 'failed',
+      failure: { code: 'content_policy', message: 'The video was filtered: 58061214' },
+    });
+    expect(observed(finished(samples, { raiMediaFilteredCount: 2 }))).toMatchObject({
+      failure: { code: 'content_policy', message: expect.stringContaining('2 without a reason') as string },
+    });
+    expect(observed(finished(samples))).toMatchObject({ state: 'failed', failure: { code: 'task_failed' } });
+  });
+});
+
+describe('no verdict', () => {
+  test.each<[string, unknown, number, QueryVerdict['kind']]>([
+    ['404', { error: { code: 404, message: 'Operation not found', status: 'NOT_FOUND' } }, 404, 'missing'],
+    ['an error alone under 200', { error: { code: 404, message: 'Operation not found' } }, 200, 'missing'],
+    ['401', { error: { message: 'Invalid token' } }, 401, 'refused'],
+    ['403', { error: { code: 403, message: 'no', status: 'PERMISSION_DENIED' } }, 403, 'refused'],
+    ['429', '', 429, 'again'],
+    ['500', '<html>', 500, 'again'],
+    ['302', '', 302, 'again'],
+    ['an empty answer', '', 200, 'again'],
+    ['HTML', '<html>', 200, 'again'],
+    ['{}', {}, 200, 'again'],
+    ['null', null, 200, 'again'],
+    ['a number', 1, 200, 'again'],
+  ])('%s', (_, body, status, kind) => {
+    expect(failed(body, status).kind).toBe(kind);
+  });
+
+  test('a cut answer is no news, whatever it shows', () => {
+    expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
+  });
+
+  test('an address is never "not ready"', () => {
+    expect(a.notReady(reply('', 404))).toBe(false);
+  });
+});
+
+test('whatever the JSON, reading it never throws and never finds success without done: true', () => {
+  const leaf = fc.oneof(
+    fc.jsonValue({ maxDepth: 2 }),
+    fc.constantFrom(true, 'true', 'mgw-spool:0', {}, [], [{}]),
+  );
+  const body = fc.record(
+    {
+      name: leaf,
+      done: leaf,
+      error: leaf,
+      response: fc.oneof(
+        leaf,
+        fc.record({ generateVideoResponse: leaf, videos: leaf, video: leaf }, { requiredKeys: [] }),
+      ),
+    },
+    { requiredKeys: [] },
+  );
+  fc.assert(
+    fc.property(fc.oneof(body, fc.jsonValue()), (value) => {
+      const verdict = a.readQuery(reply(value, 200, { spooled: spooled(1) }), name);
+      const submitted = a.readSubmission(reply(value), {});
+      expect(['accepted', 'unknown']).toContain(submitted.kind);
+      const done = (value as Record<string, Json> | null)?.done;
+      if (verdict.kind === 'observation' && verdict.state === 'succeeded') expect(done).toBe(true);
+    }),
+    { numRuns: 1000 },
+  );
+});

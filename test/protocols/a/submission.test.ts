@@ -1,0 +1,162 @@
+import { describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/json.ts';
+import { a } from '../../../src/protocols/a/protocol.ts';
+import type { SubmitVerdict } from '../../../src/protocols/protocol.ts';
+import { goodBody, name, reply } from './support.ts';
+
+const read = (body: unknown, status = 200, complete = true): SubmitVerdict =>
+  a.readSubmission(reply(body, status, { complete }), goodBody);
+
+describe('the request', () => {
+  test('the model stands in the path, the rest is the body as it was', () => {
+    const body: JsonObject = { labels: { x: 1 }, ...goodBody };
+    const { instances, parameters } = goodBody;
+    expect(a.submission(body)).toEqual({
+      method: 'POST',
+      path: '/v1beta/models/video-a:predictLongRunning',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ labels: { x: 1 }, instances, parameters }),
+    });
+    expect(a.modelOf(body)).toBe('video-a');
+  });
+
+  test.each([
+    ['vendor/video a', undefined],
+    ['vendor/video-a', '/v1beta/models/vendor%2Fvideo-a:predictLongRunning'],
+    ['video%2e%2e', '/v1beta/models/video%252e%252e:predictLongRunning'],
+    ['video:fast', '/v1beta/models/video%3Afast:predictLongRunning'],
+    ['видео', '/v1beta/models/%D0%B2%D0%B8%D0%B4%D0%B5%D0%BE:predictLongRunning'],
+    ['..', undefined],
+    ['a/../b', undefined],
+    ['/a', undefined],
+    ['a#b', undefined],
+    ['a\\b', undefined],
+    ['a\nb', undefined],
+    ['a\ud800', undefined],
+    ['', undefined],
+  ])('the model %j', (model, path) => {
+    if (path !== undefined) expect(a.submission({ ...goodBody, model }).path).toBe(path);
+    else
+      expect(() => a.submission({ ...goodBody, model })).toThrow(expect.objectContaining({ code: 'usage' }));
+  });
+
+  test('a model given with its "models/" is the same model', () => {
+    expect(a.normalise({ ...goodBody, model: 'models/video-a' })).toEqual(goodBody);
+  });
+});
+
+describe('accepted', () => {
+  test.each([
+    ['done absent', { name }],
+    ['done false', { name, done: false }],
+    ['with metadata', { name, metadata: { '@type': 't' } }],
+    ['done at once', { name, done: true, response: {} }],
+    ['an empty error', { name, error: {} }],
+  ])('%s', (_, body) => {
+    expect(read(body)).toEqual({ kind: 'accepted', handle: name, warning: undefined });
+  });
+
+  test('cut right behind the name', () => {
+    expect(read(`{"name":"${name}"`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
+    expect(read(`{"name":"${name}","metad`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
+  });
+
+  test('together with an error: warned of', () => {
+    const verdict = read({ name, error: { code: 8, message: 'slow down' } });
+    expect(verdict).toMatchObject({
+      kind: 'accepted',
+      handle: name,
+      warning: expect.stringContaining('slow down') as string,
+    });
+  });
+
+  test('an operation under a failing status: warned of', () => {
+    expect(read({ name, error: { code: 500, message: 'x' } }, 500)).toMatchObject({
+      kind: 'accepted',
+      handle: name,
+      warning: expect.stringMatching(/HTTP 500.*x/) as string,
+    });
+  });
+
+  test.each([
+    ['models/other/operations/1', /another model/],
+    ['https://evil.example/models/video-a/operations/1', /absolute address/],
+    ['../v1/models', /not shaped/],
+    ['/models/video-a/operations/1', /not shaped/],
+    [' ', /not shaped/],
+  ])('a name that cannot be asked for, %j: paid for, kept as it is, never asked for', (odd, warning) => {
+    const verdict = read({ name: odd, done: false });
+    expect(verdict).toMatchObject({
+      kind: 'accepted',
+      handle: odd,
+      warning: expect.stringMatching(warning) as string,
+    });
+  });
+});
+
+describe('not accepted', () => {
+  test.each<[string, unknown, number, string, string]>([
+    [
+      '400',
+      { error: { code: 400, message: 'bad', status: 'INVALID_ARGUMENT' } },
+      400,
+      'rejected',
+      'invalid_request',
+    ],
+    [
+      'wrapped in a list',
+      [{ error: { code: 403, message: 'no', status: 'PERMISSION_DENIED' } }],
+      403,
+      'rejected',
+      'auth',
+    ],
+    [
+      'a name that is no operation',
+      { name: 'BadRequest', message: 'bad' },
+      400,
+      'rejected',
+      'invalid_request',
+    ],
+    ['no such path', 'nothing here', 404, 'rejected', 'not_found'],
+    [
+      '429',
+      { error: { code: 429, message: 'quota', status: 'RESOURCE_EXHAUSTED' } },
+      429,
+      'busy',
+      'rate_limited',
+    ],
+    [
+      'no channel',
+      { error: { message: 'No available channel for model x', code: 'model_not_found' } },
+      503,
+      'rejected',
+      'not_found',
+    ],
+    ['503', '', 503, 'busy', 'server_error'],
+    ['500', '<html>', 500, 'unknown', 'server_error'],
+    ['409', {}, 409, 'unknown', 'invalid_request'],
+    ['302', '', 302, 'unknown', 'bad_reply'],
+  ])('%s', (_, body, status, kind, code) => {
+    expect(read(body, status)).toMatchObject({ kind, failure: { code } });
+  });
+
+  test.each([
+    ['empty', ''],
+    ['HTML', '<html>'],
+    ['{}', {}],
+    ['null', null],
+    ['a list', [1]],
+    ['a null name', { name: null }],
+    ['an empty name', { name: '' }],
+    ['a name that is an object', { name: {} }],
+    ['an error without a name', { error: { code: 3, message: 'bad' } }],
+    ['a name that is cut', `{"name":"models/video-a/oper`],
+  ])('2xx without a handle is unknown: %s', (_, body) => {
+    for (const complete of [true, false])
+      expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
+  });
+
+  test('a refusal that was cut is unknown', () => {
+    expect(read({ error: { message: 'bad' } }, 400, false).kind).toBe('unknown');
+  });
+});
