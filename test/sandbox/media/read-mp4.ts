@@ -15,6 +15,9 @@ export interface ReadMp4 {
   movieSeconds: number;
   sampleTicks: number;
   timescale: number;
+  /** Of the sample entry, whole pixels. */
+  codedWidth: number;
+  codedHeight: number;
   sequenceParameterSet: Buffer;
   pictureParameterSet: Buffer;
   /** One NAL unit each. */
@@ -29,7 +32,7 @@ export function readMp4(bytes: Uint8Array): ReadMp4 {
   const [movieHeader, trackHeader] = [inside('moov', 'mvhd'), inside('moov', 'trak', 'tkhd')];
   const mediaHeader = inside('moov', 'trak', 'mdia', 'mdhd');
   const table = (type: string): Buffer => inside('moov', 'trak', 'mdia', 'minf', 'stbl', type);
-  const avcC = decoderConfiguration(table('stsd'));
+  const entry = sampleEntry(table('stsd'));
   return {
     topLevel: top.map(({ type }) => type),
     brands: (inside('ftyp').toString('latin1').match(/.{4}/gs) ?? []).filter((_, index) => index !== 1),
@@ -39,7 +42,7 @@ export function readMp4(bytes: Uint8Array): ReadMp4 {
     seconds: mediaHeader.readUInt32BE(16) / mediaHeader.readUInt32BE(12),
     timescale: mediaHeader.readUInt32BE(12),
     sampleTicks: table('stts').readUInt32BE(12),
-    ...avcC,
+    ...entry,
     samples: samplesOf(file, table, top),
   };
 }
@@ -62,18 +65,29 @@ function content(file: Buffer, boxes: readonly Box[], [type, ...rest]: readonly 
   return content(file, boxesIn(file, found.start, found.end), rest);
 }
 
-/** Reads the `avcC` box that sits in the `avc1` entry of an `stsd` box. */
-function decoderConfiguration(stsd: Buffer): Pick<ReadMp4, 'sequenceParameterSet' | 'pictureParameterSet'> {
+/** Reads the `avc1` entry of an `stsd` box, and the `avcC` box in it. */
+function sampleEntry(
+  stsd: Buffer,
+): Pick<ReadMp4, 'codedWidth' | 'codedHeight' | 'sequenceParameterSet' | 'pictureParameterSet'> {
   const entryHeader = 78;
   const [entry] = boxesIn(stsd, 8, stsd.length);
   if (entry?.type !== 'avc1') throw new Error('the sample entry is not avc1');
   const children = boxesIn(stsd, entry.start + entryHeader, entry.end);
-  const avcC = content(stsd, children, ['avcC']);
+  return {
+    codedWidth: stsd.readUInt16BE(entry.start + 24),
+    codedHeight: stsd.readUInt16BE(entry.start + 26),
+    ...decoderConfiguration(content(stsd, children, ['avcC'])),
+  };
+}
+
+function decoderConfiguration(avcC: Buffer): Pick<ReadMp4, 'sequenceParameterSet' | 'pictureParameterSet'> {
   const spsEnd = 8 + avcC.readUInt16BE(6);
   const ppsEnd = spsEnd + 3 + avcC.readUInt16BE(spsEnd + 1);
   if (avcC[0] !== 1 || avcC[4] !== 0xff || avcC[5] !== 0xe1 || avcC[spsEnd] !== 1 || ppsEnd !== avcC.length) {
     throw new Error('avcC is not one SPS and one PPS with lengths of four bytes');
   }
+  if (!avcC.subarray(1, 4).equals(avcC.subarray(9, 12)))
+    throw new Error('avcC and SPS differ in profile or level');
   return {
     sequenceParameterSet: avcC.subarray(8, spsEnd),
     pictureParameterSet: avcC.subarray(spsEnd + 3, ppsEnd),

@@ -29,6 +29,7 @@ describe('renderVideo', () => {
     expect(file.topLevel).toEqual(['ftyp', 'moov', 'mdat']);
     expect(file.brands).toEqual(['isom', 'isom', 'iso2', 'avc1', 'mp41']);
     expect(file).toMatchObject({ width: 1280, height: 720, seconds: 5, movieSeconds: 5 });
+    expect(file).toMatchObject({ codedWidth: 1280, codedHeight: 720 });
     expect(file.samples).toHaveLength(120);
     expect(file.timescale / file.sampleTicks).toBe(24);
   });

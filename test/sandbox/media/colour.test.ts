@@ -1,0 +1,16 @@
+import { expect, it } from 'vitest';
+
+import { hslColour, packColour } from '../../../src/sandbox/media/colour.ts';
+
+it.each([
+  ['black', 0, 0, 0, [16, 128, 128]],
+  ['white', 0, 0, 1, [235, 128, 128]],
+  ['red', 0, 1, 0.5, [63, 102, 240]],
+  ['green', 120, 1, 0.5, [173, 42, 26]],
+  ['blue', 240, 1, 0.5, [32, 240, 118]],
+  ['red, a turn on', 360, 1, 0.5, [63, 102, 240]],
+  ['blue, a turn back', -120, 1, 0.5, [32, 240, 118]],
+  ['white, where the lightness is too much', 200, 0.5, 1.4, [235, 128, 128]],
+] as const)('%s has its BT.709 components', (_, hue, saturation, lightness, [y, cb, cr]) => {
+  expect(hslColour(hue, saturation, lightness)).toBe(packColour(y, cb, cr));
+});
