@@ -4,21 +4,24 @@ export interface JsonObject {
   [key: string]: Json | undefined;
 }
 
-// A string literal or a run of digits too long for a double; only the second kind is rewritten.
-const stringOrLongInteger = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d{16,}(?![\d.eE])/g;
-
 /**
  * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text.
  * @throws SyntaxError where the text is not JSON.
  */
 export function parseJson(text: string): Json {
   const clean = text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
-  if (!/\d{16}/.test(clean)) return JSON.parse(clean) as Json;
-  return JSON.parse(clean.replace(stringOrLongInteger, quoteUnsafe)) as Json;
+  return JSON.parse(/\d{16}/.test(clean) ? quoteLongIntegers(clean) : clean) as Json;
 }
 
-function quoteUnsafe(token: string): string {
-  return token.startsWith('"') || Number.isSafeInteger(Number(token)) ? token : `"${token}"`;
+// Token by token rather than by one pattern for a whole string literal: that one overflows on a long literal.
+function quoteLongIntegers(text: string): string {
+  let inString = false;
+  return text.replace(/\\[^]|"|-?\d[\d.eE+-]*/g, (token) => {
+    if (token === '"') inString = !inString;
+    return inString || !/^-?\d{16,}$/.test(token) || Number.isSafeInteger(Number(token))
+      ? token
+      : `"${token}"`;
+  });
 }
 
 /** Parses JSON like {@link parseJson}; undefined where the text is not JSON. */
@@ -30,6 +33,8 @@ export function tryParseJson(text: string): Json | undefined {
   }
 }
 
+const mostCuts = 64;
+
 /**
  * Reads what is whole at the head of a JSON text that was cut: complete members are kept, a half-written
  * string, number or name is dropped. Undefined where nothing complete is left.
@@ -37,27 +42,28 @@ export function tryParseJson(text: string): Json | undefined {
 export function parseCutJson(text: string): Json | undefined {
   const whole = tryParseJson(text);
   if (whole !== undefined) return whole;
-  const cuts = safeCuts(text);
-  for (const { end, closers } of cuts.reverse().slice(0, 64)) {
+  for (const { end, closers } of lastCuts(text)) {
     const value = tryParseJson(text.slice(0, end) + closers);
     if (value !== undefined) return value;
   }
   return undefined;
 }
 
-// The places right behind a complete string or bracket, with what would close the text there.
-function safeCuts(text: string): { end: number; closers: string }[] {
-  const cuts: { end: number; closers: string }[] = [];
+// The last places right behind a complete string or bracket, with what would close the text there; latest first.
+function lastCuts(text: string): { end: number; closers: string }[] {
+  let cuts: { end: number; closers: string }[] = [];
   let open = '';
-  for (const token of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]|"/g)) {
-    if (token[0] === '"') break;
-    if (token[0] === '{') open = `}${open}`;
-    else if (token[0] === '[') open = `]${open}`;
-    else if (token[0] === '}' || token[0] === ']') open = open.slice(1);
-    const end = token[0] === ',' ? token.index : token.index + token[0].length;
-    cuts.push({ end, closers: open });
+  let inString = false;
+  for (const { 0: token, index } of text.matchAll(/\\[^]|["{}[\],]/g)) {
+    if (token === '"') inString = !inString;
+    if (inString || token.startsWith('\\')) continue;
+    if (token === '{') open = `}${open}`;
+    else if (token === '[') open = `]${open}`;
+    else if (token === '}' || token === ']') open = open.slice(1);
+    cuts.push({ end: token === ',' ? index : index + 1, closers: open });
+    if (cuts.length >= 2 * mostCuts) cuts = cuts.slice(-mostCuts);
   }
-  return cuts;
+  return cuts.slice(-mostCuts).reverse();
 }
 
 /** True for a JSON object: not null, not an array. */

@@ -56,14 +56,16 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 
 /**
  * What a reply that is not a success means. Class by code and text first, since balance hides under 401 and
- * 403, a missing model under 503, and "not found" under 400 (specification 7, wire facts 1.4 and 2).
+ * 403, a missing model under 503, and "not found" under 400 (specification 7). An error reported under a 2xx
+ * counts by the status that its own code names, if it names one.
  */
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
   const message = messageIn(body) ?? fallbackMessage(reply);
   const nativeCode = nativeCodeIn(body);
+  const words = `${nativeCode ?? ''} ${textAt(body, 'error.type') ?? ''} ${message}`;
   return {
-    code: classify(`${nativeCode ?? ''} ${textAt(body, 'error.type') ?? ''} ${message}`, reply.status),
+    code: classify(words, reply.status < 300 ? (statusIn(body, nativeCode) ?? reply.status) : reply.status),
     message,
     nativeCode,
     requestId: requestIdOf(reply, body),
@@ -71,23 +73,31 @@ export function readFailure(reply: Reply): Failure {
   };
 }
 
+function statusIn(body: Json | undefined, nativeCode: string | undefined): number | undefined {
+  const status = [idAt(body, 'error.http_code'), nativeCode].find((code) => /^[45]\d\d$/.test(code ?? ''));
+  return status === undefined ? undefined : Number(status);
+}
+
 function fallbackMessage(reply: Reply): string {
   if (reply.text.trim() === '') return `HTTP ${reply.status} with an empty body`;
   return `HTTP ${reply.status}: ${reply.text.trim().slice(0, 300)}`;
 }
 
+// The words start with the native code, so that `^1008 ` is the code and not a number in a message.
 const balance =
-  /insufficient[_ -]?(user[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费/i;
+  /insufficient[_ -]?((user|account|token)[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted|too low)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|arrearage|AccountOverdue|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费|^1008 /i;
 const policy =
-  /content[_ -]?(policy|filter|moderation)|moderation|sensitive|VoilationContent|ViolationContent|safety|prohibited|responsible ai|^(1026|1027|1301) |bio_policy|敏感|违规/i;
+  /content[_ -]?(policy|filter|moderation)|moderation|(?<!case[- ])sensitive|VoilationContent|ViolationContent|safety|prohibited[_ ](content|word|use)|responsible ai|risk not pass|^(1026|1027|1301|5041[1-4]) |bio_policy|敏感|违规/i;
 const noModel =
   /model_not_found|no available channel|model .{0,80}(not found|does not exist|not exist)|no such model|无可用渠道/i;
 const notFound =
   /task_not_exist|task .{0,80}not (found|exist)|not[_ -]?found|does not exist|ResourceNotFound|invalid task_id|任务不存在/i;
 const rateLimited =
-  /rate[_ -]?limit|too many requests|RequestLimitExceeded|RESOURCE_EXHAUSTED|concurrency|请求数限制|负载已饱和/i;
+  /rate[_ -]?limit|too many requests|RequestLimitExceeded|RESOURCE_EXHAUSTED|concurrency|^(1002|1302|1303|50429|50430) |请求数限制|负载已饱和/i;
 const authWords =
-  /invalid (token|api[_ -]?key)|invalid_api_key|unauthori[sz]ed|AuthFailure|authentication|not granted|permission|access_denied|no access to|无效的令牌|无权/i;
+  /invalid (token|api[_ -]?key)|invalid_api_key|unauthori[sz]ed|AuthFailure|authentication|not granted|permission|access_denied|no access to|^(1004|2049) |无效的令牌|无权/i;
+const invalidWords =
+  /invalid[_ -]?(request|param|argument|duration|resolution|ratio|image|api_platform|prompt|value)|bad[_ ]request|unprocessable|model_(price_error|mapping_failed)|is required|missing required|^(120[0-3]|2013) /i;
 
 const byStatus: Record<number, ErrorCode> = {
   401: 'auth',
@@ -103,9 +113,10 @@ export function classify(words: string, status: number): ErrorCode {
   if (balance.test(words)) return 'balance';
   if (noModel.test(words)) return 'not_found';
   if (status === 429 || (status < 400 && rateLimited.test(words))) return 'rate_limited';
-  if (status < 500 && policy.test(words)) return 'content_policy';
+  if (status < 500 && status !== 401 && policy.test(words)) return 'content_policy';
   if (status < 500 && status !== 401 && status !== 403 && notFound.test(words)) return 'not_found';
   if (status < 400 && authWords.test(words)) return 'auth';
+  if (status < 400 && invalidWords.test(words)) return 'invalid_request';
   return (
     byStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
   );

@@ -19,7 +19,8 @@ export function retryAfter(
 
 function headerValue(value: string, now: number): number | undefined {
   if (/^\s*-?[\d.]+(e\d+)?\s*$/i.test(value)) return number(value, 1000);
-  const date = Date.parse(value);
+  // Without a time of day it is no HTTP date, though the engine makes one of any word and number.
+  const date = /\d\d:\d\d:\d\d/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? undefined : date - now;
 }
 

@@ -33,12 +33,14 @@ function redirected(reply: Reply, failure: Failure): Failure {
   };
 }
 
-/** What a status query's answer outside 2xx proves (design 6): refused, missing, or no news. */
+/**
+ * What a status query's answer outside 2xx, or an error reported under 2xx, proves (design 6): refused, missing,
+ * or no news. A missing model under 503 says nothing about the task.
+ */
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
   const failure = readFailure(reply);
-  if (failure.code === 'not_found') return { kind: 'missing', failure };
-  if ((reply.status === 401 || reply.status === 403) && failure.code === 'auth')
-    return { kind: 'refused', failure };
+  if (failure.code === 'not_found' && reply.status < 500) return { kind: 'missing', failure };
+  if (failure.code === 'auth') return { kind: 'refused', failure };
   return { kind: 'again', failure };
 }
 
