@@ -1,0 +1,221 @@
+import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
+
+/**
+ * Protocol C's answers are not shown in the specification (2.5, 3.3). What stands here is what gateways of this
+ * kind send: their own envelopes, and the bodies of the upstreams that relays pass on.
+ */
+
+// Where a task's id is, best first. In a wrapped task `data.id` is a row number, so `data.task_id` goes before.
+const idPaths = [
+  'task_id',
+  'id',
+  'taskId',
+  'data',
+  'data.task_id',
+  'data.taskId',
+  'data.id',
+  'data.0.task_id',
+  'data.0.taskId',
+  'data.0.id',
+  'task.task_id',
+  'task.id',
+  'output.task_id',
+  'video_id',
+  'job_id',
+];
+// An id of the call rather than of the task, where there is anything else that could hold one.
+const lastIdPaths = ['requestId', 'request_id'];
+const idHolders = ['data', 'output', 'task', 'error', 'code'];
+
+/**
+ * The task's id in the answer to a submission, as exact text. `doubtful` is for an answer that was cut or that
+ * reports an error: only what cannot be mistaken for something else (a row's number) is then taken.
+ */
+export function taskIdIn(body: Json | undefined, doubtful: boolean): string | undefined {
+  const found = idPaths.map((path) => idWithin(body, path, doubtful)).find((id) => id !== undefined);
+  if (found !== undefined || doubtful || idHolders.some((name) => at(body, name) !== undefined)) return found;
+  return lastIdPaths.map((path) => textAt(body, path)).find((id) => id !== undefined);
+}
+
+function idWithin(body: Json | undefined, path: string, doubtful: boolean): string | undefined {
+  const value = at(body, path);
+  if (typeof value === 'number' && (value <= 0 || (doubtful && /(^|\.)id$/.test(path)))) return undefined;
+  const id = idAt(body, path);
+  if (id === undefined || id.trim() === '') return undefined;
+  return path !== 'data' || looksLikeId(id, doubtful) ? id : undefined;
+}
+
+// `data` may be a sentence as well.
+function looksLikeId(value: string, doubtful: boolean): boolean {
+  return doubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
+}
+
+/** What a status word stands for. */
+export type TaskState = 'queued' | 'running' | 'succeeded' | 'failed';
+
+const vocabulary: Record<TaskState, string> = {
+  queued:
+    'queued queue queueing queuing inqueue pending submitted notstart notstarted created preparing waiting wait starting accepted scheduled unknown',
+  running: 'inprogress processing running generating run started active dreaming',
+  succeeded: 'completed complete succeeded succeed success successful finished done ok ready',
+  failed:
+    'failed failure fail error errored cancelled canceled expired timeout timedout rejected aborted notfound deleted terminated blocked',
+};
+const stateByWord = new Map<string, TaskState>([['', 'queued']]);
+for (const [state, words] of Object.entries(vocabulary))
+  for (const word of words.split(' ')) stateByWord.set(word, state as TaskState);
+
+/** The state of a status word in any spelling (`IN_PROGRESS`, `in-queue`); undefined for an unlisted one. */
+export function stateOf(word: string): TaskState | undefined {
+  return stateByWord.get(word.toLowerCase().replace(/[\s_-]/g, ''));
+}
+
+const wordNames = ['task_status', 'taskStatus', 'status', 'state'];
+const ownIdNames = ['task_id', 'id', 'taskId', 'video_id', 'job_id'];
+const containers = ['data', 'data.0', 'task', 'output'];
+
+/** A task as an answer shows it: the object that tells its state, and the status word as it came. */
+export interface ShownTask {
+  holder: JsonObject;
+  word: string;
+}
+
+/**
+ * The task in the answer to a query; undefined where no state is told. A word at the top belongs to the task
+ * where the top bears a task's id, and may otherwise be the envelope's (`"status":"success"` around a task that
+ * is still running). Only texts are words: some upstreams send a number beside them.
+ */
+export function taskIn(body: JsonObject): ShownTask | undefined {
+  const top = shownBy(body);
+  const inner = containers.map((path) => shownBy(at(body, path))).find((task) => task !== undefined);
+  if (top === undefined || (inner !== undefined && !isOwn(body))) return inner;
+  const mayBeEnvelope = /^(success|ok|error|fail)$/i.test(top.word);
+  if (mayBeEnvelope && inner !== undefined) return inner;
+  return mayBeEnvelope && !isOwn(body) ? undefined : top;
+}
+
+function shownBy(value: Json | undefined): ShownTask | undefined {
+  if (!isObject(value)) return undefined;
+  const word = wordNames.map((name) => at(value, name)).find((found) => typeof found === 'string');
+  return word === undefined ? undefined : { holder: value, word };
+}
+
+function isOwn(body: JsonObject): boolean {
+  return body['object'] === 'video' || ownIdNames.some((name) => idAt(body, name) !== undefined);
+}
+
+const goodCodes = new Set(['', '0', '200', '201', '202', '10000', 'success', 'succeed', 'succeeded', 'ok']);
+
+/** True where an object reports an error, whatever its HTTP status: `error`, `success:false`, a code not known as good. */
+export function saysError(value: Json | undefined): boolean {
+  if (!isObject(value)) return false;
+  if (value['success'] === false || isBadCode(at(value, 'base_resp.status_code'))) return true;
+  if (isBadCode(value['code']) || isBadCode(value['err_code'])) return true;
+  const error = value['error'];
+  if (!isObject(error)) return error === true || (typeof error === 'string' && error.trim() !== '');
+  return isBadCode(error['code']) || ['message', 'type'].some((name) => textAt(error, name) !== undefined);
+}
+
+function isBadCode(code: Json | undefined): boolean {
+  if (typeof code !== 'string' && typeof code !== 'number') return false;
+  return !goodCodes.has(String(code).trim().toLowerCase());
+}
+
+const progressNames = ['progress', 'info.progress'];
+
+/** Percent, 0 to 100: from `37`, `"37%"`, `"37"`, and from 0.37, which is a fraction where it is below 1. */
+export function progressIn(task: JsonObject): number | undefined {
+  return progressNames.map((path) => percent(at(task, path))).find((found) => found !== undefined);
+}
+
+function percent(value: Json | undefined): number | undefined {
+  if (typeof value !== 'number' && typeof value !== 'string') return undefined;
+  const [, digits, sign] = /^\s*(-?\d+(?:\.\d+)?)\s*(%?)\s*$/.exec(String(value)) ?? [];
+  if (digits === undefined) return undefined;
+  const number = Number(digits);
+  const isFraction = sign === '' && number > 0 && number < 1;
+  return Math.round(Math.min(100, Math.max(0, isFraction ? number * 100 : number)));
+}
+
+// Where a video's URL is, best first. Never a cover, a polling address or a path on the server's disk.
+const urlPaths = [
+  'result_url',
+  'url',
+  'video_url',
+  'metadata.url',
+  'video.url',
+  'content.video_url',
+  'content.url',
+  'content.result_url',
+  'output.video_url',
+  'output.urls.0',
+  'outputs.video_url',
+  'output.video.url',
+  'task_result.videos.0.url',
+  'result.videos.0.url',
+  'results.videos.0.url',
+  'video_result.0.url',
+  'creations.0.url',
+  'unsigned_urls.0',
+  'videos.0.url',
+];
+// The answer itself, its envelopes, and the raw body of the upstream that some gateways enclose.
+const urlRoots = [
+  '',
+  'data.',
+  'data.0.',
+  'task.',
+  'data.task.',
+  'data.data.',
+  'data.data.data.',
+  'data.data.task.',
+];
+const oldUrlPaths = ['fail_reason', 'data.fail_reason'];
+
+/** The http(s) address of a finished video, if the answer gives one; older gateways keep it in `fail_reason`. */
+export function videoUrlIn(body: JsonObject): string | undefined {
+  const paths = [...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)), ...oldUrlPaths];
+  return paths.map((path) => urlAt(body, path)).find((url) => url !== undefined);
+}
+
+function urlAt(body: JsonObject, path: string): string | undefined {
+  const url = textAt(body, path) ?? textAt(body, `${path}.0`);
+  return url !== undefined && isWebUrl(url) ? url : undefined;
+}
+
+/** True for an absolute http(s) URL without white space, control characters or a password. */
+export function isWebUrl(url: string): boolean {
+  if (!/^https?:\/\/[^\s\p{Cc}]+$/iu.test(url) || !URL.canParse(url)) return false;
+  const { username, password } = new URL(url);
+  return username === '' && password === '';
+}
+
+const reasonPaths = [
+  'error.message',
+  'error',
+  'fail_reason',
+  'task_status_msg',
+  'reason',
+  'failure_reason',
+  'err_msg',
+  'base_resp.status_msg',
+  'message',
+  'result_url',
+  'err_code',
+];
+
+/** Why a task failed, in the gateway's words: from the task first, then from what is around it. */
+export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
+  const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));
+  return texts.find(
+    (text) => text !== undefined && !isWebUrl(text) && !goodCodes.has(text.trim().toLowerCase()),
+  );
+}
+
+const nativeCodePaths = ['error.code', 'err_code', 'code', 'base_resp.status_code', 'error.type'];
+
+/** The upstream's own code of a failure. */
+export function nativeCodeOf(task: JsonObject, body: JsonObject): string | undefined {
+  const codes = [task, body].flatMap((holder) => nativeCodePaths.map((path) => idAt(holder, path)));
+  return codes.find((code) => code !== undefined && isBadCode(code));
+}

@@ -1,0 +1,352 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Reply } from '../../src/exchange.ts';
+import { isObject, type Json, type JsonObject } from '../../src/json.ts';
+import { compose, longName, type FlagValue } from '../../src/protocols/compose.ts';
+import { fieldSteps, hasField } from '../../src/protocols/field-path.ts';
+import type { Flag, Protocol, QueryVerdict, SubmitVerdict } from '../../src/protocols/protocol.ts';
+import { violationMessage } from '../../src/protocols/violations.ts';
+
+/** A recorded answer: its JSON body (or raw text), status 200 unless said. */
+export interface Sample {
+  name: string;
+  body?: Json;
+  text?: string;
+  status?: number;
+  headers?: Record<string, string>;
+}
+
+/** An answer that bears a handle. */
+export interface AcceptedSample extends Sample {
+  handle: string;
+  /** Ids of other things in it that a mutilated answer may be read by in good faith. */
+  otherIds?: string[];
+}
+
+/** What a protocol brings to {@link conformance}. */
+export interface Samples {
+  /** A body that may be sent. */
+  body: JsonObject;
+  /** A handle that may be asked for. */
+  handle: string;
+  /** A value for every flag of the table, by long name. */
+  flags: Record<string, FlagValue>;
+  submission: {
+    accepted: AcceptedSample[];
+    rejected: Sample[];
+    busy: Sample[];
+    unknown: Sample[];
+  };
+  query: {
+    queued: Sample[];
+    running: Sample[];
+    succeeded: Sample[];
+    failed: Sample[];
+    missing: Sample[];
+    refused: Sample[];
+    again: Sample[];
+  };
+}
+
+/** An answer as the readers take it. */
+export function replyOf(sample: Omit<Sample, 'name'>, complete = true): Reply {
+  const text = sample.text ?? (sample.body === undefined ? '' : JSON.stringify(sample.body));
+  return { status: sample.status ?? 200, headers: sample.headers ?? {}, text, complete };
+}
+
+/** What any protocol promises (protocol.ts), tried on its own recorded answers. */
+export function conformance(protocol: Protocol, samples: Samples): void {
+  const { submission, query } = samples;
+  const submit = (sample: Omit<Sample, 'name'>, complete?: boolean): SubmitVerdict =>
+    protocol.readSubmission(replyOf(sample, complete), samples.body);
+  const ask = (sample: Omit<Sample, 'name'>, complete?: boolean): QueryVerdict =>
+    protocol.readQuery(replyOf(sample, complete), samples.handle);
+
+  describe(`protocol ${protocol.name}: requests`, () => {
+    it('sends a good body unchanged, and leaves it as it was', () => {
+      const before = JSON.stringify(samples.body);
+      const normal = protocol.normalise(samples.body);
+      expect(violationMessage(protocol.check(normal))).toBe('');
+      const { method, path, body } = protocol.submission(normal);
+      expect([method, path.startsWith('/')]).toEqual(['POST', true]);
+      expect(JSON.parse(body ?? '')).toEqual(normal);
+      expect(JSON.stringify(samples.body)).toBe(before);
+    });
+
+    it('normalises once for ever', () => {
+      const once = protocol.normalise(samples.body);
+      expect(protocol.normalise(once)).toEqual(once);
+    });
+
+    it('sends no key and no body but its own', () => {
+      for (const exchange of [protocol.submission(samples.body), protocol.query(samples.handle)])
+        expect(Object.keys(exchange.headers).join()).not.toMatch(/authorization|api-key|cookie/i);
+    });
+
+    it.each([
+      '',
+      ' ',
+      '..',
+      'a/../b',
+      'x?y',
+      'x#y',
+      'a\nb',
+      'https://example.com/x',
+      'x'.repeat(100_000),
+      '\ud800',
+    ])('never lets the handle %j out of its place', (handle) => {
+      const asked = attempt(() => protocol.query(handle));
+      if (asked.error !== undefined) {
+          expectUnaskable(asked.error);
+          return;
+        }
+      // A protocol that asks by a body may carry any handle there.
+      expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
+    });
+
+    it('judges any body without throwing, and changes none', () => {
+      fc.assert(
+        fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
+          const body = { ...samples.body, ...(given as JsonObject) };
+          const before = JSON.stringify(body);
+          for (const violation of protocol.check(protocol.normalise(body))) {
+            expect(violation.field).not.toBe('');
+            expect(violation.allowed).not.toBe('');
+            expect(violation.value.length).toBeLessThanOrEqual(80);
+          }
+          protocol.advise(body);
+          protocol.modelOf(body);
+          expect(JSON.stringify(body)).toBe(before);
+        }),
+      );
+    });
+  });
+
+  describe(`protocol ${protocol.name}: flags`, () => {
+    it('has a sample value for each flag, each named once', () => {
+      const names = protocol.flags.map(longName);
+      expect(new Set(names).size).toBe(names.length);
+      expect(Object.keys(samples.flags).sort()).toEqual([...names].sort());
+    });
+
+    it.each(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]))(
+      '--%s reaches its field',
+      (name, flag) => {
+        const body = compose(protocol, { flags: { [name]: samples.flags[name] ?? '' } });
+        expect(hasField(body, fieldSteps(flag.field))).toBe(true);
+        expect(flag.description).not.toBe('');
+        expect(/[<[]/.test(flag.flags)).toBe(flag.kind !== 'switch');
+        expect(flag.flags.includes('...')).toBe(flag.kind === 'list');
+      },
+    );
+
+    it('names the flag of a violation where the table has one for its field', () => {
+      const broken = Object.fromEntries(Object.keys(samples.body).map((field) => [field, { wrong: true }]));
+      const names = protocol.flags.map((flag) => `--${longName(flag)}`);
+      const found = protocol.check(broken);
+      expect(found).not.toHaveLength(0);
+      for (const { flag } of found) if (flag !== undefined) expect(names).toContain(flag);
+    });
+  });
+
+  describe(`protocol ${protocol.name}: answers to a submission`, () => {
+    it.each(submission.accepted)('accepted: $name', (sample) => {
+      expect(submit(sample)).toMatchObject({ kind: 'accepted', handle: sample.handle });
+    });
+    for (const kind of ['rejected', 'busy', 'unknown'] as const)
+      it.each(submission[kind])(`${kind}: $name`, (sample) => {
+        const verdict = submit(sample);
+        expect(verdict).toMatchObject({ kind });
+        expect('failure' in verdict && verdict.failure.message).toBeTruthy();
+      });
+
+    it.each(submission.accepted)('an accepted task is never taken for none: $name', (sample) => {
+      const handles = [sample.handle, ...(sample.otherIds ?? [])];
+      for (const changed of [...mutations(sample), ...cuts(sample)]) {
+        const verdict = submit(changed, changed.text === undefined);
+        expectIn(['accepted', 'unknown'], verdict.kind, changed);
+        if (verdict.kind === 'accepted') expectIn(handles, verdict.handle, changed);
+      }
+    });
+
+    it.each([...submission.rejected, ...submission.busy, ...submission.unknown])(
+      'a refusal is never taken for a task, nor half of it for a refusal: $name',
+      (sample) => {
+        for (const changed of mutations(sample))
+          expect(submit(changed).kind, show(changed)).not.toBe('accepted');
+        for (const cut of cuts(sample)) expect(submit(cut, false).kind, show(cut)).toBe('unknown');
+      },
+    );
+  });
+
+  describe(`protocol ${protocol.name}: answers to a query`, () => {
+    for (const state of ['queued', 'running', 'succeeded', 'failed'] as const)
+      it.each(query[state])(`${state}: $name`, (sample) => {
+        const verdict = ask(sample);
+        expect(verdict).toMatchObject({ kind: 'observation', state });
+        if (verdict.kind !== 'observation') return;
+        expect(verdict.results.length > 0).toBe(state === 'succeeded');
+        expect(verdict.failure === undefined).toBe(state !== 'failed');
+      });
+    for (const kind of ['missing', 'refused', 'again'] as const)
+      it.each(query[kind])(`${kind}: $name`, (sample) => {
+        expect(ask(sample)).toMatchObject({ kind });
+      });
+
+    it.each([
+      ...query.queued,
+      ...query.running,
+      ...query.failed,
+      ...query.missing,
+      ...query.refused,
+      ...query.again,
+    ])('what is no success never becomes one: $name', (sample) => {
+      for (const changed of mutations(sample)) expect(isSuccess(ask(changed)), show(changed)).toBe(false);
+      for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);
+    });
+
+    it.each(query.succeeded)('a success stays whole or is none: $name', (sample) => {
+      const whole = ask(sample);
+      for (const changed of [...mutations(sample), ...cuts(sample)]) {
+        const verdict = ask(changed, changed.text === undefined);
+        if (!isSuccess(verdict)) continue;
+        for (const source of sourcesOf(verdict))
+          expect(sourcesOf(whole), show(changed)).toContainEqual(source);
+      }
+    });
+  });
+
+  describe(`protocol ${protocol.name}: any answer`, () => {
+    const status = fc.constantFrom(200, 201, 204, 302, 400, 401, 403, 404, 422, 429, 500, 503, 520);
+    const members = fc.constantFrom(...memberNames(samples));
+    const words = fc.constantFrom(...leaves(samples));
+    const json = fc.letrec((tie) => ({
+      value: fc.oneof(
+        { maxDepth: 4 },
+        words,
+        fc.constantFrom(null, true, 0, -1, 1.5, ''),
+        fc.array(tie('value'), { maxLength: 2 }),
+        fc.dictionary(members, tie('value'), { maxKeys: 4 }),
+      ),
+    })).value;
+    const text = fc.oneof(
+      json.map((value) => JSON.stringify(value)),
+      fc.json(),
+      fc.string({ unit: 'binary' }),
+    );
+
+    it('is read without throwing', () => {
+      fc.assert(
+        fc.property(status, text, fc.boolean(), (code, body, complete) => {
+          const reply: Reply = { status: code, headers: {}, text: body, complete };
+          const verdict = protocol.readSubmission(reply, samples.body);
+          if (verdict.kind === 'accepted') expect([verdict.handle !== '', code < 300]).toEqual([true, true]);
+          if (verdict.kind === 'rejected' || verdict.kind === 'busy') expect(complete).toBe(true);
+          const seen = protocol.readQuery(reply, samples.handle);
+          if (isSuccess(seen)) expect(code).toBeLessThan(300);
+          protocol.notReady(reply);
+        }),
+        { numRuns: 400 },
+      );
+    });
+
+    it('reaches nothing that objects inherit', () => {
+      for (const sample of [...submission.accepted, ...query.succeeded])
+        for (const name of ['__proto__', 'constructor', 'prototype']) {
+          const body = `{"${name}":${JSON.stringify(sample.body)}}`;
+          expect(submit({ text: body }).kind).toBe('unknown');
+          expect(isSuccess(ask({ text: body }))).toBe(false);
+        }
+      expect(Object.getOwnPropertyNames(Object.prototype)).toHaveLength(12);
+      expect(Object.keys({})).toEqual([]);
+    });
+  });
+}
+
+function expectUnaskable(error: unknown): void {
+  expect(error).toMatchObject({ code: 'result_unavailable', charged: 'yes', exitCode: 9 });
+}
+
+function attempt<T>(run: () => T): { value?: T; error?: unknown } {
+  try {
+    return { value: run() };
+  } catch (error) {
+    return { error };
+  }
+}
+
+function expectIn(allowed: readonly string[], found: string, changed: Omit<Sample, 'name'>): void {
+  expect(allowed, show(changed)).toContain(found);
+}
+
+function show({ body, text }: Omit<Sample, 'name'>): string {
+  return text ?? JSON.stringify(body);
+}
+
+// Finished with nothing to show is no success: the caller ends with "incomplete".
+function isSuccess(verdict: QueryVerdict): boolean {
+  return verdict.kind === 'observation' && verdict.state === 'succeeded' && verdict.results.length > 0;
+}
+
+function sourcesOf(verdict: QueryVerdict): unknown[] {
+  return verdict.kind === 'observation' ? verdict.results.flatMap((result) => result.sources) : [];
+}
+
+/** A sample with each of its fields removed, nulled and retyped, one at a time. */
+function mutations(sample: Sample): Omit<Sample, 'name'>[] {
+  const { body } = sample;
+  if (body === undefined) return [];
+  return pathsOf(body).flatMap((path) =>
+    [undefined, null, true, false, 0, -1.5, '', [], {}].map((value) => ({
+      status: sample.status,
+      headers: sample.headers,
+      body: changedAt(body, path, value),
+    })),
+  );
+}
+
+/** A sample's text cut behind each of its characters, as an answer that ended early. */
+function cuts(sample: Sample): { status?: number; text: string }[] {
+  const { text } = replyOf(sample);
+  const lengths = Array.from({ length: Math.min(text.length, 2000) }, (_, length) => length);
+  return lengths.map((length) => ({ status: sample.status, text: text.slice(0, length) }));
+}
+
+function pathsOf(value: Json | undefined): string[][] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) => [
+    [name],
+    ...pathsOf(member).map((path) => [name, ...path]),
+  ]);
+}
+
+function changedAt(value: Json, [step, ...rest]: string[], to: Json | undefined): Json {
+  const copy = structuredClone(value) as JsonObject;
+  if (step === undefined) return copy;
+  const member = copy[step];
+  if (rest.length > 0 && member !== undefined) copy[step] = changedAt(member, rest, to);
+  else if (to === undefined && isObject(copy)) Reflect.deleteProperty(copy, step);
+  else copy[step] = to === undefined ? null : to;
+  return copy;
+}
+
+function allSamples({ submission, query }: Samples): Sample[] {
+  return [...Object.values(submission), ...Object.values(query)].flat();
+}
+
+function memberNames(samples: Samples): string[] {
+  return [...new Set(allSamples(samples).flatMap(({ body }) => pathsOf(body).flat()))];
+}
+
+function leaves(samples: Samples): Json[] {
+  const found = allSamples(samples).flatMap(({ body }) => pathsOf(body).map((path) => valueAt(body, path)));
+  return found.filter((value) => typeof value !== 'object');
+}
+
+function valueAt(value: Json | undefined, path: string[]): Json {
+  return path.reduce<Json>((held, step) => (held as JsonObject)[step] ?? null, value ?? null);
+}
+
+function fieldNames(samples: Samples): string[] {
+  return [...Object.keys(samples.body), 'unheard_of', '__proto__'];
+}
