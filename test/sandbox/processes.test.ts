@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { build } from 'rolldown';
+import { expect, test } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { listTasks } from '../../src/sandbox/tasks.ts';
+import { freshState } from './harness.ts';
+
+/** A program with a sandbox of its own: submits forty times, and prints the status of each answer. */
+const PROGRAM = `
+  import { startSandbox } from './server.mjs';
+  const sandbox = await startSandbox({ stateDir: process.argv[2], faults: ['submit-429x7'] });
+  const headers = { Authorization: 'Bearer ' + sandbox.key, 'Content-Type': 'application/json' };
+  const statuses = [];
+  for (let count = 0; count < 40; count += 1) {
+    const body = JSON.stringify({ model: 'vendor-h3', prompt: process.pid + ' ' + count + ' ' + 'x'.repeat(count * 50) });
+    statuses.push((await fetch(sandbox.url + '/v1/videos', { method: 'POST', headers, body })).status);
+  }
+  await sandbox.close();
+  console.log(JSON.stringify(statuses));
+`;
+
+test('several processes share tasks, bill and fault counts, and lose nothing', async () => {
+  const state = freshState();
+  const folder = join(dirname(state), 'program');
+  mkdirSync(folder);
+  await build({
+    input: 'src/sandbox/server.ts',
+    platform: 'node',
+    output: { file: join(folder, 'server.mjs'), format: 'esm' },
+    logLevel: 'silent',
+  });
+  const program = join(folder, 'program.mjs');
+  writeFileSync(program, PROGRAM);
+  const run = async (): Promise<number[]> =>
+    JSON.parse((await promisify(execFile)(process.execPath, [program, state])).stdout) as number[];
+  const statuses = (await Promise.all([run(), run(), run()])).flat();
+  expect(statuses.filter((status) => status === 429)).toHaveLength(7);
+  expect(statuses.filter((status) => status === 200)).toHaveLength(113);
+  const charged = readBill(state).map(({ task }) => task);
+  expect(new Set(charged).size).toBe(113);
+  expect(listTasks(state).map(({ id }) => id)).toEqual([...charged].sort());
+});

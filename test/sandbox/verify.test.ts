@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+import { verify } from '../../src/sandbox/verify.ts';
+import type { TestSandbox } from './harness.ts';
+import { sandbox } from './harness.ts';
+
+const BODY = { model: 'vendor-h3', prompt: 'a red kite', duration: 4 };
+
+async function submit(gateway: TestSandbox, body: object = BODY, headers = {}): Promise<string> {
+  return (await gateway.call('POST', '/v1/videos', { body, headers })).at('task_id') as string;
+}
+
+function findings(gateway: TestSandbox, minPollMs?: number): string[] {
+  return verify(gateway.stateDir, { minPollMs, now: gateway.clock.now }).map(({ kind }) => kind);
+}
+
+test('a clean run has no findings', async () => {
+  const gateway = await sandbox();
+  const id = await submit(gateway);
+  await gateway.call('GET', `/v1/videos/${id}`);
+  gateway.clock.now += 5000;
+  await gateway.call('GET', `/v1/videos/${id}`);
+  await gateway.call('GET', `/v1/videos/${id}/content`);
+  expect(findings(gateway, 5000)).toEqual([]);
+});
+
+describe('charged twice', () => {
+  test('is the same body from the same key, whatever the order and the path', async () => {
+    const gateway = await sandbox();
+    const first = await submit(gateway);
+    const turned = Object.fromEntries(Object.entries(BODY).reverse());
+    const second = await gateway.call('POST', '/v1/video/generations', { body: turned });
+    const [finding] = verify(gateway.stateDir, { now: gateway.clock.now });
+    expect(finding).toMatchObject({ kind: 'charged-twice', tasks: [first, second.at('task_id')] });
+  });
+
+  test('is not another body, nor another key', async () => {
+    const gateway = await sandbox({ keys: ['other-key'] });
+    await submit(gateway);
+    await submit(gateway, { ...BODY, prompt: 'a blue kite' });
+    await submit(gateway, BODY, { Authorization: 'Bearer other-key' });
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is not a new try after a refund', async () => {
+    const gateway = await sandbox({ faults: ['task-failsx1'] });
+    await submit(gateway);
+    gateway.clock.now += 1000;
+    await submit(gateway);
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is what a lost reply leads to when it is simply repeated', async () => {
+    const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
+    await submit(gateway).catch(() => undefined);
+    await submit(gateway);
+    expect(findings(gateway)).toEqual(['charged-twice']);
+  });
+});
+
+test('polling faster than asked for is judged only where an interval is given', async () => {
+  const gateway = await sandbox();
+  const id = await submit(gateway);
+  await gateway.call('GET', `/v1/videos/${id}`);
+  gateway.clock.now += 900;
+  await gateway.call('GET', `/v1/videos/${id}`);
+  expect(findings(gateway)).toEqual([]);
+  expect(findings(gateway, 901)).toEqual(['polled-too-fast']);
+  expect(findings(gateway, 900)).toEqual([]);
+});
+
+describe('never fetched', () => {
+  test('is a finished task, until its last byte was sent', async () => {
+    const gateway = await sandbox();
+    const id = await submit(gateway);
+    const path = `/v1/videos/${id}/content`;
+    expect(findings(gateway)).toEqual([]);
+    gateway.clock.now += 1000;
+    expect(findings(gateway)).toEqual(['never-fetched']);
+    await gateway.call('HEAD', path);
+    await gateway.call('GET', path, { headers: { Range: 'bytes=0-99' } });
+    expect(findings(gateway)).toEqual(['never-fetched']);
+    await gateway.call('GET', path, { headers: { Range: 'bytes=100-' } });
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is not a task that failed', async () => {
+    const gateway = await sandbox();
+    await submit(gateway, { ...BODY, prompt: '[fail]' });
+    gateway.clock.now += 1000;
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is each sample by itself, and an inline result is fetched with its operation', async () => {
+    const gateway = await sandbox();
+    const finish = async (model: string): Promise<string> => {
+      const body = { instances: [{ prompt: 'x' }], parameters: { durationSeconds: 4, sampleCount: 2 } };
+      const answer = await gateway.call('POST', `/v1beta/models/${model}:predictLongRunning`, { body });
+      gateway.clock.now += 1000;
+      return `/v1beta/${answer.at('name') as string}`;
+    };
+    const done = await gateway.call('GET', await finish('video-a'));
+    const samples = done.at('response.generateVideoResponse.generatedSamples') as {
+      video: { uri: string };
+    }[];
+    for (const { video } of samples) {
+      expect(findings(gateway)).toEqual(['never-fetched']);
+      await gateway.call('GET', video.uri);
+    }
+    expect(findings(gateway)).toEqual([]);
+    const inline = await finish('video-a-inline');
+    expect(findings(gateway)).toEqual(['never-fetched']);
+    await gateway.call('GET', inline);
+    expect(findings(gateway)).toEqual([]);
+  });
+});
