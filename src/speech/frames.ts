@@ -1,0 +1,155 @@
+/** The largest frame that is taken where nothing else is asked, bytes: over an hour of speech in one frame. */
+export const largestFrame = 16 * 1024 * 1024;
+
+const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
+
+// What may stand before a frame on its line: white space, a byte order mark (its bytes), the prefix of SSE.
+const beforeFrame = /^(\xef\xbb\xbf|\s)*(data:)?\s*$/;
+// Lines of SSE that carry no frame.
+const fieldLine = /^(\xef\xbb\xbf|\s)*(:|(event|id|retry):)/;
+const emptyLine = /^(\xef\xbb\xbf|\s)*(data:\s*(\[DONE\])?\s*)?$/;
+const longestLine = 8 * 1024;
+
+/**
+ * Splits a stream of JSON frames (specification 4.4) on bytes: frames that are adjacent, separated by newlines or
+ * prefixed as server-sent events, in chunks that are cut anywhere. A frame is handed out with the chunk that
+ * completes it. Memory is bounded by the largest frame.
+ */
+export class FrameSplitter {
+  /** Why this is not a stream of frames, from the first fault on; nothing is handed out after it. */
+  fault: string | undefined;
+  #inFrame = false;
+  /** Braces that are open. */
+  #depth = 0;
+  #inString = false;
+  /** True where the next byte of a string is escaped by the one before it. */
+  #escaped = false;
+  /** The frame so far, in the pieces in which it came. */
+  #pieces: Buffer[] = [];
+  #size = 0;
+  /** What stands between frames on the current line, a character for each byte. */
+  #line = '';
+  readonly #limit: number;
+
+  /** @param limit the largest frame that is taken, bytes */
+  constructor(limit: number = largestFrame) {
+    this.#limit = limit;
+  }
+
+  /** Takes the next bytes of the stream; returns the frames that they complete, in their order. */
+  push(chunk: Uint8Array): Buffer[] {
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
+    const frames: Buffer[] = [];
+    for (let from = 0; from < bytes.length && this.fault === undefined;) {
+      if (!this.#inFrame) {
+        from = this.#skip(bytes, from);
+        continue;
+      }
+      const end = this.#scan(bytes, from);
+      this.#keep(bytes.subarray(from, end));
+      if (!this.#inFrame && this.fault === undefined) frames.push(this.#take());
+      from = end;
+    }
+    return frames;
+  }
+
+  /** Ends the stream: a frame that is not whole, or text behind the last one, is a fault. */
+  end(): void {
+    if (this.#inFrame) this.fault ??= 'the stream ends inside a frame';
+    else this.#endLine();
+  }
+
+  // Up to the next frame's opening brace, which is not taken yet, or the chunk's end.
+  #skip(bytes: Buffer, from: number): number {
+    for (let at = from; at < bytes.length; at += 1) {
+      const byte = bytes[at] ?? 0;
+      if (byte === open && !fieldLine.test(this.#line)) {
+        this.#begin();
+        return at;
+      }
+      if (byte === lineFeed || byte === carriageReturn) this.#endLine();
+      else this.#line += String.fromCharCode(byte);
+      if (this.#line.length > longestLine) this.#failOnLine();
+      if (this.fault !== undefined) return bytes.length;
+    }
+    return bytes.length;
+  }
+
+  #begin(): void {
+    if (!beforeFrame.test(this.#line)) this.#failOnLine();
+    this.#line = '';
+    this.#inFrame = true;
+  }
+
+  #endLine(): void {
+    if (!fieldLine.test(this.#line) && !emptyLine.test(this.#line)) this.#failOnLine();
+    this.#line = '';
+  }
+
+  #failOnLine(): void {
+    const shown = Buffer.from(this.#line.slice(0, 200), 'latin1').toString().trim();
+    this.fault ??= `the stream holds what is no frame: ${shown}`;
+  }
+
+  // Behind the frame's closing brace, or the chunk's end.
+  #scan(bytes: Buffer, from: number): number {
+    let at = from;
+    while (at < bytes.length) {
+      if (this.#inString) {
+        at = this.#stringEnd(bytes, at);
+        continue;
+      }
+      const byte = bytes[at];
+      at += 1;
+      if (byte === quote) this.#inString = true;
+      else if (byte === open) this.#depth += 1;
+      else if (byte === close && (this.#depth -= 1) === 0) {
+        this.#inFrame = false;
+        return at;
+      }
+    }
+    return at;
+  }
+
+  // Behind the string's closing quote, or the chunk's end. The search is native: frames are nearly all string.
+  #stringEnd(bytes: Buffer, from: number): number {
+    const start = this.#escaped ? from + 1 : from;
+    this.#escaped = false;
+    for (let at = start; ;) {
+      const found = bytes.indexOf(quote, at);
+      const end = found < 0 ? bytes.length : found;
+      const isEscaped = backslashesBefore(bytes, end, start) % 2 === 1;
+      if (found < 0) {
+        this.#escaped = isEscaped;
+        return bytes.length;
+      }
+      at = found + 1;
+      if (!isEscaped) {
+        this.#inString = false;
+        return at;
+      }
+    }
+  }
+
+  #keep(piece: Buffer): void {
+    this.#size += piece.length;
+    this.#pieces.push(piece);
+    if (this.#size <= this.#limit) return;
+    this.fault ??= `a frame exceeds ${this.#limit} bytes`;
+    this.#pieces = [];
+  }
+
+  #take(): Buffer {
+    const [first = Buffer.alloc(0), ...rest] = this.#pieces;
+    const frame = rest.length === 0 ? first : Buffer.concat([first, ...rest], this.#size);
+    this.#pieces = [];
+    this.#size = 0;
+    return frame;
+  }
+}
+
+function backslashesBefore(bytes: Buffer, end: number, start: number): number {
+  let at = end;
+  while (at > start && bytes[at - 1] === backslash) at -= 1;
+  return end - at;
+}

@@ -1,0 +1,120 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { FrameSplitter } from '../../src/speech/frames.ts';
+
+interface Split {
+  frames: string[];
+  fault: string | undefined;
+}
+
+/** What a splitter makes of a stream whose chunks end at the given places. */
+function split(stream: string | Buffer, cuts: readonly number[] = [], limit?: number): Split {
+  const splitter = new FrameSplitter(limit);
+  const frames = chunks(Buffer.from(stream), cuts).flatMap((chunk) => splitter.push(chunk));
+  splitter.end();
+  return { frames: frames.map(String), fault: splitter.fault };
+}
+
+function chunks(bytes: Buffer, cuts: readonly number[]): Buffer[] {
+  const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+  return places.slice(1).map((end, index) => bytes.subarray(places[index], end));
+}
+
+const everyByte = (stream: string): number[] => [...Buffer.from(stream).keys()];
+const first = '{"code":0,"message":"","data":"SGVsbG8="}';
+const second = '{"code":20000000,"message":"ok","data":null,"usage":{"text_words":10}}';
+
+describe('frames in every separation', () => {
+  test.each([
+    ['adjacent', first + second],
+    ['newlines', `${first}\n${second}\n`],
+    ['CRLF and blank lines', `\r\n${first}\r\n\r\n${second}`],
+    ['byte order marks', `\ufeff${first}\n\ufeff${second}`],
+    ['server-sent events', `event: 352\ndata: ${first}\n\nevent:152\r\ndata:${second}\n\n`],
+    ['comments and other fields', `: ping {1}\nid: {7}\nretry: 10\ndata: ${first}\ndata:\n${second}`],
+    ['a closing event', `data: ${first}\n\ndata: ${second}\n\ndata: [DONE]\n\n`],
+    ['a comment that nothing ends', `${first}${second}\n: bye`],
+  ])('%s', (_, stream) => {
+    const expected = { frames: [first, second], fault: undefined };
+    expect(split(stream)).toEqual(expected);
+    expect(split(stream, everyByte(stream))).toEqual(expected);
+  });
+
+  test('braces, quotes and backslashes inside strings are text', () => {
+    const frame = JSON.stringify({
+      code: 0,
+      '}{"\\': '{"\\\\"}\n\u2028',
+      data: null,
+      words: [{ word: '其' }],
+    });
+    const stream = `${frame}${frame.replaceAll('其', '\\u5176')}`;
+    for (let at = 0; at <= Buffer.byteLength(stream); at += 1) {
+      expect(split(stream, [at]).frames).toEqual([frame, frame.replaceAll('其', '\\u5176')]);
+    }
+  });
+
+  const text = fc.string({
+    unit: fc.constantFrom('"', '\\', '{', '}', ':', '\n', 'é', '其', '😀', 'data:', 'a'),
+  });
+  const frame = fc
+    .dictionary(text, fc.oneof(text, fc.constant(null), fc.record({ a: text, b: fc.array(text) })))
+    .map((value) => JSON.stringify(value));
+  const gap = fc.constantFrom('', '\n', '\r\n', ' ', '\n\n', '\ndata: ', '\nevent: 352\ndata:', '\ufeff');
+
+  test('any frames, any gaps, any chunks', () => {
+    fc.assert(
+      fc.property(fc.array(fc.tuple(gap, frame)), fc.array(fc.nat()), (parts, cuts) => {
+        const stream = parts.flat().join('');
+        expect(split(stream, cuts)).toEqual({ frames: parts.map(([, one]) => one), fault: undefined });
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('a frame is given out with the chunk that completes it', () => {
+    const splitter = new FrameSplitter();
+    expect(splitter.push(Buffer.from(first.slice(0, -1)))).toEqual([]);
+    expect(splitter.push(Buffer.from(`}${second}`)).map(String)).toEqual([first, second]);
+  });
+});
+
+describe('what is no stream of frames', () => {
+  test.each([
+    ['a page', '<html><body>Please sign in</body></html>', /no frame: <html>/],
+    ['text between frames', `${first}oops\n${second}`, /no frame: oops/],
+    ['a prefix that is not one', `dat: ${first}`, /no frame: dat:/],
+    ['an array', `[${first},${second}]`, /no frame: \[/],
+    ['a frame that is cut', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
+    ['a string that is cut', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
+    ['a line without an end', 'x'.repeat(20_000), /no frame: x{200}$/],
+  ])('%s', (_, stream, fault) => {
+    expect(split(stream).fault).toMatch(fault);
+    expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
+  });
+
+  test('nothing is given out behind a fault', () => {
+    const splitter = new FrameSplitter();
+    expect(splitter.push(Buffer.from(`${first}<${first}`)).map(String)).toEqual([first]);
+    expect(splitter.push(Buffer.from(second))).toEqual([]);
+  });
+
+  test('an empty stream is no fault: it has no frame', () => {
+    expect(split('')).toEqual({ frames: [], fault: undefined });
+  });
+
+  test('a frame over the limit, whole or in chunks', () => {
+    const frame = `{"data":"${'A'.repeat(100)}"}`;
+    expect(split(frame, [], frame.length).fault).toBeUndefined();
+    expect(split(frame, [], frame.length - 1).fault).toMatch(/exceeds 110 bytes/);
+    expect(split(frame, [50], frame.length - 1)).toMatchObject({ frames: [] });
+  });
+
+  test('an endless frame is given up at 16 MiB', () => {
+    const splitter = new FrameSplitter();
+    const chunk = Buffer.alloc(1024 * 1024, 'A');
+    splitter.push(Buffer.from('{"data":"'));
+    let taken = 0;
+    for (; splitter.fault === undefined && taken < 64; taken += 1) splitter.push(chunk);
+    expect(taken).toBe(16);
+  });
+});
