@@ -21,6 +21,11 @@ export const FAULTS = [
   },
 
   { name: 'submit-429', on: 'submit', does: 'HTTP 429; nothing is created.' },
+  {
+    name: 'submit-429-retry-after',
+    on: 'submit',
+    does: 'HTTP 429 with Retry-After: 1; nothing is created.',
+  },
   { name: 'submit-503', on: 'submit', does: 'HTTP 503, overloaded; nothing is created.' },
   { name: 'submit-500', on: 'submit', does: 'HTTP 500; nothing is created, which the client cannot know.' },
   {
@@ -94,7 +99,7 @@ export const FAULTS = [
   {
     name: 'download-cut',
     on: 'download',
-    does: 'Breaks the connection at this point of the file, once passed no more.',
+    does: 'Breaks the connection at this point of the file; a resumed download that starts there goes on.',
     percent: 50,
   },
   {

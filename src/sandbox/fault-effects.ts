@@ -55,6 +55,10 @@ const badGateway = (): Reply => page(502, '502 Bad Gateway');
 const busy = (status: number, message: string) => (call: Call) =>
   gatewayError(status, message, { requestId: call.requestId });
 const limited = busy(429, 'Too many requests, please try again later');
+const limitedFor = (call: Call): Reply => {
+  const reply = limited(call);
+  return { ...reply, headers: { ...reply.headers, 'Retry-After': '1' } };
+};
 const overloaded = busy(503, 'The upstream is overloaded');
 const broken = busy(500, 'Internal server error');
 const poor = (call: Call): Reply =>
@@ -83,6 +87,7 @@ const EFFECTS: readonly Effect[] = [
   { name: 'auth-401', on: ALL, instead: (call) => invalidKey(call.requestId) },
   { name: 'balance-403', on: PAID, instead: poor },
   { name: 'submit-429', on: SUBMIT, instead: limited },
+  { name: 'submit-429-retry-after', on: SUBMIT, instead: limitedFor },
   { name: 'submit-503', on: SUBMIT, instead: overloaded },
   { name: 'submit-500', on: SUBMIT, instead: broken },
   { name: 'submit-reset', on: SUBMIT, instead: reset },

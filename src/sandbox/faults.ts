@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { FaultEntry } from './fault-catalogue.ts';
 import { FAULTS } from './fault-catalogue.ts';
@@ -52,6 +53,11 @@ export function takeFault(
 ): FaultHit | undefined {
   const due = faults.find((fault) => fault.name === name && fits(fault.percent) && strikes(stateDir, fault));
   return due && { name, percent: due.percent };
+}
+
+/** Starts every count anew: for a sandbox that begins a run of its own over an older state directory. */
+export function forgetFaults(stateDir: string): void {
+  rmSync(join(stateDir, 'faults'), { recursive: true, force: true });
 }
 
 function parseFault(text: string): Fault {

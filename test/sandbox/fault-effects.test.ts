@@ -49,6 +49,7 @@ function rawGet(
 describe('a submission', () => {
   test.each<[string, number]>([
     ['submit-429', 429],
+    ['submit-429-retry-after', 429],
     ['submit-503', 503],
     ['submit-500', 500],
     ['balance-403', 403],
@@ -60,6 +61,11 @@ describe('a submission', () => {
     expect(readBill(gateway.stateDir)).toEqual([]);
     expect((await submitC(gateway)).status).toBe(200);
     expect(readBill(gateway.stateDir)).toHaveLength(1);
+  });
+
+  test('under submit-429-retry-after is told when to come back', async () => {
+    const gateway = await sandbox({ faults: ['submit-429-retry-after'] });
+    expect((await submitC(gateway)).headers.get('retry-after')).toBe('1');
   });
 
   test('under submit-reset creates nothing', async () => {

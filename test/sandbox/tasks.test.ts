@@ -1,0 +1,43 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Outcome, Task } from '../../src/sandbox/tasks.ts';
+import { findTask, progressOf } from '../../src/sandbox/tasks.ts';
+import { sandbox } from './harness.ts';
+
+const RANK = { queued: 0, running: 1, succeeded: 2, failed: 2 };
+const OUTCOMES: Outcome[] = [
+  { end: 'succeeds', filtered: 0 },
+  { end: 'fails', reason: 'failed', message: 'x' },
+  { end: 'never' },
+];
+
+test('a task never goes back, and ends as it was settled when its pace is over', () => {
+  const times = fc.tuple(fc.nat(100_000), fc.nat(100_000), fc.nat(50_000));
+  fc.assert(
+    fc.property(times, fc.constantFrom(...OUTCOMES), ([first, second, paceMs], outcome) => {
+      const task = { createdAt: 1000, paceMs, outcome } as Task;
+      const [early, late] = [Math.min(first, second), Math.max(first, second)];
+      const [before, after] = [progressOf(task, 1000 + early), progressOf(task, 1000 + late)];
+      expect(RANK[after.state]).toBeGreaterThanOrEqual(RANK[before.state]);
+      expect(after.percent).toBeGreaterThanOrEqual(before.percent);
+      expect(RANK[after.state] === 2).toBe(late >= paceMs && outcome.end !== 'never');
+      expect(after.percent === 100).toBe(RANK[after.state] === 2);
+      expect(after.state === 'succeeded').toBe(RANK[after.state] === 2 && outcome.end === 'succeeds');
+    }),
+  );
+});
+
+test('ids are the same for the same seed, and never twice in one state directory', async () => {
+  const submit = async (gateway: Awaited<ReturnType<typeof sandbox>>): Promise<unknown> =>
+    (await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } })).at('id');
+  const [one, other, unseeded] = [await sandbox({ seed: 7 }), await sandbox({ seed: 7 }), await sandbox()];
+  const ids = [await submit(one), await submit(one)];
+  expect([await submit(other), await submit(other)]).toEqual(ids);
+  expect(ids[0]).not.toBe(ids[1]);
+  expect(await submit(unseeded)).not.toBe(ids[0]);
+});
+
+test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is the id of no task', async (id) => {
+  const { stateDir } = await sandbox();
+  expect(findTask(stateDir, 'c', id)).toBeUndefined();
+});
