@@ -1,7 +1,8 @@
 import { MgwError, usageError } from '../../errors.ts';
 import { shownValue } from '../violations.ts';
 
-// What would leave the path, or end it: a query, a fragment, a drive or host, unprintable characters.
+// Longer names are no names; they would not fit into a request line. Nor may a name leave the path, or end it: a query, a fragment, a drive or host, unprintable characters.
+const longest = 2048;
 const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
 /** True where a model's name can be put into a path as one segment (specification 4.1). */
@@ -53,7 +54,11 @@ export function operationPath(name: string, model?: string): string {
 
 function isRelativePath(path: string): boolean {
   const segments = path.split('/');
-  return !unsafe.test(path) && !segments.some((segment) => ['', '.', '..'].includes(segment));
+  return (
+    path.length <= longest &&
+    !unsafe.test(path) &&
+    !segments.some((segment) => ['', '.', '..'].includes(segment))
+  );
 }
 
 // A colon and an at sign are plain in a segment, and a gateway may compare names without decoding them.

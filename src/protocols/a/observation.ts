@@ -52,14 +52,20 @@ function unproven(warning: string): Outcome {
 }
 
 function fetchable(samples: Json[], response: Json, reply: Reply): Outcome {
-  const results = samples.map((sample) => resultOf(sample, reply));
-  const lost = results.filter(({ sources }) => sources.length === 0).length;
+  const read = samples.map((sample) => resultOf(sample, reply));
+  const reasons = filtered(response);
   const notes = [
-    filtered(response) && `Some videos were filtered: ${filtered(response) ?? ''}.`,
-    lost > 0 &&
-      `${lost} of ${results.length} samples have neither content nor an address that can be fetched.`,
-  ].filter((note) => typeof note === 'string');
+    ...(reasons === undefined ? [] : [`Some videos were filtered: ${reasons}.`]),
+    ...read.flatMap((sample, index) => lossOf(sample, `Sample ${index + 1} of ${read.length}`)),
+  ];
+  const results = read.map(({ result }) => result);
   return { state: 'succeeded', results, warning: notes.length > 0 ? notes.join(' ') : undefined };
+}
+
+// A sample with nothing to fetch stays a result without sources: that it is missing must not go unseen.
+function lossOf({ result, fault }: ReturnType<typeof resultOf>, sample: string): string[] {
+  if (fault !== undefined) return [`${sample} is broken: ${fault}.`];
+  return result.sources.length > 0 ? [] : [`${sample} has neither content nor an address to fetch.`];
 }
 
 function noSamples(response: Json, reply: Reply, body: Json): Failure {
@@ -89,7 +95,8 @@ function foreignName({ name }: JsonObject, handle: string): string | undefined {
   return `The answer is about ${shownValue(name)}, not the operation that was asked for.`;
 }
 
-function isError(error: Json | undefined): boolean {
+/** True for an `error` that says something: a Go relay sends an empty one beside a success. */
+export function isError(error: Json | undefined): boolean {
   if (!isObject(error)) return error !== undefined && error !== null && error !== '' && error !== false;
   const code = at(error, 'code') ?? 0;
   return (code !== 0 && code !== '0' && code !== '') || textAt(error, 'message') !== undefined;

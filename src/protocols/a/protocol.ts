@@ -1,5 +1,5 @@
 import { bearer } from '../../exchange.ts';
-import { textAt, type JsonObject } from '../../json.ts';
+import { at, textAt, type JsonObject } from '../../json.ts';
 import type { Protocol } from '../protocol.ts';
 import { advise, check } from './checks.ts';
 import { flags } from './flags.ts';
@@ -19,6 +19,7 @@ export const a: Protocol = {
   auth: bearer,
   flags,
   inlineMedia,
+  countOf,
   normalise,
   check,
   advise,
@@ -35,4 +36,10 @@ export const a: Protocol = {
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
+}
+
+function countOf({ instances, parameters }: JsonObject): number {
+  const samples = Number(at(parameters, 'sampleCount') ?? 1);
+  const files = (Array.isArray(instances) ? instances.length : 1) * samples;
+  return Number.isSafeInteger(files) && files > 1 ? files : 1;
 }

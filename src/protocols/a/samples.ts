@@ -30,14 +30,12 @@ export function samplesOf(response: Json): Json[] | undefined {
   return inlineOf(response) === undefined && !isObject(at(response, 'video')) ? [] : [response];
 }
 
-/** A sample as a file to fetch: content inside the answer first, then its address. */
-export function resultOf(sample: Json, reply: Reply): Result {
+/** A sample as a file to fetch, and why its content inside the answer is no source, where it is there and is none. */
+export function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string } {
   const mime = types.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
-  const sources = [
-    inlineSource(sample, reply),
-    ...addresses.map((path) => addressSource(textAt(sample, path))),
-  ];
-  return { sources: sources.filter((source) => source !== undefined), mime };
+  const { source, fault } = inlineSource(sample, reply);
+  const sources = [source, ...addresses.map((path) => addressSource(textAt(sample, path)))];
+  return { result: { sources: sources.filter((found) => found !== undefined), mime }, fault };
 }
 
 function inlineOf(sample: Json): string | undefined {
@@ -45,9 +43,13 @@ function inlineOf(sample: Json): string | undefined {
   return paths.map((path) => textAt(sample, path)).find((text) => text !== undefined);
 }
 
-function inlineSource(sample: Json, reply: Reply): Source | undefined {
-  const index = Number(/^mgw-spool:(\d+)$/.exec(inlineOf(sample) ?? '')?.[1]);
-  return reply.spooled?.[index] === undefined ? undefined : { kind: 'inline', index };
+function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: string } {
+  const place = inlineOf(sample);
+  if (place === undefined) return {};
+  const index = Number(/^mgw-spool:(\d+)$/.exec(place)?.[1]);
+  const media = reply.spooled?.[index];
+  if (media === undefined) return { fault: 'the content was not saved as it arrived' };
+  return media.fault === undefined ? { source: { kind: 'inline', index } } : { fault: media.fault };
 }
 
 // Taken exactly as it came: it may be signed (specification 4.1, "the complete video.uri").

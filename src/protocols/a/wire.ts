@@ -1,10 +1,10 @@
 import { jsonBody, jsonHeaders, type Exchange, type Reply } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
-import { at, isObject, parseCutJson, textAt, type Json, type JsonObject } from '../../json.ts';
+import { at, parseCutJson, textAt, type Json, type JsonObject } from '../../json.ts';
 import type { QueryVerdict, SubmitVerdict } from '../protocol.ts';
 import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
 import { operationFault, operationPath, submissionPath } from './names.ts';
-import { messageOf, observe } from './observation.ts';
+import { isError, messageOf, observe } from './observation.ts';
 
 /** The model of a composed body, which is no field of what is sent: it travels in the path. */
 export function modelOf(body: JsonObject): string | undefined {
@@ -31,35 +31,32 @@ export function query(handle: string, model?: string): Exchange {
 }
 
 /**
- * Reads the answer to a submission. A `name` proves an operation, also where the answer was cut behind it, holds
- * an error beside it, or has no success status (then only a name that is shaped like an operation's). A name
- * that cannot be asked for was accepted all the same, and paid for: the warning says so, and `query` throws.
+ * Reads the answer to a submission. A `name` under 2xx proves an operation, also where the answer was cut behind
+ * it or holds an error beside it. A name that cannot be asked for was accepted all the same, and paid for: the
+ * warning says so, and `query` throws. An operation named under any other status may exist.
  */
 export function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   const answer = bodyOf(reply) ?? parseCutJson(reply.text);
   const handle = textAt(answer, 'name');
-  const success = isSuccess(reply);
-  if (handle !== undefined && (success || handle.includes('/operations/')))
-    return { kind: 'accepted', handle, warning: oddities(reply, handle, answer, modelOf(body)) };
-  if (!success) return judgeRefusedSubmission(reply);
-  return { kind: 'unknown', failure: unreadable(reply, 'operation name') };
+  if (!isSuccess(reply)) return judgeFailure(reply, handle);
+  if (handle === undefined) return { kind: 'unknown', failure: unreadable(reply, 'operation name') };
+  return { kind: 'accepted', handle, warning: oddities(handle, answer, modelOf(body)) };
 }
 
-function oddities(
-  reply: Reply,
-  handle: string,
-  answer: Json | undefined,
-  model?: string,
-): string | undefined {
+function judgeFailure(reply: Reply, handle: string | undefined): SubmitVerdict {
+  const verdict = judgeRefusedSubmission(reply);
+  if (verdict.kind === 'accepted' || !handle?.includes('/operations/')) return verdict;
+  const message = `${verdict.failure.message} (HTTP ${reply.status}, which names the operation ${handle})`;
+  return { kind: 'unknown', failure: { ...verdict.failure, message } };
+}
+
+function oddities(handle: string, answer: Json | undefined, model?: string): string | undefined {
   const fault = operationFault(handle, model);
   const error = at(answer, 'error');
   const notes = [
-    !isSuccess(reply) && `The gateway named an operation under HTTP ${reply.status}.`,
-    isObject(error) &&
-      Object.keys(error).length > 0 &&
-      `It reported an error beside it: ${messageOf(error)}.`,
-    fault !== undefined && `The operation's name ${fault}, so that its result cannot be fetched.`,
-  ].filter((note) => typeof note === 'string');
+    ...(isError(error) ? [`The gateway reported an error beside the operation: ${messageOf(error)}.`] : []),
+    ...(fault === undefined ? [] : [`The operation's name ${fault}, so that its result cannot be fetched.`]),
+  ];
   return notes.length > 0 ? notes.join(' ') : undefined;
 }
 

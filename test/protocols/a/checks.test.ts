@@ -146,6 +146,16 @@ describe('a body', () => {
   });
 });
 
+test.each<[JsonObject, number]>([
+  [goodBody, 1],
+  [{ ...goodBody, parameters: { sampleCount: 3 } }, 3],
+  [{ instances: [{}, {}], parameters: { sampleCount: 2 } }, 4],
+  [{ instances: 'x', parameters: { sampleCount: 'many' } }, 1],
+  [{}, 1],
+])('the number of files that %j asks for', (body, count) => {
+  expect(a.countOf?.(body)).toBe(count);
+});
+
 describe('advice', () => {
   test('none where duration, resolution and audio are explicit', () => {
     expect(a.advise(goodBody)).toEqual([]);

@@ -35,6 +35,7 @@ describe('the request', () => {
     ['models\\m', undefined],
     ['models/m/operations/1\r\nX: y', undefined],
     ['', undefined],
+    ['x'.repeat(3000), undefined],
   ])('%j', (handle, path) => {
     if (path !== undefined) expect(a.query(handle)).toEqual({ method: 'GET', path, headers: {} });
     else
@@ -192,7 +193,19 @@ describe('succeeded', () => {
     const { state, results, warning } = observed(finished([sample]), spooled(1));
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
-    expect(warning).toMatch(/1 of 1 samples/);
+    expect(warning).toMatch(/^Sample 1 of 1 (has neither content nor an address|is broken)/);
+  });
+
+  test('content that is not Base64 is no source, and told; its address still is one', () => {
+    const samples = [
+      { video: { encodedVideo: 'mgw-spool:0' } },
+      { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },
+    ];
+    const media = spooled(2).map((one) => ({ ...one, fault: 'the Base64 has wrong padding at character 9' }));
+    const { state, results, warning } = observed(finished(samples), media);
+    expect(state).toBe('succeeded');
+    expect(results.map(({ sources }) => sources.map(({ kind }) => kind))).toEqual([[], ['url']]);
+    expect(warning).toMatch(/Sample 1 of 2 is broken: the Base64 has wrong padding.*Sample 2 of 2 is broken/);
   });
 
   test('an address below the base URL', () => {

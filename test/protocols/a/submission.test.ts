@@ -70,14 +70,6 @@ describe('accepted', () => {
     });
   });
 
-  test('an operation under a failing status: warned of', () => {
-    expect(read({ name, error: { code: 500, message: 'x' } }, 500)).toMatchObject({
-      kind: 'accepted',
-      handle: name,
-      warning: expect.stringMatching(/HTTP 500.*x/) as string,
-    });
-  });
-
   test.each([
     ['models/other/operations/1', /another model/],
     ['https://evil.example/models/video-a/operations/1', /absolute address/],
@@ -155,6 +147,16 @@ describe('not accepted', () => {
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
   });
+
+  test.each([400, 429, 500, 503])(
+    'an operation named under HTTP %i may exist: unknown, and named',
+    (status) => {
+      expect(read({ name, error: { code: status, message: 'x' } }, status)).toMatchObject({
+        kind: 'unknown',
+        failure: { message: expect.stringMatching(`^x .*${status}.*${name}`) as string },
+      });
+    },
+  );
 
   test('a refusal that was cut is unknown', () => {
     expect(read({ error: { message: 'bad' } }, 400, false).kind).toBe('unknown');
