@@ -93,6 +93,13 @@ describe('what is diverted', () => {
     expect(result).toMatchObject({ text: body, spooled: [] });
   });
 
+  test('a string diverted in the middle of an escape leaves the next string alone', async () => {
+    const body = '[{"encodedVideo":"QUJ\\u0044"},{"encodedVideo":""},{"encodedVideo":"QQ=="}]';
+    const result = await spool(body, { threshold: 3 });
+    expect(result.media.map(String)).toEqual(['ABC', 'A']);
+    expect(JSON.parse(result.text)).toHaveLength(3);
+  });
+
   test('a place-holder sent by the gateway is Base64 with a fault, not a place-holder', async () => {
     const result = await spool(inline('mgw-spool:0'));
     expect(result.spooled[0]?.fault).toMatch(/outside its alphabet at character 4/);
@@ -200,6 +207,24 @@ describe('bodies that do not end well', () => {
     await expect(spool(inline('QUJD'.repeat(1_000_000)), { openSink })).rejects.toThrow('ENOSPC');
     await expect(spool(inline('QUJD'), { openSink })).rejects.toThrow('ENOSPC');
     expect(closed).toBe(2);
+  });
+
+  test('large media reach the sink in pieces of less than 1 MiB', async () => {
+    const sizes: number[] = [];
+    const parts: Buffer[] = [];
+    const write = (bytes: Uint8Array): void => {
+      sizes.push(bytes.length);
+      parts.push(Buffer.from(bytes));
+    };
+    const openSink = () => Promise.resolve({ write, close: () => Promise.resolve() });
+    const content = Buffer.alloc(5_000_001, 'some content');
+    const result = await spool(inline(content.toString('base64')), {
+      openSink,
+      cuts: [1_000_003, 2_222_222],
+    });
+    expect(result.spooled).toEqual([{ path: undefined, bytes: content.length }]);
+    expect(Buffer.concat(parts).equals(content)).toBe(true);
+    expect(Math.max(...sizes)).toBeLessThan(1024 * 1024);
   });
 
   test('a sink that is slow is waited for', async () => {
