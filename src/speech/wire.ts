@@ -1,0 +1,121 @@
+import { randomUUID } from 'node:crypto';
+import type { Exchange, Failure, Reply } from '../exchange.ts';
+import { requestIdOf } from '../http/failures.ts';
+import type { ReplyVerdict } from '../jobs/settle.ts';
+import { at, isObject, textAt, type Json, type JsonObject } from '../json.ts';
+import { judgeRefusedSubmission } from '../protocols/verdicts.ts';
+import { speechFailure, speechHttpFailure } from './failures.ts';
+
+/** The model, which a header chooses and the body does not name (specification 2.6, 5). */
+export const speechModel = 'speech-tts-2.0';
+
+const endOfSynthesis = 20_000_000;
+
+/** The request for a body of specification 2.6. */
+export function speechExchange(body: JsonObject): Exchange {
+  return {
+    method: 'POST',
+    path: '/api/v3/tts/unidirectional',
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'x-api-resource-id': speechModel,
+      // Usage comes only where it is asked for; a gateway that does not know the header ignores it.
+      'x-control-require-usage-tokens-return': '*',
+    },
+    body: JSON.stringify(body),
+  };
+}
+
+/**
+ * What the head of an answer proves: under 2xx the stream begins, and the call is billed; its handle is the
+ * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
+ */
+export function readSpeechHead(reply: Reply): ReplyVerdict {
+  const success = reply.status >= 200 && reply.status < 300;
+  if (success) return { kind: 'accepted', handle: callId(reply) ?? `speech-${randomUUID()}` };
+  const verdict = judgeRefusedSubmission(reply);
+  const asked = reply.status === 307 || reply.status === 308;
+  if (asked || verdict.kind === 'accepted') return verdict;
+  return { kind: verdict.kind, failure: speechHttpFailure(reply) };
+}
+
+/** The service's log id of a call, or else the gateway's own id of it. */
+export function callId(reply: Reply): string | undefined {
+  return reply.headers['x-tt-logid'] || requestIdOf(reply, null);
+}
+
+/** One frame of the stream, read. */
+export type Frame =
+  | { kind: 'audio'; bytes: Buffer }
+  /** A data frame without audio, such as a sentence's text. */
+  | { kind: 'text' }
+  /** The successful end; audio of its own goes before it. */
+  | { kind: 'end'; bytes?: Buffer; usage?: JsonObject }
+  /** The synthesis failed, also under HTTP 200. */
+  | { kind: 'error'; failure: Failure }
+  /** Not a frame of specification 2.6: nothing that came can be relied on. */
+  | { kind: 'fault'; why: string };
+
+/** Reads one frame; its Base64 is decoded strictly and by itself. Never throws. */
+export function readFrame(frame: Uint8Array): Frame {
+  let json: Json;
+  try {
+    json = JSON.parse(Buffer.from(frame.buffer, frame.byteOffset, frame.length).toString()) as Json;
+  } catch {
+    return { kind: 'fault', why: 'a frame is not JSON' };
+  }
+  const code = at(json, 'code') ?? at(json, 'header.code');
+  if (typeof code !== 'number' || !Number.isInteger(code)) return withoutCode(json, code);
+  if (code !== 0 && code !== endOfSynthesis) return { kind: 'error', failure: failureIn(json, String(code)) };
+  return dataFrame(json, code);
+}
+
+function dataFrame(json: Json, code: number): Frame {
+  const data = at(json, 'data') ?? '';
+  if (typeof data !== 'string') return { kind: 'fault', why: `the data of a frame is a ${typeof data}` };
+  const bytes = decoded(data);
+  if (bytes === undefined) return { kind: 'fault', why: 'the data of a frame is not strict Base64' };
+  const audio = bytes.length > 0 ? bytes : undefined;
+  if (code === endOfSynthesis) return { kind: 'end', bytes: audio, usage: usageIn(json) };
+  return audio === undefined ? { kind: 'text' } : { kind: 'audio', bytes: audio };
+}
+
+// Node's decoder skips what is foreign, so a full-length result proves the alphabet, but for the URL-safe two and
+// for what is not ASCII. A regular expression over every character would be the slowest step of the stream.
+function decoded(data: string): Buffer | undefined {
+  const padding = data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0;
+  const length = (data.length / 4) * 3 - padding;
+  if (data.length % 4 !== 0 || data.includes('-') || data.includes('_')) return undefined;
+  if (Buffer.byteLength(data) !== data.length) return undefined;
+  const bytes = Buffer.from(data, 'base64');
+  return bytes.length === length ? bytes : undefined;
+}
+
+// A gateway that fails by itself may say so in its own envelope, under HTTP 200 all the same.
+function withoutCode(json: Json, code: Json | undefined): Frame {
+  const error = at(json, 'error');
+  if (isObject(error) || typeof error === 'string')
+    return {
+      kind: 'error',
+      failure: failureIn(json, textAt(json, 'error.code') ?? textAt(json, 'error.type')),
+    };
+  const what =
+    code === undefined ? 'missing' : typeof code === 'number' ? 'not an integer' : `a ${typeof code}`;
+  const said = textAt(json, 'message');
+  return { kind: 'fault', why: `the code of a frame is ${what}${said === undefined ? '' : ` (${said})`}` };
+}
+
+function failureIn(json: Json, nativeCode: string | undefined): Failure {
+  const message =
+    textAt(json, 'message') ??
+    textAt(json, 'header.message') ??
+    textAt(json, 'error.message') ??
+    textAt(json, 'error') ??
+    '';
+  return speechFailure(message, nativeCode, textAt(json, 'reqid') ?? textAt(json, 'header.reqid'));
+}
+
+function usageIn(json: Json): JsonObject | undefined {
+  const usage = at(json, 'usage');
+  return isObject(usage) ? usage : undefined;
+}

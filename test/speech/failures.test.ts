@@ -1,0 +1,47 @@
+import { describe, expect, test } from 'vitest';
+import { speechFailure } from '../../src/speech/failures.ts';
+
+describe('words decide before codes', () => {
+  test.each([
+    ['No readable text!', '45002001', 'invalid_request'],
+    ['No readable text!', '45000001', 'invalid_request'],
+    ['[Invalid argument] EmptyRequest', '45000001', 'invalid_request'],
+    ['TTSExceededTextLimit:exceed max limit', '40402003', 'invalid_request'],
+    ['single request size too large', '45000000', 'invalid_request'],
+    ['speaker permission denied: get resource id: access denied', '45000000', 'auth'],
+    ['resource ID is mismatched with speaker related resource', '55000000', 'auth'],
+    ['[Invalid argument] speaker not found', '45000001', 'invalid_request'],
+    ['[resource_id=x] requested resource not granted', '45000030', 'auth'],
+    ['quota exceeded for types: concurrency', '45000000', 'rate_limited'],
+    ['quota exceeded for types: text_words_lifetime', '45000000', 'balance'],
+    ['Insufficient balance', '1', 'balance'],
+    ['余额不足', undefined, 'balance'],
+    ['the text is sensitive', '45000000', 'content_policy'],
+    ['payload unmarshal: no request text', '45000000', 'invalid_request'],
+    ['', '45000292', 'rate_limited'],
+    ['', '45002000', 'invalid_request'],
+    ['', '45000010', 'auth'],
+    ['', '55000000', 'server_error'],
+    ['busy', '3005', 'rate_limited'],
+    ['who knows', '7', 'server_error'],
+  ])('%s (%s) is %s', (message, nativeCode, code) => {
+    expect(speechFailure(message, nativeCode)).toMatchObject({ code, nativeCode });
+  });
+});
+
+test('a voice error says where a voice is set', () => {
+  const { message } = speechFailure('speaker permission denied', '45000000');
+  expect(message).toBe(
+    'speaker permission denied. Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',
+  );
+});
+
+test('text without anything to say keeps the words of the gateway', () => {
+  expect(speechFailure('No readable text!', '45002001').message).toMatch(
+    /^No readable text! The text must hold/,
+  );
+});
+
+test('a silent error names its code', () => {
+  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway answered with error 99' });
+});
