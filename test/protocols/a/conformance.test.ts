@@ -1,18 +1,7 @@
-import type { Exchange } from '../../../src/exchange.ts';
-import type { Json, JsonObject } from '../../../src/json.ts';
+import type { Json } from '../../../src/json.ts';
 import { a } from '../../../src/protocols/a/protocol.ts';
-import type { Protocol } from '../../../src/protocols/protocol.ts';
 import { conformance } from '../conformance.ts';
-import { finished, goodBody, images, name } from './support.ts';
-
-// The model travels in the path: taken back from there, what goes out must be the whole of the body.
-const gathered: Protocol = { ...a, submission: (body) => gather(a.submission(body)) };
-
-function gather(exchange: Exchange): Exchange {
-  const model = /^\/v1beta\/models\/([^/:]+):predictLongRunning$/.exec(exchange.path)?.[1] ?? '';
-  const sent = JSON.parse(exchange.body ?? '') as JsonObject;
-  return { ...exchange, body: JSON.stringify({ ...sent, model: decodeURIComponent(model) }) };
-}
+import { finished, goodBody, images, name, spooled } from './support.ts';
 
 const rpcError = (code: number, message: string, status: string): Json => ({
   error: { code, message, status },
@@ -21,8 +10,9 @@ const envelope = (message: string, code = ''): Json => ({ error: { message, type
 const uri = 'https://files.example/v1beta/files/1:download?alt=media';
 const filtered = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
 
-conformance(gathered, {
+conformance(a, {
   body: goodBody,
+  sent: { instances: goodBody.instances, parameters: goodBody.parameters },
   handle: name,
   flags: {
     model: 'video-a',
@@ -81,6 +71,11 @@ conformance(gathered, {
     ],
     succeeded: [
       { name: 'an address', body: finished([{ video: { uri, encoding: 'video/mp4' } }]) },
+      {
+        name: 'inline',
+        body: finished([{ video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' } }]),
+        spooled: spooled(1),
+      },
       { name: 'two', body: finished([{ video: { uri } }, { video: { uri: `${uri}&n=2` } }]) },
       { name: 'partly filtered', body: finished([{ video: { uri } }], filtered) },
       {
