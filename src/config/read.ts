@@ -1,0 +1,152 @@
+import { constants } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import { MgwError, systemCode } from '../errors.ts';
+import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
+import { printableLine } from '../printable.ts';
+import { configFolder, thisHost, type Env, type Host } from './places.ts';
+import type { ConfigFile } from './schema.ts';
+
+const mostBytes = 1024 * 1024;
+
+/** Where the config file is. */
+export function configPath(env: Env, host: Host = thisHost()): string {
+  return path.join(configFolder(env, host).path, 'config.json');
+}
+
+/**
+ * The config file; one without profiles where there is none.
+ * @throws MgwError('config') where it cannot be read, is no plain file, is not JSON of the right shape, or is
+ * open to others (see {@link readRawConfig}).
+ */
+export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
+  const file = configPath(env, host);
+  const raw = await readRawConfig(file, host.platform);
+  if (raw === undefined) return { profiles: {} };
+  const { checkConfig } = await import('./schema.ts');
+  const checked = checkConfig(raw);
+  if ('file' in checked) return checked.file;
+  throw broken(file, checked.problem);
+}
+
+/**
+ * A config file's JSON as it stands, its members not checked; undefined where there is no file. Links are
+ * followed, since people link their settings; what is opened is what is checked.
+ * @throws MgwError('config') where it is no plain file, is not a JSON object, holds a member such as `__proto__`,
+ * may be written by others, or holds a key and may be read by others.
+ */
+export async function readRawConfig(
+  file: string,
+  platform: NodeJS.Platform,
+): Promise<JsonObject | undefined> {
+  const found = await readText(file);
+  if (found === undefined) return undefined;
+  const raw = parse(file, found.text);
+  checkMembers(file, raw);
+  if (platform !== 'win32') checkMode(file, found.mode, raw);
+  return raw;
+}
+
+async function readText(file: string): Promise<{ text: string; mode: number } | undefined> {
+  let handle: FileHandle | undefined;
+  try {
+    // A FIFO must not hang the command: it opens at once and is refused below.
+    handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    const stat = await handle.stat();
+    if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
+    if (stat.size > mostBytes) throw broken(file, 'it is larger than 1 MiB');
+    return { text: decode(file, await handle.readFile()), mode: stat.mode };
+  } catch (error) {
+    if (systemCode(error) === 'ENOENT' && !(await isLink(file))) return undefined;
+    throw error instanceof MgwError ? error : unreadable(file, error);
+  } finally {
+    await handle?.close();
+  }
+}
+
+// A link to nothing was set up by somebody: going on without its settings could reach another gateway.
+async function isLink(file: string): Promise<boolean> {
+  const { lstat } = await import('node:fs/promises');
+  return lstat(file).then(
+    (stat) => stat.isSymbolicLink(),
+    () => false,
+  );
+}
+
+function unreadable(file: string, error: unknown): MgwError {
+  const why: Record<string, string> = {
+    ENOENT: 'it is a link to a file that does not exist',
+    ELOOP: 'it is a link that leads to itself',
+    EACCES: 'it may not be read by this user',
+    ENXIO: 'it is not a plain file',
+    EISDIR: 'it is a folder',
+    ENOTDIR: 'its folder is not a folder',
+  };
+  const code = systemCode(error) ?? 'unknown error';
+  return broken(file, why[code] ?? `it cannot be read (${code})`);
+}
+
+function decode(file: string, bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw broken(file, 'it is not UTF-8 text');
+  }
+}
+
+// The parser's own message quotes the text, which may be a key: it is not repeated.
+function parse(file: string, text: string): JsonObject {
+  let value: Json;
+  try {
+    value = parseJson(text);
+  } catch {
+    throw broken(file, text.trim() === '' ? 'it is empty' : 'it is not JSON');
+  }
+  if (!isObject(value)) throw broken(file, 'it is not a JSON object');
+  return value;
+}
+
+const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
+
+function checkMembers(file: string, raw: JsonObject): void {
+  // A list of what is left to do and no recursion: the file decides how deep it is.
+  const rest: unknown[] = [raw];
+  for (let value = rest.pop(); value !== undefined; value = rest.pop()) {
+    if (typeof value !== 'object' || value === null) continue;
+    for (const [name, member] of Object.entries(value)) {
+      if (forbidden.has(name)) throw broken(file, `it holds a member "${name}"`);
+      if (typeof member === 'object' && member !== null) rest.push(member);
+    }
+  }
+}
+
+function checkMode(file: string, mode: number, raw: JsonObject): void {
+  const shown = (mode & 0o777).toString(8).padStart(4, '0');
+  if ((mode & 0o022) !== 0)
+    throw open600(file, `others may write it (mode ${shown}), so it could send the key elsewhere`);
+  if ((mode & 0o077) !== 0 && holdsKey(raw))
+    throw open600(file, `it holds a key and others may read it (mode ${shown})`);
+}
+
+function holdsKey(raw: JsonObject): boolean {
+  const profiles = raw['profiles'];
+  return (
+    isObject(profiles) && Object.values(profiles).some((profile) => isObject(profile) && 'api_key' in profile)
+  );
+}
+
+function open600(file: string, why: string): MgwError {
+  const next = ['chmod', '600', file];
+  return new MgwError(
+    'config',
+    `The config file ${printableLine(file, 300)}: ${why}. Run: chmod 600 ${printableLine(file, 300)}`,
+    { next },
+  );
+}
+
+function broken(file: string, why: string): MgwError {
+  return new MgwError(
+    'config',
+    `The config file ${printableLine(file, 300)} cannot be used: ${printableLine(why, 300)}.`,
+  );
+}

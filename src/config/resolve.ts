@@ -1,0 +1,222 @@
+import { MgwError } from '../errors.ts';
+import type { AuthScheme } from '../exchange.ts';
+import type { ProtocolName } from '../job.ts';
+import { isLoopbackHost } from '../loopback.ts';
+import { parseBaseUrl, parseOrigin } from './base-url.ts';
+import { findKey, type KeyFound } from './find-key.ts';
+import { lookUp, read, type Layers } from './layers.ts';
+import { configFolder, stateFolder, thisHost, type Folder, type Host } from './places.ts';
+import { readKeyFile } from './key-file.ts';
+import { chooseProfile } from './profile.ts';
+import { boolean, rules, type Rule, type SettingFlags } from './rules.ts';
+import type { ConfigFile, FlagDefault } from './schema.ts';
+import { badSetting, type Setting } from './source.ts';
+
+/** All that settings are made of; nothing else is looked at. */
+export interface ResolveInput {
+  flags: SettingFlags;
+  env: Layers['env'];
+  file: ConfigFile;
+  /** This machine, where nothing else is given. */
+  host?: Host;
+  /** Reads the file that MGW_API_KEY_FILE names; called only when the key is asked for. */
+  readKeyFile?: (path: string) => string;
+}
+
+/** Every setting with its source (design 3); durations are in ms. */
+export interface Settings {
+  profile: Setting<string>;
+  /** Absent where none is configured or where it cannot be used: ask {@link requireBaseUrl}. */
+  baseUrl?: Setting<string>;
+  /** Why the base URL that is configured cannot be used. */
+  baseUrlProblem?: MgwError;
+  /** Where the key is to be found; it is read by {@link requireKey} alone. */
+  key?: KeyFound;
+  allowHttp: Setting<boolean>;
+  /** Origins beyond the gateway's own site that may get the key, those of the flag and of the profile. */
+  trustedOrigins: Setting<string[]>;
+  timeoutMs: Setting<number>;
+  pollIntervalMs: Setting<number>;
+  /** Undefined leaves it to the kind of request. */
+  requestTimeoutMs: Setting<number | undefined>;
+  retries: Setting<number>;
+  submitRetry5xx: Setting<boolean>;
+  ttsSpeaker: Setting<string | undefined>;
+  ttsFormat: Setting<string | undefined>;
+  ttsSampleRate: Setting<number | undefined>;
+  /** How Protocol C gets the key (specification 5.5). */
+  cAuth: Setting<AuthScheme>;
+  sandboxPaceMs: Setting<number | undefined>;
+  sandbox: Setting<boolean>;
+  noInput: Setting<boolean>;
+  configDir: Setting<string>;
+  stateDir: Setting<string>;
+  /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
+  defaultsFor: (protocol: ProtocolName, model: string | undefined) => Record<string, FlagDefault>;
+}
+
+/**
+ * Puts the settings together: flag over environment over profile over default. A missing or unusable base
+ * URL or key is no error here, and no file is read.
+ * @throws MgwError('usage' | 'config') that names the value, its source and what is allowed.
+ */
+export function resolveSettings(input: ResolveInput): Settings {
+  const layers = layersOf(input);
+  const host = input.host ?? thisHost();
+  const allowHttp = read(rules.allowHttp, layers);
+  const base = resolveBaseUrl(layers, allowHttp.value);
+  const sandbox = resolveSandbox(layers);
+  return {
+    profile: layers.profileName,
+    ...base,
+    key: findKey(layers, input.readKeyFile ?? readKeyFile),
+    allowHttp,
+    trustedOrigins: resolveOrigins(layers, allowHttp.value),
+    timeoutMs: read(rules.timeoutMs, layers),
+    pollIntervalMs: resolvePollInterval(layers, sandbox.value, base.baseUrl),
+    requestTimeoutMs: read(rules.requestTimeoutMs, layers),
+    retries: read(rules.retries, layers),
+    submitRetry5xx: read(rules.submitRetry5xx, layers),
+    ttsSpeaker: read(rules.ttsSpeaker, layers),
+    ttsFormat: read(rules.ttsFormat, layers),
+    ttsSampleRate: read(rules.ttsSampleRate, layers),
+    cAuth: resolveCAuth(layers),
+    sandboxPaceMs: read(rules.sandboxPaceMs, layers),
+    sandbox,
+    noInput: resolveNoInput(layers),
+    configDir: folderSetting(configFolder(input.env, host)),
+    stateDir: folderSetting(stateFolder(input.env, host)),
+    defaultsFor: (protocol, model) => defaultsFor(layers, protocol, model),
+  };
+}
+
+/** The layers that settings are looked up in. @throws MgwError('config') where the profile does not exist. */
+export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): Layers {
+  const { flags, env, file } = input;
+  const profileName = chooseProfile(flags.profile, env, file);
+  const profile = Object.hasOwn(file.profiles, profileName.value) ? file.profiles[profileName.value] : {};
+  return { flags, env, profileName, profile: profile ?? {} };
+}
+
+/**
+ * The base URL. @throws MgwError('config' | 'usage'), exit 2, where there is none or it cannot be used; the
+ * message names both ways on.
+ */
+export function requireBaseUrl(settings: Settings): URL {
+  if (settings.baseUrlProblem) throw settings.baseUrlProblem;
+  if (settings.baseUrl) return new URL(settings.baseUrl.value);
+  throw new MgwError(
+    'config',
+    'No gateway is configured. Run "mgw auth login --base-url https://…" once or set MGW_BASE_URL; ' +
+      'or add --sandbox to try mgw offline and free of charge.',
+    { next: ['mgw', 'auth', 'login'] },
+  );
+}
+
+/**
+ * The API key, read and checked now. @throws MgwError('config'), exit 2, where there is none or it cannot be
+ * sent; the message names both ways on and holds no part of the key.
+ */
+export function requireKey(settings: Settings): string {
+  if (settings.key) return settings.key.read();
+  throw new MgwError(
+    'config',
+    `There is no API key in the profile "${settings.profile.value}". Run "mgw auth login" once or set ` +
+      'MGW_API_KEY; or add --sandbox to try mgw offline and free of charge.',
+    { next: ['mgw', 'auth', 'login'] },
+  );
+}
+
+function resolveBaseUrl(layers: Layers, allowHttp: boolean): Pick<Settings, 'baseUrl' | 'baseUrlProblem'> {
+  const found = lookUp(baseUrlRule, layers);
+  if (found === undefined) return {};
+  const text = String(found.value);
+  try {
+    return { baseUrl: { ...found, value: parseBaseUrl(text, allowHttp) } };
+  } catch (error) {
+    // Credentials in the address are not to be echoed.
+    return { baseUrlProblem: badSetting('base_url', found, text.includes('@') ? '' : text, error) };
+  }
+}
+
+/** Where the base URL may come from. */
+export const baseUrlRule = {
+  key: 'base_url',
+  flag: { name: '--base-url', field: 'baseUrl' },
+  env: 'MGW_BASE_URL',
+} as const;
+
+function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
+  const rule = { key: 'trusted_origins', flag: { name: '--trust-origin', field: 'trustOrigin' } } as const;
+  const given = lookUp(rule, { ...layers, profile: {} });
+  const kept = lookUp(rule, { ...layers, flags: {} });
+  const origins = [given, kept].flatMap((found) => {
+    if (found === undefined) return [];
+    return (found.value as string[]).map((origin) => {
+      try {
+        return parseOrigin(origin, allowHttp);
+      } catch (error) {
+        throw badSetting(rule.key, found, origin.includes('@') ? '' : origin, error);
+      }
+    });
+  });
+  return { ...(given ?? kept ?? { source: 'default' }), value: [...new Set(origins)] };
+}
+
+// The specification asks for 5 to 10 seconds (8); on loopback there is nobody to be spared.
+function resolvePollInterval(layers: Layers, sandbox: boolean, base?: Setting<string>): Setting<number> {
+  const interval = read(rules.pollIntervalMs, layers);
+  const loopback = sandbox || base === undefined || isLoopbackHost(new URL(base.value).hostname);
+  if (interval.value >= rules.pollIntervalMs.fallback || loopback) return interval;
+  const allowed = new Error('5s or more; less only where the base URL is loopback');
+  throw badSetting('poll_interval', interval, `${interval.value}ms`, allowed);
+}
+
+// A scheme belongs to Authorization; a header of one's own carries the bare key where nothing else is said.
+function resolveCAuth(layers: Layers): Setting<AuthScheme> {
+  const header = read(rules.cAuthHeader, layers);
+  const scheme = read(rules.cAuthScheme, layers);
+  const usual = header.value.toLowerCase() === 'authorization' ? 'Bearer' : '';
+  const origin = header.source === 'default' ? scheme : header;
+  return { ...origin, value: { header: header.value, scheme: scheme.value ?? usual } };
+}
+
+// Play money or real money: a variable that cannot be read as yes or no must not decide it.
+function resolveSandbox(layers: Layers): Setting<boolean> {
+  return read(sandboxRule, { ...layers, profile: {} });
+}
+
+const sandboxRule: Rule<boolean> = {
+  key: 'sandbox',
+  flag: { name: '--sandbox', field: 'sandbox' },
+  env: 'MGW_SANDBOX',
+  parse: boolean,
+  fallback: false,
+};
+
+function resolveNoInput(layers: Layers): Setting<boolean> {
+  if (layers.flags.input === false) return { value: true, source: 'flag', name: '--no-input' };
+  const own = read<boolean>(noInputRule, { ...layers, profile: {} });
+  const ci = layers.env['CI'] ?? '';
+  if (own.source !== 'default' || /^(|0|false|no|off)$/i.test(ci)) return own;
+  return { value: true, source: 'env', name: 'CI' };
+}
+
+const noInputRule: Rule<boolean> = { key: 'no_input', env: 'MGW_NO_INPUT', parse: boolean, fallback: false };
+
+function folderSetting({ path, variable }: Folder): Setting<string> {
+  return variable === undefined
+    ? { value: path, source: 'default' }
+    : { value: path, source: 'env', name: variable };
+}
+
+function defaultsFor(
+  layers: Layers,
+  protocol: ProtocolName,
+  model: string | undefined,
+): Record<string, FlagDefault> {
+  const models = layers.profile.defaults?.video?.[protocol] ?? {};
+  if (model === undefined || !Object.hasOwn(models, model)) return {};
+  const entries = Object.entries(models[model] ?? {});
+  return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
+}

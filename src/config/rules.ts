@@ -1,0 +1,129 @@
+import { parseDuration } from '../duration.ts';
+
+/** What the command line gave, by flag as commander names it. Only what was given counts. */
+export interface SettingFlags {
+  profile?: string;
+  baseUrl?: string;
+  allowHttp?: boolean;
+  /** `--trust-origin`, each time it was given. */
+  trustOrigin?: readonly string[];
+  /** Durations: texts with a unit, or ms where the command line has read them already. */
+  timeout?: string | number;
+  pollInterval?: string | number;
+  requestTimeout?: string | number;
+  retries?: string | number;
+  /** `--speaker` of `mgw tts`. */
+  speaker?: string;
+  sandbox?: boolean;
+  /** False for `--no-input`; true is commander's own default and says nothing. */
+  input?: boolean;
+}
+
+/** One setting: where it may come from, how it is read, and what it is where nobody says anything. */
+export interface Rule<T> {
+  /** The name under `mgw config`, and the path in a profile of the config file. */
+  key: string;
+  flag?: { name: string; field: keyof SettingFlags };
+  /** The environment variable; an empty one counts as not set. */
+  env?: string;
+  /**
+   * Reads a text (flag, variable, `config set`) or a value of the config file.
+   * @throws Error whose message says what is allowed.
+   */
+  parse: (given: unknown) => T;
+  fallback: T;
+}
+
+function rule<T>(
+  key: string,
+  parse: (given: unknown) => T,
+  fallback: T,
+  from: Partial<Rule<T>> = {},
+): Rule<T> {
+  return { key, parse, fallback, ...from };
+}
+
+const fromFlag = (
+  name: string,
+  field: keyof SettingFlags,
+): { flag: { name: string; field: keyof SettingFlags } } => ({
+  flag: { name, field },
+});
+
+/** The settings that stand alone, by their name in `Settings` (design 1 and 3). Durations are in ms. */
+export const rules = {
+  allowHttp: rule('allow_http', boolean, false, fromFlag('--allow-http', 'allowHttp')),
+  timeoutMs: rule('timeout', duration, 30 * 60_000, {
+    ...fromFlag('--timeout', 'timeout'),
+    env: 'MGW_TIMEOUT',
+  }),
+  pollIntervalMs: rule('poll_interval', duration, 5000, fromFlag('--poll-interval', 'pollInterval')),
+  requestTimeoutMs: rule<number | undefined>(
+    'request_timeout',
+    duration,
+    undefined,
+    fromFlag('--request-timeout', 'requestTimeout'),
+  ),
+  retries: rule('retries', retryCount, 5, fromFlag('--retries', 'retries')),
+  submitRetry5xx: rule('submit.retry_5xx', boolean, false),
+  ttsSpeaker: rule<string | undefined>('tts.speaker', word, undefined, {
+    ...fromFlag('--speaker', 'speaker'),
+    env: 'MGW_TTS_SPEAKER',
+  }),
+  ttsFormat: rule<string | undefined>('tts.format', word, undefined),
+  ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
+  cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
+  cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
+  sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
+} satisfies Record<string, Rule<unknown>>;
+
+/** Yes or no, as a flag, a variable or `config set` says it. @throws Error saying what is allowed. */
+export function boolean(given: unknown): boolean {
+  const word = String(given).toLowerCase();
+  if (['true', '1', 'yes', 'on'].includes(word)) return true;
+  if (['false', '0', 'no', 'off'].includes(word)) return false;
+  throw new Error('true or false');
+}
+
+function duration(given: unknown): number {
+  return typeof given === 'number' ? given : parseDuration(String(given));
+}
+
+function wholeNumber(given: unknown): number {
+  return /^\d{1,9}$/.test(String(given)) ? Number(given) : Number.NaN;
+}
+
+function retryCount(given: unknown): number {
+  const count = wholeNumber(given);
+  if (!(count <= 100)) throw new Error('a whole number from 0 (none) to 100');
+  return count;
+}
+
+function positiveInteger(given: unknown): number {
+  const count = wholeNumber(given);
+  if (!(count >= 1)) throw new Error('a whole number above 0');
+  return count;
+}
+
+function word(given: unknown): string {
+  const text = String(given);
+  if (text.trim() === '' || /\p{Cc}/u.test(text)) throw new Error('a text that is not empty, on one line');
+  return text;
+}
+
+// These are mgw's own, or change how the request itself is read.
+const takenHeaders =
+  /^(host|content-length|content-type|transfer-encoding|connection|te|upgrade|expect|accept|range|if-range|user-agent|accept-encoding)$/i;
+
+function headerName(given: unknown): string {
+  const name = String(given);
+  if (!/^[\w!#$%&'*+.^`|~-]{1,64}$/.test(name) || takenHeaders.test(name))
+    throw new Error('a header that can carry a key, such as Authorization or X-Api-Key');
+  return name;
+}
+
+function authScheme(given: unknown): string {
+  const scheme = String(given);
+  if (!/^[\w!#$%&'*+.^`|~-]{0,32}$/.test(scheme)) throw new Error('one word such as Bearer, or "" for none');
+  return scheme;
+}

@@ -1,0 +1,60 @@
+import * as z from 'zod/mini';
+
+/** A default of a flag of `submit`: a number or a switch may stand as such. */
+const flagDefault = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
+
+// By model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).
+const modelDefaults = z.optional(z.record(z.string(), z.record(z.string(), flagDefault)));
+
+const text = z.optional(z.string());
+const flag = z.optional(z.boolean());
+const count = z.optional(z.int());
+
+/**
+ * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked
+ * here; what a value may be is checked where it is used, so that the message can name its source.
+ */
+export const profileSchema = z.strictObject({
+  base_url: text,
+  api_key: text,
+  allow_http: flag,
+  trusted_origins: z.optional(z.array(z.string())),
+  timeout: text,
+  poll_interval: text,
+  request_timeout: text,
+  retries: count,
+  submit: z.optional(z.strictObject({ retry_5xx: flag })),
+  tts: z.optional(z.strictObject({ speaker: text, format: text, sample_rate: count })),
+  c: z.optional(z.strictObject({ auth_header: text, auth_scheme: text })),
+  sandbox: z.optional(z.strictObject({ pace: text })),
+  defaults: z.optional(
+    z.strictObject({
+      video: z.optional(z.strictObject({ a: modelDefaults, b: modelDefaults, c: modelDefaults })),
+    }),
+  ),
+});
+
+/** The whole config file: profiles by name, and the one that is used where none is named. */
+export const configSchema = z.strictObject({
+  profile: text,
+  profiles: z._default(z.record(z.string(), profileSchema), {}),
+});
+
+export type Profile = z.infer<typeof profileSchema>;
+export type ConfigFile = z.infer<typeof configSchema>;
+export type FlagDefault = z.infer<typeof flagDefault>;
+
+/** A config checked against the schema, or one line that names the first member that is wrong. */
+export function checkConfig(value: unknown): { file: ConfigFile } | { problem: string } {
+  const result = z.safeParse(configSchema, value);
+  if (result.success) return { file: result.data };
+  const issue = result.error.issues[0];
+  const path = issue?.path.map(String).join('.') || 'the file';
+  return { problem: `${path}: ${issue === undefined ? 'not a config' : explain(issue)}` };
+}
+
+function explain(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'unrecognized_keys') return `there is no setting ${issue.keys.join(', ')} here`;
+  if (issue.code === 'invalid_type') return `it has to be of type ${issue.expected}`;
+  return 'it has to be a text, a number, true or false, or a list of texts';
+}
