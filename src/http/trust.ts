@@ -1,0 +1,86 @@
+import { isIP } from 'node:net';
+import { MgwError } from '../errors.ts';
+import { isLoopbackHost } from '../loopback.ts';
+import { printableLine } from '../printable.ts';
+import { isPrivateHost } from './private-host.ts';
+
+/** What decides where a result may be fetched from, and where the key may go. */
+export interface TrustedGateway {
+  baseUrl: URL;
+  /** Origins that the user trusts with the key beside the gateway's own. */
+  trustedOrigins: readonly string[];
+}
+
+/**
+ * True where the key may be sent to an address (design 6, specification 4.1): the base URL's origin, https on
+ * its registrable domain, on loopback the same host with any port, or an origin that the user trusts.
+ */
+export async function keyMayGo(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
+  if (url.origin === baseUrl.origin) return true;
+  if (isLoopbackHost(baseUrl.hostname) && url.hostname === baseUrl.hostname) return true;
+  if (trustedOrigins.some((origin) => URL.canParse(origin) && new URL(origin).origin === url.origin))
+    return true;
+  const bothNames = [url, baseUrl].every((each) => each.protocol === 'https:' && isName(each.hostname));
+  return bothNames && (await isSameSite(url.hostname, baseUrl.hostname));
+}
+
+function isName(hostname: string): boolean {
+  return !hostname.startsWith('[') && isIP(hostname) === 0;
+}
+
+// Private suffixes too: two customers of one hosting domain are two sites.
+async function isSameSite(one: string, other: string): Promise<boolean> {
+  const { getDomain } = await import('tldts');
+  const site = getDomain(one, { allowPrivateDomains: true });
+  return site !== null && site === getDomain(other, { allowPrivateDomains: true });
+}
+
+/**
+ * The address of a result, or of a redirect (`from` is then the address that named it), where it may be fetched:
+ * http or https without credentials, no step down from https by a redirect, and nothing private or of this
+ * machine unless the base URL is such itself.
+ * @throws MgwError('result_unavailable') before any request.
+ */
+export function checkTarget(address: string, gateway: TrustedGateway, from?: URL): URL {
+  if (/[\s\0-\x20\x7f-\x9f]/.test(address))
+    throw refused(address, 'it holds white space or control characters');
+  if (!URL.canParse(address, from?.href)) throw refused(address, 'it is not an address');
+  const url = new URL(address, from?.href);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw refused(address, 'it is not http or https');
+  if (url.username !== '' || url.password !== '') throw refused(url.host, 'it holds credentials');
+  if (from?.protocol === 'https:' && url.protocol === 'http:')
+    throw refused(url.origin, `${from.host} redirects from https to http`);
+  if (!isWithinReach(url.hostname, gateway.baseUrl.hostname))
+    throw refused(url.origin, 'it is in a private network, and the base URL is not');
+  url.hash = '';
+  return url;
+}
+
+// What follows a question mark may be a signature, what stands before an @ a password: neither is shown.
+function refused(address: string, why: string): MgwError {
+  const shown = printableLine(address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'), 200);
+  return new MgwError('result_unavailable', `The result's address ${shown} is not fetched: ${why}.`, {
+    charged: 'yes',
+    retry: 'never',
+  });
+}
+
+type Reach = 'public' | 'private' | 'loopback' | 'never';
+
+function isWithinReach(hostname: string, base: string): boolean {
+  const [reach, own] = [reachOf(hostname), reachOf(base)];
+  if (hostname === base || reach === 'public') return true;
+  if (reach === 'private') return own === 'private' || own === 'loopback';
+  return reach === 'loopback' && own === 'loopback';
+}
+
+// Link-local (where clouds keep their secrets), reserved, and addresses written inside an IPv6 address: never.
+function reachOf(hostname: string): Reach {
+  if (isLoopbackHost(hostname) || hostname.endsWith('.localhost')) return 'loopback';
+  if (!isPrivateHost(hostname)) return 'public';
+  return isName(hostname) || sharedNetwork.test(hostname) ? 'private' : 'never';
+}
+
+const sharedNetwork =
+  /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|\[f[cd])/;
