@@ -26,7 +26,7 @@ export function readSubmission(reply: Reply): SubmitVerdict {
   const task = isObject(body) ? taskIn(body) : undefined;
   if (handle !== undefined)
     return { kind: 'accepted', handle, nativeStatus: task?.word, warning: oddity(body, isError, isCut) };
-  if (!isError || isCut || isUnderWay(task))
+  if (!isError || isCut || !reply.complete || isUnderWay(task))
     return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   return judgeReportedError(readFailure(reply));
 }

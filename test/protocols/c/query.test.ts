@@ -1,0 +1,473 @@
+import { describe, expect, it } from 'vitest';
+import type { Json } from '../../../src/json.ts';
+import { c } from '../../../src/protocols/c/protocol.ts';
+import type { Observation, QueryVerdict } from '../../../src/protocols/protocol.ts';
+import { replyOf } from '../conformance.ts';
+
+const handle = 'task_1';
+const video = 'https://cdn.example.com/v.mp4?sig=a%2Fb';
+const content = { kind: 'gateway', path: '/v1/videos/task_1/content' };
+
+function read(answer: string | Json, status = 200): QueryVerdict {
+  const sample = typeof answer === 'string' ? { text: answer } : { body: answer };
+  return c.readQuery(replyOf({ ...sample, status }), handle);
+}
+
+function observed(answer: Json): Observation {
+  const verdict = read(answer);
+  expect(verdict.kind).toBe('observation');
+  return verdict as Observation;
+}
+
+/** A wrapped task of the gateway itself. */
+function row(data: object): Json {
+  return {
+    code: 'success',
+    message: '',
+    data: { id: 1042, task_id: handle, platform: '35', quota: 9, ...data },
+  };
+}
+
+describe('states', () => {
+  const dialects: [string, Json, Observation['state'], string][] = [
+    ['wrapped', row({ status: 'SUBMITTED', progress: '0%' }), 'queued', 'SUBMITTED'],
+    ['wrapped', row({ status: 'QUEUED' }), 'queued', 'QUEUED'],
+    ['wrapped', row({ status: 'NOT_START' }), 'queued', 'NOT_START'],
+    ['wrapped', row({ status: 'UNKNOWN' }), 'queued', 'UNKNOWN'],
+    ['wrapped', row({ status: '' }), 'queued', ''],
+    [
+      'wrapped',
+      row({ status: 'IN_PROGRESS', data: { task_status: 'succeed', url: video } }),
+      'running',
+      'IN_PROGRESS',
+    ],
+    ['wrapped', row({ status: 'SUCCESS' }), 'succeeded', 'SUCCESS'],
+    ['wrapped', row({ status: 'FAILURE' }), 'failed', 'FAILURE'],
+    ['wrapped list', { code: 200, data: [{ id: 't', status: 'processing' }] }, 'running', 'processing'],
+    [
+      'wrapped, short',
+      { code: 'success', data: { status: 'queued', task_id: 't', url: '' } },
+      'queued',
+      'queued',
+    ],
+    ['flat', { task_id: 't', status: 'in_progress' }, 'running', 'in_progress'],
+    ['flat', { task_id: 't', status: 'SUCCESS', progress: '100%', fail_reason: '' }, 'succeeded', 'SUCCESS'],
+    ['flat', { task_id: 't', status: 'timeout', error: { code: 0 } }, 'failed', 'timeout'],
+    ['flat without an id', { status: 'processing' }, 'running', 'processing'],
+    ['flat without an id', { status: 'completed' }, 'succeeded', 'completed'],
+    ['flat without an id', { status: 'failed' }, 'failed', 'failed'],
+    ['OpenAI', { id: 't', object: 'video', status: 'unknown', completed_at: 17 }, 'queued', 'unknown'],
+    [
+      'OpenAI',
+      { id: 't', object: 'video', status: 'in_progress', metadata: { url: video } },
+      'running',
+      'in_progress',
+    ],
+    ['OpenAI', { id: 't', object: 'video', status: 'completed', error: null }, 'succeeded', 'completed'],
+    ['MiniMax v2', { task: { id: 't', status: 'running', error: null } }, 'running', 'running'],
+    ['MiniMax v2', { task: { id: 't', status: 'cancelled' } }, 'failed', 'cancelled'],
+    ['MiniMax', { task_id: 't', status: 'Queueing', base_resp: { status_code: 0 } }, 'queued', 'Queueing'],
+    ['MiniMax', { task_id: 't', status: 'Preparing' }, 'queued', 'Preparing'],
+    [
+      'MiniMax',
+      { task_id: 't', status: 'Success', file_id: '9', base_resp: { status_code: 0 } },
+      'succeeded',
+      'Success',
+    ],
+    ['MiniMax', { task_id: 't', status: 'Fail', base_resp: { status_code: 1027 } }, 'failed', 'Fail'],
+    [
+      'Kling',
+      { code: 0, message: 'SUCCEED', data: { task_id: 't', task_status: 'processing' } },
+      'running',
+      'processing',
+    ],
+    [
+      'Kling',
+      { code: 0, message: 'SUCCEED', data: { task_id: 't', task_status: 'failed' } },
+      'failed',
+      'failed',
+    ],
+    ['Vidu', { id: 't', state: 'queueing', err_code: '', creations: [] }, 'queued', 'queueing'],
+    [
+      'Vidu',
+      { id: 't', state: 'success', err_code: '', creations: [{ url: video }] },
+      'succeeded',
+      'success',
+    ],
+    [
+      'Jimeng',
+      { code: 10000, status: 10000, message: 'Success', data: { status: 'in_queue' } },
+      'queued',
+      'in_queue',
+    ],
+    [
+      'Jimeng',
+      { code: 10000, status: 10000, data: { status: 'done', video_url: video } },
+      'succeeded',
+      'done',
+    ],
+    ['Jimeng', { code: 10000, status: 10000, data: { status: 'not_found' } }, 'failed', 'not_found'],
+    [
+      'Jimeng',
+      { code: 50411, status: 50411, message: 'Risk Not Pass', data: { status: 'done' } },
+      'failed',
+      'done',
+    ],
+    ['Ark', { id: 'cgt', status: 'running', content: null, error: null }, 'running', 'running'],
+    ['Ark', { id: 'cgt', status: 'expired' }, 'failed', 'expired'],
+    ['DashScope', { request_id: 'r', output: { task_id: 't', task_status: 'PENDING' } }, 'queued', 'PENDING'],
+    [
+      'DashScope',
+      { request_id: 'r', output: { task_id: 't', task_status: 'CANCELED' } },
+      'failed',
+      'CANCELED',
+    ],
+    ['SiliconFlow', { status: 'InQueue', reason: '' }, 'queued', 'InQueue'],
+    ['SiliconFlow', { status: 'Succeed', results: { videos: [{ url: video }] } }, 'succeeded', 'Succeed'],
+    ['Zhipu', { id: 'z', request_id: 'r', task_status: 'PROCESSING' }, 'running', 'PROCESSING'],
+    ['Zhipu', { id: 'z', task_status: 'FAIL' }, 'failed', 'FAIL'],
+    ['apimart', { code: 200, data: { id: 't', status: 'submitted', progress: 0 } }, 'queued', 'submitted'],
+    ['OpenRouter', { id: 'o', status: 'pending', polling_url: video }, 'queued', 'pending'],
+    ['OpenRouter', { id: 'o', status: 'failed', error: 'no luck' }, 'failed', 'failed'],
+    [
+      'together',
+      { id: 't', status: 'done', info: { progress: 1 }, outputs: { video_url: video } },
+      'succeeded',
+      'done',
+    ],
+    ['nano', { data: { status: 'IN_QUEUE' } }, 'queued', 'IN_QUEUE'],
+    ['UCloud', { output: { task_status: 'Failure', error_message: 'x' } }, 'failed', 'Failure'],
+    [
+      'SGLang',
+      { id: 's', object: 'video', status: 'completed', url: null, file_path: 'a.mp4' },
+      'succeeded',
+      'completed',
+    ],
+    [
+      'an envelope that says success',
+      { status: 'success', data: { task_id: 't', status: 'queued' } },
+      'queued',
+      'queued',
+    ],
+    [
+      'an envelope with an id',
+      { id: 'r', status: 'success', data: { status: 'queued' } },
+      'queued',
+      'queued',
+    ],
+    [
+      'a task around its raw body',
+      { id: 't', status: 'in_progress', data: { status: 'succeeded' } },
+      'running',
+      'in_progress',
+    ],
+    ['an unlisted word', row({ status: 'POLISHING' }), 'running', 'POLISHING'],
+  ];
+  it.each(dialects)('%s: %j', (_, answer, state, nativeStatus) => {
+    const seen = observed(answer);
+    expect([seen.state, seen.nativeStatus]).toEqual([state, nativeStatus]);
+  });
+
+  const words: Record<Observation['state'], string> = {
+    queued:
+      'queued queue queueing queuing in_queue InQueue pending submitted not_start NOT-STARTED created preparing waiting wait starting accepted scheduled unknown UNKNOWN',
+    running: 'in_progress in-progress InProgress processing RUNNING generating run started active dreaming',
+    succeeded: 'completed COMPLETE succeeded succeed success finished done ok ready',
+    failed:
+      'failed failure fail error errored cancelled canceled expired timeout timed_out rejected aborted not_found deleted terminated blocked',
+  };
+  it.each(Object.entries(words))('knows the words for %s', (state, list) => {
+    for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
+  });
+
+  it('keeps polling on an unlisted word even beside a result, and says so', () => {
+    const seen = observed({ task_id: 't', status: 'polished', url: video });
+    expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
+    expect(seen.warning).toContain('"polished" is not a known one');
+    expect(observed({ task_id: 't', status: 'polished' }).warning).toBeUndefined();
+  });
+});
+
+describe('answers without a state', () => {
+  it.each<[string, string | Json, number, QueryVerdict['kind'], string]>([
+    ['no news', { code: 'success', message: '', data: null }, 200, 'again', 'bad_reply'],
+    ['an envelope alone', { status: 'success', data: null }, 200, 'again', 'bad_reply'],
+    ['an envelope around no state', { status: 'success', data: { task_id: 't' } }, 200, 'again', 'bad_reply'],
+    ['an id alone', { task_id: 't' }, 200, 'again', 'bad_reply'],
+    ['a number for a state', { task_id: 't', status: 10000 }, 200, 'again', 'bad_reply'],
+    ['empty', '', 200, 'again', 'bad_reply'],
+    ['empty 204', '', 204, 'again', 'bad_reply'],
+    ['HTML', '<html></html>', 200, 'again', 'bad_reply'],
+    ['a list', '[]', 200, 'again', 'bad_reply'],
+    ['half of JSON', '{"task_id":"t","status":"completed","url":"https://cdn', 200, 'again', 'bad_reply'],
+    [
+      'no task',
+      { code: 'task_not_exist', message: 'task_not_exist', data: null },
+      400,
+      'missing',
+      'not_found',
+    ],
+    [
+      'no task',
+      { code: 'task_not_exist', message: 'task_not_exist', data: null },
+      404,
+      'missing',
+      'not_found',
+    ],
+    [
+      'no task',
+      { code: 'task_not_exist', message: 'task_not_exist', data: null },
+      200,
+      'missing',
+      'not_found',
+    ],
+    ['no task', { error: { message: 'invalid task_id' } }, 400, 'missing', 'not_found'],
+    ['no task, Chinese', { code: 'x', message: '任务不存在' }, 400, 'missing', 'not_found'],
+    ['an envelope error', { status: 'error', message: 'internal' }, 200, 'again', 'bad_reply'],
+    [
+      'raw text in the message',
+      { code: 'fail_to_fetch_task', message: '{"error":{"message":"eof"}}' },
+      500,
+      'again',
+      'server_error',
+    ],
+    [
+      'bad key',
+      { error: { message: 'Invalid token', type: 'new_api_error', code: '' } },
+      401,
+      'refused',
+      'auth',
+    ],
+    ['bad key', { error: { message: 'no access' } }, 403, 'refused', 'auth'],
+    [
+      'bad key under 200',
+      { task_id: '', base_resp: { status_code: 1004, status_msg: 'login fail' } },
+      200,
+      'refused',
+      'auth',
+    ],
+    ['exhausted key', { error: { message: 'This token quota is exhausted' } }, 401, 'again', 'balance'],
+    ['rate limit', '', 429, 'again', 'rate_limited'],
+    ['rate limit under 200', { code: 1302, message: 'rate' }, 200, 'again', 'rate_limited'],
+    [
+      'no model',
+      { error: { message: 'No available channel for model x', code: 'model_not_found' } },
+      503,
+      'again',
+      'not_found',
+    ],
+    ['gateway away', '<html>502</html>', 502, 'again', 'server_error'],
+    ['gateway away', '', 524, 'again', 'server_error'],
+  ])('%s: %j under %i', (_, answer, status, kind, code) => {
+    expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
+  });
+});
+
+describe('the result of a finished task', () => {
+  const done = { task_id: handle, status: 'completed' };
+  it.each<[string, Json]>([
+    ['result_url', row({ status: 'SUCCESS', result_url: video })],
+    ['fail_reason on success', row({ status: 'SUCCESS', fail_reason: video })],
+    ['fail_reason, flat', { ...done, fail_reason: video }],
+    ['url', { ...done, url: video }],
+    ['video_url', { ...done, video_url: video }],
+    ['metadata.url', { ...done, metadata: { url: video } }],
+    ['video.url', { ...done, video: { url: video } }],
+    ['content.video_url', { ...done, content: { video_url: video } }],
+    ['content.url', { task: { id: 't', status: 'succeeded', content: { url: video } } }],
+    ['content.result_url', { ...done, content: { result_url: video } }],
+    ['output.video_url', { output: { task_id: 't', task_status: 'SUCCEEDED', video_url: video } }],
+    ['output.urls', { output: { task_status: 'Success', urls: [video] } }],
+    ['outputs.video_url', { ...done, outputs: { video_url: video } }],
+    ['output.video.url', { data: { status: 'COMPLETED', output: { video: { url: video } } } }],
+    ['data.output.video_url', { code: 200, data: { ...done, output: { video_url: video } } }],
+    [
+      'task_result',
+      { code: 0, data: { task_status: 'succeed', task_result: { videos: [{ id: 'v', url: video }] } } },
+    ],
+    [
+      'result.videos, a list of lists',
+      { code: 200, data: { ...done, result: { videos: [{ url: [video] }] } } },
+    ],
+    ['results.videos', { status: 'Succeed', results: { videos: [{ url: video }] } }],
+    [
+      'video_result',
+      { id: 'z', task_status: 'SUCCESS', video_result: [{ url: video, cover_image_url: 'https://x.y/c' }] },
+    ],
+    [
+      'creations',
+      { id: 't', state: 'success', creations: [{ id: 'x', url: video, cover_url: 'https://x.y/c' }] },
+    ],
+    ['unsigned_urls', { ...done, unsigned_urls: [video], polling_url: 'https://x.y/p' }],
+    ['videos', { ...done, videos: [{ url: video }] }],
+    ['the raw body inside', row({ status: 'SUCCESS', data: { content: { video_url: video } } })],
+    [
+      'the raw envelope inside',
+      row({ status: 'SUCCESS', data: { code: 0, data: { task_result: { videos: [{ url: video }] } } } }),
+    ],
+    ['the raw task inside', row({ status: 'SUCCESS', data: { task: { content: { url: video } } } })],
+    ['the better one of two', { ...done, result_url: video, metadata: { url: 'https://x.y/other' } }],
+    ['the usable one of two', { ...done, result_url: 'some reason', url: video }],
+  ])('is fetched from the gateway, then from %s', (_, answer) => {
+    const seen = observed(answer);
+    expect(seen.state).toBe('succeeded');
+    expect(seen.results.map((result) => result.sources)).toEqual([
+      [content, { kind: 'url', url: video, key: 'own-site' }],
+    ]);
+    expect(seen.warning).toBeUndefined();
+  });
+
+  it.each<[string, Json]>([
+    ['no URL', done],
+    ['an empty one', { ...done, url: '', metadata: { url: '' } }],
+    ['a reason', row({ status: 'SUCCESS', result_url: 'it failed', fail_reason: 'it failed' })],
+    ['the video itself', { ...done, url: 'data:video/mp4;base64,AAAA' }],
+    ['a file', { ...done, url: 'file:///etc/passwd', file_path: 'outputs/a.mp4' }],
+    ['a relative path', { ...done, url: '/v1/x.mp4' }],
+    ['a password', { ...done, url: 'https://me:pw@example.com/v.mp4' }],
+    ['a line feed', { ...done, url: 'https://example.com/v.mp4\nX: y' }],
+    [
+      'a cover',
+      { ...done, cover_url: video, cover_image_url: video, watermarked_url: video, polling_url: video },
+    ],
+    ['pictures', { ...done, image_urls: [video] }],
+    ['an object', { ...done, url: { href: video } }],
+  ])('is fetched from the gateway alone where the answer gives %s', (_, answer) => {
+    expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
+  });
+
+  it('comes with what the answer tells of it, without addresses', () => {
+    const metadata = { duration: 5, fps: 24, size: '1280x720', url: video, other: {} };
+    const seen = observed({ ...done, progress: 100, metadata, usage: { total_tokens: 7, note: null } });
+    expect(seen).toMatchObject({ progress: 100, usage: { total_tokens: 7 } });
+    expect(seen.results[0]?.details).toEqual({ duration: 5, fps: 24, size: '1280x720' });
+  });
+
+  it('needs no URL, but an error beside it must not stand alone', () => {
+    const error = { code: 'x', message: 'broken' };
+    expect(observed({ ...done, error })).toMatchObject({ state: 'failed', failure: { message: 'broken' } });
+    const seen = observed({ ...done, error, url: video });
+    expect(seen).toMatchObject({
+      state: 'succeeded',
+      warning: 'The task succeeded, yet the answer reports: broken',
+    });
+    expect(observed({ ...done, error: { code: 0, message: '' } }).state).toBe('succeeded');
+  });
+
+  it('is never made of a handle that cannot be put into a path', () => {
+    const verdict = c.readQuery(replyOf({ body: { ...done, url: video } }), '../x');
+    expect((verdict as Observation).results).toEqual([
+      { sources: [{ kind: 'url', url: video, key: 'own-site' }], details: undefined },
+    ]);
+    expect((c.readQuery(replyOf({ body: done }), '../x') as Observation).results).toEqual([]);
+  });
+});
+
+describe('progress', () => {
+  it.each<[Json, number | undefined]>([
+    [37, 37],
+    ['37%', 37],
+    ['37', 37],
+    ['37.4 %', 37],
+    [0, 0],
+    [1, 1],
+    [0.37, 37],
+    ['0.37', 37],
+    ['0.4%', 0],
+    [100, 100],
+    [140, 100],
+    [-5, 0],
+    ['', undefined],
+    ['half', undefined],
+    [null, undefined],
+    [true, undefined],
+    [[], undefined],
+  ])('of %j is %s', (progress, percent) => {
+    expect(observed({ task_id: 't', status: 'running', progress }).progress).toBe(percent);
+  });
+
+  it('is found in the task, around it, and under info', () => {
+    expect(observed(row({ status: 'IN_PROGRESS', progress: '30%' })).progress).toBe(30);
+    expect(observed({ progress: 12, data: { status: 'running' } }).progress).toBe(12);
+    expect(observed({ id: 't', status: 'running', info: { progress: 0.5 } }).progress).toBe(50);
+  });
+
+  it('of 100 is no success', () => {
+    expect(observed({ task_id: 't', status: 'running', progress: 100, url: video }).state).toBe('running');
+  });
+});
+
+describe('why a task failed', () => {
+  it.each<[string, Json, string, string?, string?]>([
+    ['fail_reason', row({ status: 'FAILURE', fail_reason: 'no luck' }), 'no luck'],
+    ['result_url that is a reason', row({ status: 'FAILURE', result_url: 'no luck' }), 'no luck'],
+    ['error', { id: 't', status: 'failed', error: { code: 'E7', message: 'no luck' } }, 'no luck', 'E7'],
+    ['a bare error', { id: 't', status: 'failed', error: 'no luck' }, 'no luck'],
+    ['an error without a code', { id: 't', status: 'failed', error: { message: 'no luck' } }, 'no luck'],
+    [
+      'policy',
+      { task: { status: 'failed', error: { code: '1026', message: 'input' } } },
+      'input',
+      '1026',
+      'content_policy',
+    ],
+    [
+      'policy in words',
+      row({ status: 'FAILURE', fail_reason: 'content policy violation' }),
+      'content policy violation',
+      undefined,
+      'content_policy',
+    ],
+    [
+      'task_status_msg',
+      { code: 0, message: 'SUCCEED', data: { task_status: 'failed', task_status_msg: 'no luck' } },
+      'no luck',
+    ],
+    ['reason', { status: 'Failed', reason: 'no luck' }, 'no luck'],
+    [
+      'output.message',
+      { output: { task_status: 'FAILED', code: 'Bad', message: 'no luck' } },
+      'no luck',
+      'Bad',
+    ],
+    [
+      'the envelope',
+      { output: { task_status: 'FAILED' }, code: 'Bad', message: 'no luck' },
+      'no luck',
+      'Bad',
+    ],
+    [
+      'err_code',
+      { id: 't', state: 'failed', err_code: 'CreditInsufficient' },
+      'CreditInsufficient',
+      'CreditInsufficient',
+    ],
+    [
+      'base_resp',
+      { task_id: 't', status: 'Fail', base_resp: { status_code: 1027, status_msg: 'output' } },
+      'output',
+      '1027',
+      'content_policy',
+    ],
+    [
+      'JSON in the text',
+      row({ status: 'FAILURE', fail_reason: '{"error":{"message":"no luck"}}' }),
+      'no luck',
+    ],
+    [
+      'nothing',
+      row({ status: 'FAILURE', fail_reason: '' }),
+      'The task ended as "FAILURE" and gives no reason.',
+    ],
+    [
+      'an address',
+      row({ status: 'FAILURE', fail_reason: video }),
+      'The task ended as "FAILURE" and gives no reason.',
+    ],
+  ])('is told by %s', (_, answer, message, nativeCode, code = 'task_failed') => {
+    const seen = observed(answer);
+    expect(seen).toMatchObject({ state: 'failed', results: [], failure: { code, message } });
+    expect(seen.failure?.nativeCode).toBe(nativeCode);
+    expect(seen.progress).toBeUndefined();
+  });
+});

@@ -1,0 +1,308 @@
+import { describe, expect, it } from 'vitest';
+import type { Json } from '../../../src/json.ts';
+import { c } from '../../../src/protocols/c/protocol.ts';
+import type { SubmitVerdict } from '../../../src/protocols/protocol.ts';
+import { replyOf } from '../conformance.ts';
+
+const body = { model: 'vendor-h3', prompt: 'a cat' };
+
+function read(answer: string | Json, status = 200, complete = true): SubmitVerdict {
+  const sample = typeof answer === 'string' ? { text: answer } : { body: answer };
+  return c.readSubmission(replyOf({ ...sample, status }, complete), body);
+}
+
+describe('the handle of an accepted task', () => {
+  const dialects: [string, Json, string, string?][] = [
+    ['current', { id: 'task_1', task_id: 'task_1', object: 'video', status: 'queued' }, 'task_1', 'queued'],
+    ['id alone', { id: 'task_1', object: 'video', model: '', status: 'queued' }, 'task_1', 'queued'],
+    [
+      'OpenAI-like with more',
+      {
+        id: 'task_1',
+        object: 'video',
+        status: 'queued',
+        seconds: '8',
+        size: '1280x720',
+        error: null,
+        progress: 0,
+      },
+      'task_1',
+      'queued',
+    ],
+    ['task_id alone', { task_id: '7890123456' }, '7890123456'],
+    ['documented', { task_id: 'abcd1234efgh', status: 'queued' }, 'abcd1234efgh', 'queued'],
+    ['data is a text', { code: 'success', message: '', data: 'task_abc' }, 'task_abc'],
+    ['a list', { code: 200, data: [{ status: 'submitted', task_id: 't-1' }] }, 't-1', 'submitted'],
+    ['a list of ids', { code: 200, data: [{ id: 't-1' }] }, 't-1'],
+    ['camel case', { success: true, data: { taskId: 't-1', status: 'processing' } }, 't-1', 'processing'],
+    ['camel case at the top', { taskId: 't-1' }, 't-1'],
+    [
+      'Kling',
+      {
+        code: 0,
+        message: 'SUCCEED',
+        request_id: 'r',
+        data: { task_id: 't-1', task_status: 'submitted', created_at: 1 },
+      },
+      't-1',
+      'submitted',
+    ],
+    [
+      'Jimeng',
+      {
+        code: 10000,
+        data: { task_id: 't-1' },
+        message: 'Success',
+        request_id: 'r',
+        status: 10000,
+        time_elapsed: '1',
+      },
+      't-1',
+    ],
+    ['MiniMax', { task_id: 't-1', base_resp: { status_code: 0, status_msg: 'success' } }, 't-1'],
+    ['MiniMax v2', { task_id: '424010985738629' }, '424010985738629'],
+    ['a task object', { task: { id: 't-1', status: 'queued' } }, 't-1', 'queued'],
+    ['DashScope', { output: { task_id: 't-1', task_status: 'PENDING' }, request_id: 'r' }, 't-1', 'PENDING'],
+    ['DashScope, request id first', { request_id: 'r', output: { task_id: 't-1' } }, 't-1'],
+    ['Ark', { id: 'cgt-2026-x' }, 'cgt-2026-x'],
+    ['Vidu', { task_id: 't-1', state: 'created', model: 'm' }, 't-1', 'created'],
+    ['SiliconFlow', { requestId: 'r-1' }, 'r-1'],
+    ['a request id and nothing else', { request_id: 'r-1' }, 'r-1'],
+    ['Zhipu', { id: 'z-1', request_id: 'r', task_status: 'PROCESSING' }, 'z-1', 'PROCESSING'],
+    [
+      'SGLang',
+      { id: 'b9c1', object: 'video', status: 'queued', url: null, error: null, file_path: null },
+      'b9c1',
+      'queued',
+    ],
+    ['OpenRouter', { id: 'o-1', polling_url: '/api/v1/videos/o-1', status: 'pending' }, 'o-1', 'pending'],
+    ['video_id', { video_id: 'v-1' }, 'v-1'],
+    ['job_id', { job_id: 'j-1' }, 'j-1'],
+    [
+      'a wrapped row',
+      { code: 'success', data: { id: 1042, task_id: 'task_1', status: 'SUBMITTED' } },
+      'task_1',
+      'SUBMITTED',
+    ],
+    ['id and task_id differ', { id: 'one', task_id: 'two' }, 'two'],
+    ['an integer', { id: 123456789 }, '123456789'],
+    ['an empty task_id beside an id', { task_id: '', id: 'x-1' }, 'x-1'],
+    ['a null task_id beside data', { task_id: null, data: { id: 'x-1' } }, 'x-1'],
+    ['a long base64url id', { id: 'cHJvamVjdHM_'.repeat(30) }, 'cHJvamVjdHM_'.repeat(30)],
+  ];
+  it.each(dialects)('%s', (_, answer, handle, nativeStatus) => {
+    expect(read(answer)).toEqual({ kind: 'accepted', handle, nativeStatus, warning: undefined });
+  });
+
+  it.each([200, 201, 202])('is read under %i', (status) => {
+    expect(read({ id: 'x-1' }, status)).toMatchObject({ kind: 'accepted', handle: 'x-1' });
+  });
+
+  it.each(['12345678901234567890', '9007199254740993', '-12345678901234567890123'])(
+    'keeps every digit of %s',
+    (id) => {
+      expect(read(`{"id": ${id}, "status": "queued"}`)).toMatchObject({ kind: 'accepted', handle: id });
+    },
+  );
+
+  it('is read behind a byte order mark and beside long fractions', () => {
+    expect(read('\ufeff{"cost":0.12345678901234567890,"id":"x-1"}')).toMatchObject({ handle: 'x-1' });
+  });
+});
+
+describe('a handle beside an error', () => {
+  it.each<[string, Json, string, string]>([
+    [
+      'an error object',
+      { id: 'task_1', task_id: 'task_1', error: { code: 'x', message: 'slow' } },
+      'task_1',
+      'slow',
+    ],
+    ['a bad code', { code: 'odd', message: 'but made', data: { task_id: 'task_1' } }, 'task_1', 'but made'],
+    ['success false', { success: false, message: 'hm', task_id: 12345 }, '12345', 'hm'],
+    ['data is a task id', { code: 500, message: 'hm', data: 'task_abc123DEF456' }, 'task_abc123DEF456', 'hm'],
+    [
+      'base_resp',
+      { task_id: 't-1', base_resp: { status_code: 1000, status_msg: 'unknown' } },
+      't-1',
+      'unknown',
+    ],
+  ])('is used and warned of: %s', (_, answer, handle, words) => {
+    const verdict = read(answer);
+    expect(verdict).toMatchObject({ kind: 'accepted', handle });
+    expect(verdict.kind === 'accepted' && verdict.warning).toBe(
+      `The task was accepted, yet the answer reports an error: ${words}`,
+    );
+  });
+
+  it.each<[string, Json]>([
+    ['a sentence in data', { code: 400, message: 'bad', data: 'the prompt is too long' }],
+    ['a word in data', { code: 400, message: 'bad', data: 'prompt_required' }],
+    ['a row number', { code: 400, message: 'bad', data: { id: 17 } }],
+    ['an id of the request', { error: { message: 'bad', code: 400 }, request_id: 'r-1' }],
+    ['zero', { code: 400, message: 'bad', task_id: 0 }],
+  ])('is not made of something else: %s', (_, answer) => {
+    expect(read(answer).kind).toBe('rejected');
+  });
+});
+
+describe('an error under 200', () => {
+  it.each<[string, Json, string, string]>([
+    [
+      'balance',
+      { task_id: '', base_resp: { status_code: 1008, status_msg: 'insufficient balance' } },
+      'rejected',
+      'balance',
+    ],
+    [
+      'rate limit',
+      { task_id: '', base_resp: { status_code: 1002, status_msg: 'limited' } },
+      'busy',
+      'rate_limited',
+    ],
+    ['key', { task_id: '', base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'rejected', 'auth'],
+    [
+      'policy',
+      { task_id: '', base_resp: { status_code: 1026, status_msg: 'input' } },
+      'rejected',
+      'content_policy',
+    ],
+    [
+      'value',
+      { task_id: '', base_resp: { status_code: 2013, status_msg: 'params' } },
+      'rejected',
+      'invalid_request',
+    ],
+    [
+      'no known kind',
+      { task_id: '', base_resp: { status_code: 1000, status_msg: 'unknown error' } },
+      'unknown',
+      'bad_reply',
+    ],
+    [
+      'upstream policy',
+      { code: 50411, message: 'Pre Img Risk Not Pass', data: null },
+      'rejected',
+      'content_policy',
+    ],
+    ['upstream rate', { code: 50429, message: 'QPS', data: null }, 'busy', 'rate_limited'],
+    ['success false', { success: false, message: 'get user group failed' }, 'unknown', 'bad_reply'],
+    [
+      'no model',
+      { error: { message: 'The model x does not exist', code: 'model_not_found' } },
+      'rejected',
+      'not_found',
+    ],
+    ['bare text', { error: 'invalid_request: duration' }, 'rejected', 'invalid_request'],
+    ['a status as code', { code: 422, message: 'no such tier' }, 'rejected', 'invalid_request'],
+    ['429 as code', { code: '429', message: 'slow down' }, 'busy', 'rate_limited'],
+    ['503 as code', { code: 503, message: 'upstream is away' }, 'unknown', 'server_error'],
+    [
+      '401 in the error',
+      { type: 'error', error: { type: 'x', message: 'no', http_code: '401' } },
+      'rejected',
+      'auth',
+    ],
+    [
+      'raw upstream text',
+      { code: 'fail_to_fetch_task', message: '{"error":{"message":"eof"}}' },
+      'unknown',
+      'bad_reply',
+    ],
+  ])('%s', (_, answer, kind, code) => {
+    expect(read(answer)).toMatchObject({ kind, failure: { code } });
+  });
+
+  it('is unknown where the answer shows a task under way, or was cut', () => {
+    expect(read({ object: 'video', status: 'queued', error: { message: 'rate limit' } }).kind).toBe(
+      'unknown',
+    );
+    const refusal = JSON.stringify({ code: 429, message: 'slow down' });
+    expect(read(refusal, 200, false).kind).toBe('unknown');
+    expect(read(refusal.slice(0, -1)).kind).toBe('unknown');
+  });
+});
+
+describe('a 2xx answer without a handle', () => {
+  it.each([
+    ['empty', ''],
+    ['white space', ' \n'],
+    ['an empty object', '{}'],
+    ['null', 'null'],
+    ['a number', '17'],
+    ['a text', '"task_1"'],
+    ['a list', '[]'],
+    ['HTML', '<html><body>{"id":"task_1"}</body></html>'],
+    ['half of JSON', '{"id":"task_'],
+    ['ids that are none', '{"id":null,"task_id":{},"data":[],"taskId":true,"output":{"task_id":1.5}}'],
+    ['a good code and no data', '{"code":"success","message":"","data":null}'],
+    ['a good code and a request id', '{"code":0,"message":"SUCCEED","request_id":"r","data":{}}'],
+    ['data that is a sentence', '{"code":0,"data":"your task was submitted"}'],
+    ['inherited members', '{"__proto__":{"id":"task_1"}}'],
+  ])('is unknown: %s', (_, text) => {
+    expect(read(text)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
+  });
+});
+
+describe('a cut answer', () => {
+  const cut = 'The answer was cut short behind the task id.';
+  it.each([
+    ['{"task_id":"task_1"', 'task_1'],
+    ['{"id":"task_1","task_id":"ta', 'task_1'],
+    ['{"code":0,"data":{"task_id":"t-1","task_st', 't-1'],
+    ['{"code":200,"data":[{"task_id":"t-1"', 't-1'],
+    ['{"task_id":12345678901234567890,"status":"q', '12345678901234567890'],
+    ['{"task_id":"a\\"b"', 'a"b'],
+  ])('is used as far as it is whole: %s', (text, handle) => {
+    expect(read(text, 200, false)).toMatchObject({ kind: 'accepted', handle, warning: cut });
+    expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
+  });
+
+  it.each([
+    '{"task_id":"task_1',
+    '{"task_id":"task_1\\"',
+    '{"task_id":1234567',
+    '{"id":1042,"created_at":17',
+    '{"request_id":"r-1","output":{"task_i',
+    '{"requestId":"r-1"',
+    '{"data":"ok","mess',
+    '{"code":0,"data":{"id":1042,"task_',
+  ])('is unknown where the handle may be another: %s', (text) => {
+    expect(read(text, 200, false).kind).toBe('unknown');
+  });
+});
+
+describe('an answer outside 2xx', () => {
+  it.each([
+    [400, 'rejected'],
+    [401, 'rejected'],
+    [402, 'rejected'],
+    [403, 'rejected'],
+    [404, 'rejected'],
+    [405, 'rejected'],
+    [413, 'rejected'],
+    [415, 'rejected'],
+    [422, 'rejected'],
+    [307, 'rejected'],
+    [308, 'rejected'],
+    [429, 'busy'],
+    [503, 'busy'],
+    [301, 'unknown'],
+    [302, 'unknown'],
+    [303, 'unknown'],
+    [408, 'unknown'],
+    [409, 'unknown'],
+    [425, 'unknown'],
+    [500, 'unknown'],
+    [501, 'unknown'],
+    [502, 'unknown'],
+    [504, 'unknown'],
+    [520, 'unknown'],
+    [524, 'unknown'],
+  ])('%i is %s whole, and unknown where it was cut', (status, kind) => {
+    for (const answer of ['', '<html></html>', { error: { message: 'x' } }]) {
+      expect(read(answer, status).kind).toBe(kind);
+      expect(read(answer, status, false).kind).toBe('unknown');
+    }
+  });
+});
