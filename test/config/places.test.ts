@@ -1,0 +1,32 @@
+import { expect, it } from 'vitest';
+import { configFolder, stateFolder, type Host } from '../../src/config/places.ts';
+
+const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/work' };
+
+it('is in the home folder where nothing is said', () => {
+  expect(configFolder({}, host)).toEqual({ path: '/home/ann/.config/mgw' });
+  expect(stateFolder({}, { ...host, platform: 'darwin' })).toEqual({ path: '/home/ann/.local/state/mgw' });
+});
+
+it('follows the XDG folders, and ignores relative ones', () => {
+  expect(configFolder({ XDG_CONFIG_HOME: '/x' }, host)).toEqual({
+    path: '/x/mgw',
+    variable: 'XDG_CONFIG_HOME',
+  });
+  expect(stateFolder({ XDG_STATE_HOME: '/x' }, host)).toEqual({ path: '/x/mgw', variable: 'XDG_STATE_HOME' });
+  expect(stateFolder({ XDG_STATE_HOME: 'x' }, host).path).toBe('/home/ann/.local/state/mgw');
+});
+
+it('follows its own variables first, taken from the current folder', () => {
+  const env = { MGW_CONFIG_DIR: 'conf', MGW_STATE_DIR: '/s', XDG_CONFIG_HOME: '/x', XDG_STATE_HOME: '/x' };
+  expect(configFolder(env, host)).toEqual({ path: '/work/conf', variable: 'MGW_CONFIG_DIR' });
+  expect(stateFolder(env, host)).toEqual({ path: '/s', variable: 'MGW_STATE_DIR' });
+  expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
+});
+
+it('takes the folders of applications on Windows only', () => {
+  const env = { APPDATA: '/roaming', LOCALAPPDATA: '/local' };
+  expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');
+  expect(stateFolder(env, { ...host, platform: 'win32' }).path).toBe('/local/mgw');
+  expect(configFolder(env, host).path).toBe('/home/ann/.config/mgw');
+});

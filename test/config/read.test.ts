@@ -1,0 +1,164 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config/read.ts';
+import { MgwError } from '../../src/errors.ts';
+
+let folder: string;
+let file: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(path.join(tmpdir(), 'mgw-config-'));
+  file = path.join(folder, 'config.json');
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const read = (): ReturnType<typeof readConfig> => readConfig({ MGW_CONFIG_DIR: folder });
+
+function put(content: string | Uint8Array, mode = 0o600): void {
+  writeFileSync(file, content);
+  chmodSync(file, mode);
+}
+
+async function refusal(): Promise<string> {
+  const error = await read().then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(MgwError);
+  expect(error).toMatchObject({ code: 'config', exitCode: 2, charged: 'no' });
+  expect((error as MgwError).message).toContain(file);
+  return (error as MgwError).message;
+}
+
+describe('readConfig', () => {
+  it('is empty where there is no file or no folder', async () => {
+    expect(await read()).toEqual({ profiles: {} });
+    rmSync(folder, { recursive: true });
+    expect(await read()).toEqual({ profiles: {} });
+  });
+
+  it('reads every setting there is', async () => {
+    const config = {
+      profile: 'work',
+      profiles: {
+        work: {
+          base_url: 'https://gateway.example',
+          api_key: 'sk-1',
+          allow_http: false,
+          trusted_origins: ['https://files.example'],
+          timeout: '20m',
+          poll_interval: '5s',
+          request_timeout: '30s',
+          retries: 3,
+          submit: { retry_5xx: true },
+          tts: { speaker: 's', format: 'mp3', sample_rate: 24000 },
+          c: { auth_header: 'X-Api-Key', auth_scheme: '' },
+          sandbox: { pace: '2s' },
+          defaults: { video: { a: { 'veo-3.1': { duration: 8, audio: true, resolution: '720p' } } } },
+        },
+      },
+    };
+    put(`\u{feff}${JSON.stringify(config)}`);
+    expect(await read()).toEqual(config);
+  });
+
+  it.each([
+    ['', /it is empty/],
+    ['{', /it is not JSON/],
+    ['[]', /not a JSON object/],
+    ['null', /not a JSON object/],
+    ['{"profiles":[]}', /profiles: it has to be of type/],
+    ['{"profiles":{"default":{"timeout":5}}}', /profiles\.default\.timeout: it has to be of type string/],
+    ['{"profiles":{"default":{"tiemout":"5m"}}}', /profiles\.default: there is no setting tiemout here/],
+    ['{"profiles":{"default":{"retries":1.5}}}', /profiles\.default\.retries/],
+    ['{"profiles":{"default":{"defaults":{"video":{"d":{}}}}}}', /no setting d here/],
+    [
+      '{"profiles":{"default":{"defaults":{"video":{"a":{"m":{"duration":{}}}}}}}}',
+      /m\.duration: it has to be a text/,
+    ],
+    ['{"profile":1}', /profile: it has to be of type string/],
+    ['{"__proto__":{"profiles":{}}}', /member "__proto__"/],
+    ['{"profiles":{"__proto__":{"api_key":"x"}}}', /member "__proto__"/],
+    ['{"profiles":{"default":{"defaults":{"video":{"a":{"constructor":{}}}}}}}', /member "constructor"/],
+  ])('refuses %s', async (text, why) => {
+    put(text);
+    expect(await refusal()).toMatch(why);
+  });
+
+  it('does not repeat what may be a key in what is not JSON', async () => {
+    put('sk-sesame-open');
+    expect(await refusal()).not.toContain('sesame');
+    put('{"profiles":{"default":{"api_key":"sk-sesame"}}x}');
+    expect(await refusal()).not.toContain('sesame');
+    put('{"profiles":{"default":{"api_key":"sk-sesame","retries":"sk-sesame"}}}');
+    expect(await refusal()).not.toContain('sesame');
+  });
+
+  it('refuses what is no text, too large, or too deep', async () => {
+    put(Buffer.from([0x7b, 0xff, 0x7d]));
+    expect(await refusal()).toContain('not UTF-8');
+    put(' '.repeat(1024 * 1024 + 1));
+    expect(await refusal()).toContain('larger than 1 MiB');
+    put(`{"profiles":${'{"a":'.repeat(100_000)}1${'}'.repeat(100_000)}}`);
+    expect(await refusal()).toContain('cannot be used');
+  });
+
+  it('refuses a folder, a pipe, a socket of text, and links that lead nowhere', async () => {
+    mkdirSync(file);
+    expect(await refusal()).toContain('it is a folder');
+    rmSync(file, { recursive: true });
+    execFileSync('mkfifo', [file]);
+    expect(await refusal()).toContain('not a plain file');
+    rmSync(file);
+    symlinkSync('/dev/null', file);
+    expect(await refusal()).toContain('not a plain file');
+    rmSync(file);
+    symlinkSync(path.join(folder, 'nothing'), file);
+    expect(await refusal()).toContain('a link to a file that does not exist');
+    rmSync(file);
+    symlinkSync(file, file);
+    expect(await refusal()).toContain('a link that leads to itself');
+  });
+
+  it('follows a link to a file that is as it should be', async () => {
+    const kept = path.join(folder, 'dotfiles.json');
+    writeFileSync(kept, '{"profiles":{"default":{"api_key":"k"}}}', { mode: 0o600 });
+    symlinkSync(kept, file);
+    expect((await read()).profiles['default']).toEqual({ api_key: 'k' });
+    chmodSync(kept, 0o644);
+    expect(await refusal()).toContain('others may read it');
+  });
+
+  it.each([0o644, 0o640, 0o604, 0o660])(
+    'refuses a key in a file of mode %o, and says what to do',
+    async (mode) => {
+      put('{"profiles":{"default":{"api_key":"k"}}}', mode);
+      const message = await refusal();
+      expect(message).toMatch(/holds a key and others may read it|others may write it/);
+      expect(message).toContain(`chmod 600 ${file}`);
+    },
+  );
+
+  it('refuses a file that others may write, since they could name another gateway', async () => {
+    put('{"profiles":{}}', 0o622);
+    expect(await refusal()).toContain('others may write it (mode 0622)');
+    put('{"profiles":{}}', 0o644);
+    expect(await read()).toEqual({ profiles: {} });
+  });
+
+  it('reads any text to a config or a clear error, and pollutes nothing', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
+        put(content);
+        const result = await read().catch((error: unknown) => error);
+        if (result instanceof Error) expect(result).toMatchObject({ name: 'MgwError', code: 'config' });
+        else expect(result).toHaveProperty('profiles');
+        expect(Object.keys(Object.prototype)).toEqual([]);
+      }),
+    );
+  });
+});
