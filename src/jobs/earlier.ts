@@ -9,14 +9,27 @@ import { shownState } from './settle.ts';
 /**
  * The earlier job that the same command carries on with (design 4): one that is open and whose run ended before
  * it delivered, or one that is `unknown` and so blocks. A run that is alive elsewhere and a command that ended
- * well make a second take: undefined.
+ * well make a second take: undefined. A speech stream that was cut off blocks too, until a newer take stands.
  */
 export async function findEarlier(ledger: Ledger, fingerprint: string): Promise<Job | undefined> {
+  let newest = true;
   for (const id of await ledger.lookup('fingerprint', fingerprint)) {
     const job = await ledger.read(id);
-    if (job !== undefined && concerns(job, fingerprint) && carriesOn(job)) return job;
+    if (job === undefined || !concerns(job, fingerprint)) continue;
+    if (wasCutOff(job) ? newest : carriesOn(job)) return job;
+    if (job.handle !== undefined) newest = false;
   }
   return undefined;
+}
+
+/** True for a speech stream that began, was billed, and came to no end: it cannot be taken up again (design 8). */
+export function wasCutOff(job: Job): boolean {
+  if (job.protocol !== 'tts' || job.handle === undefined || isRunning(job)) return false;
+  return job.state === 'failed' ? job.error?.code === 'speech_incomplete' : job.state !== 'succeeded';
+}
+
+function isRunning(job: Job): boolean {
+  return job.record.runs.some(({ owner }) => isAlive(owner));
 }
 
 // A damaged record has lost its fingerprint; it was found by the index, and it blocks.
@@ -26,7 +39,7 @@ function concerns(job: Job, fingerprint: string): boolean {
 
 function carriesOn(job: Job): boolean {
   if (shownState(job) === 'unknown') return true;
-  if (job.record.runs.some(({ owner }) => isAlive(owner))) return false;
+  if (isRunning(job)) return false;
   if (job.state === 'failed' || job.state === 'rejected') return false;
   return !isSettled(job);
 }

@@ -14,15 +14,15 @@ export function fetchCommand(job: { id: string; protocol: JobKind }): string[] {
 
 /** Exit 7: nothing tells whether the task exists (design 5). */
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
+  const speech = job.protocol === 'tts';
+  const way = speech
+    ? 'Speech cannot be fetched afterwards: look into the bill, then tell mgw: jobs resolve with --not-created, or with --resubmit to pay again.'
+    : 'Look whether the task exists, then tell mgw: --adopt HANDLE, --not-created or --resubmit.';
+  const next = speech ? ['show', job.id] : ['resolve', job.id, '--adopt', 'HANDLE'];
   return new MgwError(
     'submit_unknown',
-    `${why}. The gateway may have accepted and charged job ${job.id}; it is not sent again. Look whether the task exists, then tell mgw: --adopt HANDLE, --not-created or --resubmit.`,
-    {
-      charged: 'maybe',
-      retry: 'never',
-      next: ['mgw', 'jobs', 'resolve', job.id, '--adopt', 'HANDLE'],
-      requestId,
-    },
+    `${why}. The gateway may have accepted and charged job ${job.id}; it is not sent again. ${way}`,
+    { charged: 'maybe', retry: 'never', next: ['mgw', 'jobs', ...next], requestId },
   );
 }
 
