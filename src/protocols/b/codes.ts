@@ -1,0 +1,92 @@
+import type { ErrorCode } from '../../errors.ts';
+import type { Failure, Reply } from '../../exchange.ts';
+import { classify, readFailure, requestIdOf } from '../../http/failures.ts';
+import { at, idAt, isObject, textAt, type Json } from '../../json.ts';
+
+/**
+ * What a call's error proves about the call: `busy` was definitely not handled, `refused` definitely not
+ * accepted, `open` may have been carried out all the same, and of an `unlisted` code nothing is known.
+ */
+export type CallOutcome = 'busy' | 'refused' | 'open' | 'unlisted';
+
+// By the first dotted part of the code. Only a code that is given before anything is made counts as a refusal.
+const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
+  [/^RequestLimitExceeded$/, 'busy', 'rate_limited'],
+  [
+    /^(AuthFailure|Unauthori[sz]edOperation|IpInBlacklist|IpNotInWhitelist|access_denied)$/,
+    'refused',
+    'auth',
+  ],
+  [
+    /^(InvalidParameter\w*|MissingParameter|UnknownParameter|InvalidRequest|invalid_request)$/,
+    'refused',
+    'invalid_request',
+  ],
+  [
+    /^(InvalidAction|ActionOffline|NoSuchVersion|NoSuchProduct|Unsupported\w+)$/,
+    'refused',
+    'invalid_request',
+  ],
+  [/^(RequestSizeLimitExceeded|DryRunOperation)$/, 'refused', 'invalid_request'],
+  [/^(ResourceNotFound|model_not_found)$/, 'refused', 'not_found'],
+  [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'refused', 'balance'],
+  // A quota or a pool is used up: refused for now, and for a person to judge when to ask again.
+  [/^(LimitExceeded|ResourceInsufficient)$/, 'refused', 'rate_limited'],
+  // HTTP 503 says that nothing was handled; this code comes under HTTP 200, and does not.
+  [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'open', 'server_error'],
+  [/^(ResourceInUse|ResourceUnavailable|ResponseSizeLimitExceeded)$/, 'open', 'server_error'],
+];
+
+/**
+ * The error of a call, `Response.Error` (specification 2.4, 7), or undefined where there is none: absent, null,
+ * or with nothing in it, as relays send that do not leave out empty members.
+ */
+export function callError(body: Json | undefined): Json | undefined {
+  const error = at(body, 'Response.Error');
+  const values = isObject(error) ? Object.values(error) : [error];
+  return values.every((value) => value === undefined || value === null || value === '') ? undefined : error;
+}
+
+/** What a call's error under HTTP 200 proves, and what it means. */
+export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome; failure: Failure } {
+  const nativeCode = idAt(error, 'Code');
+  const known = outcomes.find(([pattern]) => pattern.test(nativeCode?.split('.')[0] ?? ''));
+  const message = textAt(error, 'Message') ?? (typeof error === 'string' ? error : undefined);
+  const failure = {
+    ...readFailure(reply),
+    message: message ?? nativeCode ?? 'an error without words',
+    nativeCode,
+  };
+  if (known === undefined)
+    return { outcome: 'unlisted', failure: { ...failure, code: unlistedCode(nativeCode, message) } };
+  const [, outcome, code] = known;
+  return {
+    outcome,
+    failure: { ...failure, code: outcome === 'refused' ? refined(code, nativeCode, message) : code },
+  };
+}
+
+// InvalidParameter stands for refused content and used-up balance too; the words tell.
+function refined(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
+  const said = classify(`${nativeCode} ${message}`, 200);
+  const finer = said === 'balance' || (said === 'content_policy' && code !== 'auth');
+  return finer ? said : code;
+}
+
+function unlistedCode(nativeCode = '', message = ''): ErrorCode {
+  const said = classify(`${nativeCode} ${message}`, 200);
+  return said === 'bad_reply' ? 'server_error' : said;
+}
+
+/**
+ * Why an accepted task failed (specification 3.2). Its money is spent whatever the code is: only the content
+ * policy is told apart, the rest is in `nativeCode` and the message.
+ */
+export function taskFailure(reply: Reply, body: Json, task: Json | undefined, status: string): Failure {
+  const number = at(task, 'ErrCode') === 0 ? undefined : idAt(task, 'ErrCode');
+  const nativeCode = idAt(task, 'ErrCodeExt') ?? number ?? status;
+  const message = textAt(task, 'Message') ?? `The task ended as ${status} with ${nativeCode} and no message.`;
+  const policy = classify(`${nativeCode} ${message}`, 400) === 'content_policy';
+  const code = policy ? 'content_policy' : 'task_failed';
+  return { code, message, nativeCode, requestId: requestIdOf(reply, body) };
+}

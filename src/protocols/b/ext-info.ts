@@ -1,0 +1,86 @@
+import { canonicalJson, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
+import type { Violation } from '../protocol.ts';
+import { shownValue } from '../violations.ts';
+import { squeezed } from './names.ts';
+
+const longestShown = 300;
+
+/**
+ * `ExtInfo` with `ReturnUsage` switched on, both levels serialised (specification 2.3): the text of an object
+ * whose `ExtVideoParameters` is the text of an object. Undefined where what is there already cannot be read or
+ * not be written again without changing a number.
+ */
+export function withReturnUsage(extInfo: Json | undefined): string | undefined {
+  const ext = extInfo === undefined ? {} : exactObjectIn(extInfo);
+  const given = ext?.['ExtVideoParameters'];
+  const parameters = given === undefined ? {} : exactObjectIn(given);
+  if (ext === undefined || parameters === undefined) return undefined;
+  return JSON.stringify({ ...ext, ExtVideoParameters: JSON.stringify({ ...parameters, ReturnUsage: true }) });
+}
+
+/** Every broken rule of `ExtInfo`'s double serialisation (specification 2.3). */
+export function checkExtInfo(extInfo: Json | undefined): Violation[] {
+  if (extInfo === undefined) return [];
+  if (typeof extInfo !== 'string') return [violation('ExtInfo', extInfo, rightForm(extInfo))];
+  const ext = objectIn(extInfo);
+  if (ext === undefined) return [violation('ExtInfo', extInfo, rightForm(undefined))];
+  return [
+    ...misnamed(ext, 'ExtInfo', 'ExtVideoParameters'),
+    ...misplacedUsage(ext),
+    ...checkParameters(ext, ext['ExtVideoParameters']),
+  ];
+}
+
+function misplacedUsage(ext: JsonObject): Violation[] {
+  return Object.keys(ext)
+    .filter((key) => squeezed(key) === 'returnusage')
+    .map((key) =>
+      violation(`ExtInfo.${key}`, ext[key], rightForm({ ExtVideoParameters: { ReturnUsage: true } })),
+    );
+}
+
+function checkParameters(ext: JsonObject, given: Json | undefined): Violation[] {
+  if (given === undefined) return [];
+  const parameters = typeof given === 'string' ? objectIn(given) : undefined;
+  if (parameters === undefined) return [violation('ExtInfo.ExtVideoParameters', given, rightForm(ext))];
+  const usage = parameters['ReturnUsage'];
+  const wrongType = usage !== undefined && typeof usage !== 'boolean';
+  const name = 'ExtInfo.ExtVideoParameters';
+  return [
+    ...misnamed(parameters, name, 'ReturnUsage'),
+    ...(wrongType ? [violation(`${name}.ReturnUsage`, usage, 'the boolean true')] : []),
+  ];
+}
+
+function misnamed(object: JsonObject, where: string, name: string): Violation[] {
+  return Object.keys(object)
+    .filter((key) => key !== name && squeezed(key) === squeezed(name))
+    .map((key) => violation(`${where}.${key}`, object[key], `the name ${name}, spelled exactly so`));
+}
+
+function violation(field: string, value: Json | undefined, allowed: string): Violation {
+  return { field, value: shownValue(value), allowed, flag: '--ext-info' };
+}
+
+// What was meant, in the form in which the body takes it; an example where that is too long or cannot be told.
+function rightForm(meant: Json | undefined): string {
+  const ext = isObject(meant) ? meant : { ExtVideoParameters: { ReturnUsage: true } };
+  const parameters = ext['ExtVideoParameters'];
+  const inner = isObject(parameters) ? { ExtVideoParameters: JSON.stringify(parameters) } : {};
+  const shown = JSON.stringify(JSON.stringify({ ...ext, ...inner }));
+  if (shown.length > longestShown) return rightForm(undefined);
+  return `JSON text of an object, its ExtVideoParameters JSON text once more: "ExtInfo":${shown} (--return-usage writes this)`;
+}
+
+function objectIn(text: string): JsonObject | undefined {
+  const value = tryParseJson(text);
+  return isObject(value) ? value : undefined;
+}
+
+// An integer beyond 2^53 would be written again as text, or as another number.
+function exactObjectIn(text: Json): JsonObject | undefined {
+  const value = typeof text === 'string' ? objectIn(text) : undefined;
+  return value !== undefined && canonicalJson(value) === canonicalJson(JSON.parse(text as string) as Json)
+    ? value
+    : undefined;
+}

@@ -1,0 +1,110 @@
+import type { Reply } from '../../exchange.ts';
+import { requestIdOf } from '../../http/failures.ts';
+import { at, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
+import type { Observation, Result } from '../protocol.ts';
+import { taskFailure } from './codes.ts';
+
+/**
+ * The state of a task as the body of a query's answer shows it (specification 2.4, 3.2); undefined where it
+ * shows none. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or empty. `FINISH`
+ * without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing to fetch.
+ */
+export function observe(reply: Reply, body: Json | undefined): Observation | undefined {
+  const response = at(body, 'Response');
+  const status = statusOf(response);
+  if (body === undefined || status === undefined) return undefined;
+  const task = at(response, 'AigcVideoTask');
+  const common = { kind: 'observation' as const, nativeStatus: status, requestId: requestIdOf(reply, body) };
+  if (status === 'ABORTED' || (status === 'FINISH' && hasFailed(task))) {
+    const failure = taskFailure(reply, body, task, status);
+    const warning = filesDespiteFailure(task);
+    return { ...common, state: 'failed', failure, results: [], usage: usageOf(task), warning };
+  }
+  if (status === 'FINISH') return { ...common, state: 'succeeded', usage: usageOf(task), ...outcomeOf(task) };
+  const state = status === 'WAITING' ? 'queued' : 'running';
+  return { ...common, state, results: [], progress: progressOf(task) };
+}
+
+// The inner status wins (design 6), but for an abort, which only the outer one can tell.
+function statusOf(response: Json | undefined): string | undefined {
+  const inner = statusIn(at(response, 'AigcVideoTask'));
+  const outer = statusIn(response);
+  return outer === 'ABORTED' && inner !== 'FINISH' ? outer : (inner ?? outer);
+}
+
+function statusIn(object: Json | undefined): string | undefined {
+  const status = at(object, 'Status');
+  if (status === undefined || status === null || status === '') return undefined;
+  return typeof status === 'string' ? status : JSON.stringify(status);
+}
+
+// Any non-empty ErrCodeExt is failure, "0" too (specification 3.2).
+function hasFailed(task: Json | undefined): boolean {
+  const ext = at(task, 'ErrCodeExt');
+  const code = at(task, 'ErrCode');
+  const nonZero = typeof code === 'number' ? code !== 0 : typeof code === 'string' && /[1-9]/.test(code);
+  return nonZero || !(ext === undefined || ext === null || ext === '');
+}
+
+function outcomeOf(task: Json | undefined): { results: Result[]; warning?: string } {
+  if (at(task, 'ErrCode') !== 0)
+    return {
+      results: [],
+      warning: 'FINISH without the ErrCode 0 that would prove success: the result is unproven.',
+    };
+  const listed = filesOf(task);
+  const results = listed.flatMap(resultOf);
+  if (results.length === 0) return { results, warning: 'The task finished well and lists no file.' };
+  const without = listed.length - results.length;
+  return without === 0
+    ? { results }
+    : { results, warning: `${without} of ${listed.length} files have no address.` };
+}
+
+function filesOf(task: Json | undefined): Json[] {
+  const files = at(task, 'Output.FileInfos');
+  return Array.isArray(files) ? files : [];
+}
+
+// What is no description of the file, or could be the file itself.
+const hidden = new Set(['FileUrl', 'FileContent']);
+
+// The file's host is not the gateway's: no key ever goes there (specification 4.2).
+function resultOf(file: Json): Result[] {
+  const url = textAt(file, 'FileUrl');
+  if (url === undefined || !isObject(file)) return [];
+  const shown = Object.entries(file).filter(
+    ([name, value]) => !hidden.has(name) && value !== null && value !== '',
+  );
+  return [
+    { sources: [{ kind: 'url', url, key: 'never' }], mime: mimeOf(file), details: Object.fromEntries(shown) },
+  ];
+}
+
+const mimeByType = new Map([
+  ['mp4', 'video/mp4'],
+  ['mov', 'video/quicktime'],
+  ['webm', 'video/webm'],
+]);
+
+function mimeOf(file: JsonObject): string | undefined {
+  const type = textAt(file, 'FileType')?.toLowerCase() ?? '';
+  return type.includes('/') ? type : mimeByType.get(type);
+}
+
+function filesDespiteFailure(task: Json | undefined): string | undefined {
+  const urls = filesOf(task).flatMap((file) => textAt(file, 'FileUrl') ?? []);
+  return urls.length === 0
+    ? undefined
+    : `The gateway calls it failed and lists a file all the same: ${urls.join(' ')}`;
+}
+
+function usageOf(task: Json | undefined): JsonObject | undefined {
+  const usage = at(task, 'Output.Usage');
+  return isObject(usage) ? usage : undefined;
+}
+
+function progressOf(task: Json | undefined): number | undefined {
+  const progress = at(task, 'Progress');
+  return typeof progress === 'number' && progress >= 0 && progress <= 100 ? progress : undefined;
+}

@@ -1,0 +1,64 @@
+import { usageError } from '../../errors.ts';
+import { textAt, type JsonObject } from '../../json.ts';
+import type { Model } from '../models.ts';
+import type { Violation } from '../protocol.ts';
+import { shownValue, violationMessage } from '../violations.ts';
+
+const mostShown = 12;
+
+/** The versions that the listing gives for a model; empty where it knows no such model or gives none. */
+export function versionsOf(model: string, models: readonly Model[]): string[] {
+  return models.find(({ id }) => id === model)?.model_versions ?? [];
+}
+
+/** True for every body that names a model: the listing gives its version, or judges the one that is there. */
+export function needsListing(body: JsonObject): boolean {
+  return textAt(body, 'ModelName') !== undefined;
+}
+
+/**
+ * The body with the version that is left out, where the listing gives just one for its model (design 7).
+ * @throws MgwError('usage') where the listing denies model or version, or leaves a choice: it shows what there is.
+ */
+export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
+  const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);
+  const isOpen = body['ModelVersion'] === undefined;
+  const [only] = versions;
+  const found = isOpen && versions.length > 1 ? [wrongVersion('', versions)] : checkVersion(body, models);
+  if (found.length > 0) throw usageError(violationMessage(found, textAt(body, 'ModelName')));
+  return isOpen && only !== undefined ? { ...body, ModelVersion: only } : body;
+}
+
+/**
+ * What the listing denies of a body: a model that it does not give, or a version that it does not give for the
+ * model (specification 2.3, 2.7). Versions do not substitute for one another (specification 8), so they are
+ * compared as exact text. A model listed without versions proves nothing. Empty where model or version is
+ * missing: that is `check`'s.
+ */
+export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
+  const name = textAt(body, 'ModelName');
+  if (name === undefined) return [];
+  if (!models.some(({ id }) => id === name)) return [unknownModel(name, models)];
+  const version = textAt(body, 'ModelVersion');
+  const versions = versionsOf(name, models);
+  if (version === undefined || versions.length === 0 || versions.includes(version)) return [];
+  return [wrongVersion(shownValue(version), versions)];
+}
+
+function wrongVersion(value: string, versions: readonly string[]): Violation {
+  return { field: 'ModelVersion', value, allowed: some(versions), flag: '--model-version' };
+}
+
+function unknownModel(name: string, models: readonly Model[]): Violation {
+  const ids = models.map(({ id }) => id);
+  const meant = ids.filter((id) => id.toLowerCase() === name.toLowerCase());
+  const versioned = models.filter((model) => model.model_versions.length > 0).map(({ id }) => id);
+  const candidates = [meant, versioned, ids].find((list) => list.length > 0) ?? [];
+  const allowed = candidates.length === 0 ? 'a model of the listing, which is empty' : some(candidates);
+  return { field: 'ModelName', value: shownValue(name), allowed, flag: '--model' };
+}
+
+function some(values: readonly string[]): string {
+  const shown = values.slice(0, mostShown).map(shownValue).join(', ');
+  return values.length > mostShown ? `${shown} and ${values.length - mostShown} more` : shown;
+}

@@ -1,0 +1,106 @@
+import { MgwError } from '../../errors.ts';
+import { jsonBody, jsonHeaders, type Exchange, type Reply } from '../../exchange.ts';
+import { bodyOf } from '../../http/failures.ts';
+import { idAt, parseCutJson, type Json, type JsonObject } from '../../json.ts';
+import type { QueryVerdict, SubmitVerdict } from '../protocol.ts';
+import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
+import { callError, readCallError } from './codes.ts';
+import { observe } from './observation.ts';
+
+type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
+
+// The path is the root and nothing else (specification 4.2); the version is the interface's, not the model's.
+function call(action: Action, body: JsonObject): Exchange {
+  const headers = { ...jsonHeaders, 'X-TC-Version': '2018-07-17', 'X-TC-Action': action };
+  return { method: 'POST', path: '/', headers, body: jsonBody(body) };
+}
+
+/** The exchange that creates a task (specification 4.2). */
+export function submission(body: JsonObject): Exchange {
+  return call('CreateAigcVideoTask', body);
+}
+
+/**
+ * The exchange that asks for a task; the id travels in the body, so any text will do.
+ * @throws MgwError('result_unavailable') where the handle is blank.
+ */
+export function query(handle: string): Exchange {
+  if (handle.trim() === '')
+    throw new MgwError('result_unavailable', 'A blank task id cannot be asked for.', { charged: 'yes' });
+  return call('DescribeTaskDetail', { TaskId: handle });
+}
+
+const handlePaths = [
+  'Response.TaskId',
+  'Response.AigcVideoTask.TaskId',
+  'TaskId',
+  'Response.task_id',
+  'task_id',
+];
+
+/**
+ * Reads the answer to a submission. A task id under 2xx proves a task whatever else the answer says, also where
+ * it was cut behind the id; a task named under any other status may exist. An error under 2xx is a refusal only
+ * where its code is one that is given before anything is made (specification 7, design 5).
+ */
+export function readSubmission(reply: Reply): SubmitVerdict {
+  const whole = bodyOf(reply);
+  const body = whole ?? parseCutJson(reply.text);
+  const handle = handleIn(body);
+  const error = callError(body);
+  if (!isSuccess(reply)) return judgeFailure(reply, handle);
+  if (handle !== undefined) return { kind: 'accepted', handle, warning: errorBeside(reply, error) };
+  if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
+  const { outcome, failure } = readCallError(reply, error);
+  const certain = reply.complete && whole !== undefined;
+  if (!certain || outcome === 'open' || outcome === 'unlisted') return { kind: 'unknown', failure };
+  return { kind: outcome === 'busy' ? 'busy' : 'rejected', failure };
+}
+
+// A zero is how a relay writes that there is none.
+function handleIn(body: Json | undefined): string | undefined {
+  return handlePaths.map((path) => idAt(body, path)).find((id) => id !== undefined && !/^(0|-\d+)$/.test(id));
+}
+
+function judgeFailure(reply: Reply, handle: string | undefined): SubmitVerdict {
+  const verdict = judgeRefusedSubmission(reply);
+  if (verdict.kind === 'accepted' || handle === undefined) return verdict;
+  const message = `${verdict.failure.message} (HTTP ${reply.status}, which names the task ${handle})`;
+  return { kind: 'unknown', failure: { ...verdict.failure, message } };
+}
+
+function errorBeside(reply: Reply, error: Json | undefined): string | undefined {
+  if (error === undefined) return undefined;
+  const { nativeCode, message } = readCallError(reply, error).failure;
+  const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
+  return `The gateway reported an error beside the task id: ${said}.`;
+}
+
+function isSuccess(reply: Reply): boolean {
+  return reply.status >= 200 && reply.status < 300;
+}
+
+/** Reads the answer to a status query (specification 2.4, 3.2). A cut answer is no news. */
+export function readQuery(reply: Reply): QueryVerdict {
+  const body = bodyOf(reply);
+  const error = callError(body);
+  if (!isSuccess(reply)) {
+    const verdict = judgeFailedQuery(reply);
+    const told = verdict.kind !== 'again' || error === undefined || reply.status >= 500;
+    return told ? verdict : judgeCallError(reply, error);
+  }
+  if (!reply.complete) return { kind: 'again', failure: unreadable(reply, 'task status') };
+  if (error !== undefined) return judgeCallError(reply, error);
+  return observe(reply, body) ?? { kind: 'again', failure: unreadable(reply, 'task status') };
+}
+
+function judgeCallError(reply: Reply, error: Json): QueryVerdict {
+  const { outcome, failure } = readCallError(reply, error);
+  if (outcome === 'unlisted') return judgeFailedQuery(reply);
+  if (outcome === 'refused' && failure.code === 'auth') return { kind: 'refused', failure };
+  // The body of a query is a task id and nothing else: a refused parameter can only be that.
+  const noTask = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
+  return noTask
+    ? { kind: 'missing', failure: { ...failure, code: 'not_found' } }
+    : { kind: 'again', failure };
+}

@@ -1,0 +1,332 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Json, JsonObject } from '../../../src/json.ts';
+import { b } from '../../../src/protocols/b/protocol.ts';
+import { violationMessage } from '../../../src/protocols/violations.ts';
+import { goodBody } from './support.ts';
+
+function fieldsOf(body: JsonObject): string[] {
+  return b.check(body).map(({ field }) => field);
+}
+
+function withOutput(members: JsonObject): JsonObject {
+  return { ...goodBody, OutputConfig: members };
+}
+
+function withFile(members: JsonObject): JsonObject {
+  const file = { Type: 'Url', Url: 'https://pics.example/1.png', Category: 'Image', Usage: 'Reference' };
+  return { ...goodBody, FileInfos: [{ ...file, ...members }] };
+}
+
+test('a good body passes', () => {
+  expect(b.check(goodBody)).toEqual([]);
+  expect(b.check(withFile({}))).toEqual([]);
+  expect(b.check({ ...goodBody, ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}' })).toEqual([]);
+});
+
+test('fields that the specification does not list pass', () => {
+  expect(b.check({ ...goodBody, Seed: 7, SceneType: 'x', OutputConfig: { PersonGeneration: 'x' } })).toEqual(
+    [],
+  );
+});
+
+describe('required', () => {
+  test.each(['ModelName', 'ModelVersion', 'Prompt'])('%s', (field) => {
+    for (const value of ['', ' \n', null, 7, {}])
+      expect(fieldsOf({ ...goodBody, [field]: value })).toContain(field);
+    expect(b.check({ ...goodBody, [field]: undefined })).toMatchObject([
+      { field, value: '', flag: expect.stringMatching(/^--/) as string },
+    ]);
+  });
+
+  test('no prompt is needed beside an image, but a blank one is refused', () => {
+    const body = withFile({});
+    body['Prompt'] = undefined;
+    expect(b.check(body)).toEqual([]);
+    expect(fieldsOf({ ...body, Prompt: ' ' })).toEqual(['Prompt']);
+    expect(fieldsOf({ ...body, FileInfos: [] })).toEqual(['Prompt']);
+  });
+
+  test('a blank NegativePrompt', () => {
+    expect(fieldsOf({ ...goodBody, NegativePrompt: '' })).toEqual(['NegativePrompt']);
+  });
+});
+
+describe('names', () => {
+  test.each([
+    ['modelName', 'ModelName'],
+    ['model', 'ModelName'],
+    ['model_version', 'ModelVersion'],
+    ['PROMPT', 'Prompt'],
+    ['negative-prompt', 'NegativePrompt'],
+    ['fileInfos', 'FileInfos'],
+    ['output_config', 'OutputConfig'],
+    ['extInfo', 'ExtInfo'],
+    ['Duration', 'OutputConfig.Duration'],
+    ['resolution', 'OutputConfig.Resolution'],
+    ['aspect_ratio', 'OutputConfig.AspectRatio'],
+    ['task_id', 'nothing'],
+    ['TaskId', 'nothing'],
+  ])('%s in the body: %s', (name, right) => {
+    expect(b.check({ ...goodBody, [name]: 'x' })).toMatchObject([
+      { field: name, allowed: expect.stringContaining(right) as string },
+    ]);
+  });
+
+  test.each([
+    ['duration', 'OutputConfig.Duration'],
+    ['aspectRatio', 'OutputConfig.AspectRatio'],
+    ['storage_mode', 'OutputConfig.StorageMode'],
+    ['Prompt', 'name Prompt'],
+  ])('%s in OutputConfig: %s', (name, right) => {
+    expect(b.check(withOutput({ [name]: 5 }))).toMatchObject([
+      { field: `OutputConfig.${name}`, allowed: expect.stringContaining(right) as string },
+    ]);
+  });
+
+  test.each(['type', 'category', 'USAGE'])('%s in FileInfos', (name) => {
+    expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
+  });
+
+  test('url in FileInfos', () => {
+    const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
+    expect(fieldsOf(body)).toEqual(['FileInfos.0.url', 'FileInfos.0.Url']);
+  });
+});
+
+describe('refused fields', () => {
+  const names = [
+    'SubAppId',
+    'FileId',
+    'ObjectId',
+    'LastFrameFileId',
+    'draft_task_id',
+    'SecretId',
+    'SecretKey',
+  ];
+  const spellings = names.flatMap((name) => [name, name.toLowerCase(), name.toUpperCase()]);
+
+  test.each([...spellings, 'sub_app_id', 'draftTaskId', 'DraftTaskId'])('%s at any depth', (name) => {
+    const member = { [name]: 1 };
+    const places: [JsonObject, string][] = [
+      [member, name],
+      [{ Other: [[{ Deep: member }]] }, `Other.0.0.Deep.${name}`],
+      [{ ExtInfo: JSON.stringify(member) }, `ExtInfo.${name}`],
+      [
+        { ExtInfo: JSON.stringify({ ExtVideoParameters: JSON.stringify({ a: [member] }) }) },
+        `ExtInfo.ExtVideoParameters.a.0.${name}`,
+      ],
+      [{ ExtInfo: JSON.stringify({ x: JSON.stringify(JSON.stringify(member)) }) }, `ExtInfo.x.${name}`],
+    ];
+    for (const [members, field] of places) expect(fieldsOf({ ...goodBody, ...members })).toEqual([field]);
+  });
+
+  test('a long number in ExtInfo is a number', () => {
+    expect(
+      b.check({ ...goodBody, ExtInfo: '{"seed":12345678901234567890,"x":"12345678901234567890"}' }),
+    ).toEqual([]);
+  });
+
+  test('the value of a credential is not shown', () => {
+    expect(violationMessage(b.check({ ...goodBody, SecretKey: 'AKIDabc' }))).not.toContain('AKIDabc');
+  });
+
+  test('a prompt may talk of them', () => {
+    expect(b.check({ ...goodBody, Prompt: '{"SubAppId":1}' })).toEqual([]);
+  });
+
+  test('a body nested deeper than the stack is searched to the end', () => {
+    const depth = 50_000;
+    let nested: Json = { SubAppId: 1 };
+    for (let level = 0; level < depth; level += 1) nested = [nested];
+    expect(b.check({ ...goodBody, Deep: nested })).toHaveLength(1);
+  });
+});
+
+describe('FileInfos', () => {
+  test.each([null, {}, 'x', 7])('%j is no list', (FileInfos) => {
+    expect(fieldsOf({ ...goodBody, FileInfos })).toContain('FileInfos');
+  });
+
+  test.each([null, 'https://x.example/1.png', []])('%j is no entry', (entry) => {
+    expect(fieldsOf({ ...goodBody, FileInfos: [entry] })).toEqual(['FileInfos.0']);
+  });
+
+  test.each([
+    undefined,
+    null,
+    7,
+    '',
+    'file:///etc/passwd',
+    'data:image/png;base64,AA',
+    'http://127.0.0.1/x',
+    'http://169.254.169.254/latest',
+    'http://10.0.0.1/x',
+    'http://[::ffff:127.0.0.1]/x',
+    'https://u:p@x.example/1',
+  ])('the URL %j is refused, naming the flag', (Url) => {
+    expect(b.check(withFile({ Url }))).toMatchObject([{ field: 'FileInfos.0.Url', flag: '--reference' }]);
+    expect(b.check(withFile({ Url, Usage: 'FirstFrame' }))).toMatchObject([{ flag: '--first-frame' }]);
+  });
+
+  test.each([
+    ['Type', 'url', 'Url'],
+    ['Category', 'IMAGE', 'Image'],
+    ['Usage', 'firstFrame', 'FirstFrame'],
+    ['Usage', 'reference', 'Reference'],
+    ['Usage', '', 'FirstFrame, Reference'],
+    ['Type', 7, 'Url'],
+  ])('%s %j: %s', (name, value, allowed) => {
+    expect(b.check(withFile({ [name]: value }))).toMatchObject([{ field: `FileInfos.0.${name}`, allowed }]);
+  });
+
+  test('a value beyond the listed ones passes with advice', () => {
+    const body = withFile({ Category: 'Video', Usage: undefined });
+    expect(b.check(body)).toEqual([]);
+    expect(b.advise(body)).toEqual([
+      'FileInfos.0.Category is Video; the specification lists Image.',
+      'FileInfos.0.Usage is not given; the specification lists FirstFrame and Reference.',
+    ]);
+  });
+});
+
+describe('OutputConfig', () => {
+  test.each([null, [], 'x'])('%j is no object', (OutputConfig) => {
+    expect(fieldsOf({ ...goodBody, OutputConfig })).toEqual(['OutputConfig']);
+  });
+
+  test.each([
+    ['StorageMode', ['Temporary'], ['temporary', 'Permanent', '', null, 7]],
+    ['Resolution', ['720P', '1080P', '2K', '768P'], ['720p', '1080p', '4k', '', 720, null]],
+    ['Duration', [1, 5, 15], [0, -1, 4.5, '5', null, true, 2 ** 60]],
+    [
+      'AspectRatio',
+      ['16:9', '9:16', '21:9', 'adaptive'],
+      ['16x9', '16:9 ', '0:9', '16:', ':', '', 1.78, null],
+    ],
+    ['AudioGeneration', ['Enabled', 'Disabled'], ['enabled', 'on', true, null, '']],
+  ])('%s', (name, good, bad) => {
+    for (const value of good) expect(b.check(withOutput({ [name]: value }))).toEqual([]);
+    for (const value of bad)
+      expect(b.check(withOutput({ [name]: value }))).toMatchObject([
+        { field: `OutputConfig.${name}`, flag: expect.stringMatching(/^--/) as string },
+      ]);
+  });
+});
+
+describe('ExtInfo', () => {
+  test.each<[Json, string]>([
+    [{ ExtVideoParameters: '{"ReturnUsage":true}' }, 'ExtInfo'],
+    [{ ExtVideoParameters: { ReturnUsage: true } }, 'ExtInfo'],
+    ['', 'ExtInfo'],
+    ['x', 'ExtInfo'],
+    ['[]', 'ExtInfo'],
+    ['"{}"', 'ExtInfo'],
+    [null, 'ExtInfo'],
+    ['{"ExtVideoParameters":{"ReturnUsage":true}}', 'ExtInfo.ExtVideoParameters'],
+    ['{"ExtVideoParameters":"x"}', 'ExtInfo.ExtVideoParameters'],
+    ['{"ExtVideoParameters":"[]"}', 'ExtInfo.ExtVideoParameters'],
+    ['{"ExtVideoParameters":null}', 'ExtInfo.ExtVideoParameters'],
+    ['{"extVideoParameters":"{}"}', 'ExtInfo.extVideoParameters'],
+    ['{"ReturnUsage":true}', 'ExtInfo.ReturnUsage'],
+    ['{"ExtVideoParameters":"{\\"ReturnUsage\\":\\"true\\"}"}', 'ExtInfo.ExtVideoParameters.ReturnUsage'],
+    ['{"ExtVideoParameters":"{\\"returnUsage\\":true}"}', 'ExtInfo.ExtVideoParameters.returnUsage'],
+  ])('%j is refused at %s', (ExtInfo, field) => {
+    expect(b.check({ ...goodBody, ExtInfo })).toMatchObject([{ field, flag: '--ext-info' }]);
+  });
+
+  test.each<Json>([
+    { ExtVideoParameters: { ReturnUsage: true, n: 1 }, other: 2 },
+    '{"ExtVideoParameters":{"ReturnUsage":true,"n":1},"other":2}',
+  ])('serialised once: the message shows the right form of %j', (ExtInfo) => {
+    const [violation] = b.check({ ...goodBody, ExtInfo });
+    const right = { ExtVideoParameters: '{"ReturnUsage":true,"n":1}', other: 2 };
+    expect(violation?.allowed).toContain(`"ExtInfo":${JSON.stringify(JSON.stringify(right))}`);
+  });
+
+  test('other members may be anything', () => {
+    expect(b.check({ ...goodBody, ExtInfo: '{"a":{"b":1}}' })).toEqual([]);
+  });
+});
+
+describe('ReturnUsage is folded into ExtInfo', () => {
+  const asked = { ...goodBody, ReturnUsage: true };
+
+  test('alone', () => {
+    expect(b.normalise(asked)).toEqual({
+      ...goodBody,
+      ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
+    });
+  });
+
+  test('beside what is there', () => {
+    const ExtInfo = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2 }) });
+    const merged = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2, ReturnUsage: true }) });
+    expect(b.normalise({ ...asked, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
+    expect(b.normalise({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
+  });
+
+  test('twice is once', () => {
+    const once = b.normalise(asked);
+    expect(b.normalise(once)).toEqual(once);
+    expect(b.normalise({ ...once, ReturnUsage: true })).toEqual(once);
+  });
+
+  test('switched off it is left out', () => {
+    expect(b.normalise({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
+  });
+
+  test('the given body is not changed', () => {
+    const given = structuredClone(asked);
+    b.normalise(given);
+    expect(given).toEqual(asked);
+  });
+
+  test.each([
+    ['x', 'ExtInfo'],
+    [{}, 'ExtInfo'],
+    ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
+    ['{"seed":12345678901234567890}', 'ReturnUsage'],
+  ])('where ExtInfo is %j it is refused at %s and nothing is lost', (ExtInfo, field) => {
+    const body = b.normalise({ ...asked, ExtInfo });
+    expect(body['ExtInfo']).toEqual(ExtInfo);
+    expect(fieldsOf(body)).toEqual([field]);
+  });
+
+  test.each(['true', 1, null])('%j is no switch', (ReturnUsage) => {
+    expect(fieldsOf(b.normalise({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
+  });
+});
+
+describe('advice', () => {
+  test('names the flags of what is left to the model', () => {
+    expect(b.advise(goodBody)).toEqual([]);
+    expect(b.advise({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual([
+      "Left to the model's default, which may differ between versions: --resolution, --audio.",
+    ]);
+    expect(b.advise({ ModelName: 'x' })[0]).toContain('--duration, --resolution, --audio');
+  });
+});
+
+test('any body is normalised and checked without a throw', () => {
+  const names = ['FileInfos', 'OutputConfig', 'ExtInfo', 'ReturnUsage', 'Prompt', 'ModelName'];
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.constantFrom(...names), (value, name) => {
+      const body = b.normalise({ ...goodBody, [name]: value });
+      b.check(body);
+      b.advise(body);
+      b.modelOf(body);
+    }),
+  );
+});
+
+test('what normalise writes is what check accepts', () => {
+  const dictionary = fc.dictionary(fc.string(), fc.constantFrom<Json>(1, 'x', true, null));
+  fc.assert(
+    fc.property(dictionary, (members) => {
+      const before = { ...goodBody, ExtInfo: JSON.stringify(members) };
+      fc.pre(b.check(before).length === 0);
+      expect(b.check(b.normalise({ ...before, ReturnUsage: true }))).toEqual([]);
+    }),
+  );
+});

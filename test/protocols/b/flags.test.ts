@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { b } from '../../../src/protocols/b/protocol.ts';
+import { compose, type FlagValue } from '../../../src/protocols/compose.ts';
+
+function bodyOf(flags: Record<string, FlagValue>) {
+  return b.normalise(compose(b, { flags }));
+}
+
+test('every flag lands in the field of the specification', () => {
+  const body = bodyOf({
+    model: 'Video-B',
+    'model-version': '2.0',
+    prompt: 'a cat',
+    'negative-prompt': 'a dog',
+    'first-frame': 'https://p.example/f.png',
+    reference: ['https://p.example/1.png', 'https://p.example/2.png'],
+    duration: '5',
+    resolution: '720P',
+    'aspect-ratio': '16:9',
+    audio: true,
+    'storage-mode': 'Temporary',
+    'ext-info': '{"a":1}',
+    'return-usage': true,
+  });
+  expect(body).toEqual({
+    ModelName: 'Video-B',
+    ModelVersion: '2.0',
+    Prompt: 'a cat',
+    NegativePrompt: 'a dog',
+    FileInfos: [
+      { Type: 'Url', Url: 'https://p.example/f.png', Category: 'Image', Usage: 'FirstFrame' },
+      { Type: 'Url', Url: 'https://p.example/1.png', Category: 'Image', Usage: 'Reference' },
+      { Type: 'Url', Url: 'https://p.example/2.png', Category: 'Image', Usage: 'Reference' },
+    ],
+    OutputConfig: {
+      Duration: 5,
+      Resolution: '720P',
+      AspectRatio: '16:9',
+      AudioGeneration: 'Enabled',
+      StorageMode: 'Temporary',
+    },
+    ExtInfo: '{"a":1,"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
+  });
+  expect(b.check(body)).toEqual([]);
+  expect(b.modelOf(body)).toBe('Video-B');
+});
+
+test('nothing is sent that was not asked for', () => {
+  expect(bodyOf({ model: 'm', prompt: 'p' })).toEqual({ ModelName: 'm', Prompt: 'p' });
+});
+
+test('--no-audio is Disabled, --no-return-usage asks for nothing', () => {
+  expect(bodyOf({ audio: false, 'return-usage': false })).toEqual({
+    OutputConfig: { AudioGeneration: 'Disabled' },
+  });
+});
+
+test.each([
+  ['duration', '4.5'],
+  ['duration', '1e3'],
+  ['storage-mode', 'temporary'],
+  ['prompt', ' '],
+  ['first-frame', ''],
+])('--%s %j is refused', (name, value) => {
+  expect(() => bodyOf({ [name]: value })).toThrow(expect.objectContaining({ code: 'usage' }));
+});

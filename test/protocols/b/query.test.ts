@@ -1,0 +1,320 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Json, JsonObject } from '../../../src/json.ts';
+import { b } from '../../../src/protocols/b/protocol.ts';
+import type { Observation, QueryVerdict } from '../../../src/protocols/protocol.ts';
+import { callFailure, finished, reply } from './support.ts';
+
+function read(body: unknown, status = 200, complete = true): QueryVerdict {
+  return b.readQuery(reply(body, status, complete), 't-1');
+}
+
+function observed(body: unknown): Observation {
+  const verdict = read(body);
+  if (verdict.kind !== 'observation') throw new Error(`${verdict.kind}: ${verdict.failure.message}`);
+  return verdict;
+}
+
+describe('the request', () => {
+  test('holds the task id and nothing else', () => {
+    expect(b.query('12345678901234567890')).toEqual({
+      method: 'POST',
+      path: '/',
+      headers: {
+        'content-type': 'application/json',
+        'X-TC-Version': '2018-07-17',
+        'X-TC-Action': 'DescribeTaskDetail',
+      },
+      body: '{"TaskId":"12345678901234567890"}',
+    });
+  });
+
+  test('an empty handle is refused', () => {
+    expect(() => b.query(' ')).toThrow(
+      expect.objectContaining({ code: 'result_unavailable', charged: 'yes' }),
+    );
+  });
+});
+
+describe('on the way', () => {
+  test.each([
+    ['WAITING', 'queued'],
+    ['PROCESSING', 'running'],
+    ['SOMETHING_NEW', 'running'],
+    ['finish', 'running'],
+  ])('%s is %s', (Status, state) => {
+    const task = { Status, ErrCode: 0, Progress: 40 };
+    expect(observed({ Response: { Status, AigcVideoTask: task, RequestId: 'r' } })).toMatchObject({
+      state,
+      nativeStatus: Status,
+      progress: 40,
+      results: [],
+      requestId: 'r',
+    });
+  });
+
+  test('the inner status wins over the outer', () => {
+    expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
+    expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
+  });
+
+  test('the outer one counts where there is no inner', () => {
+    expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: null } }).state).toBe('queued');
+    expect(observed({ Response: { Status: 'PROCESSING' } }).state).toBe('running');
+    expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
+  });
+
+  test.each([-1, 101, '50', null, {}])('progress %j is not shown', (Progress) => {
+    expect(observed(finished({ Status: 'PROCESSING', Progress })).progress).toBeUndefined();
+  });
+});
+
+describe('success', () => {
+  test('with its file, its details and its usage', () => {
+    const file = {
+      FileUrl: 'https://f.example/v.mp4?sig=a%2Fb',
+      FileType: 'mp4',
+      ExpireTime: '2026-11-20T00:00:00Z',
+      MetaData: { Duration: 5.04 },
+      FileId: null,
+      FileContent: 'AAAA',
+    };
+    expect(observed(finished({ Output: { FileInfos: [file], Usage: { OutputSeconds: 5 } } }))).toEqual({
+      kind: 'observation',
+      state: 'succeeded',
+      nativeStatus: 'FINISH',
+      results: [
+        {
+          sources: [{ kind: 'url', url: 'https://f.example/v.mp4?sig=a%2Fb', key: 'never' }],
+          mime: 'video/mp4',
+          details: { FileType: 'mp4', ExpireTime: '2026-11-20T00:00:00Z', MetaData: { Duration: 5.04 } },
+        },
+      ],
+      usage: { OutputSeconds: 5 },
+      requestId: 'r-2',
+    });
+  });
+
+  test.each([
+    ['', 1],
+    [null, 1],
+    [undefined, 1],
+  ])('ErrCodeExt %j is empty', (ErrCodeExt, files) => {
+    expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
+  });
+
+  test('the files keep their order, and one without an address is told', () => {
+    const FileInfos = [
+      { FileUrl: 'https://f.example/1' },
+      { FileId: 'x' },
+      { FileUrl: 'https://f.example/2' },
+    ];
+    const { results, warning } = observed(finished({ Output: { FileInfos } }));
+    expect(results.flatMap(({ sources }) => sources)).toEqual([
+      { kind: 'url', url: 'https://f.example/1', key: 'never' },
+      { kind: 'url', url: 'https://f.example/2', key: 'never' },
+    ]);
+    expect(warning).toContain('1 of 3');
+  });
+
+  test.each([
+    null,
+    {},
+    { FileInfos: null },
+    { FileInfos: [] },
+    { FileInfos: {} },
+    { FileInfos: [{ FileUrl: 7 }] },
+  ])('without a file there is nothing to fetch: %j', (Output) => {
+    expect(observed(finished({ Output }))).toMatchObject({ state: 'succeeded', results: [] });
+    expect(observed(finished({ Output })).warning).toBeTruthy();
+  });
+
+  test.each(['constructor', '__proto__', 'exe'])('the file type %s gives no MIME type', (FileType) => {
+    const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
+    expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
+  });
+});
+
+describe('FINISH is not success', () => {
+  test.each([undefined, null, '0', '', true, {}, []])(
+    'ErrCode %j is unproven: nothing to fetch',
+    (ErrCode) => {
+      const observation = observed(finished({ ErrCode }));
+      expect(observation).toMatchObject({ state: 'succeeded', results: [] });
+      expect(observation.warning).toContain('unproven');
+    },
+  );
+
+  test('without the inner object it is unproven', () => {
+    const body = { Response: { Status: 'FINISH', AigcVideoTask: null } };
+    expect(observed(body)).toMatchObject({
+      results: [],
+      warning: expect.stringContaining('unproven') as string,
+    });
+  });
+
+  test.each([
+    [{ ErrCode: 7 }, '7', 'task_failed'],
+    [{ ErrCode: -1 }, '-1', 'task_failed'],
+    [{ ErrCode: '70000' }, '70000', 'task_failed'],
+    [{ ErrCode: 40000 }, '40000', 'task_failed'],
+    [{ ErrCodeExt: 'InternalError' }, 'InternalError', 'task_failed'],
+    [{ ErrCode: undefined, ErrCodeExt: 'TaskTimeout' }, 'TaskTimeout', 'task_failed'],
+    [
+      { ErrCode: 70000, ErrCodeExt: 'InvalidParameter.VoilationContent' },
+      'InvalidParameter.VoilationContent',
+      'content_policy',
+    ],
+    [{ ErrCode: 70000, ErrCodeExt: 'ContentModerationFailed' }, 'ContentModerationFailed', 'content_policy'],
+    [
+      { ErrCode: 70000, ErrCodeExt: 'InvalidParameter.MediaFormat' },
+      'InvalidParameter.MediaFormat',
+      'task_failed',
+    ],
+    // The specification: non-empty is failure, though some gateways write "0" for none.
+    [{ ErrCodeExt: '0' }, '0', 'task_failed'],
+    [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
+    [{ ErrCodeExt: 0 }, '0', 'task_failed'],
+    [{ ErrCodeExt: {} }, 'FINISH', 'task_failed'],
+  ])('%j is failure', (task, nativeCode, code) => {
+    expect(observed(finished({ Message: 'why', ...task }))).toMatchObject({
+      state: 'failed',
+      results: [],
+      failure: { code, nativeCode, message: 'why', requestId: 'r-2' },
+    });
+  });
+
+  test('a failure without words says its code', () => {
+    expect(observed(finished({ ErrCode: 70000 })).failure?.message).toContain('70000');
+  });
+
+  test('a failure that lists a file tells the address', () => {
+    expect(observed(finished({ ErrCodeExt: '0' })).warning).toContain('https://files.example/v.mp4');
+  });
+});
+
+describe('ABORTED is failure', () => {
+  test.each([
+    { Status: 'ABORTED', AigcVideoTask: null },
+    { Status: 'ABORTED', AigcVideoTask: { Status: 'PROCESSING', ErrCode: 0 } },
+    { Status: 'PROCESSING', AigcVideoTask: { Status: 'ABORTED', ErrCode: 0 } },
+  ])('%j', (Response) => {
+    expect(observed({ Response })).toMatchObject({
+      state: 'failed',
+      nativeStatus: 'ABORTED',
+      failure: { nativeCode: 'ABORTED', code: 'task_failed' },
+    });
+  });
+
+  test('but not where the inner task finished well', () => {
+    expect(observed(finished({}, { Status: 'ABORTED' })).results).toHaveLength(1);
+  });
+});
+
+describe('call failures', () => {
+  test.each([
+    ['ResourceNotFound', 'missing'],
+    ['ResourceNotFound.TaskNotFound', 'missing'],
+    ['InvalidParameterValue', 'missing'],
+    ['InvalidParameterValue.TaskId', 'missing'],
+    ['AuthFailure.TokenFailure', 'refused'],
+    ['UnauthorizedOperation', 'refused'],
+    ['RequestLimitExceeded', 'again'],
+    ['InternalError', 'again'],
+    ['FailedOperation', 'again'],
+    ['SomethingNew', 'again'],
+    ['invalid_api_key', 'refused'],
+    ['task_not_exist', 'missing'],
+  ])('%s under 200 is %s', (code, kind) => {
+    expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
+      kind,
+      failure: { nativeCode: code, message: 'words' },
+    });
+  });
+
+  test('the words of an error that may pass decide nothing', () => {
+    expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
+  });
+
+  test('an error counts even where a task is shown', () => {
+    const Error = { Code: 'InternalError', Message: 'x' };
+    expect(read(finished({}, { Error })).kind).toBe('again');
+  });
+
+  test.each([
+    [callFailure('InvalidParameterValue', 'TaskId', 400), 'missing'],
+    [callFailure('AuthFailure', 'x', 400), 'refused'],
+    [callFailure('InvalidParameterValue', 'x', 500), 'again'],
+    [reply({ error: { message: 'Invalid token' } }, 401), 'refused'],
+    [reply({ error: { message: '额度不足' } }, 403), 'again'],
+    [reply({ code: 'task_not_exist' }, 400), 'missing'],
+    [reply('', 429), 'again'],
+    [reply('<html>', 502), 'again'],
+    [reply('', 302), 'again'],
+  ])('%j is %s', (answer, kind) => {
+    expect(b.readQuery(answer, 't-1').kind).toBe(kind);
+  });
+
+  test.each([
+    '',
+    '<html>',
+    'null',
+    '[]',
+    '7',
+    '{}',
+    '{"Response":{}}',
+    '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
+  ])('no news in %s', (text) => {
+    expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
+  });
+
+  test('no news in an answer that was cut anywhere', () => {
+    const text = JSON.stringify(finished());
+    for (let end = 0; end < text.length; end += 1)
+      expect(read(text.slice(0, end), 200, false).kind).toBe('again');
+  });
+});
+
+describe('no wrong success', () => {
+  const inner = ['Status', 'ErrCode', 'ErrCodeExt', 'Output', 'Message', 'TaskId'];
+  const strange: Json[] = [null, '', 'x', 7, -1, true, false, [], {}, [[]]];
+
+  function hasFile(verdict: QueryVerdict): boolean {
+    return verdict.kind === 'observation' && verdict.results.length > 0;
+  }
+
+  // What section 3.2 of the specification says, written down once more.
+  function proves(task: JsonObject, outer: Json | undefined): boolean {
+    const status = [task['Status'], outer].find((word) => word !== undefined && word !== null && word !== '');
+    const extEmpty = [undefined, null, ''].includes(task['ErrCodeExt'] as string);
+    return status === 'FINISH' && task['ErrCode'] === 0 && extEmpty;
+  }
+
+  test.each(inner)('whatever %s is', (name) => {
+    for (const value of [...strange, undefined, 0, 'FINISH', 'PROCESSING']) {
+      const body = finished({ [name]: value });
+      const { AigcVideoTask: task, Status } = body['Response'] as JsonObject;
+      if (hasFile(read(body))) expect(proves(task as JsonObject, Status)).toBe(true);
+    }
+  });
+
+  test('any JSON is read without a throw', () => {
+    fc.assert(
+      fc.property(
+        fc.jsonValue(),
+        fc.constantFrom(...inner),
+        fc.constantFrom(200, 400, 500),
+        (value, name, status) => {
+          expect(hasFile(read(value, status))).toBe(false);
+          read(finished({ [name]: value }), status);
+          read({ Response: value }, status);
+          read({ Response: { AigcVideoTask: value, Status: value, Error: value } }, status);
+        },
+      ),
+    );
+  });
+});
+
+test('nothing a file host answers means that the file comes later', () => {
+  expect(b.notReady(reply('{"error":"not ready"}', 404))).toBe(false);
+});

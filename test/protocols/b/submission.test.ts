@@ -1,0 +1,212 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { b } from '../../../src/protocols/b/protocol.ts';
+import type { SubmitVerdict } from '../../../src/protocols/protocol.ts';
+import { callFailure, goodBody, reply } from './support.ts';
+
+function read(body: unknown, status = 200, complete = true): SubmitVerdict {
+  return b.readSubmission(reply(body, status, complete), goodBody);
+}
+
+function failureOf(verdict: SubmitVerdict) {
+  if (verdict.kind === 'accepted') throw new Error(`accepted as ${verdict.handle}`);
+  return verdict.failure;
+}
+
+test('the request goes to the root path with the fixed headers', () => {
+  const exchange = b.submission(goodBody);
+  expect(exchange).toEqual({
+    method: 'POST',
+    path: '/',
+    headers: {
+      'content-type': 'application/json',
+      'X-TC-Version': '2018-07-17',
+      'X-TC-Action': 'CreateAigcVideoTask',
+    },
+    body: JSON.stringify(goodBody),
+  });
+  expect(b.auth).toEqual({ header: 'Authorization', scheme: 'Bearer' });
+});
+
+describe('accepted', () => {
+  test('with the task id', () => {
+    expect(read({ Response: { TaskId: 't-1', RequestId: 'r' } })).toEqual({
+      kind: 'accepted',
+      handle: 't-1',
+    });
+  });
+
+  test('with a number of twenty digits, exactly', () => {
+    expect(read('{"Response":{"TaskId":12345678901234567890}}')).toMatchObject({
+      handle: '12345678901234567890',
+    });
+  });
+
+  test('together with an error, which is told', () => {
+    const verdict = read({ Response: { TaskId: 't', Error: { Code: 'InternalError', Message: 'oops' } } });
+    expect(verdict).toMatchObject({ kind: 'accepted', handle: 't' });
+    expect(verdict).toHaveProperty('warning', expect.stringContaining('InternalError: oops'));
+  });
+
+  test('from a body that was cut right after the id', () => {
+    expect(read('{"Response":{"TaskId":"t-9"', 200, false)).toMatchObject({
+      kind: 'accepted',
+      handle: 't-9',
+    });
+  });
+
+  test('an empty error is none', () => {
+    const errors = [null, {}, { Code: '', Message: '' }];
+    for (const Error of errors)
+      expect(read({ Response: { TaskId: 't', Error } })).toEqual({ kind: 'accepted', handle: 't' });
+  });
+});
+
+describe('refused under 200', () => {
+  test.each([
+    ['InvalidParameterValue', 'invalid_request'],
+    ['InvalidParameterValue.SubAppId', 'invalid_request'],
+    ['InvalidParameter', 'invalid_request'],
+    ['InvalidParameter.VoilationContent', 'content_policy'],
+    ['MissingParameter', 'invalid_request'],
+    ['UnknownParameter', 'invalid_request'],
+    ['UnsupportedOperation', 'invalid_request'],
+    ['UnsupportedRegion', 'invalid_request'],
+    ['InvalidAction', 'invalid_request'],
+    ['NoSuchVersion', 'invalid_request'],
+    ['RequestSizeLimitExceeded', 'invalid_request'],
+    ['AuthFailure.SignatureFailure', 'auth'],
+    ['UnauthorizedOperation', 'auth'],
+    ['IpNotInWhitelist', 'auth'],
+    ['ResourceNotFound', 'not_found'],
+    ['LimitExceeded', 'rate_limited'],
+    ['ResourceInsufficient', 'rate_limited'],
+    ['insufficient_user_quota', 'balance'],
+    ['model_not_found', 'not_found'],
+  ])('%s is %s', (code, meaning) => {
+    const verdict = b.readSubmission(callFailure(code), goodBody);
+    expect(verdict).toMatchObject({
+      kind: 'rejected',
+      failure: { code: meaning, message: 'words', nativeCode: code, requestId: 'r-1' },
+    });
+  });
+
+  test('balance is told by the words', () => {
+    const verdict = b.readSubmission(callFailure('InvalidParameter', '账户余额不足'), goodBody);
+    expect(verdict).toMatchObject({ kind: 'rejected', failure: { code: 'balance' } });
+  });
+
+  test('the rate limit is busy', () => {
+    for (const code of ['RequestLimitExceeded', 'RequestLimitExceeded.UinLimitExceeded'])
+      expect(b.readSubmission(callFailure(code), goodBody)).toMatchObject({
+        kind: 'busy',
+        failure: { code: 'rate_limited', nativeCode: code },
+      });
+  });
+});
+
+describe('unknown: the task may exist', () => {
+  test.each([500, 503, 429, 400, 302])('HTTP %i that names a task, which is told', (status) => {
+    const verdict = read({ Response: { TaskId: 't-7' } }, status);
+    expect(verdict.kind).toBe('unknown');
+    expect(failureOf(verdict).message).toContain('t-7');
+  });
+
+  test.each([
+    'InternalError',
+    'InternalError.Timeout',
+    'FailedOperation',
+    'FailedOperation.TaskDuplicate',
+    'ServiceUnavailable',
+    'ResourceInUse',
+    'ResponseSizeLimitExceeded',
+    'SomethingNew',
+    'RequestLimitExceededSomehow',
+    'invalidparameter',
+    '',
+  ])('error %j under 200', (code) => {
+    expect(b.readSubmission(callFailure(code), goodBody).kind).toBe('unknown');
+  });
+
+  test('words alone never make a refusal', () => {
+    const verdict = b.readSubmission(
+      callFailure('InternalError', 'invalid api key, model not found'),
+      goodBody,
+    );
+    expect(verdict.kind).toBe('unknown');
+  });
+
+  test.each([
+    { Response: {} },
+    { Response: null },
+    {},
+    null,
+    [],
+    7,
+    '',
+    '<html>',
+    { Response: { TaskId: '' } },
+    { Response: { TaskId: null } },
+    { Response: { TaskId: {} } },
+    { Response: { TaskId: true } },
+    { Response: { TaskId: 0 } },
+    { Response: { TaskId: '0' } },
+    { Response: { TaskId: -1 } },
+    { Response: { Error: 7 } },
+    { Response: { Error: [] } },
+    { code: 'insufficient_user_quota', message: 'x' },
+  ])('200 with %j', (body) => {
+    expect(read(body).kind).toBe('unknown');
+  });
+
+  test('a definite refusal that arrived cut', () => {
+    const text = callFailure('InvalidParameterValue').text;
+    expect(read(text, 200, false).kind).toBe('unknown');
+    expect(read(text.slice(0, -2), 200, false).kind).toBe('unknown');
+    expect(read(text.slice(0, -2)).kind).toBe('unknown');
+  });
+
+  test.each([500, 502, 504, 408, 409, 425, 302])('HTTP %i', (status) => {
+    expect(read({ error: { message: 'x' } }, status).kind).toBe('unknown');
+  });
+});
+
+describe('outside 2xx, in the gateway’s own envelope', () => {
+  test.each([
+    [401, { error: { message: 'Invalid token', type: 'new_api_error', code: '' } }, 'rejected', 'auth'],
+    [403, { error: { message: '用户额度不足', code: 'insufficient_user_quota' } }, 'rejected', 'balance'],
+    [
+      503,
+      { error: { message: 'No available channel for model x', code: 'model_not_found' } },
+      'rejected',
+      'not_found',
+    ],
+    [503, '', 'busy', 'server_error'],
+    [429, '', 'busy', 'rate_limited'],
+    [404, { error: { message: 'Invalid URL (POST /)' } }, 'rejected', 'not_found'],
+  ])('HTTP %i %j', (status, body, kind, code) => {
+    const verdict = read(body, status);
+    expect(verdict.kind).toBe(kind);
+    expect(failureOf(verdict).code).toBe(code);
+  });
+});
+
+test('every prefix of an answer gives the whole id or leaves it open', () => {
+  const text = '{"Response":{"RequestId":"r","TaskId":"1256-Aigc-}{\\"x","Other":[1,2]}}';
+  for (let end = 0; end < text.length; end += 1) {
+    const verdict = read(text.slice(0, end), 200, false);
+    if (verdict.kind === 'accepted') expect(verdict.handle).toBe('1256-Aigc-}{"x');
+    else expect(verdict.kind).toBe('unknown');
+  }
+});
+
+test('no answer under 2xx is taken for a refusal unless a listed code says so', () => {
+  fc.assert(
+    fc.property(fc.json(), fc.string(), (json, code) => {
+      const verdicts = [json, JSON.stringify({ Response: { Error: { Code: `x${code}` } } })].map((text) =>
+        read(text),
+      );
+      for (const verdict of verdicts) expect(['accepted', 'unknown']).toContain(verdict.kind);
+    }),
+  );
+});

@@ -1,0 +1,42 @@
+import type { Reply } from '../../../src/exchange.ts';
+import type { JsonObject } from '../../../src/json.ts';
+
+/** A whole answer with a JSON body, or with a text as it is. */
+export function reply(body: unknown, status = 200, complete = true): Reply {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return { status, headers: {}, text, complete };
+}
+
+/** A call failure under HTTP 200 (specification 2.4). */
+export function callFailure(code: string, message = 'words', status = 200): Reply {
+  return reply({ Response: { Error: { Code: code, Message: message }, RequestId: 'r-1' } }, status);
+}
+
+/** A body that every check accepts. */
+export const goodBody: JsonObject = {
+  ModelName: 'Video-B',
+  ModelVersion: '1.0',
+  Prompt: 'a cat',
+  OutputConfig: { Resolution: '720P', Duration: 5, AspectRatio: '16:9', AudioGeneration: 'Enabled' },
+};
+
+/** A task that finished well, with one file; members can be replaced. */
+export function finished(task: object = {}, response: object = {}): JsonObject {
+  return {
+    Response: {
+      TaskType: 'AigcVideoTask',
+      Status: 'FINISH',
+      AigcVideoTask: {
+        TaskId: 't-1',
+        Status: 'FINISH',
+        ErrCode: 0,
+        ErrCodeExt: '',
+        Message: '',
+        Output: { FileInfos: [{ FileUrl: 'https://files.example/v.mp4', MetaData: { Duration: 5 } }] },
+        ...task,
+      },
+      RequestId: 'r-2',
+      ...response,
+    },
+  };
+}

@@ -1,0 +1,94 @@
+import { expect, test } from 'vitest';
+import { b } from '../../../src/protocols/b/protocol.ts';
+import { checkVersion, complete, versionsOf } from '../../../src/protocols/b/versions.ts';
+import type { Model } from '../../../src/protocols/models.ts';
+
+function model(id: string, ...versions: string[]): Model {
+  return { id, protocols: ['b'], endpoints: [], model_versions: versions, raw: {} };
+}
+
+const listing = [model('other'), model('Video-B', '1.0', '2.0'), model('Lite', '1.0')];
+
+test('the versions of a model, by its exact name', () => {
+  expect(versionsOf('Video-B', listing)).toEqual(['1.0', '2.0']);
+  expect(versionsOf('video-b', listing)).toEqual([]);
+  expect(versionsOf('other', listing)).toEqual([]);
+});
+
+test('a listed version passes', () => {
+  expect(checkVersion({ ModelName: 'Video-B', ModelVersion: '2.0' }, listing)).toEqual([]);
+});
+
+test.each(['3.0', '2', 'v2.0', '2.0 '])('the version %j does not', (ModelVersion) => {
+  expect(checkVersion({ ModelName: 'Video-B', ModelVersion }, listing)).toEqual([
+    {
+      field: 'ModelVersion',
+      value: expect.any(String) as string,
+      allowed: '"1.0", "2.0"',
+      flag: '--model-version',
+    },
+  ]);
+});
+
+test("another model's version does not", () => {
+  expect(checkVersion({ ModelName: 'Lite', ModelVersion: '2.0' }, listing)).toMatchObject([
+    { allowed: '"1.0"' },
+  ]);
+});
+
+test('a model that is listed without versions proves nothing', () => {
+  expect(checkVersion({ ModelName: 'other', ModelVersion: '9' }, listing)).toEqual([]);
+});
+
+test('an unknown model shows the known ones, the one meant first', () => {
+  expect(checkVersion({ ModelName: 'x', ModelVersion: '1' }, listing)).toEqual([
+    { field: 'ModelName', value: 'x', allowed: 'Video-B, Lite', flag: '--model' },
+  ]);
+  expect(checkVersion({ ModelName: 'VIDEO-B', ModelVersion: '1' }, listing)).toMatchObject([
+    { allowed: 'Video-B' },
+  ]);
+  expect(checkVersion({ ModelName: 'x' }, [])).toMatchObject([{ field: 'ModelName' }]);
+});
+
+test('what is missing is left to check', () => {
+  expect(checkVersion({ ModelVersion: '1' }, listing)).toEqual([]);
+  expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
+});
+
+test('a long listing and strange names stay short and printable', () => {
+  const many = Array.from({ length: 5_000 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
+  const [violation] = checkVersion({ ModelName: 'x', ModelVersion: '1' }, many);
+  expect(violation?.allowed).toContain('and 4988 more');
+  expect(violation?.allowed).not.toContain('\u001b');
+});
+
+test('a body that names a model needs the listing', () => {
+  expect(b.needsListing?.({ ModelName: 'x' })).toBe(true);
+  expect(b.needsListing?.({ ModelName: 7 })).toBe(false);
+  expect(b.needsListing?.({})).toBe(false);
+});
+
+test('the only version is filled in, and nothing else is touched', () => {
+  const body = { ModelName: 'Lite', Prompt: 'p' };
+  expect(b.complete?.(body, listing)).toEqual({ ...body, ModelVersion: '1.0' });
+  expect(body).toEqual({ ModelName: 'Lite', Prompt: 'p' });
+});
+
+test.each([
+  { ModelName: 'Video-B', ModelVersion: '2.0' },
+  { ModelName: 'other' },
+  { ModelName: 'Lite', ModelVersion: 7 },
+  {},
+])('%j stays as it is', (body) => {
+  expect(complete(body, listing)).toEqual(body);
+});
+
+test.each([
+  [{ ModelName: 'Video-B' }, '--model-version (ModelVersion): missing for Video-B; needed: "1.0", "2.0"'],
+  [{ ModelName: 'Video-B', ModelVersion: '3' }, '"1.0", "2.0"'],
+  [{ ModelName: 'unknown' }, 'Video-B, Lite'],
+])('%j is refused, showing the choices', (body, words) => {
+  expect(() => complete(body, listing)).toThrow(
+    expect.objectContaining({ code: 'usage', message: expect.stringContaining(words) as string }),
+  );
+});
