@@ -1,0 +1,28 @@
+import { messageOf, MgwError, systemCode, type Charged } from '../errors.ts';
+import { printableLine } from '../printable.ts';
+
+const words: Record<string, string> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EROFS: 'the file system is read-only',
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  ENOENT: 'there is no such folder',
+  ENOTDIR: 'a part of the path is not a folder',
+  EISDIR: 'it is a folder',
+  ELOOP: 'it is a symbolic link',
+  ENAMETOOLONG: 'the name is too long',
+  EFBIG: 'the file system takes no file of this size',
+};
+
+/** Exit 10: a file of this machine cannot be written or read. An error of mgw's own is passed on as it is. */
+export function localError(error: unknown, path: string, charged: Charged): MgwError {
+  if (error instanceof MgwError) return error;
+  const code = systemCode(error) ?? '';
+  const why = words[code] ?? printableLine(messageOf(error), 300);
+  return new MgwError('local_io', `Cannot write ${printableLine(path)}: ${why}.`, {
+    charged,
+    retry: charged === 'no' ? 'safe' : 'resume',
+    cause: error,
+  });
+}
