@@ -29,7 +29,8 @@ export async function withFaults(call: Call, route: Route, handle: () => Promise
     if (instead && call.gateway.take(name)) return instead(call, route);
   }
   const reply = await handle();
-  return reply.status >= 300 || reply.refused ? reply : damaged(call, due, reply);
+  const effectless = reply.status >= 300 || reply.refused || call.method === 'HEAD';
+  return effectless ? reply : damaged(call, due, reply);
 }
 
 function damaged(call: Call, due: readonly Effect[], reply: Reply): Reply {

@@ -19,19 +19,25 @@ export interface VerifyOptions {
    * out, polling is not judged: on loopback a client may poll as fast as it likes.
    */
   minPollMs?: number;
+  /** Judge only what happened at this time or later, in milliseconds since 1970; default everything. */
+  since?: number;
   /** Milliseconds since 1970; default now. */
   now?: number;
 }
 
 /** Judges everything that clients did under a state directory. An empty list is a clean bill. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
-  const { minPollMs, now = Date.now() } = options;
-  const journal = readJournal(stateDir);
+  const { minPollMs, since = 0, now = Date.now() } = options;
+  const journal = readJournal(stateDir).filter(({ at }) => at >= since);
   return [
-    ...chargedTwice(readBill(stateDir, now)),
+    ...chargedTwice(readBill(stateDir, now).filter(({ at }) => at >= since)),
     ...(minPollMs === undefined ? [] : polledTooFast(journal, minPollMs)),
     ...keysAtFileHost(journal),
-    ...neverFetched(listTasks(stateDir), journal, now),
+    ...neverFetched(
+      listTasks(stateDir).filter(({ createdAt }) => createdAt >= since),
+      journal,
+      now,
+    ),
   ];
 }
 

@@ -101,6 +101,8 @@ describe('a submission', () => {
     const gateway = await sandbox({ faults: ['submit-500-after-acceptx1'] });
     expect((await gateway.call('POST', '/v1/videos', { body: { ...C, duration: 3 } })).status).toBe(400);
     expect((await act(gateway, 'CreateAigcVideoTask', { ...B, SubAppId: 1 })).status).toBe(200);
+    const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '1' };
+    expect((await gateway.call('POST', '/', { body: B, headers })).status).toBe(200);
     expect((await submitC(gateway)).status).toBe(500);
   });
 
@@ -206,9 +208,19 @@ describe('a download', () => {
     expect(first.bytes.length).toBe(Math.floor(total * 0.4));
   });
 
+  test('under download-cut@40% that begins beyond the point is whole', async () => {
+    const gateway = await sandbox({ faults: ['download-cut@40%'] });
+    const path = await finishedC(gateway);
+    const total = Number((await gateway.call('HEAD', path)).headers.get('content-length'));
+    const start = Math.ceil(total * 0.6);
+    const part = await rawGet(gateway, path, { Range: `bytes=${start}-` });
+    expect([part.status, part.whole, part.bytes.length]).toEqual([206, true, total - start]);
+  });
+
   test('under download-cutx1 is whole at the second try', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1'] });
     const path = await finishedC(gateway);
+    expect((await gateway.call('HEAD', path)).status).toBe(200);
     expect((await rawGet(gateway, path)).whole).toBe(false);
     expect((await rawGet(gateway, path)).whole).toBe(true);
   });

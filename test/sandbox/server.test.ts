@@ -42,6 +42,13 @@ describe('who may call', () => {
     );
   });
 
+  test('nobody by another address of this machine', async () => {
+    const { url, key } = await sandbox();
+    const other = url.replace('127.0.0.1', '127.0.0.2');
+    const headers = { Authorization: `Bearer ${key}`, Host: new URL(url).host };
+    await expect(rawStatus(`${other}/v1/models`, 'GET', headers)).rejects.toThrow();
+  });
+
   test('a preflight of a page is refused without any permission', async () => {
     const gateway = await sandbox();
     const headers = { Origin: 'https://attacker.example', 'Access-Control-Request-Method': 'POST' };

@@ -37,6 +37,14 @@ test('ids are the same for the same seed, and never twice in one state directory
   expect(await submit(unseeded)).not.toBe(ids[0]);
 });
 
+test('a task belongs to the protocol it was submitted to', async () => {
+  const gateway = await sandbox();
+  const submitted = await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
+  const id = submitted.at('id') as string;
+  const found = (['a', 'b', 'c'] as const).map((area) => findTask(gateway.stateDir, area, id)?.id);
+  expect(found).toEqual([undefined, undefined, id]);
+});
+
 test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is the id of no task', async (id) => {
   const { stateDir } = await sandbox();
   expect(findTask(stateDir, 'c', id)).toBeUndefined();

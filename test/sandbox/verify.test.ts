@@ -68,6 +68,20 @@ test('polling faster than asked for is judged only where an interval is given', 
   expect(findings(gateway, 900)).toEqual([]);
 });
 
+test('what happened before a time is not judged', async () => {
+  const gateway = await sandbox();
+  const id = await submit(gateway);
+  await submit(gateway);
+  await gateway.call('GET', `/v1/videos/${id}`);
+  gateway.clock.now += 1000;
+  const options = { minPollMs: 5000, since: gateway.clock.now, now: gateway.clock.now };
+  await gateway.call('GET', `/v1/videos/${id}`);
+  expect(verify(gateway.stateDir, options)).toEqual([]);
+  expect(
+    verify(gateway.stateDir, { ...options, since: options.since - 1000 }).map(({ kind }) => kind),
+  ).toEqual(['charged-twice', 'polled-too-fast', 'never-fetched', 'never-fetched']);
+});
+
 describe('never fetched', () => {
   test('is a finished task, until its last byte was sent', async () => {
     const gateway = await sandbox();
