@@ -1,0 +1,137 @@
+import { describe, expect, it } from 'vitest';
+import { compose } from '../../../src/protocols/compose.ts';
+import { c } from '../../../src/protocols/c/protocol.ts';
+
+describe('submission', () => {
+  const body = { model: 'vendor-h3', prompt: 'a "cat"\n字', unheard_of: [1, null] };
+
+  it.each([
+    [undefined, '/v1/video/generations'],
+    ['generations', '/v1/video/generations'],
+    ['videos', '/v1/videos'],
+  ])('with the endpoint %s goes to %s', (endpoint, path) => {
+    expect(c.submission(body, { endpoint })).toEqual({
+      method: 'POST',
+      path,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  });
+
+  it('knows no other endpoint', () => {
+    expect(() => c.submission(body, { endpoint: 'else' })).toThrow(
+      expect.objectContaining({
+        code: 'usage',
+        message: '--endpoint: else is not allowed; allowed: generations, videos',
+      }),
+    );
+  });
+});
+
+describe('normalise', () => {
+  it('gives ratio its one name, and leaves two for the check', () => {
+    expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
+    const both = { ratio: '1:1', aspect_ratio: '16:9' };
+    expect(c.normalise(both)).toEqual(both);
+    expect(c.normalise({ seconds: 5 })).toEqual({ seconds: 5 });
+  });
+});
+
+describe('query', () => {
+  it.each([
+    ['task_1', 'task_1'],
+    ['12345678901234567890', '12345678901234567890'],
+    ['a/b', 'a%2Fb'],
+    ['a b%c&d', 'a%20b%25c%26d'],
+    ['a\\b', 'a%5Cb'],
+    ['字', '%E5%AD%97'],
+    ['cgt:x', 'cgt%3Ax'],
+    ['x'.repeat(2048), 'x'.repeat(2048)],
+  ])('puts %s into the path', (handle, step) => {
+    expect(c.query(handle)).toEqual({ method: 'GET', path: `/v1/video/generations/${step}`, headers: {} });
+  });
+
+  it.each([
+    ['empty', ''],
+    ['blank', '  '],
+    ['a dot', '.'],
+    ['a step up', '..'],
+    ['a step up inside', 'a/../../v1/models'],
+    ['a query', 'a?b'],
+    ['a fragment', 'a#b'],
+    ['a scheme', 'https://example.com/'],
+    ['a line feed', 'a\r\nHost: x'],
+    ['a null', 'a\u0000'],
+    ['C1', 'a\u0085'],
+    ['half a character', 'a\ud800'],
+    ['too long', 'x'.repeat(2049)],
+  ])('asks for no handle that is not a step: %s', (_, handle) => {
+    expect(() => c.query(handle)).toThrow(
+      expect.objectContaining({ code: 'result_unavailable', charged: 'yes', retry: 'never', exitCode: 9 }),
+    );
+  });
+});
+
+describe('what is said beside a body that may be sent', () => {
+  const defaults = "Left to the model's defaults, which may change:";
+  it.each([
+    [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],
+    [{ model: 'vendor-h3' }, [`${defaults} duration, resolution.`]],
+    [{ model: 'vendor-h3-mini', prompt: 'x' }, [`${defaults} duration.`]],
+    [{ model: 'vendor-h3-mini', seconds: 5, resolution: '768P' }, ['768P is converted to 720p.']],
+    [
+      { model: 'vendor-h3', seconds: 5, mode: 't2va', resolution: '2K' },
+      ['Native fields of the self-hosted models, not known to work with vendor-h3: seconds, mode.'],
+    ],
+  ])('%j', (body, notes) => {
+    expect(c.advise(body)).toEqual(notes);
+  });
+});
+
+describe('flags', () => {
+  it('make a body together', () => {
+    const flags = {
+      model: 'vendor-h3-mini',
+      prompt: 'a cat',
+      duration: '5',
+      'aspect-ratio': '9:16',
+      'reference-image': ['https://x.example/1.png', 'https://x.example/2.png'],
+      'prompt-optimization': true,
+    };
+    const body = compose(c, { flags, set: ['seed=7'], defaults: { resolution: '720p', duration: 8 } });
+    expect(body).toEqual({
+      model: 'vendor-h3-mini',
+      prompt: 'a cat',
+      duration: 5,
+      aspect_ratio: '9:16',
+      reference_image_urls: ['https://x.example/1.png', 'https://x.example/2.png'],
+      prompt_optimization: true,
+      seed: 7,
+      resolution: '720p',
+    });
+    expect(c.check(body)).toEqual([]);
+    expect(c.modelOf(body)).toBe('vendor-h3-mini');
+  });
+
+  it.each(['1e3', '5 ', ' 5', 'NaN', '', '5s', '0x5'])('refuse the duration %j', (duration) => {
+    expect(() => compose(c, { flags: { duration } })).toThrow(
+      expect.objectContaining({ code: 'usage', message: expect.stringContaining('--duration: ') as string }),
+    );
+  });
+
+  it.each([
+    ['4.5', 4.5],
+    ['0', 0],
+    ['-1', -1],
+  ])('leave the duration %s to the check', (duration, number) => {
+    const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
+    expect(body['duration']).toBe(number);
+    expect(c.check(body).map(({ flag }) => flag)).toEqual(['--duration']);
+  });
+
+  it('give way to native fields only as defaults', () => {
+    const defaults = { duration: 8, 'aspect-ratio': '1:1', mode: 't2v' };
+    const body = { seconds: 5, ratio: '16:9', mode: 't2va' };
+    expect(compose(c, { defaults, body, flags: {} })).toEqual(body);
+  });
+});
