@@ -4,7 +4,6 @@ import { bodyOf, readFailure } from '../http/failures.ts';
 import type { ProtocolName } from '../job.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import { marksOf, protocolsOf, textsIn } from './model-marks.ts';
-import { unreadable } from './verdicts.ts';
 
 /** A model of the listing (specification 2.7). Its texts are the gateway's own and are escaped at output. */
 export interface Model {
@@ -47,7 +46,7 @@ export function readModels(reply: Reply): { models: Model[] } | { failure: Failu
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
   const entries = entriesOf(body);
   return entries === undefined
-    ? { failure: unreadable(reply, 'model listing') }
+    ? { failure: unreadable(reply) }
     : { models: merged(entries.filter(isObject).flatMap(modelOf)) };
 }
 
@@ -61,6 +60,13 @@ function refusalUnder200(reply: Reply): Failure {
   const failure = readFailure(reply);
   // The gateway said plainly that it failed: nothing about the answer was unreadable.
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
+}
+
+function unreadable(reply: Reply): Failure {
+  const shown = reply.text.trim().slice(0, 200);
+  const message =
+    shown === '' ? 'an empty answer instead of a model listing' : `no model listing in the answer: ${shown}`;
+  return { ...readFailure(reply), code: 'bad_reply', message };
 }
 
 function entriesOf(body: Json | undefined): Json[] | undefined {
