@@ -6,6 +6,7 @@ import { claim, listFolder } from './state.ts';
 
 export { FAULTS, type FaultEntry } from './fault-catalogue.ts';
 
+/** The name of a fault in the catalogue. */
 export type FaultName = (typeof FAULTS)[number]['name'];
 
 /** A fault as asked for: which one, how often, and where in the answer. */

@@ -16,6 +16,7 @@ export interface SandboxOptions {
   stateDir: string;
   /** 0, the default, takes any free port. */
   port?: number;
+  /** Loopback only: there is no other. */
   host?: '127.0.0.1';
   /** How long one generation takes, in milliseconds; default 3000. Tasks keep the pace they began with. */
   paceMs?: number;
@@ -41,7 +42,7 @@ export interface Sandbox {
   close(): Promise<void>;
 }
 
-/** Every endpoint of the gateway's own origin, one file of routes for each area of the specification. */
+/** Every endpoint of the gateway's own origin. An area plugs in by its file of routes; the first that fits answers. */
 const ROUTES: readonly Route[] = [...protocolA, ...protocolB, ...protocolC, ...modelRoutes];
 
 /**
