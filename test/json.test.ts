@@ -1,0 +1,196 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  at,
+  canonicalJson,
+  idAt,
+  isObject,
+  parseCutJson,
+  parseJson,
+  textAt,
+  tryParseJson,
+  type Json,
+} from '../src/json.ts';
+
+describe('parseJson', () => {
+  it.each<[string, Json]>([
+    ['{"id":12345678901234567890}', { id: '12345678901234567890' }],
+    ['[9007199254740992,-9007199254740993]', ['9007199254740992', '-9007199254740993']],
+    ['9007199254740991', Number.MAX_SAFE_INTEGER],
+    ['1234567890123456', 1234567890123456],
+    ['{"a":0.12345678901234567890}', { a: 0.12345678901234568 }],
+    [
+      '[1.2345678901234567890e3,12345678901234567890.5,12345678901234567890e1]',
+      ['1.2345678901234567890e3', '12345678901234567890.5', '12345678901234567890e1'].map(Number),
+    ],
+    ['[1e1234567890123456]', [Infinity]],
+    ['{"a":"id 12345678901234567890"}', { a: 'id 12345678901234567890' }],
+    [
+      '{"12345678901234567890":"\\"12345678901234567890"}',
+      { '12345678901234567890': '"12345678901234567890' },
+    ],
+    ['["\\\\",12345678901234567890]', ['\\', '12345678901234567890']],
+    ['\ufeff{"a":1}', { a: 1 }],
+    ['\ufeff[12345678901234567890]', ['12345678901234567890']],
+  ])('reads %s', (text, value) => {
+    expect(parseJson(text)).toEqual(value);
+  });
+
+  it.each(['', '{', '{"a":12345678901234567890', 'undefined', "{'a':1}", '[1,]', '\ufeff\ufeff1'])(
+    'refuses %j',
+    (text) => {
+      expect(() => parseJson(text)).toThrow(SyntaxError);
+      expect(tryParseJson(text)).toBeUndefined();
+    },
+  );
+
+  it('reads literals of any length beside long integers', () => {
+    const long = '\\n'.repeat(4_000_000);
+    expect(at(parseJson(`{"a":"${long}","id":12345678901234567890}`), 'id')).toBe('12345678901234567890');
+  });
+
+  it('differs from JSON.parse in long integers alone', () => {
+    const exact = (_: string, value: unknown): unknown =>
+      Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) < 1e21
+        ? String(value)
+        : value;
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 4 }), fc.constantFrom(0, 1, 2), (value, indent) => {
+        const text = JSON.stringify({ value, long: '1'.repeat(20) }, null, indent);
+        expect(parseJson(text)).toEqual(JSON.parse(text, exact));
+      }),
+    );
+  });
+
+  it('keeps the digits of every integer', () => {
+    fc.assert(
+      fc.property(fc.bigInt(-(10n ** 30n), 10n ** 30n), (number) => {
+        const { id } = parseJson(`{"id": ${number.toString()} }`) as { id: Json };
+        expect(BigInt(id as string | number)).toBe(number);
+      }),
+    );
+  });
+});
+
+describe('parseCutJson', () => {
+  it.each<[string, Json | undefined]>([
+    ['{"a":1}', { a: 1 }],
+    ['{"a":"b"', { a: 'b' }],
+    ['{"a":"b","c":"d', { a: 'b' }],
+    ['{"a":"b","c', { a: 'b' }],
+    ['{"a":"b","c":', { a: 'b' }],
+    ['{"a":12', {}],
+    ['{"a":12,', { a: 12 }],
+    ['{"a":12345678901234567890,"b":"', { a: '12345678901234567890' }],
+    ['{"a":tru', {}],
+    ['{"a":true,"b":nul', { a: true }],
+    ['{"a":{"b":["c","d', { a: { b: ['c'] } }],
+    ['{"a":{"b":1},"c":[{"d":"e"', { a: { b: 1 }, c: [{ d: 'e' }] }],
+    ['{"a":"x\\"y', {}],
+    ['{"a":"x\\"y"', { a: 'x"y' }],
+    ['{"a":"x\\\\"', { a: 'x\\' }],
+    ['{"a":"}]","b":"[{"', { a: '}]', b: '[{' }],
+    ['\ufeff{"a":"b",', { a: 'b' }],
+    ['{', {}],
+    ['[', []],
+    ['', undefined],
+    ['"a', undefined],
+    ['12', 12],
+    ['<html>{"a":"b"', undefined],
+    ['}{"a"', undefined],
+  ])('of %s is %j', (text, value) => {
+    expect(parseCutJson(text)).toEqual(value);
+  });
+
+  it('is a part of the whole at every cut', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), fc.nat(), (value, where) => {
+        const text = JSON.stringify(value);
+        const cut = parseCutJson(text.slice(0, where % (text.length + 1)));
+        if (cut !== undefined) expectPart(cut, parseJson(text));
+      }),
+    );
+  });
+
+  it('reads the head of long texts, whatever they end with', () => {
+    const long = '\\n'.repeat(4_000_000);
+    expect(at(parseCutJson(`{"id":"x","a":"${long}`), 'id')).toBe('x');
+    expect(at(parseCutJson(`{"id":"x","a":"${long}","b":[${'[],'.repeat(100_000)}`), 'id')).toBe('x');
+    expect(parseCutJson(`{"id":"x"${']'.repeat(1000)}`)).toBeUndefined();
+  });
+
+  it('never throws', () => {
+    fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => void parseCutJson(`{"a":"b"${text}`)));
+  });
+});
+
+function expectPart(part: Json, whole: Json): void {
+  if (typeof part !== 'object' || part === null) {
+    expect(part).toEqual(whole);
+    return;
+  }
+  for (const [name, value] of Object.entries(part)) {
+    expect(Object.hasOwn(whole as object, name)).toBe(true);
+    expectPart(value as Json, (whole as Record<string, Json>)[name] as Json);
+  }
+}
+
+describe('at, textAt, idAt', () => {
+  const value = parseJson('{"a":[{"b":"x","n":5,"f":1.5,"e":"","o":{}}],"__proto__":{"b":"evil"},"z":null}');
+  it.each([
+    ['a.0.b', 'x', 'x', 'x'],
+    ['a.0.n', 5, undefined, '5'],
+    ['a.0.f', 1.5, undefined, undefined],
+    ['a.0.e', '', undefined, undefined],
+    ['a.0.o', {}, undefined, undefined],
+    ['a.1.b', undefined, undefined, undefined],
+    ['z', null, undefined, undefined],
+    ['z.b', undefined, undefined, undefined],
+    ['a.0.b.length', undefined, undefined, undefined],
+    ['constructor', undefined, undefined, undefined],
+    ['a.0.toString', undefined, undefined, undefined],
+    ['missing.b', undefined, undefined, undefined],
+  ])('%s', (path, found, text, id) => {
+    expect([at(value, path), textAt(value, path), idAt(value, path)]).toEqual([found, text, id]);
+  });
+
+  it('reach own members only', () => {
+    expect(at(value, '__proto__.b')).toBe('evil');
+    expect(at({}, '__proto__')).toBeUndefined();
+    expect(at(undefined, 'a')).toBeUndefined();
+  });
+});
+
+describe('isObject', () => {
+  it('is true for objects alone', () => {
+    expect([{}, [], null, 'x', 5, undefined].map(isObject)).toEqual([
+      true,
+      false,
+      false,
+      false,
+      false,
+      false,
+    ]);
+  });
+});
+
+describe('canonicalJson', () => {
+  it.each<[Json | undefined, string]>([
+    [{ b: 1, a: [{ d: null, c: 'x' }] }, '{"a":[{"c":"x","d":null}],"b":1}'],
+    [{ a: undefined }, '{}'],
+    [undefined, 'null'],
+    ['\u2028"', '"\u2028\\""'],
+  ])('of %j', (value, text) => {
+    expect(canonicalJson(value)).toBe(text);
+  });
+
+  it('is one text for equal values, and reads back', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), (value) => {
+        const shuffled = Object.fromEntries(Object.entries(value).reverse()) as Json;
+        expect(canonicalJson(shuffled)).toBe(canonicalJson(value as Json));
+        expect(JSON.parse(canonicalJson(value as Json))).toEqual(JSON.parse(JSON.stringify(value)));
+      }),
+    );
+  });
+});
