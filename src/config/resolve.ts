@@ -1,16 +1,24 @@
 import { MgwError } from '../errors.ts';
 import type { AuthScheme } from '../exchange.ts';
 import type { ProtocolName } from '../job.ts';
-import { isLoopbackHost } from '../loopback.ts';
-import { parseBaseUrl, parseOrigin } from './base-url.ts';
+import {
+  defaultsFor,
+  folderSetting,
+  resolveBaseUrl,
+  resolveCAuth,
+  resolveNoInput,
+  resolveOrigins,
+  resolvePollInterval,
+  resolveSandbox,
+} from './derived.ts';
 import { findKey, type KeyFound } from './find-key.ts';
-import { lookUp, read, type Layers } from './layers.ts';
-import { configFolder, stateFolder, thisHost, type Folder, type Host } from './places.ts';
+import { read, type Layers } from './layers.ts';
+import { configFolder, stateFolder, thisHost, type Host } from './places.ts';
 import { readKeyFile } from './key-file.ts';
 import { chooseProfile } from './profile.ts';
-import { boolean, rules, type Rule, type SettingFlags } from './rules.ts';
+import { rules, type SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
-import { badSetting, type Setting } from './source.ts';
+import type { Setting } from './source.ts';
 
 /** All that settings are made of; nothing else is looked at. */
 export interface ResolveInput {
@@ -125,98 +133,4 @@ export function requireKey(settings: Settings): string {
       'MGW_API_KEY; or add --sandbox to try mgw offline and free of charge.',
     { next: ['mgw', 'auth', 'login'] },
   );
-}
-
-function resolveBaseUrl(layers: Layers, allowHttp: boolean): Pick<Settings, 'baseUrl' | 'baseUrlProblem'> {
-  const found = lookUp(baseUrlRule, layers);
-  if (found === undefined) return {};
-  const text = String(found.value);
-  try {
-    return { baseUrl: { ...found, value: parseBaseUrl(text, allowHttp) } };
-  } catch (error) {
-    // Credentials in the address are not to be echoed.
-    return { baseUrlProblem: badSetting('base_url', found, text.includes('@') ? '' : text, error) };
-  }
-}
-
-/** Where the base URL may come from. */
-export const baseUrlRule = {
-  key: 'base_url',
-  flag: { name: '--base-url', field: 'baseUrl' },
-  env: 'MGW_BASE_URL',
-} as const;
-
-function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
-  const rule = { key: 'trusted_origins', flag: { name: '--trust-origin', field: 'trustOrigin' } } as const;
-  const given = lookUp(rule, { ...layers, profile: {} });
-  const kept = lookUp(rule, { ...layers, flags: {} });
-  const origins = [given, kept].flatMap((found) => {
-    if (found === undefined) return [];
-    return (found.value as string[]).map((origin) => {
-      try {
-        return parseOrigin(origin, allowHttp);
-      } catch (error) {
-        throw badSetting(rule.key, found, origin.includes('@') ? '' : origin, error);
-      }
-    });
-  });
-  return { ...(given ?? kept ?? { source: 'default' }), value: [...new Set(origins)] };
-}
-
-// The specification asks for 5 to 10 seconds (8); on loopback there is nobody to be spared.
-function resolvePollInterval(layers: Layers, sandbox: boolean, base?: Setting<string>): Setting<number> {
-  const interval = read(rules.pollIntervalMs, layers);
-  const loopback = sandbox || base === undefined || isLoopbackHost(new URL(base.value).hostname);
-  if (interval.value >= rules.pollIntervalMs.fallback || loopback) return interval;
-  const allowed = new Error('5s or more; less only where the base URL is loopback');
-  throw badSetting('poll_interval', interval, `${interval.value}ms`, allowed);
-}
-
-// A scheme belongs to Authorization; a header of one's own carries the bare key where nothing else is said.
-function resolveCAuth(layers: Layers): Setting<AuthScheme> {
-  const header = read(rules.cAuthHeader, layers);
-  const scheme = read(rules.cAuthScheme, layers);
-  const usual = header.value.toLowerCase() === 'authorization' ? 'Bearer' : '';
-  const origin = header.source === 'default' ? scheme : header;
-  return { ...origin, value: { header: header.value, scheme: scheme.value ?? usual } };
-}
-
-// Play money or real money: a variable that cannot be read as yes or no must not decide it.
-function resolveSandbox(layers: Layers): Setting<boolean> {
-  return read(sandboxRule, { ...layers, profile: {} });
-}
-
-const sandboxRule: Rule<boolean> = {
-  key: 'sandbox',
-  flag: { name: '--sandbox', field: 'sandbox' },
-  env: 'MGW_SANDBOX',
-  parse: boolean,
-  fallback: false,
-};
-
-function resolveNoInput(layers: Layers): Setting<boolean> {
-  if (layers.flags.input === false) return { value: true, source: 'flag', name: '--no-input' };
-  const own = read<boolean>(noInputRule, { ...layers, profile: {} });
-  const ci = layers.env['CI'] ?? '';
-  if (own.source !== 'default' || /^(|0|false|no|off)$/i.test(ci)) return own;
-  return { value: true, source: 'env', name: 'CI' };
-}
-
-const noInputRule: Rule<boolean> = { key: 'no_input', env: 'MGW_NO_INPUT', parse: boolean, fallback: false };
-
-function folderSetting({ path, variable }: Folder): Setting<string> {
-  return variable === undefined
-    ? { value: path, source: 'default' }
-    : { value: path, source: 'env', name: variable };
-}
-
-function defaultsFor(
-  layers: Layers,
-  protocol: ProtocolName,
-  model: string | undefined,
-): Record<string, FlagDefault> {
-  const models = layers.profile.defaults?.video?.[protocol] ?? {};
-  if (model === undefined || !Object.hasOwn(models, model)) return {};
-  const entries = Object.entries(models[model] ?? {});
-  return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
 }

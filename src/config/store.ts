@@ -1,0 +1,74 @@
+import { chmod } from 'node:fs/promises';
+import path from 'node:path';
+import Conf from 'conf';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { isObject, type JsonObject } from '../json.ts';
+import { makeFolder } from '../make-folder.ts';
+import { configPath, readRawConfig } from './read.ts';
+import { thisHost, type Env, type Host } from './places.ts';
+import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
+
+/**
+ * Changes the config file as one step: it is read as it is on the disk now, and replaced as a whole, mode 0600, in
+ * a folder that is made 0700 where it is missing. A key goes nowhere but there.
+ * @throws MgwError('config') where the file cannot be trusted or the outcome is no config; ('local_io') where it
+ * cannot be written.
+ */
+export async function changeConfig(
+  env: Env,
+  change: (file: ConfigFile) => ConfigFile,
+  host: Host = thisHost(),
+): Promise<void> {
+  const file = configPath(env, host);
+  const before = (await readRawConfig(file, host.platform)) ?? {};
+  const after = change(asConfig(before));
+  const checked = checkConfig(after);
+  if ('problem' in checked) throw notAConfig(file, checked.problem);
+  await write(file, after);
+}
+
+/** {@link changeConfig} for one profile, which is made where it does not exist. */
+export function changeProfile(
+  env: Env,
+  name: string,
+  change: (profile: Profile) => Profile,
+  host: Host = thisHost(),
+): Promise<void> {
+  return changeConfig(
+    env,
+    (file) => {
+      const profile = Object.hasOwn(file.profiles, name) ? file.profiles[name] : undefined;
+      return { ...file, profiles: { ...file.profiles, [name]: change(profile ?? {}) } };
+    },
+    host,
+  );
+}
+
+// What is wrong in the file is judged after the change, which may be what mends it.
+function asConfig(raw: JsonObject): ConfigFile {
+  const profiles = isObject(raw['profiles']) ? raw['profiles'] : {};
+  return { ...raw, profiles } as ConfigFile;
+}
+
+async function write(file: string, content: ConfigFile): Promise<void> {
+  try {
+    await makeFolder(path.dirname(file));
+    const conf = new Conf<ConfigFile>({
+      cwd: path.dirname(file),
+      configName: path.basename(file, '.json'),
+      configFileMode: 0o600,
+      accessPropertiesByDotNotation: false,
+      serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
+    });
+    conf.store = content;
+    // Where conf cannot replace a file it writes into it, and an old file keeps its old mode.
+    await chmod(file, 0o600);
+  } catch (error) {
+    const reason = systemCode(error) ?? messageOf(error);
+    throw new MgwError('local_io', `The config file ${file} cannot be written: ${reason}.`, { cause: error });
+  }
+}
+
+function notAConfig(file: string, problem: string): MgwError {
+  return new MgwError('config', `The config file ${file} would not be usable: ${problem}.`);
+}

@@ -1,0 +1,147 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { keptValue, keyPath, settableKeys, valueAt, withValue, type KeyPath } from '../../src/config/keys.ts';
+import { checkConfig, type Profile } from '../../src/config/schema.ts';
+import { MgwError } from '../../src/errors.ts';
+
+describe('keyPath', () => {
+  it('takes the last step of a default for the flag, whatever the model is called', () => {
+    expect(keyPath('defaults.video.a.veo-3.duration')).toEqual([
+      'defaults',
+      'video',
+      'a',
+      'veo-3',
+      'duration',
+    ]);
+    expect(keyPath('defaults.video.b.Kling.2.1-x/y:z.aspect_ratio')).toEqual([
+      'defaults',
+      'video',
+      'b',
+      'Kling.2.1-x/y:z',
+      'aspect-ratio',
+    ]);
+  });
+
+  it('knows every setting', () => {
+    expect(keyPath('base_url')).toEqual(['base_url']);
+    expect(keyPath('submit.retry_5xx')).toEqual(['submit', 'retry_5xx']);
+    for (const key of settableKeys) expect(keyPath(key).join('.')).toBe(key);
+  });
+
+  it.each([
+    '',
+    'tts',
+    'tts.speakr',
+    'defaults.video.d.m.duration',
+    'defaults.video.a.duration',
+    'defaults.video.a.__proto__.duration',
+    'defaults.video.a.m.',
+    '__proto__',
+    'toString',
+    'defaults.video.a.m x.duration',
+  ])('refuses %j', (name) => {
+    expect(() => keyPath(name)).toThrow(MgwError);
+  });
+});
+
+describe('keptValue', () => {
+  const kept = (name: string, ...words: string[]): unknown => keptValue(keyPath(name), words, {});
+
+  it('keeps what the schema takes, for every setting', () => {
+    const words: Record<string, string> = {
+      base_url: 'https://gateway.example/',
+      trusted_origins: 'https://a.example,https://b.example',
+      allow_http: 'yes',
+      timeout: '20m',
+      poll_interval: '5s',
+      request_timeout: '1m',
+      retries: '3',
+      'submit.retry_5xx': 'true',
+      'tts.speaker': 'anna',
+      'tts.format': 'mp3',
+      'tts.sample_rate': '24000',
+      'c.auth_header': 'X-Api-Key',
+      'c.auth_scheme': '',
+      'sandbox.pace': '2s',
+    };
+    expect(Object.keys(words).sort()).toEqual([...settableKeys].sort());
+    let profile: Profile = {};
+    for (const [name, word] of Object.entries(words))
+      profile = withValue(profile, keyPath(name), keptValue(keyPath(name), [word], profile));
+    expect(checkConfig({ profiles: { default: profile } })).toEqual({
+      file: { profiles: { default: profile } },
+    });
+    expect(profile).toMatchObject({
+      base_url: 'https://gateway.example',
+      trusted_origins: ['https://a.example', 'https://b.example'],
+      allow_http: true,
+      timeout: '20m',
+      retries: 3,
+      tts: { speaker: 'anna', sample_rate: 24000 },
+      c: { auth_scheme: '' },
+    });
+  });
+
+  it('keeps a default as it plainly is', () => {
+    const name = 'defaults.video.a.veo-3.duration';
+    expect(kept(name, '8')).toBe(8);
+    expect(kept(name, '-1.5')).toBe(-1.5);
+    expect(kept(name, '08')).toBe('08');
+    expect(kept(name, '1.10')).toBe('1.10');
+    expect(kept(name, '1e3')).toBe('1e3');
+    expect(kept(name, '12345678901234567890')).toBe('12345678901234567890');
+    expect(kept(name, 'Infinity')).toBe('Infinity');
+    expect(kept(name, 'true')).toBe(true);
+    expect(kept(name, '720p')).toBe('720p');
+    expect(kept(name, 'a', 'b')).toEqual(['a', 'b']);
+  });
+
+  it.each([
+    [['timeout', '5'], /number with its unit/],
+    [['retries', 'many'], /whole number/],
+    [['tts.sample_rate', '0'], /whole number above 0/],
+    [['base_url', 'https://h/v1'], /leave \/v1 out/],
+    [['base_url', 'http://h'], /https/],
+    [['trusted_origins', 'https://h/x'], /an origin/],
+    [['allow_http', 'perhaps'], /true or false/],
+    [['tts.speaker', 'a', 'b'], /one value/],
+    [['tts.speaker'], /one value/],
+  ])('refuses %j', ([name, ...words], why) => {
+    expect(() => kept(name ?? '', ...words)).toThrow(why);
+  });
+});
+
+describe('withValue', () => {
+  const path = fc.array(fc.constantFrom('a', 'b', 'c'), {
+    minLength: 1,
+    maxLength: 4,
+  }) as fc.Arbitrary<unknown> as fc.Arbitrary<KeyPath>;
+
+  it('sets one value and leaves the original and every other value alone', () => {
+    fc.assert(
+      fc.property(
+        fc.object({ key: fc.constantFrom('a', 'b', 'c') }),
+        path,
+        fc.string(),
+        (profile, steps, value) => {
+          const before = structuredClone(profile);
+          const after = withValue(profile, steps, value);
+          expect(valueAt(after, steps)).toBe(value);
+          expect(profile).toEqual(before);
+          for (const key of ['a', 'b', 'c'].filter((name) => name !== steps[0]))
+            expect(valueAt(after, [key])).toEqual(valueAt(before, [key]));
+        },
+      ),
+    );
+  });
+
+  it('takes a value out, and what is empty then', () => {
+    const profile = { tts: { speaker: 's' }, c: { auth_header: 'h', auth_scheme: '' } };
+    expect(withValue(profile, ['tts', 'speaker'], undefined)).toEqual({ c: profile.c });
+    expect(withValue(profile, ['c', 'auth_header'], undefined)).toEqual({
+      tts: profile.tts,
+      c: { auth_scheme: '' },
+    });
+    expect(withValue(profile, ['defaults', 'video'], undefined)).toEqual(profile);
+  });
+});

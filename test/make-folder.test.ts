@@ -1,0 +1,34 @@
+import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { makeFolder } from '../src/make-folder.ts';
+
+let root: string;
+beforeEach(() => (root = mkdtempSync(path.join(tmpdir(), 'mgw-folder-'))));
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+const mode = (folder: string): number => statSync(folder).mode & 0o777;
+
+it('makes a folder and its parents for their owner alone, also by many at once', async () => {
+  const folder = path.join(root, 'a', 'b', 'c');
+  await Promise.all(Array.from({ length: 20 }, () => makeFolder(folder)));
+  expect([folder, path.dirname(folder)].map(mode)).toEqual([0o700, 0o700]);
+});
+
+it('leaves a folder that is there as it is, also behind a link', async () => {
+  chmodSync(root, 0o755);
+  await makeFolder(root);
+  expect(mode(root)).toBe(0o755);
+  symlinkSync(root, path.join(root, 'link'));
+  await makeFolder(path.join(root, 'link', 'inner'));
+  expect(mode(path.join(root, 'inner'))).toBe(0o700);
+});
+
+it('fails, and ends, where no folder can be', async () => {
+  const file = path.join(root, 'file');
+  writeFileSync(file, '');
+  await expect(makeFolder(file)).rejects.toMatchObject({ code: 'EEXIST' });
+  await expect(makeFolder(path.join(file, 'inner'))).rejects.toMatchObject({ code: 'ENOTDIR' });
+  await expect(makeFolder('/proc/nowhere/inner')).rejects.toMatchObject({ code: 'ENOENT' });
+});
