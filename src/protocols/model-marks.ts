@@ -57,6 +57,7 @@ function protocolsIn(mark: string): ProtocolName[] {
  * that has one counts), or an array of these. Looks no deeper, so that no nesting can exhaust the stack.
  */
 export function textsIn(value: Json | undefined, keys: string[]): string[] {
+  if (value === undefined || value === null) return [];
   const list = Array.isArray(value) ? value : [value];
   return list
     .flatMap((entry) => {

@@ -268,6 +268,10 @@ describe('call failures', () => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 
+  test('no news in an answer that ended early, though it reads as whole', () => {
+    expect(read(finished(), 200, false).kind).toBe('again');
+  });
+
   test('no news in an answer that was cut anywhere', () => {
     const text = JSON.stringify(finished());
     for (let end = 0; end < text.length; end += 1)
