@@ -76,6 +76,8 @@ export type JobEvent =
       state: 'succeeded' | 'failed';
       native_status: string;
       error?: JobError;
+      /** How many files there are to fetch. */
+      results?: number;
       usage?: unknown;
       details?: unknown;
     }
@@ -130,6 +132,8 @@ export interface JobRecord {
   /** What the first run was asked for, and the most that any run delivered. */
   asked?: Ask;
   delivered?: Ask;
+  /** How many files a finished job has, once that was seen. */
+  results?: number;
   /** Lines that could not be read. */
   damaged: number;
 }
@@ -251,7 +255,6 @@ function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   job.handle = event.handle;
   job.native_status = event.native_status;
   job.error = undefined;
-  job.submitted_at ??= event.at;
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
 }
 
@@ -272,6 +275,7 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
   }
   job.finished_at = event.at;
   job.error = event.error;
+  job.record.results = event.results;
   job.usage = event.usage;
   job.details = event.details;
 }

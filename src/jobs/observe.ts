@@ -1,5 +1,5 @@
 import { messageOf } from '../errors.ts';
-import type { Exchange, Failure, Reply } from '../exchange.ts';
+import type { Exchange, Failure, Reply, SpooledMedia } from '../exchange.ts';
 import type { CallOptions } from '../http/client.ts';
 import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -10,6 +10,15 @@ import { queryTimeoutMs, type JobDeps } from './gateway.ts';
 
 /** Opens the place for media that arrives inside a poll answer. */
 export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>;
+
+/** What one look at a job gave. */
+export interface Observed {
+  /** The job with what was recorded of it. */
+  job: Job;
+  verdict: QueryVerdict;
+  /** Media that came inside the answer, by the index of its sink. */
+  spooled: SpooledMedia[];
+}
 
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
 
@@ -24,18 +33,23 @@ export async function observe(
   protocol: Protocol,
   deps: JobDeps,
   openSink: OpenSink = discard,
-): Promise<{ job: Job; verdict: QueryVerdict }> {
-  const verdict = await ask(job, protocol, deps, openSink);
-  if (verdict.kind !== 'observation') return { job, verdict };
+): Promise<Observed> {
+  const { verdict, spooled } = await ask(job, protocol, deps, openSink);
+  if (verdict.kind !== 'observation') return { job, verdict, spooled };
   const event = change(job, verdict, deps.redact);
-  if (event === undefined) return { job, verdict };
+  if (event === undefined) return { job, verdict, spooled };
   await deps.ledger.append(job.id, event);
-  return { job: (await deps.ledger.read(job.id)) ?? job, verdict };
+  return { job: (await deps.ledger.read(job.id)) ?? job, verdict, spooled };
 }
 
-async function ask(job: Job, protocol: Protocol, deps: JobDeps, openSink: OpenSink): Promise<QueryVerdict> {
+async function ask(
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  openSink: OpenSink,
+): Promise<Omit<Observed, 'job'>> {
   const handle = job.handle ?? '';
-  const request = protocol.query(handle);
+  const request = protocol.query(handle, job.model);
   const options = {
     auth: protocol.auth,
     timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,
@@ -46,10 +60,13 @@ async function ask(job: Job, protocol: Protocol, deps: JobDeps, openSink: OpenSi
       protocol.inlineMedia === undefined
         ? await deps.client.exchange(request, options)
         : await spooledExchange(request, options, protocol.inlineMedia, deps, openSink);
-    return protocol.readQuery(reply, handle);
+    return { verdict: protocol.readQuery(reply, handle), spooled: reply.spooled ?? [] };
   } catch (error) {
     if (!(error instanceof TransportError) || deps.signals.soft.aborted) throw error;
-    return { kind: 'again', failure: { code: 'unreachable', message: error.message } };
+    return {
+      verdict: { kind: 'again', failure: { code: 'unreachable', message: error.message } },
+      spooled: [],
+    };
   }
 }
 
@@ -90,6 +107,7 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
       state: seen.state,
       native_status,
       error: seen.failure && redacted(seen.failure, redact),
+      results: seen.results.length,
       usage: seen.usage,
       details: seen.results.map((result) => result.details).filter((details) => details !== undefined),
     };

@@ -1,4 +1,5 @@
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
+import type { CallOptions, GatewayClient } from '../http/client.ts';
 import type { Ask, JobKind } from '../job.ts';
 import { canonicalJson, type Json } from '../json.ts';
 import { createHash } from 'node:crypto';
@@ -10,10 +11,17 @@ export interface Order {
   model?: string;
   /** The body in its canonical form: what the fingerprint is made of, and what the record keeps. */
   body: Json;
+  /** Sets apart jobs of one body, such as the pieces of a text that is spoken in pieces. */
+  variant?: string;
   exchange: Exchange;
   auth: AuthScheme;
   /** Reads the answer; never throws. */
   read: (reply: Reply, body: unknown) => ReplyVerdict;
+  /**
+   * Makes the call and gives the answer as far as it proves something: the whole exchange where this is absent,
+   * or the head alone where the answer is a stream that the caller goes on to read.
+   */
+  send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Names the job for ever. */
   key?: string;
   /** A deliberate second take: earlier jobs of the same body are not looked at. */
@@ -21,6 +29,8 @@ export interface Order {
   ask: Ask;
   /** When waiting ends, ms since 1970; bounds the retries of a refused submission too. */
   deadline: number;
+  /** Runs before anything is paid for: throws where the result could not be saved (exit 10). */
+  beforeSending?: () => Promise<void>;
 }
 
 // A record stays readable at a glance; larger bodies (an image in Base64) are named by their hash.
@@ -29,6 +39,7 @@ const largestRecordedBody = 256 * 1024;
 /** The hash under which the same submission is found again (design 4). */
 export function fingerprintOf(order: Order, gateway: string, account: string): string {
   const parts = [gateway, account, order.protocol, canonicalJson(order.body)];
+  if (order.variant !== undefined) parts.push(order.variant);
   return createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 

@@ -3,7 +3,7 @@ import { messageOf, MgwError } from '../errors.ts';
 import type { Reply } from '../exchange.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent, Owner, RecordedReply } from '../job.ts';
-import { backoffMs } from './backoff.ts';
+import { backoffMs } from '../http/backoff.ts';
 import { findByKey, findEarlier, keyClaim } from './earlier.ts';
 import { interruptedError, pendingError, rejectedError, unknownError } from './errors.ts';
 import { submitTimeoutMs, type JobDeps } from './gateway.ts';
@@ -44,7 +44,8 @@ export function jobOf(error: unknown): Job | undefined {
   return typeof error === 'object' && error !== null ? jobs.get(error) : undefined;
 }
 
-function withJob(error: unknown, job: Job): unknown {
+/** Makes a job known as the one that an error is about; gives the error. */
+export function withJob(error: unknown, job: Job): unknown {
   if (error instanceof Error) jobs.set(error, job);
   return error;
 }
@@ -53,6 +54,7 @@ async function takeOn(order: Order, deps: JobDeps, run: string): Promise<{ job: 
   const { ledger, owner } = deps;
   const fingerprint = fingerprintOf(order, deps.gateway, deps.account);
   const earlier = await findJob(order, deps, fingerprint);
+  if (earlier?.handle === undefined) await order.beforeSending?.();
   const job = earlier ?? (await create(order, deps, fingerprint, run));
   if (earlier !== undefined && order.key !== undefined) await claimKey(order.key, earlier, fingerprint, deps);
   if (earlier !== undefined) await ledger.append(job.id, { type: 'began', run, owner, ask: order.ask });
@@ -155,9 +157,11 @@ class Submission {
 
   private async attempt(): Promise<void> {
     const attempt = this.job.record.attempts + 1;
+    const { client } = this.deps;
+    const { send = (to, request, options) => to.exchange(request, options) } = this.order;
     let reply: Reply;
     try {
-      reply = await this.deps.client.exchange(this.order.exchange, {
+      reply = await send(client, this.order.exchange, {
         auth: this.order.auth,
         timeoutMs: this.deps.requestTimeoutMs ?? submitTimeoutMs,
         maxBytes: 1024 * 1024,

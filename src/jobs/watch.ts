@@ -1,11 +1,11 @@
 import { MgwError } from '../errors.ts';
-import type { Failure } from '../exchange.ts';
+import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { backoffMs, pollPauseMs } from './backoff.ts';
+import { backoffMs, pollPauseMs } from '../http/backoff.ts';
 import { failedError, fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
-import { observe, type OpenSink } from './observe.ts';
+import { observe, type Observed, type OpenSink } from './observe.ts';
 
 /** How long a wait goes on, and how closely it looks. */
 export interface WatchOptions {
@@ -17,6 +17,13 @@ export interface WatchOptions {
   atOnce: boolean;
   onUpdate?: (job: Job) => void;
   openSink?: OpenSink;
+}
+
+/** A job that has succeeded, and what was seen of its result. */
+export interface Watched {
+  job: Job;
+  observation: Observation;
+  spooled: SpooledMedia[];
 }
 
 /** A handle may be unknown to a query for so long behind its submission, ms (design 6). */
@@ -33,7 +40,7 @@ export async function watch(
   protocol: Protocol,
   deps: JobDeps,
   options: WatchOptions,
-): Promise<{ job: Job; observation: Observation }> {
+): Promise<Watched> {
   let current = job;
   let troubles = 0;
   if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
@@ -43,7 +50,7 @@ export async function watch(
     options.onUpdate?.(current);
     const { verdict } = seen;
     if (verdict.kind === 'observation') {
-      if (verdict.state === 'succeeded') return { job: current, observation: verdict };
+      if (verdict.state === 'succeeded') return { job: current, observation: verdict, spooled: seen.spooled };
       // A success that was seen before outlives a status that goes back (design 6): its result is asked for again.
       if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
     } else {
@@ -54,12 +61,7 @@ export async function watch(
   }
 }
 
-async function asked(
-  job: Job,
-  protocol: Protocol,
-  deps: JobDeps,
-  options: WatchOptions,
-): Promise<{ job: Job; verdict: QueryVerdict }> {
+async function asked(job: Job, protocol: Protocol, deps: JobDeps, options: WatchOptions): Promise<Observed> {
   try {
     return await observe(job, protocol, deps, options.openSink);
   } catch (error) {

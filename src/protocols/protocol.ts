@@ -1,6 +1,7 @@
 import type { AuthScheme, Exchange, Failure, Reply } from '../exchange.ts';
 import type { Json, JsonObject } from '../json.ts';
 import type { ProtocolName } from '../job.ts';
+import type { Model } from './models.ts';
 
 /**
  * A flag of `submit` and the body field it stands for. The table of a protocol is data: the command line, the
@@ -109,6 +110,17 @@ export interface Protocol {
   readonly flags: readonly Flag[];
   /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */
   readonly inlineMedia?: readonly string[];
+  /** Names of the equivalent paths of a submission, the default first, where there are several. */
+  readonly endpoints?: readonly string[];
+  /** How many files a body asks for, where the protocol can make several; 1 where this is absent. */
+  countOf?(body: JsonObject): number;
+  /** True where a body can only be completed or checked with the model listing at hand (specification 2.7). */
+  needsListing?(body: JsonObject): boolean;
+  /**
+   * The body completed from the listing and checked against it.
+   * @throws MgwError('usage') showing the choices.
+   */
+  complete?(body: JsonObject, models: readonly Model[]): JsonObject;
   /** The body with the protocol's aliases brought to one spelling; called before `check`. */
   normalise(body: JsonObject): JsonObject;
   /** Every local check of design 7 that concerns this protocol; empty where the body may be sent. */
@@ -125,10 +137,11 @@ export interface Protocol {
   /** Reads the answer to a submission, whole or cut; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
-   * The exchange that asks for a task's state.
-   * @throws MgwError('result_unavailable') where the handle is not one that can be put into a path.
+   * The exchange that asks for a task's state. `model` is the one that was submitted, where it is known.
+   * @throws MgwError('result_unavailable') where the handle is not one that can be put into a path, or is one of
+   * another model.
    */
-  query(handle: string): Exchange;
+  query(handle: string, model?: string): Exchange;
   /** Reads the answer to a status query; never throws. */
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**

@@ -1,0 +1,154 @@
+import type { Command } from 'commander';
+import { keptValue, keyPath, withValue } from '../../config/keys.ts';
+import { hiddenKey, listSettings, type SettingRow } from '../../config/list.ts';
+import { thisHost } from '../../config/places.ts';
+import { checkProfileName, namedProfile } from '../../config/profile.ts';
+import { configPath, readConfig, readRawConfig } from '../../config/read.ts';
+import { layersOf } from '../../config/resolve.ts';
+import type { ConfigFile } from '../../config/schema.ts';
+import { badSetting, originText } from '../../config/source.ts';
+import { MgwError, usageError } from '../../errors.ts';
+import { isObject } from '../../json.ts';
+import type { Context } from '../context.ts';
+import { table } from '../output/human.ts';
+import type { Outcome } from '../output/outcome.ts';
+import type { Run } from '../program.ts';
+
+/** `mgw config list|get|set|unset|path`: the settings, each with its source (design 3). */
+export function registerConfig(parent: Command, run: Run): void {
+  const group = parent.command('config').description('look at settings and change those of the profile');
+  const list = group
+    .command('list')
+    .alias('ls')
+    .description('every setting with its value and where it comes from; keys are hidden')
+    .action(() => run(list, listAll));
+  const get = group
+    .command('get')
+    .description('print one setting that is in force')
+    .argument('<key>', 'name of the setting, as config list shows it')
+    .action((key: string) => run(get, (context) => getOne(context, key)));
+  const set = group
+    .command('set')
+    .description('keep a setting in the profile')
+    .argument('<key>', 'name of the setting')
+    .argument('<values...>', 'its value; several for a list')
+    .addHelpText('after', setExamples)
+    .action((key: string, values: string[]) => run(set, (context) => setOne(context, key, values)));
+  const unset = group
+    .command('unset')
+    .description('take a setting out of the profile')
+    .argument('<key>', 'name of the setting')
+    .action((key: string) => run(unset, (context) => unsetOne(context, key)));
+  const path = group
+    .command('path')
+    .description('print where the config file is')
+    .action(() => run(path, ({ io }) => Promise.resolve(pathOf(io.env))));
+}
+
+const setExamples = `
+Examples:
+  $ mgw config set base_url https://gateway.example.com
+  $ mgw config set tts.speaker NAME
+  $ mgw config set defaults.video.a.veo-3.duration 8
+  $ mgw config set trusted_origins https://files.example.com https://cdn.example.com
+  $ mgw config set profile work`;
+
+function pathOf(env: NodeJS.ProcessEnv): Outcome {
+  const path = configPath(env);
+  return { json: { config_file: path }, text: path };
+}
+
+// Without the context's settings(): one that cannot be used is to be shown, not to stop the list.
+async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
+  const layers = layersOf({ flags: globals, env: io.env, file: await readConfig(io.env) });
+  return listSettings(layers, thisHost());
+}
+
+async function listAll(context: Context): Promise<Outcome> {
+  const rows = await rowsOf(context);
+  const lines = rows.map((row) => [row.key, row.problem ?? shown(row.value), originText(row)]);
+  return { json: { settings: rows }, text: table(['setting', 'value', 'from'], lines) };
+}
+
+function shown(value: SettingRow['value']): string {
+  if (value === undefined) return '-';
+  if (Array.isArray(value)) return value.length === 0 ? '-' : value.join(' ');
+  return value === '' ? '""' : String(value);
+}
+
+async function getOne(context: Context, key: string): Promise<Outcome> {
+  const rows = await rowsOf(context);
+  const path = rows.some((row) => row.key === key) ? key : keyPath(key).join('.');
+  const row = rows.find((one) => one.key === path);
+  if (row?.value === hiddenKey)
+    throw usageError('The key is never shown. "mgw auth status" says where it comes from.', [
+      'mgw',
+      'auth',
+      'status',
+    ]);
+  if (row?.problem !== undefined) throw new MgwError('config', row.problem);
+  if (row?.value === undefined) throw new MgwError('config', `${key} is not set.`);
+  return { json: { setting: row }, text: [row.value].flat().join('\n') };
+}
+
+async function setOne(context: Context, key: string, words: string[]): Promise<Outcome> {
+  if (key === 'profile') return chooseProfile(context, words);
+  if (key === 'api_key')
+    throw usageError('A key is not taken from the command line, where others can see it.', [
+      'mgw',
+      'auth',
+      'login',
+    ]);
+  const path = keyPath(key);
+  if (path[0] === 'defaults') await (await import('../default-check.ts')).checkDefault(path, words);
+  const { io } = context;
+  const profile = await profileName(context);
+  const { changeProfile } = await import('../../config/store.ts');
+  await changeProfile(io.env, profile, (before) => {
+    try {
+      return withValue(before, path, keptValue(path, words, before));
+    } catch (error) {
+      throw badSetting(key, { source: 'flag', name: key }, words.join(' '), error);
+    }
+  });
+  context.progress.note(`${key} is set in profile "${profile}".`);
+  return { json: { key: path.join('.'), profile } };
+}
+
+async function unsetOne(context: Context, key: string): Promise<Outcome> {
+  if (key === 'profile') return chooseProfile(context, []);
+  const path = keyPath(key);
+  const profile = await profileName(context);
+  const { changeProfile } = await import('../../config/store.ts');
+  await changeProfile(context.io.env, profile, (before) => withValue(before, path, undefined));
+  context.progress.note(`${key} is not set any more in profile "${profile}".`);
+  return { json: { key: path.join('.'), profile } };
+}
+
+// From the file as it stands: what is wrong in it may be what the command mends.
+async function profileName({ io, globals }: Context): Promise<string> {
+  const raw = await readRawConfig(configPath(io.env), process.platform);
+  const chosen = raw?.['profile'];
+  const file: ConfigFile = { profiles: {}, ...(typeof chosen === 'string' && { profile: chosen }) };
+  return namedProfile(globals.profile, io.env, file).value;
+}
+
+async function chooseProfile({ io, progress }: Context, [name, ...more]: string[]): Promise<Outcome> {
+  if (more.length > 0) throw usageError('profile takes one value.');
+  const { changeConfig } = await import('../../config/store.ts');
+  await changeConfig(io.env, ({ profile: _before, ...file }) => {
+    if (name === undefined) return file;
+    return { ...file, profile: existing(checkProfileName(name), file) };
+  });
+  progress.note(
+    name === undefined
+      ? 'The profile "default" is used again.'
+      : `The profile "${name}" is used from now on.`,
+  );
+  return { json: { key: 'profile', ...(name !== undefined && { profile: name }) } };
+}
+
+function existing(name: string, file: ConfigFile): string {
+  if (name === 'default' || (isObject(file.profiles) && Object.hasOwn(file.profiles, name))) return name;
+  throw usageError(`There is no profile "${name}" yet.`, ['mgw', 'auth', 'login', '--profile', name]);
+}

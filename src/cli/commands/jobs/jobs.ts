@@ -1,0 +1,23 @@
+import type { Command } from 'commander';
+import type { Run } from '../../program.ts';
+import { registerExport, registerImport } from './transfer.ts';
+import { registerLs } from './ls.ts';
+import { registerResolve } from './resolve.ts';
+import { registerRm } from './rm.ts';
+import { registerShow } from './show.ts';
+import { registerWait } from './wait.ts';
+
+/** `mgw jobs ls|show|wait|resolve|rm|export|import`: the ledger. */
+export function registerJobs(parent: Command, run: Run): void {
+  const jobs = parent.command('jobs').description('the jobs that mgw has submitted, and what became of them');
+  for (const register of [
+    registerLs,
+    registerShow,
+    registerWait,
+    registerResolve,
+    registerRm,
+    registerExport,
+    registerImport,
+  ])
+    register(jobs, run);
+}

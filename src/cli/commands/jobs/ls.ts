@@ -1,0 +1,84 @@
+import { Option, type Command } from 'commander';
+import type { Job } from '../../../job.ts';
+import type { Ledger } from '../../../jobs/ledger.ts';
+import { shownState } from '../../../jobs/settle.ts';
+import type { Context } from '../../context.ts';
+import { single } from '../../options.ts';
+import { ago, table } from '../../output/human.ts';
+import { jobView } from '../../output/json.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../program.ts';
+
+interface LsOptions {
+  state?: string[];
+  protocol?: string;
+  limit?: number;
+  all?: boolean;
+}
+
+const states = ['prepared', 'sending', 'unknown', 'queued', 'running', 'succeeded', 'failed', 'rejected'];
+
+/** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
+export function registerLs(jobs: Command, run: Run): void {
+  const state = new Option('--state <state>', 'only jobs in this state (repeatable)')
+    .choices(states)
+    .argParser((value: string, before: string[] | undefined) => {
+      if (!states.includes(value)) throw new Error(`allowed: ${states.join(', ')}`);
+      return [...(before ?? []), value];
+    });
+  const command = jobs
+    .command('ls')
+    .description('list jobs, newest first; with -q their ids alone')
+    .addOption(state)
+    .addOption(new Option('--protocol <name>', 'only jobs of this protocol').choices(['a', 'b', 'c', 'tts']))
+    .addOption(single('--limit <n>', 'at most so many (default 20)', wholeNumber))
+    .option('--all', 'no limit')
+    .addHelpText('after', '\nExamples:\n  $ mgw jobs ls -q --state running | mgw jobs wait -')
+    .action(() => run(command, (context) => ls(context, command.opts())));
+}
+
+function wholeNumber(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new Error('Allowed: a whole number from 1.');
+  return Number(text);
+}
+
+async function ls(context: Context, options: LsOptions): Promise<Outcome> {
+  const limit = options.all ? Infinity : (options.limit ?? 20);
+  const ledger = await context.ledger();
+  const { shown, more } = await newest(ledger, options, limit);
+  if (more > 0 && !context.globals.json)
+    context.progress.note(`${more} older jobs are not shown; --all shows them.`);
+  const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
+  if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
+  return { json, text: shown.length === 0 ? '' : listing(shown, context.clock.now()) };
+}
+
+// Only as many records are read as are shown, so that a ledger of any size is listed at once.
+async function newest(
+  ledger: Ledger,
+  options: LsOptions,
+  limit: number,
+): Promise<{ shown: Job[]; more: number }> {
+  const shown: Job[] = [];
+  const ids = await ledger.ids();
+  for (const [index, id] of ids.entries()) {
+    if (shown.length >= limit) return { shown, more: ids.length - index };
+    const job = await ledger.read(id);
+    if (job === undefined) continue;
+    if (options.protocol !== undefined && job.protocol !== options.protocol) continue;
+    if (options.state === undefined || options.state.includes(shownState(job))) shown.push(job);
+  }
+  return { shown, more: 0 };
+}
+
+function listing(jobs: readonly Job[], now: number): string {
+  const rows = jobs.map((job) => [
+    job.id,
+    job.protocol,
+    shownState(job),
+    job.model ?? '-',
+    ago(job.created_at, now),
+    job.files[0]?.path ?? job.error?.message ?? job.handle ?? '-',
+  ]);
+  return table(['id', 'protocol', 'state', 'model', 'created', 'result'], rows);
+}

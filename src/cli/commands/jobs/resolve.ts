@@ -1,0 +1,102 @@
+import type { Command } from 'commander';
+import { usageError } from '../../../errors.ts';
+import type { Job } from '../../../job.ts';
+import type { JsonObject } from '../../../json.ts';
+import { resolveJob, type Resolution } from '../../../jobs/resolve.ts';
+import { findJob, missing } from '../../../jobs/ref.ts';
+import { settle } from '../../../jobs/settle.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
+import type { Context } from '../../context.ts';
+import { single } from '../../options.ts';
+import { jobView } from '../../output/json.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../program.ts';
+import { configured } from '../../protocols.ts';
+import { addRetriesOption } from '../../wait-options.ts';
+
+interface ResolveOptions {
+  adopt?: string;
+  notCreated?: boolean;
+  resubmit?: boolean;
+}
+
+/** `mgw jobs resolve REF --adopt HANDLE | --not-created | --resubmit`: how a person ends an `unknown`. */
+export function registerResolve(jobs: Command, run: Run): void {
+  const command = jobs
+    .command('resolve')
+    .description('say what became of a submission whose answer was lost')
+    .argument('<ref>', 'job id, @key or @last')
+    .addOption(single('--adopt <handle>', 'the task exists: this is its handle'))
+    .option('--not-created', 'the task does not exist; the same command may submit again')
+    .option('--resubmit', 'submit it again now, knowing that it may be charged twice');
+  addRetriesOption(command);
+  command
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw jobs resolve @last --adopt task_123\n  $ mgw jobs resolve @last --not-created',
+    )
+    .action((ref: string) => run(command, (context) => resolve(context, ref, command.opts())));
+}
+
+async function resolve(context: Context, ref: string, options: ResolveOptions): Promise<Outcome> {
+  const resolution = chosen(options);
+  const { protocols } = await import('../../../protocols/registry.ts');
+  const ledger = await context.ledger();
+  const found = (await findJob(ledger, ref)) ?? missing(ref);
+  if (found.protocol === 'tts') {
+    const job = await resolveJob(ledger, found, notAdopted(resolution));
+    return { json: { job: jobView(job) }, text: job.id };
+  }
+  const protocol = configured(protocols[found.protocol], await context.settings());
+  const job = await settle(ledger, found, (reply, body) =>
+    protocol.readSubmission(reply, body as JsonObject),
+  );
+  if (resolution.how === 'adopted') protocol.query(resolution.handle);
+  if (resolution.how === 'resubmit') checkRepeatable(job);
+  const resolved = await resolveJob(ledger, job, resolution);
+  if (resolution.how === 'resubmit') return submitAgain(context, resolved, protocol);
+  return { json: { job: jobView(resolved) }, text: resolved.id };
+}
+
+function chosen(options: ResolveOptions): Resolution {
+  const given = [options.adopt !== undefined, options.notCreated, options.resubmit].filter(Boolean);
+  if (given.length !== 1) throw usageError('Give exactly one of --adopt HANDLE, --not-created, --resubmit.');
+  if (options.adopt === '') throw usageError('--adopt: the handle is empty.');
+  if (options.adopt !== undefined) return { how: 'adopted', handle: options.adopt };
+  return { how: options.notCreated ? 'not-created' : 'resubmit' };
+}
+
+// Speech leaves nothing at the gateway that could be adopted.
+function notAdopted(resolution: Resolution): Resolution {
+  if (resolution.how === 'not-created') return resolution;
+  throw usageError(
+    'A speech job has no task at the gateway: use --not-created, or run mgw tts again with --new.',
+  );
+}
+
+function checkRepeatable(job: Job): void {
+  if (!job.record.elided && job.request !== undefined) return;
+  throw usageError(
+    `The body of ${job.id} was too large to be recorded; run the original command with --new.`,
+  );
+}
+
+async function submitAgain(context: Context, job: Job, protocol: Protocol): Promise<Outcome> {
+  const { submitAndDeliver } = await import('../video/deliver.ts');
+  const body = job.request as JsonObject;
+  const deps = await context.jobDeps();
+  const settings = await context.settings();
+  const order = {
+    protocol: protocol.name,
+    model: job.model,
+    body,
+    exchange: protocol.submission(body),
+    auth: protocol.auth,
+    read: (reply: Parameters<Protocol['readSubmission']>[0]) => protocol.readSubmission(reply, body),
+    key: job.key,
+    fresh: false,
+    ask: 'accept' as const,
+    deadline: context.clock.now() + settings.timeoutMs.value,
+  };
+  return submitAndDeliver(context, protocol, order, deps, {});
+}

@@ -1,0 +1,104 @@
+import type { Command } from 'commander';
+import { exitCodes } from '../../../errors.ts';
+import type { Job } from '../../../job.ts';
+import type { JobDeps } from '../../../jobs/gateway.ts';
+import { findJob, missing } from '../../../jobs/ref.ts';
+import type { Context } from '../../context.ts';
+import { jobLine } from '../../output/human.ts';
+import { errorView, jobView } from '../../output/json.ts';
+import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../program.ts';
+import { readRefs } from '../../refs.ts';
+import { addWaitOptions } from '../../wait-options.ts';
+
+/** `mgw jobs wait REF...`: waits until every job has ended; prints one line for each. */
+export function registerWait(jobs: Command, run: Run): void {
+  const command = jobs
+    .command('wait')
+    .description('wait until jobs have finished; saves nothing')
+    .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
+  addWaitOptions(command);
+  command
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw jobs wait @last --timeout 10m\n  $ mgw jobs ls -q --state running | mgw jobs wait -',
+    )
+    .action((refs: string[]) => run(command, (context) => wait(context, refs)));
+}
+
+interface Ended {
+  ref: string;
+  outcome: Outcome;
+  job?: Job;
+}
+
+async function wait(context: Context, refs: string[]): Promise<Outcome> {
+  const deps = await context.jobDeps();
+  const settings = await context.settings();
+  const deadline = context.clock.now() + settings.timeoutMs.value;
+  const named = await readRefs(refs, context.io);
+  const ended = await Promise.all(
+    named.map((ref) => waitForOne(context, ref, deps, deadline, named.length > 1)),
+  );
+  if (ended.length === 1 && ended[0] !== undefined) return single(ended[0]);
+  const views = ended.map(({ outcome }) => ({
+    ...(outcome.json['job'] as object),
+    ...(outcome.error && { outcome: errorView(outcome.error) }),
+  }));
+  for (const { ref, outcome } of ended)
+    if (outcome.error) context.progress.note(`${ref}: ${outcome.error.message}`);
+  const bad = ended.some(({ outcome }) => outcome.error !== undefined);
+  return { json: { jobs: views }, text: lines(ended), exitCode: bad ? exitCodes.partial : exitCodes.ok };
+}
+
+function single(ended: Ended): Outcome {
+  return { ...ended.outcome, text: lines([ended]) };
+}
+
+function lines(ended: readonly Ended[]): string {
+  return ended.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
+}
+
+async function waitForOne(
+  context: Context,
+  ref: string,
+  deps: JobDeps,
+  deadline: number,
+  several: boolean,
+): Promise<Ended> {
+  try {
+    const [{ protocols }, { configured }, { beginRun, deliver }, { videoJob }] = await Promise.all([
+      import('../../../protocols/registry.ts'),
+      import('../../protocols.ts'),
+      import('../video/deliver.ts'),
+      import('../video/video-job.ts'),
+    ]);
+    const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
+    if (found.protocol === 'tts') return { ref, job: found, outcome: { json: { job: jobView(found) } } };
+    const protocol = configured(protocols[found.protocol], await context.settings());
+    const job = await videoJob(found.id, protocol, deps);
+    const run = await beginRun(job, 'finish', deps);
+    const outcome = await deliver(several ? silent(context) : context, protocol, job, deps, {
+      run,
+      ask: 'finish',
+      deadline,
+      force: false,
+      atOnce: true,
+    });
+    return { ref, job: await deps.ledger.read(job.id), outcome };
+  } catch (error) {
+    return { ref, outcome: { json: {}, error: toMgwError(error) } };
+  }
+}
+
+// Many jobs at once would fight for the one spinner; each says a line when it changes instead.
+function silent(context: Context): Context {
+  const last = new Map<string, string>();
+  const waiting = (what: string): Promise<void> => {
+    const [id = '', ...rest] = what.split(' ');
+    if (last.get(id) !== rest[0]) context.progress.note(what);
+    last.set(id, rest[0] ?? '');
+    return Promise.resolve();
+  };
+  return { ...context, progress: { ...context.progress, waiting } };
+}

@@ -1,0 +1,63 @@
+import type { Command } from 'commander';
+import { MgwError, usageError } from '../../errors.ts';
+import type { Model } from '../../protocols/models.ts';
+import type { Context } from '../context.ts';
+import { single } from '../options.ts';
+import type { Outcome } from '../output/outcome.ts';
+import { table } from '../output/human.ts';
+import type { Run } from '../program.ts';
+
+interface ModelsOptions {
+  protocol?: string;
+}
+
+/** `mgw models [ID] [--protocol a|b|c]`: the models that the key may use (specification 2.7). */
+export function registerModels(parent: Command, run: Run): void {
+  const command = parent
+    .command('models')
+    .description('list the models of the key')
+    .argument('[id]', 'show this model alone')
+    .addOption(single('--protocol <name>', 'only models of video protocol a, b or c', protocolName))
+    .addHelpText('after', '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json')
+    .action((id: string | undefined) => run(command, (context) => models(context, id, command.opts())));
+}
+
+function protocolName(text: string): string {
+  if (!/^[abc]$/.test(text)) throw usageError('Allowed: a, b, c.');
+  return text;
+}
+
+async function models(context: Context, id: string | undefined, options: ModelsOptions): Promise<Outcome> {
+  const { fetchModels } = await import('../models.ts');
+  const all = await fetchModels(context);
+  const named = id === undefined ? all : all.filter((model) => model.id === id);
+  if (id !== undefined && named.length === 0) throw noSuchModel(id, all);
+  const shown = named
+    .filter(
+      ({ protocols }) =>
+        options.protocol === undefined || protocols.some((name) => name === options.protocol),
+    )
+    .sort((one, other) => (one.id < other.id ? -1 : 1));
+  return { json: { models: shown.map(view) }, text: shown.length === 0 ? '' : text(shown) };
+}
+
+function noSuchModel(id: string, all: readonly Model[]): MgwError {
+  const near = all.map((model) => model.id).filter((other) => other.includes(id) || id.includes(other));
+  const hint = near.length > 0 ? ` Near to it: ${near.slice(0, 5).join(', ')}.` : '';
+  return new MgwError('not_found', `The key has no model ${id}.${hint}`, { next: ['mgw', 'models'] });
+}
+
+function view(model: Model): Record<string, unknown> {
+  const { raw, ...known } = model;
+  return { ...raw, ...known };
+}
+
+function text(shown: readonly Model[]): string {
+  const rows = shown.map((model) => [
+    model.id,
+    model.protocols.join(',') || '-',
+    model.model_versions.join(', ') || '-',
+    model.endpoints.join(', ') || '-',
+  ]);
+  return table(['id', 'protocol', 'versions', 'endpoints'], rows);
+}

@@ -1,0 +1,39 @@
+import type { Command } from 'commander';
+import type { BillLine } from '../../../sandbox/bill.ts';
+import { sandboxFolder, type Context } from '../../context.ts';
+import { table } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../program.ts';
+import { gatewayFolder } from './serve.ts';
+
+/** `mgw sandbox bill`: what would have been charged. */
+export function registerBill(sandbox: Command, run: Run): void {
+  const command = sandbox
+    .command('bill')
+    .description('what would have been charged')
+    .action(() => run(command, bill));
+}
+
+async function bill(context: Context): Promise<Outcome> {
+  const { readBill } = await import('../../../sandbox/bill.ts');
+  const lines = readBill(gatewayFolder(sandboxFolder(await context.settings())));
+  const total = totalOf(lines);
+  return { json: { bill: lines, total }, text: billText(lines, total) };
+}
+
+/** The sum of what was not given back, in credits. */
+export function totalOf(lines: readonly BillLine[]): number {
+  return lines.filter((line) => !line.refunded).reduce((sum, line) => sum + line.amount, 0);
+}
+
+function billText(lines: readonly BillLine[], total: number): string {
+  const rows = lines.map((line) => [
+    new Date(line.at).toISOString(),
+    line.area,
+    line.model,
+    line.task,
+    line.seconds === undefined ? `${line.characters ?? 0} characters` : `${line.seconds} s`,
+    `${line.amount}${line.refunded ? ' (refunded)' : ''}`,
+  ]);
+  return `${table(['at', 'area', 'model', 'task', 'for', 'credits'], rows)}\n\ntotal: ${total} credits`;
+}

@@ -1,0 +1,25 @@
+import { rm } from 'node:fs/promises';
+import type { Command } from 'commander';
+import { ledgerFolder, sandboxFolder, type Context } from '../../context.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../program.ts';
+import { gatewayFolder } from './serve.ts';
+
+/** `mgw sandbox reset`: forgets the sandbox's tasks, its bill and its ledger; real jobs are untouched. */
+export function registerReset(sandbox: Command, run: Run): void {
+  const command = sandbox
+    .command('reset')
+    .description('forget the tasks, the bill and the jobs of the sandbox; real jobs are untouched')
+    .action(() => run(command, reset));
+}
+
+async function reset(context: Context): Promise<Outcome> {
+  const settings = await context.settings();
+  const { reset: forget } = await import('../../../sandbox/bill.ts');
+  forget(gatewayFolder(sandboxFolder(settings)));
+  await rm(ledgerFolder({ ...settings, sandbox: { value: true, source: 'default' } }), {
+    recursive: true,
+    force: true,
+  });
+  return { json: { reset: true } };
+}

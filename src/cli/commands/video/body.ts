@@ -1,0 +1,89 @@
+import { messageOf, usageError } from '../../../errors.ts';
+import { isObject, parseJson, type JsonObject } from '../../../json.ts';
+import { compose, longName } from '../../../protocols/compose.ts';
+import type { Model } from '../../../protocols/models.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
+import { violationMessage } from '../../../protocols/violations.ts';
+import type { Context } from '../../context.ts';
+import { readInputFile } from '../../input-file.ts';
+import { decodeUtf8, readStdin } from '../../stdin.ts';
+import { givenFlags } from './flags.ts';
+import type { SubmitOptions } from './submit.ts';
+
+/**
+ * The body of a submission from prompt, flags, `--body`, `--set` and the configured defaults, checked.
+ * @throws MgwError('usage') naming every flag that is wrong, before anything is sent.
+ */
+export async function submissionBody(
+  context: Context,
+  protocol: Protocol,
+  prompt: string | undefined,
+  options: SubmitOptions,
+): Promise<JsonObject> {
+  const flags = await givenFlags(protocol, { ...options });
+  if (prompt !== undefined && flags['prompt'] !== undefined)
+    throw usageError('Give PROMPT or --prompt, not both.');
+  if (prompt === '-' && options.body === '@-')
+    throw usageError('PROMPT and --body cannot both be standard input.');
+  if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
+  const input = { body: await givenBody(context, options.body), flags, set: options.set };
+  const named = protocol.normalise(compose(protocol, input));
+  const settings = await context.settings();
+  const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(named) ?? '');
+  const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
+  const body = await completed(context, protocol, composed);
+  const violations = options.check === false ? [] : protocol.check(body);
+  if (violations.length > 0) throw usageError(violationMessage(violations));
+  return body;
+}
+
+// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is.
+async function completed(context: Context, protocol: Protocol, body: JsonObject): Promise<JsonObject> {
+  if (protocol.complete === undefined || protocol.needsListing?.(body) !== true) return body;
+  let models: Model[];
+  try {
+    models = await listedModels(context);
+  } catch (error) {
+    context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
+    return body;
+  }
+  return protocol.complete(body, models);
+}
+
+async function promptFromStdin(context: Context): Promise<string> {
+  const text = await readStdin(context.io);
+  return text.replace(/\r?\n$/, '');
+}
+
+async function givenBody(context: Context, source: string | undefined): Promise<JsonObject | undefined> {
+  if (source === undefined) return undefined;
+  const body = parsed(await bodyText(context, source));
+  if (!isObject(body)) throw usageError('--body: the JSON must be an object.');
+  return body;
+}
+
+async function bodyText(context: Context, source: string): Promise<string> {
+  if (source === '@-' || source === '-') return readStdin(context.io);
+  if (!source.startsWith('@')) return source;
+  return decodeUtf8(await readInputFile(source.slice(1), '--body'), `--body ${source}`);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return parseJson(text);
+  } catch (error) {
+    throw usageError(`--body is not JSON: ${error instanceof Error ? error.message : 'unreadable'}`);
+  }
+}
+
+function known(protocol: Protocol, defaults: Record<string, unknown>): Record<string, unknown> {
+  const names = new Set(protocol.flags.map(longName));
+  const stray = Object.keys(defaults).find((name) => !names.has(name));
+  if (stray !== undefined) throw usageError(`defaults.video.${protocol.name}: there is no flag --${stray}.`);
+  return defaults;
+}
+
+async function listedModels(context: Context): Promise<Model[]> {
+  const { fetchModels } = await import('../../models.ts');
+  return fetchModels(context);
+}

@@ -1,0 +1,153 @@
+import { randomUUID } from 'node:crypto';
+import type { Ask, Job, JobFile } from '../../../job.ts';
+import { failedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
+import { fetchResults } from '../../../jobs/fetch.ts';
+import type { JobDeps } from '../../../jobs/gateway.ts';
+import type { Order } from '../../../jobs/order.ts';
+import { delivered, detached } from '../../../jobs/run.ts';
+import { jobOf, submit, UnrecordedHandle } from '../../../jobs/submit.ts';
+import { watch, type WatchOptions } from '../../../jobs/watch.ts';
+import type { Target } from '../../../jobs/target.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
+import type { Context } from '../../context.ts';
+import { write } from '../../io.ts';
+import { jobView } from '../../output/json.ts';
+import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import { targetOf, type OutputOptions } from '../../wait-options.ts';
+
+/** Submits an order (or carries on with it), and delivers as much as it asks for. */
+export async function submitAndDeliver(
+  context: Context,
+  protocol: Protocol,
+  order: Order,
+  deps: JobDeps,
+  options: OutputOptions,
+): Promise<Outcome> {
+  let submitted;
+  try {
+    submitted = await submit(order, deps);
+  } catch (error) {
+    return notSubmitted(error, deps);
+  }
+  const { job, run, resumed } = submitted;
+  const handle = `handle ${job.handle ?? '?'}`;
+  context.progress.note(
+    resumed
+      ? `Resuming ${job.id} (${handle}); nothing is submitted again.`
+      : `Accepted as ${job.id} (${handle}).`,
+  );
+  return deliver(context, protocol, job, deps, {
+    run,
+    ask: order.ask,
+    deadline: order.deadline,
+    target: targetOf(options),
+    force: options.force ?? false,
+    atOnce: resumed,
+  });
+}
+
+// The handle of an unrecorded acceptance is data: it goes to stdout as well as into the message.
+async function notSubmitted(error: unknown, deps: JobDeps): Promise<Outcome> {
+  const before = jobOf(error);
+  if (error instanceof UnrecordedHandle) {
+    return { json: { handle: error.handle, job: before && jobView(before) }, text: error.handle, error };
+  }
+  const job = before && ((await deps.ledger.read(before.id)) ?? before);
+  for (const { run, owner } of job?.record.runs ?? []) {
+    if (job && owner.pid === deps.owner.pid && owner.start === deps.owner.start)
+      await detached(job, run, error, deps);
+  }
+  return { json: job ? { job: jobView(job) } : {}, error: toMgwError(error) };
+}
+
+/** What is to be delivered of a job, and in which run of it. */
+export interface Delivery {
+  run: string;
+  ask: Ask;
+  /** ms since 1970. */
+  deadline: number;
+  target?: Target;
+  force: boolean;
+  /** True polls at once; else one interval after the submission. */
+  atOnce: boolean;
+}
+
+/** Waits for a job as far as the delivery asks, saves its files, and records how the run ended. */
+export async function deliver(
+  context: Context,
+  protocol: Protocol,
+  job: Job,
+  deps: JobDeps,
+  delivery: Delivery,
+): Promise<Outcome> {
+  try {
+    const files = await carryOut(context, protocol, job, deps, delivery);
+    await delivered(job, delivery.run, delivery.ask, deps);
+    const done = (await deps.ledger.read(job.id)) ?? job;
+    const paths = files.map((file) => file.path).join('\n');
+    const text = delivery.target?.kind === 'stdout' ? '' : delivery.target ? paths : job.id;
+    return { json: { job: jobView(done), ...(delivery.target && { files }) }, text };
+  } catch (error) {
+    await detached(job, delivery.run, error, deps);
+    const last = (await deps.ledger.read(job.id)) ?? job;
+    return { json: { job: jobView(last) }, error: toMgwError(error) };
+  }
+}
+
+async function carryOut(
+  context: Context,
+  protocol: Protocol,
+  job: Job,
+  deps: JobDeps,
+  delivery: Delivery,
+): Promise<JobFile[]> {
+  if (delivery.ask === 'accept') return [];
+  if (job.state === 'failed') throw failedError(job);
+  const { pollIntervalMs } = await context.gateway();
+  const { progress } = context;
+  const options: WatchOptions = {
+    deadline: delivery.deadline,
+    intervalMs: pollIntervalMs,
+    atOnce: delivery.atOnce,
+    onUpdate: (seen) => void progress.waiting(waitingText(seen)),
+  };
+  if (delivery.target === undefined) {
+    if (job.state !== 'succeeded') await watch(job, protocol, deps, options);
+    return [];
+  }
+  const settings = await context.settings();
+  const files = await fetchResults(job, protocol, deps, {
+    ...options,
+    target: delivery.target,
+    force: delivery.force,
+    key: (await context.gateway()).key,
+    trustedOrigins: settings.trustedOrigins.value,
+    onProgress: ({ bytes, total, bytesPerSecond }) => void progress.downloading(bytes, total, bytesPerSecond),
+    toStdout: (bytes) => write(context.io.stdout, bytes),
+  });
+  progress.stop();
+  return files;
+}
+
+function waitingText(job: Job): string {
+  const progress = job.progress === undefined ? '' : ` ${Math.round(job.progress)}%`;
+  const native =
+    job.native_status && job.native_status.toLowerCase() !== job.state ? ` (${job.native_status})` : '';
+  return `${job.id} ${job.state}${progress}${native}`;
+}
+
+/**
+ * Begins a run on a job that exists already, as `fetch` and `jobs wait` do.
+ * @throws MgwError: exit 7 where it is unknown whether the task exists, 4 where it was rejected.
+ */
+export async function beginRun(job: Job, ask: Ask, deps: JobDeps): Promise<string> {
+  if (job.state === 'rejected') throw rejectedError(refusalOf(job));
+  if (job.handle === undefined) throw unknownError(job, job.error?.message ?? 'The answer was lost');
+  const run = randomUUID().slice(0, 8);
+  await deps.ledger.append(job.id, { type: 'began', run, owner: deps.owner, ask });
+  return run;
+}
+
+function refusalOf(job: Job): { code: 'invalid_request'; message: string } {
+  return { code: 'invalid_request', message: job.error?.message ?? 'The gateway refused the submission.' };
+}

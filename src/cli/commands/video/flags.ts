@@ -1,0 +1,43 @@
+import { Option, type Command } from 'commander';
+import { longName, type FlagValue } from '../../../protocols/compose.ts';
+import type { Flag, Protocol } from '../../../protocols/protocol.ts';
+import { repeatable, single } from '../../options.ts';
+import { readInputFile } from '../../input-file.ts';
+
+/** Adds a protocol's table of flags to its `submit`. */
+export function addProtocolFlags(command: Command, protocol: Protocol): void {
+  for (const flag of protocol.flags) {
+    for (const option of optionsFor(flag))
+      command.addOption(flag.group ? option.helpGroup(flag.group) : option);
+  }
+}
+
+function optionsFor(flag: Flag): Option[] {
+  if (flag.kind === 'list') return [repeatable(flag.flags, flag.description)];
+  if (flag.kind !== 'switch') return [single(flag.flags, flag.description)];
+  const name = longName(flag);
+  return [
+    new Option(`--${name}`, flag.description),
+    new Option(`--no-${name}`, `do not: ${flag.description}`),
+  ];
+}
+
+/** The protocol's flags that were given, by long name, with files read. */
+export async function givenFlags(
+  protocol: Protocol,
+  options: Record<string, unknown>,
+): Promise<Record<string, FlagValue>> {
+  const given: Record<string, FlagValue> = {};
+  for (const flag of protocol.flags) {
+    const name = longName(flag);
+    const value = options[camelCase(name)];
+    if (value === undefined) continue;
+    given[name] =
+      flag.kind === 'file' ? await readInputFile(String(value), `--${name}`) : (value as FlagValue);
+  }
+  return given;
+}
+
+function camelCase(name: string): string {
+  return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+}

@@ -1,0 +1,77 @@
+import type { Command } from 'commander';
+import { exitCodes, MgwError } from '../../../errors.ts';
+import type { Job } from '../../../job.ts';
+import { failedError, unknownError } from '../../../jobs/errors.ts';
+import type { JobDeps } from '../../../jobs/gateway.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
+import { jobLine } from '../../output/human.ts';
+import { errorView, jobView } from '../../output/json.ts';
+import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import type { Context } from '../../context.ts';
+import type { Run } from '../../program.ts';
+import { configured } from '../../protocols.ts';
+import { readRefs } from '../../refs.ts';
+
+/** `mgw video X status REF...`: one query for each job, no waiting. */
+export function registerStatus(group: Command, protocol: Protocol, run: Run): void {
+  const command = group
+    .command('status')
+    .description('ask once for the state of jobs')
+    .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
+    .addHelpText('after', `\nExamples:\n  $ mgw video ${protocol.name} status @last`)
+    .action((refs: string[]) => run(command, (context) => status(context, protocol, refs)));
+}
+
+interface Seen {
+  job?: Job;
+  error?: MgwError;
+}
+
+async function status(context: Context, registered: Protocol, refs: string[]): Promise<Outcome> {
+  const protocol = configured(registered, await context.settings());
+  const deps = await context.jobDeps();
+  const seen: Seen[] = [];
+  for (const ref of await readRefs(refs, context.io)) seen.push(await look(ref, protocol, deps));
+  const jobs = seen.map(({ job, error }) => ({
+    ...(job && jobView(job)),
+    ...(error && { query: errorView(error) }),
+  }));
+  const text = seen.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
+  if (seen.length === 1) return { json: { job: jobs[0] }, text, error: seen[0]?.error };
+  const bad = seen.filter(({ error }) => error !== undefined);
+  for (const { error } of bad) context.progress.note(error?.message ?? '');
+  return { json: { jobs }, text, exitCode: bad.length > 0 ? exitCodes.partial : exitCodes.ok };
+}
+
+// A query that fails is the command's error; a job that is still running is none.
+async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Seen> {
+  let job: Job | undefined;
+  try {
+    const [{ videoJob }, { observe }] = await Promise.all([
+      import('./video-job.ts'),
+      import('../../../jobs/observe.ts'),
+    ]);
+    job = await videoJob(ref, protocol, deps);
+    if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The answer was lost');
+    if (job.handle === undefined) return { job };
+    const seen = await observe(job, protocol, deps);
+    job = seen.job;
+    return { job, error: problemOf(seen.job, seen.verdict) };
+  } catch (error) {
+    return { job, error: toMgwError(error) };
+  }
+}
+
+type Verdict = Awaited<ReturnType<typeof import('../../../jobs/observe.ts').observe>>['verdict'];
+
+function problemOf(job: Job, verdict: Verdict): MgwError | undefined {
+  if (verdict.kind === 'observation') return job.state === 'failed' ? failedError(job) : undefined;
+  const { code, message, requestId } = verdict.failure;
+  const exit = { refused: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
+  return new MgwError(code, message, {
+    exit: exit[verdict.kind],
+    charged: verdict.kind === 'again' ? 'no' : 'yes',
+    retry: verdict.kind === 'missing' ? 'never' : 'safe',
+    requestId,
+  });
+}

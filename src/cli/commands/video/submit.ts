@@ -1,0 +1,123 @@
+import type { Command } from 'commander';
+import type { Settings } from '../../../config/resolve.ts';
+import type { Ask } from '../../../job.ts';
+import type { JsonObject } from '../../../json.ts';
+import type { JobDeps } from '../../../jobs/gateway.ts';
+import type { Order } from '../../../jobs/order.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
+import type { Context } from '../../context.ts';
+import type { Run } from '../../program.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import {
+  addOutputOptions,
+  addWaitOptions,
+  checkStdout,
+  targetOf,
+  type OutputOptions,
+  type WaitOptions,
+} from '../../wait-options.ts';
+import { repeatable, single } from '../../options.ts';
+import { configured } from '../../protocols.ts';
+import { addProtocolFlags } from './flags.ts';
+import { submissionBody } from './body.ts';
+import { dryRun } from './dry-run.ts';
+import { submitExamples } from './examples.ts';
+import { checkKeyName } from './key-name.ts';
+
+/** The options of `submit` beside the protocol's own flags. */
+export interface SubmitOptions extends WaitOptions, OutputOptions {
+  wait?: boolean;
+  body?: string;
+  set?: string[];
+  key?: string;
+  new?: boolean;
+  dryRun?: boolean;
+  check?: boolean;
+  endpoint?: string;
+}
+
+/** `mgw video X submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. */
+export function registerSubmit(group: Command, protocol: Protocol, run: Run): void {
+  const command = group
+    .command('submit')
+    .description('submit a video; prints the job id, or with -o waits and saves the video')
+    .argument('[prompt]', 'what to generate; - reads it from stdin');
+  addProtocolFlags(command, protocol);
+  command
+    .addOption(repeatable('--set <path=value>', 'set a body field in native spelling'))
+    .addOption(single('--body <@file>', 'the body as JSON, in native spelling: @file.json, or @- for stdin'))
+    .addOption(single('--key <name>', 'name this job for ever: the same key never submits twice'))
+    .option('--new', 'a deliberate second take of an earlier submission')
+    .option('--dry-run', 'show the request that would be sent, and send nothing')
+    .option('--no-check', 'skip the local checks')
+    .option('--wait', 'wait until the job has finished');
+  if (protocol.endpoints !== undefined) {
+    command.addOption(
+      single('--endpoint <name>', 'which of the equivalent paths').choices(protocol.endpoints),
+    );
+  }
+  addWaitOptions(command);
+  addOutputOptions(command);
+  command.addHelpText('after', submitExamples[protocol.name]);
+  command.action((prompt: string | undefined) =>
+    run(command, (context) => submitCommand(context, protocol, prompt, command.opts())),
+  );
+}
+
+async function submitCommand(
+  context: Context,
+  registered: Protocol,
+  prompt: string | undefined,
+  options: SubmitOptions,
+): Promise<Outcome> {
+  checkKeyName(options.key, options.new);
+  checkStdout(context, options);
+  const settings = await context.settings();
+  const protocol = configured(registered, settings);
+  const body = await submissionBody(context, protocol, prompt, options);
+  const exchange = protocol.submission(body, { endpoint: options.endpoint });
+  if (options.dryRun) return dryRun(exchange, protocol.auth, settings);
+  const deps = await context.jobDeps();
+  for (const advice of protocol.advise(body)) context.progress.note(advice);
+  const order = orderFor(protocol, body, exchange, options, deps, settings);
+  const { submitAndDeliver } = await import('./deliver.ts');
+  return submitAndDeliver(context, protocol, order, deps, options);
+}
+
+function orderFor(
+  protocol: Protocol,
+  body: JsonObject,
+  exchange: Order['exchange'],
+  options: SubmitOptions,
+  deps: JobDeps,
+  settings: Settings,
+): Order {
+  const target = targetOf(options);
+  const ask: Ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
+  return {
+    protocol: protocol.name,
+    model: protocol.modelOf(body),
+    body,
+    exchange,
+    auth: protocol.auth,
+    read: reading(protocol, body, settings.submitRetry5xx.value),
+    key: options.key,
+    fresh: options.new ?? false,
+    ask,
+    deadline: deps.clock.now() + settings.timeoutMs.value,
+    beforeSending: async () => {
+      if (target === undefined) return;
+      const { checkTargetFree } = await import('../../../jobs/fetch.ts');
+      await checkTargetFree(target, protocol.countOf?.(body) ?? 1, options.force ?? false);
+    },
+  };
+}
+
+// `submit.retry_5xx` is for those who know that their gateway creates nothing when it answers 5xx (design 5).
+function reading(protocol: Protocol, body: JsonObject, retry5xx: boolean): Order['read'] {
+  return (reply) => {
+    const verdict = protocol.readSubmission(reply, body);
+    const repeatable = retry5xx && verdict.kind === 'unknown' && reply.complete && reply.status >= 500;
+    return repeatable ? { kind: 'busy', failure: verdict.failure } : verdict;
+  };
+}

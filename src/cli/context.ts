@@ -1,0 +1,150 @@
+import { createHmac } from 'node:crypto';
+import { join } from 'node:path';
+import { systemClock, type Clock } from '../clock.ts';
+import type { Settings } from '../config/resolve.ts';
+import type { GatewayClient } from '../http/client.ts';
+import type { JobDeps } from '../jobs/gateway.ts';
+import type { Ledger } from '../jobs/ledger.ts';
+import { redactor, secretRedactor } from '../redact.ts';
+import type { Sandbox } from '../sandbox/server.ts';
+import type { Globals } from './globals.ts';
+import type { Io } from './io.ts';
+import { createProgress, type Progress } from './output/progress.ts';
+import { interruptions } from './signals.ts';
+import { version } from './version.ts';
+
+/** Who is spoken to: a gateway of the settings, or the embedded sandbox. */
+export interface Gateway {
+  baseUrl: URL;
+  key: string;
+  /** What `base_url` says in the records. */
+  name: string;
+  /** The least pause between polls, ms. */
+  pollIntervalMs: number;
+}
+
+/** Everything a command works with, made when it is first asked for (the composition root). */
+export interface Context {
+  readonly io: Io;
+  readonly clock: Clock;
+  readonly globals: Globals;
+  readonly progress: Progress;
+  settings(): Promise<Settings>;
+  /** @throws MgwError('config') where no base URL or no key is configured. */
+  gateway(): Promise<Gateway>;
+  client(): Promise<GatewayClient>;
+  ledger(): Promise<Ledger>;
+  jobDeps(): Promise<JobDeps>;
+  /** Ends what was opened: idle connections, the embedded sandbox. */
+  close(): Promise<void>;
+}
+
+/** The sandbox's constant name in the records: its port changes from run to run. */
+export const sandboxName = 'sandbox';
+
+/** Builds the context of one run; nothing is read or opened before it is asked for. */
+export function createContext(io: Io, globals: Globals): Context {
+  const clock = systemClock;
+  const closers: (() => Promise<void> | void)[] = [];
+  const progress = createProgress({
+    stderr: io.stderr,
+    quiet: globals.quiet ?? false,
+    color: globals.color !== false && !io.env['NO_COLOR'],
+    now: () => clock.now(),
+  });
+  const settings = once(async () => (await import('./settings.ts')).loadSettings(globals, io.env));
+  const gateway = once(async () => {
+    const resolved = await settings();
+    if (!resolved.sandbox.value) return (await import('./settings.ts')).realGateway(resolved);
+    const sandbox = await embeddedSandbox(resolved);
+    closers.push(() => sandbox.close());
+    return sandboxGateway(resolved, sandbox);
+  });
+  const client = once(async () => {
+    const { createClient } = await import('../http/client.ts');
+    const { baseUrl, key } = await gateway();
+    const redact = redactor([key]);
+    const trace = globals.verbose ? (line: string) => progress.note(redact(line)) : undefined;
+    const opened = createClient({ baseUrl, key, userAgent: `mgw/${version}`, trace });
+    closers.push(() => opened.close());
+    return opened;
+  });
+  const ledger = once(async () => {
+    const { openFileLedger } = await import('../jobs/file-ledger.ts');
+    const resolved = await settings();
+    return openFileLedger(ledgerFolder(resolved), () => clock.now());
+  });
+  return {
+    io,
+    clock,
+    globals,
+    progress,
+    settings,
+    gateway,
+    client,
+    ledger,
+    jobDeps: once(async () => {
+      const [{ currentOwner }, resolved, target] = await Promise.all([
+        import('../jobs/owner.ts'),
+        settings(),
+        gateway(),
+      ]);
+      return {
+        ledger: await ledger(),
+        client: await client(),
+        clock,
+        owner: currentOwner(),
+        gateway: target.name,
+        account: accountOf(target.key),
+        redact: secretRedactor([target.key]),
+        note: (text: string) => progress.note(text),
+        signals: interruptions(),
+        requestTimeoutMs: resolved.requestTimeoutMs.value,
+        retries: resolved.retries.value,
+      };
+    }),
+    close: async () => {
+      progress.stop();
+      for (const close of closers.reverse()) await close();
+    },
+  };
+}
+
+/** Where the ledger is: the sandbox has one of its own, so that play money never mixes with real. */
+export function ledgerFolder(settings: Settings): string {
+  return settings.sandbox.value ? join(sandboxFolder(settings), 'ledger') : settings.stateDir.value;
+}
+
+/** Where the sandbox keeps its tasks, its bill and its ledger. */
+export function sandboxFolder(settings: Settings): string {
+  return join(settings.stateDir.value, 'sandbox');
+}
+
+async function embeddedSandbox(settings: Settings): Promise<Sandbox> {
+  const { startSandbox } = await import('../sandbox/server.ts');
+  return startSandbox({
+    stateDir: join(sandboxFolder(settings), 'gateway'),
+    paceMs: settings.sandboxPaceMs.value,
+  });
+}
+
+// The embedded sandbox is loopback and free: it may be asked more often than a real gateway.
+function sandboxGateway(settings: Settings, sandbox: Sandbox): Gateway {
+  const asked = settings.pollIntervalMs;
+  return {
+    baseUrl: new URL(sandbox.url),
+    key: sandbox.key,
+    name: sandboxName,
+    pollIntervalMs: asked.source === 'default' ? 200 : asked.value,
+  };
+}
+
+// Tells accounts apart in the ledger without keeping anything of the key.
+function accountOf(key: string): string {
+  return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
+}

@@ -1,0 +1,56 @@
+import { Option, type Command } from 'commander';
+import { single } from './options.ts';
+
+/** The flags that every command takes (design 1), and those of single commands that are settings too. */
+export interface Globals {
+  profile?: string;
+  baseUrl?: string;
+  sandbox?: boolean;
+  json?: boolean;
+  quiet?: boolean;
+  verbose?: boolean;
+  color?: boolean;
+  input?: boolean;
+  allowHttp?: boolean;
+  trustOrigin?: string[];
+  /** Flags of waiting, where the command has them. */
+  timeout?: string;
+  pollInterval?: string;
+  requestTimeout?: string;
+  retries?: string;
+  /** `--speaker` of `mgw tts`. */
+  speaker?: string;
+}
+
+/** Adds the global flags to the program; commander finds them before and behind any subcommand. */
+export function addGlobals(program: Command): void {
+  program
+    .addOption(single('--profile <name>', 'profile of the config file to use'))
+    .addOption(single('--base-url <url>', 'address of the gateway, without /v1'))
+    .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
+    .option('--json', 'print one JSON document on stdout, also on failure')
+    .option('-q, --quiet', 'print nothing on stderr but errors')
+    .option('-v, --verbose', 'show each call on stderr (the key redacted)')
+    .addOption(new Option('--no-color', 'no colours'))
+    .addOption(new Option('--no-input', 'never ask for anything'))
+    .option('--allow-http', 'accept an http:// base URL that is not loopback')
+    .option(
+      '--trust-origin <origin>',
+      'send the key to result addresses of this origin too (repeatable)',
+      collect,
+    );
+}
+
+function collect(value: string, before: string[] = []): string[] {
+  return [...before, value];
+}
+
+/** The global flags that change which gateway or ledger is meant, so that a printed command works as it stands. */
+export function globalArguments(globals: Globals): string[] {
+  return [
+    ...(globals.profile === undefined ? [] : ['--profile', globals.profile]),
+    ...(globals.baseUrl === undefined ? [] : ['--base-url', globals.baseUrl]),
+    ...(globals.sandbox ? ['--sandbox'] : []),
+    ...(globals.allowHttp ? ['--allow-http'] : []),
+  ];
+}

@@ -1,0 +1,66 @@
+import { MgwError, usageError } from '../errors.ts';
+import { write, type Io } from './io.ts';
+
+interface Terminal {
+  setRawMode(on: boolean): unknown;
+}
+
+/**
+ * Asks on the terminal for a line that is not echoed; the question goes to stderr. Backspace and Ctrl-U edit it.
+ * @throws MgwError with exit code 130 on Ctrl-C, and `usage` where stdin is no terminal.
+ */
+export async function readHidden(io: Io, question: string): Promise<string> {
+  const { stdin } = io;
+  if (stdin.isTTY !== true || !isTerminal(stdin)) throw usageError('Standard input is not a terminal.');
+  await write(io.stderr, question);
+  stdin.setRawMode(true);
+  try {
+    return await readLine(io);
+  } finally {
+    stdin.setRawMode(false);
+    stdin.pause();
+    await write(io.stderr, '\n');
+  }
+}
+
+function isTerminal(stream: unknown): stream is Terminal {
+  return typeof (stream as Partial<Terminal>).setRawMode === 'function';
+}
+
+function readLine({ stdin }: Io): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let line = '';
+    const settle = (end: () => void): void => {
+      stdin.off('data', onData).off('end', onEnd).off('error', onError);
+      end();
+    };
+    const onError = (error: Error): void => settle(() => reject(error));
+    const onEnd = (): void => settle(() => resolve(line));
+    const onData = (chunk: Buffer | string): void => {
+      const typed = type(line, chunk.toString());
+      line = typed.line;
+      if (typed.end === 'done') settle(() => resolve(line));
+      if (typed.end === 'interrupted') settle(() => reject(interrupted()));
+    };
+    stdin.on('data', onData).once('end', onEnd).once('error', onError);
+    stdin.resume();
+  });
+}
+
+function interrupted(): MgwError {
+  return new MgwError('usage', 'Interrupted; nothing was kept.', { exit: 'interrupted' });
+}
+
+/** What keystrokes make of a line: the line, and whether it is ended. In raw mode the terminal edits nothing. */
+export function type(line: string, keys: string): { line: string; end?: 'done' | 'interrupted' } {
+  let typed = line;
+  // Arrow keys and the brackets of a paste come as escape sequences; they are no part of what was typed.
+  for (const key of keys.replace(/\x1b\[[\d;]*[ -/]*[@-~]|\x1b./g, '')) {
+    if (key === '\x03') return { line: '', end: 'interrupted' };
+    if (key === '\r' || key === '\n' || key === '\x04') return { line: typed, end: 'done' };
+    if (key === '\x7f' || key === '\b') typed = typed.slice(0, -1);
+    else if (key === '\x15') typed = '';
+    else typed += key;
+  }
+  return { line: typed };
+}

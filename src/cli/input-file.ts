@@ -1,0 +1,23 @@
+import { open } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { messageOf, usageError } from '../errors.ts';
+
+const mostBytes = 64 * 1024 * 1024;
+
+/**
+ * The bytes of a file that a flag names; a FIFO is not waited for.
+ * @throws MgwError('usage') naming the flag where there is none, or it is no plain file, or over 64 MiB.
+ */
+export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
+    throw usageError(`${flag}: cannot read ${path}: ${messageOf(error)}`);
+  });
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) throw usageError(`${flag}: ${path} is not a file.`);
+    if (stat.size > mostBytes) throw usageError(`${flag}: ${path} is larger than 64 MiB.`);
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
+}

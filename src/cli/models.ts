@@ -1,0 +1,25 @@
+import { MgwError } from '../errors.ts';
+import { bearer } from '../exchange.ts';
+import { queryTimeoutMs } from '../jobs/gateway.ts';
+import { getModel, listModels, readModels, type Model } from '../protocols/models.ts';
+import type { Context } from './context.ts';
+
+/**
+ * The models of the key, or the one of an id (specification 2.7). A read: 429, 5xx and network errors are tried
+ * again with backoff.
+ * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
+ */
+export async function fetchModels(context: Context, id?: string): Promise<Model[]> {
+  const { readWithRetries } = await import('../http/retry.ts');
+  const [client, settings] = await Promise.all([context.client(), context.settings()]);
+  const request = id === undefined ? listModels() : getModel(id);
+  const timeoutMs = settings.requestTimeoutMs.value ?? queryTimeoutMs;
+  const reply = await readWithRetries(
+    () => client.exchange(request, { auth: bearer, timeoutMs, maxBytes: 64 * 1024 * 1024 }),
+    { clock: context.clock, retries: settings.retries.value, note: (text) => context.progress.note(text) },
+  );
+  const read = readModels(reply);
+  if ('models' in read) return read.models;
+  const { code, message, requestId } = read.failure;
+  throw new MgwError(code, message, { requestId, retry: code === 'auth' ? 'never' : 'safe' });
+}

@@ -1,0 +1,58 @@
+import { exitCodes, type MgwError } from '../../errors.ts';
+import type { Job } from '../../job.ts';
+import { shownState } from '../../jobs/settle.ts';
+import { printable, printableLine } from '../../printable.ts';
+
+/** An error as a person reads it: what happened, whether money was spent, what to type next. */
+export function errorText(error: MgwError): string {
+  const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
+  if (error.requestId !== undefined) lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
+  if (error.next !== undefined) lines.push(`  next: ${error.next.map(shellWord).join(' ')}`);
+  return lines.join('\n');
+}
+
+function costOf(error: MgwError): string {
+  const charged = {
+    no: 'Nothing was charged.',
+    maybe: 'It may have been charged.',
+    yes: 'The submission was charged.',
+  }[error.charged];
+  const retry = {
+    safe: ' Running it again is safe.',
+    resume: ' Running it again resumes; it does not submit again.',
+    never: '',
+  }[error.retry];
+  return error.exitCode === exitCodes.usage ? 'Nothing was sent.' : `${charged}${retry}`;
+}
+
+/** A word as a POSIX shell takes it. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** One line for one job, as `status` prints it. */
+export function jobLine(job: Job): string {
+  const progress = job.progress === undefined ? '' : ` ${job.progress}%`;
+  const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';
+  const error =
+    job.error && shownState(job) !== 'succeeded' ? ` ${printableLine(job.error.message, 200)}` : '';
+  return `${job.id} ${shownState(job)}${progress}${native}${error}`;
+}
+
+/** A table with a head; cells are made printable, columns padded, and no colour is used. */
+export function table(head: string[], rows: string[][]): string {
+  const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, 200)));
+  const widths = head.map((_, column) => Math.max(...cells.map((row) => [...(row[column] ?? '')].length)));
+  const line = (row: string[]): string =>
+    row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - [...cell].length)).join('  ');
+  return cells.map((row) => line(row).trimEnd()).join('\n');
+}
+
+/** A time in the past as a person says it. */
+export function ago(iso: string, now: number): string {
+  const seconds = Math.max(0, Math.round((now - Date.parse(iso)) / 1000));
+  if (seconds < 90) return `${seconds}s ago`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)}m ago`;
+  if (seconds < 129_600) return `${Math.round(seconds / 3600)}h ago`;
+  return `${Math.round(seconds / 86_400)}d ago`;
+}

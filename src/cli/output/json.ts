@@ -1,0 +1,59 @@
+import type { MgwError } from '../../errors.ts';
+import type { Job } from '../../job.ts';
+import { shownState } from '../../jobs/settle.ts';
+import { exitCodeOf, type Outcome } from './outcome.ts';
+
+/** The one JSON document of a command (design 2), without a newline at the end. */
+export function jsonDocument(outcome: Outcome): string {
+  const exitCode = exitCodeOf(outcome);
+  const document = {
+    ok: exitCode === 0,
+    exit_code: exitCode,
+    ...outcome.json,
+    ...(outcome.error && { error: errorView(outcome.error) }),
+  };
+  return escapeControls(JSON.stringify(document, undefined, 2));
+}
+
+// JSON leaves DEL, C1 and the bidi controls as they are; a terminal must not obey them.
+const terminalControls = /[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+function escapeControls(text: string): string {
+  return text.replace(terminalControls, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** An error as scripts see it. */
+export function errorView(error: MgwError): Record<string, unknown> {
+  return {
+    code: error.code,
+    message: error.message,
+    charged: error.charged,
+    retry: error.retry,
+    next: error.next,
+    request_id: error.requestId,
+  };
+}
+
+/** The job object of `--json`: the members of design 2 in their order, absent where there is nothing to say. */
+export function jobView(job: Job): Record<string, unknown> {
+  return {
+    id: job.id,
+    protocol: job.protocol,
+    model: job.model,
+    key: job.key,
+    handle: job.handle,
+    state: shownState(job),
+    native_status: job.native_status,
+    progress: job.progress,
+    error: job.error,
+    base_url: job.base_url,
+    created_at: job.created_at,
+    submitted_at: job.submitted_at,
+    finished_at: job.finished_at,
+    fetched_at: job.fetched_at,
+    files: job.files,
+    usage: job.usage,
+    details: job.details,
+    request: job.request,
+  };
+}

@@ -1,0 +1,33 @@
+import { CommanderError } from 'commander';
+import { exitCodes, messageOf, MgwError } from '../../errors.ts';
+
+/** What a command came to: printed in one place, as text or as one JSON document (design 2). */
+export interface Outcome {
+  /** Members of the JSON document beside `ok`, `exit_code` and `error`. */
+  json: Record<string, unknown>;
+  /** What goes to stdout where `--json` is not given: data only, no newline at the end. */
+  text?: string;
+  /** Why it is not ok. */
+  error?: MgwError;
+  /** True where the command has already written its data itself. */
+  silent?: boolean;
+  /** Overrides the exit code: `partial` where some of several jobs are not ok. */
+  exitCode?: number;
+}
+
+/** The exit code of an outcome. */
+export function exitCodeOf(outcome: Outcome): number {
+  return outcome.exitCode ?? outcome.error?.exitCode ?? exitCodes.ok;
+}
+
+/** Anything thrown as the one error shape; what nobody expected is `internal`. */
+export function toMgwError(error: unknown): MgwError {
+  if (error instanceof MgwError) return error;
+  if (error instanceof CommanderError) {
+    return new MgwError('usage', error.message.replace(/^error: /, ''), { cause: error });
+  }
+  return new MgwError('internal', `This is a bug in mgw: ${messageOf(error)}`, {
+    charged: 'maybe',
+    cause: error,
+  });
+}

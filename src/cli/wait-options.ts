@@ -1,0 +1,57 @@
+import type { Command } from 'commander';
+import { usageError } from '../errors.ts';
+import type { Target } from '../jobs/target.ts';
+import type { Context } from './context.ts';
+import { single } from './options.ts';
+
+/** How long to wait and how closely to look; read by the settings, which know their defaults. */
+export interface WaitOptions {
+  timeout?: string;
+  pollInterval?: string;
+  requestTimeout?: string;
+  retries?: string;
+}
+
+/** Where a result goes. */
+export interface OutputOptions {
+  output?: string;
+  force?: boolean;
+}
+
+/** Adds the flags of waiting: never one flag for two of these (design 1). */
+export function addWaitOptions(command: Command): void {
+  command
+    .addOption(single('--timeout <duration>', 'how long to wait, such as 90s or 20m (default 30m)'))
+    .addOption(single('--poll-interval <duration>', 'least pause between polls (default 5s)'))
+    .addOption(single('--request-timeout <duration>', 'limit of one HTTP call'));
+  addRetriesOption(command);
+}
+
+/** Adds `--retries`. */
+export function addRetriesOption(command: Command): void {
+  command.addOption(
+    single('--retries <n>', 'how often a refused or unsent request is tried again (default 5)'),
+  );
+}
+
+/** Adds `-o` and `--force`. */
+export function addOutputOptions(command: Command): void {
+  command
+    .addOption(single('-o, --output <file>', 'save the result here; - writes it to stdout'))
+    .option('--force', 'overwrite the output');
+}
+
+/** The target of `-o`, or undefined where none is given. @throws MgwError('usage') for an empty one. */
+export function targetOf(options: OutputOptions): Target | undefined {
+  const { output } = options;
+  if (output === undefined) return undefined;
+  if (output === '' || output.includes('\0'))
+    throw usageError('--output: give a file, a folder, or - for stdout.');
+  return output === '-' ? { kind: 'stdout' } : { kind: 'file', path: output };
+}
+
+/** Standard output can hold the media or the JSON document, not both. @throws MgwError('usage'). */
+export function checkStdout(context: Context, options: OutputOptions): void {
+  if (options.output !== '-' || !context.globals.json) return;
+  throw usageError('--output - and --json both want standard output; choose one.');
+}

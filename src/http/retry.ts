@@ -1,0 +1,51 @@
+import type { Clock } from '../clock.ts';
+import { MgwError } from '../errors.ts';
+import type { Reply } from '../exchange.ts';
+import { backoffMs } from './backoff.ts';
+import { readFailure } from './failures.ts';
+import { TransportError } from './transport-error.ts';
+
+/** How a read is repeated. */
+export interface RetryOptions {
+  clock: Clock;
+  retries: number;
+  note: (text: string) => void;
+  signal?: AbortSignal;
+}
+
+/**
+ * Repeats a read (never a submission) with exponential backoff while the answer is 429 or 5xx, is cut, or does
+ * not come at all (specification 7). Gives the last answer whatever it is.
+ * @throws MgwError('unreachable') where no answer came to the end.
+ */
+export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
+  for (let tries = 0; ; tries += 1) {
+    const { reply, problem, floorMs, permanent } = await attempt(call);
+    const last = permanent === true || tries >= options.retries;
+    if (reply !== undefined && (problem === undefined || last)) return reply;
+    if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe' });
+    const ms = backoffMs(tries, { floorMs });
+    options.note(`${problem ?? 'no answer'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
+    await options.clock.sleep(ms, options.signal);
+  }
+}
+
+interface Attempt {
+  reply?: Reply;
+  problem?: string;
+  floorMs?: number;
+  permanent?: boolean;
+}
+
+async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
+  try {
+    const reply = await call();
+    if (reply.status !== 429 && reply.status < 500) return { reply, problem: reply.complete ? undefined : 'the answer was cut' };
+    const { message, retryAfterMs, code } = readFailure(reply);
+    const permanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
+    return { reply, problem: message, floorMs: retryAfterMs, permanent };
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    return { problem: error.message, permanent: error.reason === 'certificate' };
+  }
+}

@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MgwError } from '../errors.ts';
+import { checkOutput } from '../http/publish.ts';
+import type { Job, JobFile } from '../job.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { fetchCommand, interruptedError, pendingError } from './errors.ts';
+import type { JobDeps } from './gateway.ts';
+import { inlineMedia } from './inline-media.ts';
+import { isIntact } from './intact.ts';
+import { lease, type Lease } from './lease.ts';
+import { saveResult, type SaveOptions } from './save.ts';
+import { pathsAt, type Target } from './target.ts';
+import { watch, type Watched, type WatchOptions } from './watch.ts';
+
+/** Where results go, and who is told. */
+export interface FetchOptions extends WatchOptions, SaveOptions {
+  target: Target;
+  /** Takes the bytes of a target `stdout`, in order. */
+  toStdout: (bytes: Uint8Array) => Promise<void>;
+}
+
+type OnDisk = Target & { kind: 'file' | 'folder' };
+
+/**
+ * Makes sure, before anything is paid, that `count` files can be put at a target.
+ * @throws MgwError('output_exists' or 'local_io'), exit 10.
+ */
+export async function checkTargetFree(target: Target, count: number, force: boolean): Promise<void> {
+  if (target.kind === 'stdout') return;
+  for (const path of pathsAt(target, { id: '' }, count)) await checkOutput(path, { force });
+}
+
+/**
+ * Waits for a job and saves its results: each file whole, verified, under a name that never comes from the
+ * server, and recorded. Files that an earlier run saved and that are still as they were are left alone. A
+ * failure here never leads back to a submission (design 6).
+ * @throws MgwError as `watch` does; exit 9 where the result is gone or broken, 10 where it cannot be saved, 3
+ * where its address wants a key that it must not have.
+ */
+export async function fetchResults(
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  options: FetchOptions,
+): Promise<JobFile[]> {
+  const { target } = options;
+  if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
+  const scratch = await mkdtemp(join(tmpdir(), 'mgw-'));
+  try {
+    const onDisk: OnDisk = { kind: 'file', path: join(scratch, 'result.mp4') };
+    const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false });
+    for (const file of files) await copyTo(file.path, options.toStdout);
+    return files.map((file) => ({ ...file, path: '-' }));
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+// Only a file that is whole and verified reaches the pipe.
+async function copyTo(path: string, write: (bytes: Uint8Array) => Promise<void>): Promise<void> {
+  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 }))
+    await write(chunk as Uint8Array);
+}
+
+async function fetchTo(
+  target: OnDisk,
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  options: FetchOptions,
+): Promise<JobFile[]> {
+  const saved = await savedBefore(job, target);
+  if (saved !== undefined) return saved;
+  const [path = ''] = pathsAt(target, job, 1);
+  let held: Lease | undefined;
+  const hold = async (): Promise<void> => {
+    held ??= await fileLease(path, job, deps, options.deadline);
+  };
+  const inline = inlineMedia(path, job.id, hold);
+  try {
+    const watched = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
+    await hold();
+    const others = await savedBefore((await deps.ledger.read(job.id)) ?? job, target);
+    return others ?? (await saveAll(target, watched, protocol, deps, { ...options, inline }));
+  } finally {
+    await inline.discard();
+    await held?.release();
+  }
+}
+
+// Two processes that fetch one job make one file: the second waits, and then finds it.
+function fileLease(path: string, job: Job, deps: JobDeps, deadline: number): Promise<Lease> {
+  const name = `file.${createHash('sha256').update(path).digest('hex').slice(0, 40)}`;
+  return lease(name, deps, { deadline, late: () => pendingError(job) }).catch((error: unknown) => {
+    throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : error;
+  });
+}
+
+async function saveAll(
+  target: OnDisk,
+  watched: Watched,
+  protocol: Protocol,
+  deps: JobDeps,
+  options: Parameters<typeof saveResult>[4],
+): Promise<JobFile[]> {
+  const { observation, job } = watched;
+  if (observation.warning !== undefined) deps.note(observation.warning);
+  const paths = pathsAt(target, job, observation.results.length);
+  if (paths.length === 0) throw noResult(job, observation.warning);
+  const files: JobFile[] = [];
+  for (const [index, path] of paths.entries()) {
+    files.push(await saveResult(watched, { index, path }, protocol, deps, options));
+  }
+  return files;
+}
+
+function noResult(job: Job, warning: string | undefined): MgwError {
+  const text = `Job ${job.id} finished (${job.native_status ?? ''}), but the gateway shows no result${warning ? `: ${warning}` : '.'}`;
+  return new MgwError('result_unavailable', text, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+  });
+}
+
+/** The files of a job at a target, where an earlier run saved all of them and they are still as they were. */
+async function savedBefore(job: Job, target: OnDisk): Promise<JobFile[] | undefined> {
+  const paths = pathsAt(target, job, job.record.results ?? 0);
+  const files = paths.map((path) => job.files.find((file) => file.path === path));
+  if (job.state !== 'succeeded' || files.length === 0) return undefined;
+  const intact = await Promise.all(files.map((file) => file !== undefined && isIntact(file)));
+  return intact.every(Boolean) ? files.filter((file) => file !== undefined) : undefined;
+}

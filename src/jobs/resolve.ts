@@ -1,0 +1,33 @@
+import { MgwError, usageError } from '../errors.ts';
+import type { Job } from '../job.ts';
+import type { Ledger } from './ledger.ts';
+
+/** How a person ends an `unknown` (design 4). */
+export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
+
+/**
+ * Ends the doubt about a lost submission by what a person found out: the task's handle, that there is none, or
+ * that it shall be sent again whatever became of it. Nothing is sent here.
+ * @throws MgwError('usage') where there is nothing to resolve, MgwError('conflict') where another handle stands.
+ */
+export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
+  if (job.handle !== undefined && resolution.how === 'adopted' && job.handle === resolution.handle)
+    return job;
+  if (job.handle !== undefined) {
+    throw new MgwError(
+      'conflict',
+      `Job ${job.id} was accepted as ${job.handle}; there is nothing to resolve.`,
+    );
+  }
+  if (job.state !== 'unknown')
+    throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
+  if (resolution.how === 'resubmit' && job.record.damaged > 0) {
+    throw usageError(`The record of ${job.id} is damaged; run the original command with --new instead.`);
+  }
+  await ledger.append(job.id, { type: 'resolved', how: resolution.how });
+  if (resolution.how === 'adopted') {
+    await ledger.append(job.id, { type: 'accepted', handle: resolution.handle });
+    await ledger.index('handle', resolution.handle, job.id);
+  }
+  return (await ledger.read(job.id)) ?? job;
+}

@@ -1,0 +1,203 @@
+import { lstat } from 'node:fs/promises';
+import { MgwError } from '../errors.ts';
+import type { Failure } from '../exchange.ts';
+import { backoffMs } from '../http/backoff.ts';
+import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
+import { startsMp4File, walkBoxes } from '../http/mp4.ts';
+import { publish } from '../http/publish.ts';
+import type { Job, JobFile } from '../job.ts';
+import type { Protocol, Result, Source } from '../protocols/protocol.ts';
+import { fetchCommand, interruptedError, pendingError } from './errors.ts';
+import type { JobDeps } from './gateway.ts';
+import type { InlineMedia } from './inline-media.ts';
+import { isIntact } from './intact.ts';
+import { observe } from './observe.ts';
+import type { Watched } from './watch.ts';
+
+/** How results are saved. */
+export interface SaveOptions {
+  /** Overwrites what stands at the target. */
+  force: boolean;
+  key: string;
+  trustedOrigins: readonly string[];
+  onProgress?: (progress: DownloadProgress) => void;
+  /** False keeps the file out of the job's record: it is only passing through. */
+  record?: boolean;
+}
+
+interface Saving extends SaveOptions {
+  deadline: number;
+  intervalMs: number;
+  inline: InlineMedia;
+}
+
+/** How often an address that has gone stale is asked for afresh. */
+const mostRefreshes = 3;
+
+/**
+ * Saves one result of a finished job under `path` and records it. An address that has expired is asked for
+ * afresh, a result that is not ready yet is waited for.
+ * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 wants a key it must not have, 8 not ready at
+ * the deadline.
+ */
+export async function saveResult(
+  watched: Watched,
+  place: { index: number; path: string },
+  protocol: Protocol,
+  deps: JobDeps,
+  options: Saving,
+): Promise<JobFile> {
+  const { job } = watched;
+  const standing = await standingFile(job, place.path, options.force);
+  if (standing !== undefined) return standing;
+  const result = watched.observation.results[place.index] ?? { sources: [] };
+  const inline = result.sources.find((source) => source.kind === 'inline');
+  const got = inline
+    ? await inlineFile(inline.index, watched, options.inline)
+    : await downloaded(result, place, { job, protocol, deps, options });
+  await publish(got.path, place.path, { force: options.force });
+  const file: JobFile = { ...got, path: place.path, mime: got.mime ?? result.mime };
+  if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
+  return file;
+}
+
+// What this job put there before stays; anything else is not ours to overwrite.
+async function standingFile(job: Job, path: string, force: boolean): Promise<JobFile | undefined> {
+  const recorded = job.files.find((file) => file.path === path);
+  if (recorded !== undefined && (await isIntact(recorded))) return recorded;
+  const standing = await lstat(path).catch(() => undefined);
+  if (standing === undefined || force) return undefined;
+  throw new MgwError('output_exists', `${path} exists already. --force overwrites it; -o saves elsewhere.`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+  });
+}
+
+async function inlineFile(index: number, watched: Watched, inline: InlineMedia): Promise<JobFile> {
+  const file = inline.file(index);
+  const fault = watched.spooled[index]?.fault;
+  if (file === undefined || fault !== undefined)
+    throw corrupt(watched.job, `the video inside the answer is broken: ${fault ?? 'missing'}`);
+  if (file.bytes === 0) throw corrupt(watched.job, 'the video inside the answer is empty');
+  const walk = (await startsMp4File(file.path)) ? await walkBoxes(file.path) : { ok: true };
+  if (!walk.ok) throw corrupt(watched.job, `the video inside the answer is broken: ${walk.reason ?? ''}`);
+  return file;
+}
+
+interface Work {
+  job: Job;
+  protocol: Protocol;
+  deps: JobDeps;
+  options: Saving;
+}
+
+async function downloaded(
+  result: Result,
+  place: { index: number; path: string },
+  work: Work,
+): Promise<JobFile> {
+  const part = `${place.path}.part`;
+  let { sources } = result;
+  for (let rounds = 0, refreshes = 0; ; rounds += 1) {
+    const outcome = await firstThatWorks(sources, part, work);
+    if (outcome.kind === 'done')
+      return { path: part, bytes: outcome.bytes, sha256: outcome.sha256, mime: outcome.mime };
+    if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
+    if (outcome.kind === 'expired' && refreshes >= mostRefreshes) throw gone(outcome.failure, work.job);
+    if (outcome.kind === 'expired') refreshes += 1;
+    await pause(rounds, outcome.failure, work);
+    sources = (await refreshed(place.index, work)) ?? sources;
+  }
+}
+
+type Failed = Exclude<DownloadOutcome, { kind: 'done' }>;
+
+// Sources of one result are tried in order; what is not ready yet outweighs what is gone.
+async function firstThatWorks(
+  sources: readonly Source[],
+  part: string,
+  work: Work,
+): Promise<DownloadOutcome> {
+  const failed: Failed[] = [];
+  for (const source of sources) {
+    const outcome = await downloadFrom(source, part, work);
+    if (outcome.kind === 'done') return outcome;
+    failed.push(outcome);
+  }
+  const worst = ['not-ready', 'refused', 'expired'] as const;
+  const told = worst
+    .map((kind) => failed.find((each) => each.kind === kind))
+    .find((each) => each !== undefined);
+  return (
+    told ?? {
+      kind: 'expired',
+      failure: { code: 'result_unavailable', message: 'the gateway names no address' },
+    }
+  );
+}
+
+function downloadFrom(
+  source: Source,
+  part: string,
+  { protocol, deps, options }: Work,
+): Promise<DownloadOutcome> {
+  const { baseUrl } = deps.client;
+  const url =
+    source.kind === 'gateway'
+      ? baseUrl.href.replace(/\/$/, '') + source.path
+      : source.kind === 'url'
+        ? source.url
+        : '';
+  return download({ url, key: source.kind === 'url' ? source.key : 'own-site' }, part, {
+    gateway: { baseUrl, key: options.key, auth: protocol.auth, trustedOrigins: options.trustedOrigins },
+    clock: deps.clock,
+    signal: deps.signals.soft,
+    retries: deps.retries,
+    notReady: (reply) => protocol.notReady(reply),
+    onProgress: options.onProgress,
+  });
+}
+
+async function pause(rounds: number, failure: Failure, { job, deps, options }: Work): Promise<void> {
+  const left = options.deadline - deps.clock.now();
+  if (left <= 0) throw pendingError(job);
+  const ms = backoffMs(rounds, { baseMs: options.intervalMs, capMs: 10_000, floorMs: failure.retryAfterMs });
+  await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {
+    throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : error;
+  });
+}
+
+// The last success that was seen stands: a status that goes back does not take its result away.
+async function refreshed(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
+  const { verdict } = await observe(job, protocol, deps);
+  return verdict.kind === 'observation' && verdict.state === 'succeeded'
+    ? verdict.results[index]?.sources
+    : undefined;
+}
+
+function gone(failure: Failure, job: Job): MgwError {
+  return new MgwError('result_unavailable', `The result of ${job.id} cannot be had: ${failure.message}`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId: failure.requestId,
+  });
+}
+
+function corrupt(job: Job, why: string): MgwError {
+  return new MgwError('result_corrupt', `The result of ${job.id} is unusable: ${why}.`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+  });
+}
+
+function refusedThere({ failure, origin }: Failed & { kind: 'refused' }, job: Job): MgwError {
+  const text = `The result is at ${origin}, which refuses to give it without a key (${failure.message}). It is not the gateway's own site, so it got none. If you trust it: --trust-origin ${origin}`;
+  return new MgwError('auth', text, {
+    charged: 'yes',
+    retry: 'resume',
+    next: [...fetchCommand(job), '--trust-origin', origin],
+  });
+}

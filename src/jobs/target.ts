@@ -1,0 +1,22 @@
+import { extname, join, resolve } from 'node:path';
+import type { Job } from '../job.ts';
+
+/** Where a result goes: a file, a folder in which mgw chooses the name, or standard output. */
+export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
+
+/** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6). */
+export function numbered(path: string, index: number, count: number): string {
+  if (count === 1) return path;
+  const extension = extname(path);
+  return `${path.slice(0, path.length - extension.length)}-${index + 1}${extension}`;
+}
+
+/** The absolute paths of a job's files at a target; the names never come from the server. */
+export function pathsAt(
+  target: Target & { kind: 'file' | 'folder' },
+  job: Pick<Job, 'id'>,
+  count: number,
+): string[] {
+  const path = resolve(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
+  return Array.from({ length: count }, (_, index) => numbered(path, index, count));
+}

@@ -1,0 +1,198 @@
+import { createHash } from 'node:crypto';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { create, startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+
+const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
+const fast = ['--poll-interval', '50ms'];
+
+let gateway: GatewayC;
+let user: User;
+
+beforeEach(async () => {
+  gateway = await startGatewayC();
+  user = newUser(gateway.url);
+});
+
+afterEach(() => gateway.close());
+
+function file(name: string): Buffer {
+  return readFileSync(join(user.cwd, name));
+}
+
+describe('submit -o', () => {
+  it('saves what the gateway served, with one POST and one JSON document', async () => {
+    const run = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(gateway.posts()).toHaveLength(1);
+    expect(run.json).toMatchObject({
+      ok: true,
+      exit_code: 0,
+      job: { handle: 'task_0001', state: 'succeeded' },
+    });
+    expect(run.json.files[0]?.sha256).toBe(createHash('sha256').update(gateway.video).digest('hex'));
+    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual({
+      model: 'vendor-h3-mini',
+      prompt: 'a paper boat',
+    });
+    expect(gateway.posts()[0]?.headers.authorization).toBe(`Bearer ${canaryKey}`);
+  });
+
+  it('prints the path alone on stdout, and no control codes anywhere in a pipe', async () => {
+    const run = await user.run([...submit, '-o', 'out.mp4', ...fast]);
+    expect(run.stdout).toBe(`${join(user.cwd, 'out.mp4')}\n`);
+    // eslint-disable-next-line no-control-regex
+    expect(run.stdout + run.stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+  });
+
+  it('makes a second take when a command that ended well is repeated', async () => {
+    await user.run([...submit, '-o', 'one.mp4', ...fast]);
+    await user.run([...submit, '-o', 'two.mp4', ...fast]);
+    expect(gateway.created).toBe(2);
+  });
+
+  it('refuses an output that exists before it pays', async () => {
+    await user.run([...submit, '-o', 'out.mp4', ...fast]);
+    const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
+    expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+    expect(gateway.created).toBe(1);
+  });
+
+  it('writes the video to stdout, and nothing else there', async () => {
+    const run = await user.run([...submit, '-o', '-', ...fast]);
+    expect(run.code).toBe(0);
+    expect(Buffer.from(run.stdout)).toEqual(gateway.video);
+  });
+});
+
+describe('submit, status and fetch apart', () => {
+  it('take the id, @last and the handle, also from another state directory', async () => {
+    const submitted = await user.run(submit);
+    expect(submitted.stdout).toMatch(/^job_[0-9a-z]{14}\n$/);
+    const id = submitted.stdout.trim();
+    expect((await user.run(['video', 'c', 'status', id])).stdout).toMatch(
+      new RegExp(`^${id} (queued|running|succeeded)`),
+    );
+    expect((await user.run(['video', 'c', 'fetch', '@last', '-o', 'a.mp4', ...fast])).code).toBe(0);
+    expect((await user.run(['video', 'c', 'fetch', id.slice(-6), '-o', 'b.mp4', ...fast])).code).toBe(0);
+    const other = newUser(gateway.url);
+    const fetched = await other.run(['video', 'c', 'fetch', 'task_0001', '-o', 'c.mp4', ...fast]);
+    expect(fetched.code, fetched.stderr).toBe(0);
+    expect(readFileSync(join(other.cwd, 'c.mp4'))).toEqual(gateway.video);
+    expect(gateway.created).toBe(1);
+  });
+});
+
+describe('resuming', () => {
+  it('exits 8 at the deadline, and the same command then ends well without a POST', async () => {
+    gateway.polls = 12;
+    const command = [...submit, '-o', 'out.mp4'];
+    const late = await user.run([...command, '--timeout', '1s', '--poll-interval', '400ms', '--json']);
+    expect(late.json).toMatchObject({
+      exit_code: 8,
+      error: { code: 'pending', charged: 'yes', retry: 'resume' },
+    });
+    expect(late.json.error.next?.slice(0, 3)).toEqual(['mgw', 'jobs', 'wait']);
+    const again = await user.run([...command, ...fast]);
+    expect(again.code, again.stderr).toBe(0);
+    expect(gateway.created).toBe(1);
+    expect(file('out.mp4')).toEqual(gateway.video);
+  });
+
+  it('says unknown after a lost answer, never sends again, and adopts the handle', async () => {
+    gateway.submits.push((_, response) => {
+      create(gateway);
+      response.destroy();
+    });
+    const lost = await user.run([...submit, '--json']);
+    expect(lost.json).toMatchObject({
+      exit_code: 7,
+      error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' },
+    });
+    expect((await user.run(submit)).code).toBe(7);
+    expect(gateway.posts()).toHaveLength(1);
+    const adopted = await user.run(['jobs', 'resolve', lost.json.job.id, '--adopt', 'task_0001']);
+    expect(adopted.code, adopted.stderr).toBe(0);
+    expect((await user.run(['video', 'c', 'fetch', lost.json.job.id, '-o', 'out.mp4', ...fast])).code).toBe(
+      0,
+    );
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
+  it.each([429, 503])('tries again after %i, with one creation', async (status) => {
+    gateway.submits.push({ status }, { status });
+    const run = await user.run([...submit, '--json']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it.each([
+    [401, 3],
+    [400, 4],
+    [422, 4],
+    [500, 7],
+    [502, 7],
+    [408, 7],
+  ])('ends %i with exit %i', async (status, code) => {
+    gateway.submits.push({ status, body: { error: { message: 'no' } } });
+    expect((await user.run(submit)).code).toBe(code);
+    expect(gateway.posts()).toHaveLength(1);
+  });
+});
+
+describe('--key', () => {
+  it('makes one POST of fifty processes, and all of them end well', { timeout: 120_000 }, async () => {
+    const command = [...submit, '--key', 'boat-1', '-o', 'out.mp4', ...fast, '--json'];
+    const runs = await Promise.all(Array.from({ length: 50 }, () => user.run(command)));
+    expect(runs.map((run) => run.code)).toEqual(Array.from({ length: 50 }, () => 0));
+    expect(gateway.created).toBe(1);
+    expect(gateway.posts()).toHaveLength(1);
+    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(readdirSync(user.cwd).sort()).toEqual(['out.mp4', 'state']);
+  });
+
+  it('refuses another body under the same name, and shows what differs', async () => {
+    await user.run([...submit, '--key', 'k']);
+    const run = await user.run([
+      'video',
+      'c',
+      'submit',
+      '--model',
+      'vendor-h3-mini',
+      '--prompt',
+      'x',
+      '--key',
+      'k',
+      '--json',
+    ]);
+    expect(run.json).toMatchObject({ exit_code: 2, error: { code: 'conflict' } });
+    expect(run.json.error.message).toContain('prompt was "a paper boat", is "x"');
+    expect(gateway.created).toBe(1);
+  });
+});
+
+describe('bad input', () => {
+  it.each([
+    [['--duration', '4'], '--duration'],
+    [['--resolution', '2K'], '--resolution'],
+    [['--reference-video', 'https://example.com/a.mp4'], '--reference-video'],
+    [['--nonsense'], '--nonsense'],
+    [['--key', '../x'], '--key'],
+    [['--timeout', '5'], '--timeout'],
+    [['--model', 'again'], '--model'],
+  ])('%j is refused by name before anything is sent', async (args, name) => {
+    const run = await user.run([...submit, ...args]);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toContain(name);
+    expect(gateway.requests).toHaveLength(0);
+  });
+
+  it('names both ways on where there is no key', async () => {
+    const run = await newUser().run(submit);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);
+  });
+});

@@ -1,0 +1,94 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
+
+/** What a run of the command line came to. */
+export interface CliResult {
+  code: number;
+  stdout: string;
+  stderr: string;
+  /** The JSON document of `--json`. */
+  json: CliJson;
+}
+
+export interface CliJson {
+  ok: boolean;
+  exit_code: number;
+  job: Record<string, unknown> & { id: string; handle?: string; state: string };
+  files: { path: string; bytes: number; sha256: string }[];
+  error: {
+    code: string;
+    message: string;
+    charged: string;
+    retry: string;
+    next?: string[];
+    request_id?: string;
+  };
+  [name: string]: unknown;
+}
+
+/** A user of the command line with a home of their own. */
+export interface User {
+  /** Where relative paths start. */
+  cwd: string;
+  env: NodeJS.ProcessEnv;
+  run(args: string[], options?: { stdin?: string; env?: NodeJS.ProcessEnv }): Promise<CliResult>;
+  start(args: string[], options?: { stdin?: string; env?: NodeJS.ProcessEnv }): Running;
+}
+
+export interface Running {
+  child: ChildProcess;
+  result: Promise<CliResult>;
+}
+
+/** The key that tests use; no output may ever show it. */
+export const canaryKey = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
+
+/** A fresh user, who knows a gateway where `baseUrl` is given. */
+export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
+  const home = mkdtempSync(join(tmpdir(), 'mgw-test-'));
+  const env: NodeJS.ProcessEnv = {
+    PATH: process.env['PATH'],
+    HOME: home,
+    MGW_STATE_DIR: join(home, 'state'),
+    MGW_CONFIG_DIR: join(home, 'config'),
+    ...(baseUrl !== undefined && { MGW_BASE_URL: baseUrl, MGW_API_KEY: canaryKey }),
+    ...extra,
+  };
+  const start: User['start'] = (args, options = {}) =>
+    launch(args, home, { ...env, ...options.env }, options.stdin);
+  return { cwd: home, env, start, run: (args, options) => start(args, options).result };
+}
+
+function launch(args: string[], cwd: string, env: NodeJS.ProcessEnv, stdin = ''): Running {
+  const child = spawn(process.execPath, [bin, ...args], { cwd, env, stdio: 'pipe' });
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(stdin);
+  const result = Promise.all([text(child.stdout), text(child.stderr), exit(child)]).then(
+    ([stdout, stderr, code]) => ({
+      code,
+      stdout,
+      stderr,
+      get json(): CliJson {
+        return JSON.parse(stdout) as CliJson;
+      },
+    }),
+  );
+  return { child, result };
+}
+
+async function text(stream: NodeJS.ReadableStream): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function exit(child: ChildProcess): Promise<number> {
+  return new Promise((resolve) => {
+    child.once('close', (code, signal) => resolve(code ?? (signal === 'SIGKILL' ? 137 : 143)));
+  });
+}
