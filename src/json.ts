@@ -56,7 +56,7 @@ function lastCuts(text: string): { end: number; closers: string }[] {
   let inString = false;
   for (const { 0: token, index } of text.matchAll(/\\[^]|["{}[\],]/g)) {
     if (token === '"') inString = !inString;
-    if (inString || token.startsWith('\\')) continue;
+    if (inString) continue;
     if (token === '{') open = `}${open}`;
     else if (token === '[') open = `]${open}`;
     else if (token === '}' || token === ']') open = open.slice(1);

@@ -18,6 +18,7 @@ export const c: Protocol = {
   name: 'c',
   auth: bearer,
   flags,
+  endpoints: [...submitPaths.keys()],
   normalise,
   check,
   advise,

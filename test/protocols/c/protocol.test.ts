@@ -18,6 +18,11 @@ describe('submission', () => {
     });
   });
 
+  it('names its endpoints, the default first', () => {
+    expect(c.endpoints).toEqual(['generations', 'videos']);
+    expect(c.submission(body)).toEqual(c.submission(body, { endpoint: 'generations' }));
+  });
+
   it('knows no other endpoint', () => {
     expect(() => c.submission(body, { endpoint: 'else' })).toThrow(
       expect.objectContaining({

@@ -354,6 +354,16 @@ describe('the result of a finished task', () => {
     expect(observed({ ...done, error: { code: 0, message: '' } }).state).toBe('succeeded');
   });
 
+  it.each<[string, Json]>([
+    ['a code of its own', { id: 't', state: 'success', err_code: 'CreditInsufficient', creations: [] }],
+    ['an error inside the envelope', row({ status: 'SUCCESS', error: { message: 'broken' } })],
+    ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
+    ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
+    ['words alone', { message: 'Generation failed', data: { status: 'done' } }],
+  ])('is none beside %s', (_, answer) => {
+    expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
+  });
+
   it('is never made of a handle that cannot be put into a path', () => {
     const verdict = c.readQuery(replyOf({ body: { ...done, url: video } }), '../x');
     expect((verdict as Observation).results).toEqual([
