@@ -162,7 +162,7 @@ function checkList(body: JsonObject, field: string, most: number): Violation[] {
 function checkVideos(body: JsonObject, family: Limits | undefined): Violation[] {
   const field = 'reference_video_urls';
   return family === selfHosted && count(body, field) > 0
-    ? [violation(field, body[field], 'none: only vendor-h3 takes reference videos')]
+    ? [violation(field, body[field], 'none, since only vendor-h3 takes reference videos')]
     : [];
 }
 

@@ -158,7 +158,7 @@ describe('each limit at its edge and one past it', () => {
 describe('what the self-hosted models have no room for', () => {
   it.each(selfHosted)('reference videos: %s', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
-      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none: only vendor-h3 takes reference videos',
+      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 takes reference videos',
     );
   });
 
