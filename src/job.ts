@@ -50,7 +50,7 @@ export type JobEvent =
       type: 'prepared';
       protocol: JobKind;
       base_url: string;
-      /** Hash of base URL, account, protocol and canonical body, or '' for an imported job. */
+      /** Hash of base URL, account, protocol and canonical body; '' for an imported job, {@link lostFingerprint}. */
       fingerprint: string;
       /** Keyed hash of the API key; never the key. */
       account: string;
@@ -67,14 +67,15 @@ export type JobEvent =
   /** The attempt is known not to have been handled; the next one may be made. */
   | { type: 'refused'; attempt: number; error: JobError }
   | { type: 'accepted'; handle: string; native_status?: string; warning?: string }
-  | { type: 'rejected'; error: JobError }
+  | { type: 'rejected'; attempt?: number; error: JobError }
   /** Nothing tells whether the task exists. */
-  | { type: 'lost'; error: JobError }
+  | { type: 'lost'; attempt?: number; error: JobError }
   | { type: 'observed'; state: JobState; native_status: string; progress?: number }
   | {
       type: 'finished';
       state: 'succeeded' | 'failed';
       native_status: string;
+      progress?: number;
       error?: JobError;
       /** How many files there are to fetch. */
       results?: number;
@@ -121,7 +122,7 @@ export interface JobRecord {
   fingerprint: string;
   account: string;
   elided: boolean;
-  /** Attempts to send so far. */
+  /** Attempts to send so far, counting one that was claimed and never began. */
   attempts: number;
   /** The process that is sending, while state is `sending`. */
   sender?: Owner;
@@ -134,148 +135,27 @@ export interface JobRecord {
   delivered?: Ask;
   /** How many files a finished job has, once that was seen. */
   results?: number;
-  /** Lines that could not be read. */
+  /** Lines that could not be read and that no person has settled since. */
   damaged: number;
 }
 
+/** The fingerprint of a job whose record has lost its beginning: it may be any. */
+export const lostFingerprint = 'lost';
+
 const rank: Record<Ask, number> = { accept: 1, finish: 2, file: 3 };
+
+/** True where what one ask delivers holds what the other asks for. */
+export function covers(one: Ask, other: Ask = 'accept'): boolean {
+  return rank[one] >= rank[other];
+}
 
 /** True where some run delivered at least what the job was first asked for. */
 export function isSettled(job: Job): boolean {
-  const { asked = 'accept', delivered } = job.record;
-  return delivered !== undefined && rank[delivered] >= rank[asked];
+  const { asked, delivered } = job.record;
+  return delivered !== undefined && covers(delivered, asked);
 }
 
 /** True where nothing more will happen to the job by itself. */
 export function isFinal(state: JobState): boolean {
   return state === 'succeeded' || state === 'failed' || state === 'rejected';
-}
-
-/**
- * Folds a job's events in their order. `damaged` counts lines that could not be read: a job with damage and no
- * handle is `unknown`, never "not sent". Undefined where the first readable event is not `prepared`.
- */
-export function foldJob(id: string, events: readonly RecordedEvent[], damaged = 0): Job | undefined {
-  const [first, ...rest] = events;
-  if (first?.type !== 'prepared') return undefined;
-  const job = newJob(id, first, damaged);
-  for (const event of rest) apply(job, event);
-  if (damaged > 0 && job.handle === undefined && !isFinal(job.state)) job.state = 'unknown';
-  return job;
-}
-
-function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, damaged: number): Job {
-  return {
-    id,
-    protocol: first.protocol,
-    model: first.model,
-    key: first.key,
-    state: 'prepared',
-    base_url: first.base_url,
-    created_at: first.at,
-    files: [],
-    request: first.request,
-    record: {
-      fingerprint: first.fingerprint,
-      account: first.account,
-      elided: first.elided ?? false,
-      attempts: 0,
-      runs: [],
-      damaged,
-    },
-  };
-}
-
-function apply(job: Job, event: RecordedEvent): void {
-  switch (event.type) {
-    case 'prepared':
-      return;
-    case 'began':
-    case 'delivered':
-    case 'detached':
-      return applyRun(job, event);
-    case 'sending':
-    case 'reply':
-    case 'refused':
-    case 'accepted':
-    case 'rejected':
-    case 'lost':
-    case 'resolved':
-      return applySubmission(job, event);
-    case 'observed':
-    case 'finished':
-      return applyObservation(job, event);
-    case 'file':
-      job.files = [...job.files.filter((file) => file.path !== event.file.path), event.file];
-      job.fetched_at = event.at;
-  }
-}
-
-function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
-  const { record } = job;
-  if (event.type === 'began') {
-    record.asked ??= event.ask;
-    record.runs = [...record.runs, { run: event.run, owner: event.owner }];
-    return;
-  }
-  record.runs = record.runs.filter(({ run }) => run !== event.run);
-  if (event.type === 'delivered' && rank[event.ask] >= rank[record.delivered ?? 'accept'])
-    record.delivered = event.ask;
-}
-
-type SubmissionEvent = RecordedEvent & {
-  type: 'sending' | 'reply' | 'refused' | 'accepted' | 'rejected' | 'lost' | 'resolved';
-};
-
-function applySubmission(job: Job, event: SubmissionEvent): void {
-  const { record } = job;
-  if (event.type === 'reply') {
-    record.pendingReply = event.reply;
-    return;
-  }
-  record.pendingReply = undefined;
-  record.sender = undefined;
-  if (event.type === 'sending') return void startSending(job, event);
-  if (event.type === 'resolved') return void resolve(job, event.how);
-  if (event.type === 'accepted') return void accept(job, event);
-  if (job.handle !== undefined) return;
-  job.error = event.error;
-  job.state = { refused: 'prepared', rejected: 'rejected', lost: 'unknown' }[event.type] as JobState;
-}
-
-function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): void {
-  job.record.attempts = Math.max(job.record.attempts, event.attempt);
-  job.record.sender = event.owner;
-  job.submitted_at = event.at;
-  job.error = undefined;
-  if (job.handle === undefined) job.state = 'sending';
-}
-
-function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
-  job.handle = event.handle;
-  job.native_status = event.native_status;
-  job.error = undefined;
-  if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
-}
-
-function resolve(job: Job, how: 'adopted' | 'not-created' | 'resubmit'): void {
-  if (job.handle !== undefined || how === 'adopted') return;
-  job.state = how === 'not-created' ? 'rejected' : 'prepared';
-  if (how === 'resubmit') job.record.damaged = 0;
-}
-
-// Success, once seen, is never undone (design 6).
-function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 'finished' }): void {
-  if (job.state === 'succeeded') return;
-  job.state = event.state;
-  job.native_status = event.native_status;
-  if (event.type === 'observed') {
-    job.progress = event.progress;
-    return;
-  }
-  job.finished_at = event.at;
-  job.error = event.error;
-  job.record.results = event.results;
-  job.usage = event.usage;
-  job.details = event.details;
 }

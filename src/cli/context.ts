@@ -99,6 +99,7 @@ export function createContext(io: Io, globals: Globals): Context {
         redact: secretRedactor([target.key]),
         note: (text: string) => progress.note(text),
         signals: interruptions(),
+        userAgent: `mgw/${version}`,
         requestTimeoutMs: resolved.requestTimeoutMs.value,
         retries: resolved.retries.value,
       };

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { isObject } from '../json.ts';
+import { isObject, tryParseJson } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 
 /** The version of the record; a line of a later version is not read, and its job is then `unknown`. */
@@ -17,20 +17,24 @@ function checksum(text: string): string {
   return crc32(text).toString(16).padStart(8, '0');
 }
 
-/** Reads a log. A last line without its newline was torn and costs only itself; other bad lines are counted. */
-export function decodeEvents(text: string): { events: RecordedEvent[]; damaged: number } {
+/** Closes off a line that was torn: no line of JSON holds this character. */
+export const tornEnd = '\u0018\n';
+
+/**
+ * Reads a log; `undefined` stands for a line that cannot be read. A line that was torn, closed off since or not, is
+ * left out: whoever wrote it was never told that it stands, and acted on nothing of it. A text without a single
+ * whole line has lost its beginning.
+ */
+export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   const lines = text.split('\n');
   lines.pop();
-  const events = lines.map(decodeLine);
-  const whole = events.filter((event) => event !== undefined);
-  // A file without a single whole line has lost its beginning.
-  const lost = events.length === 0 ? 1 : 0;
-  return { events: whole, damaged: events.length - whole.length + lost };
+  const whole = lines.filter((line) => !line.endsWith(tornEnd[0] ?? '')).map(decodeLine);
+  return whole.length > 0 ? whole : [undefined];
 }
 
 function decodeLine(line: string): RecordedEvent | undefined {
   const sum = checksumTail.exec(line);
   if (sum === null || checksum(line.slice(0, sum.index)) !== sum[1]) return undefined;
-  const event: unknown = JSON.parse(line);
+  const event = tryParseJson(line);
   return isObject(event) && event['v'] === version ? (event as unknown as RecordedEvent) : undefined;
 }

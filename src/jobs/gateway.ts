@@ -18,6 +18,7 @@ export interface JobDeps {
   /** A line for the person at the terminal. */
   note: (text: string) => void;
   signals: Signals;
+  userAgent: string;
   /** One HTTP call, ms; undefined takes the default of the kind of call. */
   requestTimeoutMs?: number;
   /** How often a refused or unsent request is tried again. */

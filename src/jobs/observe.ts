@@ -106,6 +106,7 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
       type: 'finished',
       state: seen.state,
       native_status,
+      progress: seen.progress,
       error: seen.failure && redacted(seen.failure, redact),
       results: seen.results.length,
       usage: seen.usage,

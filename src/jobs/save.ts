@@ -12,6 +12,7 @@ import type { JobDeps } from './gateway.ts';
 import type { InlineMedia } from './inline-media.ts';
 import { isIntact } from './intact.ts';
 import { observe } from './observe.ts';
+import { isAlive } from './owner.ts';
 import type { Watched } from './watch.ts';
 
 /** How results are saved. */
@@ -31,6 +32,13 @@ interface Saving extends SaveOptions {
   inline: InlineMedia;
 }
 
+/** Which result, and where it goes. */
+export interface Place {
+  index: number;
+  /** Absolute. */
+  path: string;
+}
+
 /** How often an address that has gone stale is asked for afresh. */
 const mostRefreshes = 3;
 
@@ -42,7 +50,7 @@ const mostRefreshes = 3;
  */
 export async function saveResult(
   watched: Watched,
-  place: { index: number; path: string },
+  place: Place,
   protocol: Protocol,
   deps: JobDeps,
   options: Saving,
@@ -80,8 +88,8 @@ async function inlineFile(index: number, watched: Watched, inline: InlineMedia):
   if (file === undefined || fault !== undefined)
     throw corrupt(watched.job, `the video inside the answer is broken: ${fault ?? 'missing'}`);
   if (file.bytes === 0) throw corrupt(watched.job, 'the video inside the answer is empty');
-  const walk = (await startsMp4File(file.path)) ? await walkBoxes(file.path) : { ok: true };
-  if (!walk.ok) throw corrupt(watched.job, `the video inside the answer is broken: ${walk.reason ?? ''}`);
+  const walk = (await startsMp4File(file.path)) ? await walkBoxes(file.path) : undefined;
+  if (walk?.ok === false) throw corrupt(watched.job, `the video inside the answer is broken: ${walk.reason ?? ''}`);
   return file;
 }
 
@@ -92,17 +100,11 @@ interface Work {
   options: Saving;
 }
 
-async function downloaded(
-  result: Result,
-  place: { index: number; path: string },
-  work: Work,
-): Promise<JobFile> {
-  const part = `${place.path}.part`;
+async function downloaded(result: Result, place: Place, work: Work): Promise<JobFile> {
   let { sources } = result;
   for (let rounds = 0, refreshes = 0; ; rounds += 1) {
-    const outcome = await firstThatWorks(sources, part, work);
-    if (outcome.kind === 'done')
-      return { path: part, bytes: outcome.bytes, sha256: outcome.sha256, mime: outcome.mime };
+    const outcome = await firstThatWorks(sources, place, work);
+    if (outcome.kind === 'done') return fileOf(outcome);
     if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
     if (outcome.kind === 'expired' && refreshes >= mostRefreshes) throw gone(outcome.failure, work.job);
     if (outcome.kind === 'expired') refreshes += 1;
@@ -111,17 +113,21 @@ async function downloaded(
   }
 }
 
+function fileOf({ part, bytes, sha256, mime }: DownloadOutcome & { kind: 'done' }): JobFile {
+  return { path: part, bytes, sha256, mime };
+}
+
 type Failed = Exclude<DownloadOutcome, { kind: 'done' }>;
 
 // Sources of one result are tried in order; what is not ready yet outweighs what is gone.
 async function firstThatWorks(
   sources: readonly Source[],
-  part: string,
+  place: Place,
   work: Work,
 ): Promise<DownloadOutcome> {
   const failed: Failed[] = [];
   for (const source of sources) {
-    const outcome = await downloadFrom(source, part, work);
+    const outcome = await downloadFrom(source, place, work);
     if (outcome.kind === 'done') return outcome;
     failed.push(outcome);
   }
@@ -139,24 +145,41 @@ async function firstThatWorks(
 
 function downloadFrom(
   source: Source,
-  part: string,
-  { protocol, deps, options }: Work,
+  place: Place,
+  { job, protocol, deps, options }: Work,
 ): Promise<DownloadOutcome> {
   const { baseUrl } = deps.client;
-  const url =
-    source.kind === 'gateway'
-      ? baseUrl.href.replace(/\/$/, '') + source.path
-      : source.kind === 'url'
-        ? source.url
-        : '';
-  return download({ url, key: source.kind === 'url' ? source.key : 'own-site' }, part, {
-    gateway: { baseUrl, key: options.key, auth: protocol.auth, trustedOrigins: options.trustedOrigins },
+  const key = source.kind === 'url' ? source.key : 'own-site';
+  const identity = `${job.id} ${place.index}`;
+  return download({ url: addressOf(source, baseUrl), key, identity }, `${place.path}.part`, {
+    gateway: {
+      baseUrl,
+      key: options.key,
+      auth: protocol.auth,
+      trustedOrigins: options.trustedOrigins,
+      userAgent: deps.userAgent,
+    },
+    claimant: { owner: deps.owner, isAlive },
     clock: deps.clock,
     signal: deps.signals.soft,
     retries: deps.retries,
     notReady: (reply) => protocol.notReady(reply),
     onProgress: options.onProgress,
+    note: deps.note,
+  }).catch((error: unknown) => {
+    throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : withNext(error, job);
   });
+}
+
+function addressOf(source: Source, baseUrl: URL): string {
+  if (source.kind === 'gateway') return baseUrl.href.replace(/\/$/, '') + source.path;
+  return source.kind === 'url' ? source.url : '';
+}
+
+// Whatever becomes of a download, the job is paid for and its result can be fetched again.
+function withNext(error: unknown, job: Job): unknown {
+  if (!(error instanceof MgwError) || error.next !== undefined) return error;
+  return Object.assign(error, { next: fetchCommand(job) });
 }
 
 async function pause(rounds: number, failure: Failure, { job, deps, options }: Work): Promise<void> {

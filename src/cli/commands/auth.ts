@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { parseBaseUrl } from '../../config/base-url.ts';
 import { resolveNoInput } from '../../config/derived.ts';
+import { withValue } from '../../config/keys.ts';
 import { checkKey, keyOfFile } from '../../config/key.ts';
 import type { Layers } from '../../config/layers.ts';
 import { namedProfile } from '../../config/profile.ts';
@@ -154,7 +155,7 @@ async function removeKey(context: Context): Promise<Outcome> {
   const removed = layers.profile.api_key !== undefined;
   if (removed) {
     const { changeProfile } = await import('../../config/store.ts');
-    await changeProfile(io.env, profile, ({ api_key: _key, ...rest }) => rest);
+    await changeProfile(io.env, profile, (before) => withValue(before, ['api_key'], undefined));
   }
   progress.note(
     removed ? `The key of profile "${profile}" is removed.` : `Profile "${profile}" holds no key.`,

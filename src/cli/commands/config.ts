@@ -8,7 +8,6 @@ import { layersOf } from '../../config/resolve.ts';
 import type { ConfigFile } from '../../config/schema.ts';
 import { badSetting, originText } from '../../config/source.ts';
 import { MgwError, usageError } from '../../errors.ts';
-import { isObject } from '../../json.ts';
 import type { Context } from '../context.ts';
 import { table } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
@@ -100,7 +99,10 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
       'login',
     ]);
   const path = keyPath(key);
-  if (path[0] === 'defaults') await (await import('../default-check.ts')).checkDefault(path, words);
+  if (path[0] === 'defaults') {
+    const { checkDefault } = await import('../default-check.ts');
+    checkDefault(path, words);
+  }
   const { io } = context;
   const profile = await profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
@@ -136,9 +138,9 @@ async function profileName({ io, globals }: Context): Promise<string> {
 async function chooseProfile({ io, progress }: Context, [name, ...more]: string[]): Promise<Outcome> {
   if (more.length > 0) throw usageError('profile takes one value.');
   const { changeConfig } = await import('../../config/store.ts');
-  await changeConfig(io.env, ({ profile: _before, ...file }) => {
-    if (name === undefined) return file;
-    return { ...file, profile: existing(checkProfileName(name), file) };
+  await changeConfig(io.env, (file) => {
+    if (name !== undefined) checkExists(checkProfileName(name), file);
+    return withValue(file, ['profile'], name);
   });
   progress.note(
     name === undefined
@@ -148,7 +150,7 @@ async function chooseProfile({ io, progress }: Context, [name, ...more]: string[
   return { json: { key: 'profile', ...(name !== undefined && { profile: name }) } };
 }
 
-function existing(name: string, file: ConfigFile): string {
-  if (name === 'default' || (isObject(file.profiles) && Object.hasOwn(file.profiles, name))) return name;
+function checkExists(name: string, file: ConfigFile): void {
+  if (name === 'default' || Object.hasOwn(file.profiles, name)) return;
   throw usageError(`There is no profile "${name}" yet.`, ['mgw', 'auth', 'login', '--profile', name]);
 }

@@ -7,11 +7,19 @@ export interface Progress {
   /** A line that stays. */
   note(text: string): void;
   /** What is being waited for: a spinner on a terminal, else a line for each change and a heartbeat a minute. */
-  waiting(what: string): Promise<void>;
+  waiting(what: Waiting): Promise<void>;
   /** Bytes of a download so far. */
   downloading(bytes: number, total?: number, bytesPerSecond?: number): Promise<void>;
   /** Ends the spinner. */
   stop(): void;
+}
+
+/** What is being waited for. */
+export interface Waiting {
+  /** What is shown as long as it lasts, such as a job and its state. */
+  what: string;
+  /** What moves within it, such as a percentage: shown where a line can be redrawn. */
+  detail?: string;
 }
 
 /** How progress is shown. */
@@ -47,7 +55,7 @@ function inLines({ stderr, quiet, now }: ProgressOptions): Progress {
   };
   return {
     note: (text) => line(printableLine(text)),
-    waiting: (what) => changed(what, () => printableLine(what)),
+    waiting: ({ what }) => changed(what, () => printableLine(what)),
     downloading: (bytes, total) =>
       changed(
         'downloading',
@@ -79,7 +87,7 @@ function onTerminal({ stderr, color, now }: ProgressOptions): Progress {
       stderr.write(`${printableLine(line)}\n`);
       if (spinning) spinner?.start(text);
     },
-    waiting: (what) => show(printableLine(what, 200)),
+    waiting: ({ what, detail }) => show(printableLine(`${what} ${detail ?? ''}`, 200)),
     downloading: (bytes, total, speed) => show(bar(bytes, total, speed)),
     stop: () => void spinner?.stop(),
   };

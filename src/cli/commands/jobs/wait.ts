@@ -7,6 +7,7 @@ import type { Context } from '../../context.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import type { Waiting } from '../../output/progress.ts';
 import type { Run } from '../../program.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
@@ -94,10 +95,10 @@ async function waitForOne(
 // Many jobs at once would fight for the one spinner; each says a line when it changes instead.
 function silent(context: Context): Context {
   const last = new Map<string, string>();
-  const waiting = (what: string): Promise<void> => {
-    const [id = '', ...rest] = what.split(' ');
-    if (last.get(id) !== rest[0]) context.progress.note(what);
-    last.set(id, rest[0] ?? '');
+  const waiting = ({ what }: Waiting): Promise<void> => {
+    const [id = ''] = what.split(' ');
+    if (last.get(id) !== what) context.progress.note(what);
+    last.set(id, what);
     return Promise.resolve();
   };
   return { ...context, progress: { ...context.progress, waiting } };

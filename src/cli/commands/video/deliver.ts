@@ -11,6 +11,7 @@ import type { Target } from '../../../jobs/target.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
+import type { Waiting } from '../../output/progress.ts';
 import { jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
 import { targetOf, type OutputOptions } from '../../wait-options.ts';
@@ -109,7 +110,7 @@ async function carryOut(
     deadline: delivery.deadline,
     intervalMs: pollIntervalMs,
     atOnce: delivery.atOnce,
-    onUpdate: (seen) => void progress.waiting(waitingText(seen)),
+    onUpdate: (seen) => void progress.waiting(waitingFor(seen)),
   };
   if (delivery.target === undefined) {
     if (job.state !== 'succeeded') await watch(job, protocol, deps, options);
@@ -129,11 +130,11 @@ async function carryOut(
   return files;
 }
 
-function waitingText(job: Job): string {
-  const progress = job.progress === undefined ? '' : ` ${Math.round(job.progress)}%`;
+function waitingFor(job: Job): Waiting {
   const native =
     job.native_status && job.native_status.toLowerCase() !== job.state ? ` (${job.native_status})` : '';
-  return `${job.id} ${job.state}${progress}${native}`;
+  const detail = job.progress === undefined ? undefined : `${Math.round(job.progress)}%`;
+  return { what: `${job.id} ${job.state}${native}`, detail };
 }
 
 /**

@@ -1,0 +1,73 @@
+import { randomUUID } from 'node:crypto';
+import { open, stat, unlink } from 'node:fs/promises';
+import path from 'node:path';
+import { configFolder, thisHost } from '../../config/places.ts';
+import { configPath, readConfig } from '../../config/read.ts';
+import { MgwError, systemCode } from '../../errors.ts';
+import { makeFolder } from '../../make-folder.ts';
+import type { Io } from '../io.ts';
+import { attempt, fail, ok, warn, type Check } from './check.ts';
+
+const [leastMajor, leastMinor] = [20, 18];
+
+/** Whether this Node is one that mgw is made for. */
+export function checkNode(version: string = process.versions.node): Check {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const fine = major > leastMajor || (major === leastMajor && minor >= leastMinor);
+  if (fine) return ok('node', `Node ${version}`);
+  const error = new MgwError('config', `Node ${version} is older than ${leastMajor}.${leastMinor}`);
+  return fail('node', error, `Install Node ${leastMajor}.${leastMinor} or newer.`);
+}
+
+/** Whether the config file can be read, and who else could. */
+export function checkConfigFile({ env }: Io): Promise<Check> {
+  return attempt('config', 'Correct the file, or move it away and run "mgw auth login".', async () => {
+    const file = configPath(env);
+    const { profiles } = await readConfig(env);
+    const folder = configFolder(env, thisHost()).path;
+    if (process.platform !== 'win32' && (await othersMayWrite(folder)))
+      return warn('config', `others may write the folder ${folder}`, `Run: chmod 700 ${folder}`);
+    const names = Object.keys(profiles);
+    const what = names.length === 0 ? 'no profiles' : `profiles ${names.join(', ')}`;
+    return ok('config', `${file}: ${what}`);
+  });
+}
+
+async function othersMayWrite(folder: string): Promise<boolean> {
+  const mode = await stat(folder).then(
+    (found) => found.mode,
+    () => 0,
+  );
+  return (mode & 0o022) !== 0 && (mode & 0o1000) === 0;
+}
+
+/** Whether the ledger's folder takes a file and confirms that it is on the disk. */
+export function checkStateFolder(folder: string): Promise<Check> {
+  return attempt(
+    'state',
+    'Nothing is submitted while this fails. Set MGW_STATE_DIR to a folder on a local disk.',
+    async () => {
+      try {
+        await makeFolder(folder);
+        await writeDurably(path.join(folder, `.doctor-${randomUUID()}`));
+      } catch (error) {
+        const reason = systemCode(error) ?? 'unknown error';
+        throw new MgwError('local_io', `${folder} cannot be written (${reason})`, { cause: error });
+      }
+      if (process.platform !== 'win32' && (await othersMayWrite(folder)))
+        return warn('state', `others may write ${folder}`, `Run: chmod 700 ${folder}`);
+      return ok('state', `${folder} can be written and synced`);
+    },
+  );
+}
+
+async function writeDurably(file: string): Promise<void> {
+  const handle = await open(file, 'wx', 0o600);
+  try {
+    await handle.write('doctor\n');
+    await handle.sync();
+  } finally {
+    await handle.close();
+    await unlink(file);
+  }
+}

@@ -1,0 +1,149 @@
+import { lookup } from 'node:dns/promises';
+import { isIP, type Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { getProxyForUrl } from 'proxy-from-env';
+import { requireBaseUrl, requireKey, type Settings } from '../../config/resolve.ts';
+import { originText } from '../../config/source.ts';
+import { messageOf, MgwError, systemCode } from '../../errors.ts';
+import { bearer, type Reply } from '../../exchange.ts';
+import { connect, hostOf, isLoopback } from '../../http/connect.ts';
+import { listModels, readModels } from '../../protocols/models.ts';
+import type { Context } from '../context.ts';
+import { attempt, fail, ok, skip, warn, type Check } from './check.ts';
+
+const timeoutMs = 10_000;
+const mostDriftMs = 5 * 60_000;
+const shortCertificateMs = 14 * 86_400_000;
+
+/** Whether a gateway is named, can be reached, and takes the key: name, proxy, DNS, TCP, TLS, key, clock. */
+export async function checkNetwork(context: Context, settings: Settings): Promise<Check[]> {
+  if (settings.sandbox.value) {
+    const gateway = ok('gateway', 'the sandbox: offline and free of charge');
+    return [gateway, ...(await checkKey(context))];
+  }
+  const gateway = await attempt('gateway', '"mgw auth login --base-url https://…" names one.', () => {
+    const url = requireBaseUrl(settings);
+    return ok('gateway', `${url.href} (${settings.baseUrl ? originText(settings.baseUrl) : ''})`);
+  });
+  if (gateway.status !== 'ok') return [gateway, skip('connection', 'no gateway'), skip('key', 'no gateway')];
+  const url = requireBaseUrl(settings);
+  const proxy = isLoopback(hostOf(url)) ? '' : getProxyForUrl(url.href);
+  const reached = [checkProxy(proxy), ...(await checkConnection(url, proxy))];
+  const broken = reached.some(({ status }) => status === 'fail');
+  const key = await attempt('key', '"mgw auth login" keeps one.', () => {
+    requireKey(settings);
+    return ok('key', '');
+  });
+  if (key.status === 'fail') return [gateway, ...reached, key];
+  return [gateway, ...reached, ...(broken ? [skip('key', 'no connection')] : await checkKey(context))];
+}
+
+function checkProxy(proxy: string): Check {
+  if (proxy === '') return ok('proxy', 'none');
+  if (!URL.canParse(proxy))
+    return warn('proxy', 'the proxy of the environment is no address', 'Correct HTTPS_PROXY.');
+  const { protocol, host } = new URL(proxy);
+  return ok('proxy', `${protocol}//${host} (from the environment)`);
+}
+
+async function checkConnection(url: URL, proxy: string): Promise<Check[]> {
+  const host = hostOf(url);
+  const dns = proxy !== '' || isIP(host) !== 0 ? [] : [await checkDns(host)];
+  if (dns.some(({ status }) => status === 'fail')) return [...dns, skip('connection', 'no address')];
+  const connection = await attempt(
+    'connection',
+    'Check the address, the network, the proxy and the firewall.',
+    () => tryConnection(url),
+  );
+  return [...dns, connection];
+}
+
+function checkDns(host: string): Promise<Check> {
+  return attempt('dns', 'Check the spelling of the base URL, and the name server.', async () => {
+    try {
+      const addresses = await lookup(host, { all: true });
+      return ok('dns', `${host} is ${addresses.map(({ address }) => address).join(', ')}`);
+    } catch (error) {
+      throw new MgwError('unreachable', `${host} has no address (${systemCode(error) ?? messageOf(error)})`);
+    }
+  });
+}
+
+async function tryConnection(url: URL): Promise<Check> {
+  const started = performance.now();
+  let socket: Socket;
+  try {
+    socket = await connect(url, { timeoutMs });
+  } catch (error) {
+    throw new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+  }
+  const took = `${Math.round(performance.now() - started)} ms`;
+  try {
+    return 'getPeerCertificate' in socket
+      ? judgeTls(socket as TLSSocket, took)
+      : ok('connection', `TCP in ${took}, without TLS`);
+  } finally {
+    socket.destroy();
+  }
+}
+
+function judgeTls(socket: TLSSocket, took: string): Check {
+  const until = Date.parse(socket.getPeerCertificate().valid_to);
+  const detail = `TCP and ${socket.getProtocol() ?? 'TLS'} in ${took}`;
+  if (until - Date.now() > shortCertificateMs) return ok('connection', detail);
+  return warn(
+    'connection',
+    `${detail}; the certificate ends on ${new Date(until).toISOString()}`,
+    'Tell who runs the gateway.',
+  );
+}
+
+async function checkKey(context: Context): Promise<Check[]> {
+  let reply: Reply;
+  try {
+    const client = await context.client();
+    reply = await client.exchange(listModels(), {
+      auth: bearer,
+      timeoutMs: timeoutMs * 3,
+      maxBytes: 64 * 1024 * 1024,
+    });
+  } catch (error) {
+    const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    return [fail('key', unreachable, 'The gateway gave no answer to GET /v1/models.')];
+  }
+  return [judgeListing(reply), checkClock(reply, context.clock.now())];
+}
+
+function judgeListing(reply: Reply): Check {
+  const read = readModels(reply);
+  if ('failure' in read) {
+    const { code, message, requestId } = read.failure;
+    const hint =
+      code === 'auth' ? '"mgw auth login" keeps another key.' : 'This is what GET /v1/models answered.';
+    return fail('key', new MgwError(code, message, { requestId }), hint);
+  }
+  const count = read.models.length;
+  if (count === 0)
+    return warn(
+      'key',
+      'the key is accepted and may use no model',
+      'Ask for models in the console of the gateway.',
+    );
+  return ok('key', `accepted; ${count} model${count === 1 ? '' : 's'}`);
+}
+
+/** How far this machine's clock is from the gateway's, by the answer's `Date`. */
+export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
+  const theirs = Date.parse(reply.headers['date'] ?? '');
+  if (Number.isNaN(theirs)) return skip('clock', 'the gateway tells no time');
+  const drift = now - theirs;
+  const seconds = Math.round(Math.abs(drift) / 1000);
+  if (Math.abs(drift) <= mostDriftMs)
+    return ok('clock', seconds < 2 ? 'agrees with the gateway' : `${seconds} s off`);
+  const way = drift > 0 ? 'ahead of' : 'behind';
+  return warn(
+    'clock',
+    `${seconds} s ${way} the gateway`,
+    'Set the clock: signed addresses and certificates depend on it.',
+  );
+}

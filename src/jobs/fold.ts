@@ -1,0 +1,154 @@
+import { covers, isFinal, type Job, type JobState, type RecordedEvent } from '../job.ts';
+
+/**
+ * Folds a job's log in its order; `undefined` stands for a line that could not be read. A job with such a line and
+ * no handle is `unknown`, never "not sent", unless a person settled it behind that line (design 4). Undefined where
+ * the first line is not a readable `prepared`.
+ */
+export function foldJob(id: string, lines: readonly (RecordedEvent | undefined)[]): Job | undefined {
+  const [first, ...rest] = lines;
+  if (first?.type !== 'prepared') return undefined;
+  const job = newJob(id, first);
+  for (const event of rest) {
+    if (event === undefined) job.record.damaged += 1;
+    else apply(job, event);
+  }
+  if (job.handle === undefined && (job.record.damaged > 0 || wasAccepted(job.state))) job.state = 'unknown';
+  return job;
+}
+
+// A state that only an accepted task has; without its handle nothing can be said of it.
+function wasAccepted(state: JobState): boolean {
+  return state !== 'prepared' && state !== 'sending' && state !== 'rejected';
+}
+
+function newJob(id: string, first: RecordedEvent & { type: 'prepared' }): Job {
+  return {
+    id,
+    protocol: first.protocol,
+    model: first.model,
+    key: first.key,
+    state: 'prepared',
+    base_url: first.base_url,
+    created_at: first.at,
+    files: [],
+    request: first.request,
+    record: {
+      fingerprint: first.fingerprint,
+      account: first.account,
+      elided: first.elided ?? false,
+      attempts: 0,
+      runs: [],
+      damaged: 0,
+    },
+  };
+}
+
+function apply(job: Job, event: RecordedEvent): void {
+  switch (event.type) {
+    case 'prepared':
+      break;
+    case 'began':
+    case 'delivered':
+    case 'detached':
+      applyRun(job, event);
+      break;
+    case 'sending':
+    case 'reply':
+    case 'refused':
+    case 'accepted':
+    case 'rejected':
+    case 'lost':
+    case 'resolved':
+      applySubmission(job, event);
+      break;
+    case 'observed':
+    case 'finished':
+      applyObservation(job, event);
+      break;
+    case 'file':
+      job.files = [...job.files.filter((file) => file.path !== event.file.path), event.file];
+      job.fetched_at = event.at;
+  }
+}
+
+function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
+  const { record } = job;
+  if (event.type === 'began') {
+    record.asked ??= event.ask;
+    record.runs = [...record.runs, { run: event.run, owner: event.owner }];
+    return;
+  }
+  record.runs = record.runs.filter(({ run }) => run !== event.run);
+  if (event.type === 'delivered' && covers(event.ask, record.delivered)) record.delivered = event.ask;
+}
+
+type SubmissionEvent = RecordedEvent & {
+  type: 'sending' | 'reply' | 'refused' | 'accepted' | 'rejected' | 'lost' | 'resolved';
+};
+
+function applySubmission(job: Job, event: SubmissionEvent): void {
+  const { record } = job;
+  if (isLate(job, event)) return;
+  if (event.type === 'reply') {
+    record.pendingReply = event.reply;
+    return;
+  }
+  record.pendingReply = undefined;
+  record.sender = undefined;
+  if (event.type === 'sending') startSending(job, event);
+  else if (event.type === 'resolved') resolve(job, event.how);
+  else if (event.type === 'accepted') accept(job, event);
+  else if (job.handle === undefined) endAttempt(job, event);
+}
+
+// Two processes may settle one dead attempt; what the slower one writes must not end the attempt that came next.
+function isLate(job: Job, event: SubmissionEvent): boolean {
+  return 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
+}
+
+function endAttempt(job: Job, event: SubmissionEvent & { type: 'refused' | 'rejected' | 'lost' }): void {
+  const stateAfter = { refused: 'prepared', rejected: 'rejected', lost: 'unknown' } as const;
+  job.record.attempts = Math.max(job.record.attempts, event.attempt ?? 0);
+  job.error = event.error;
+  job.state = stateAfter[event.type];
+}
+
+function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): void {
+  job.record.attempts = Math.max(job.record.attempts, event.attempt);
+  job.record.sender = event.owner;
+  job.submitted_at = event.at;
+  job.error = undefined;
+  if (job.handle === undefined) job.state = 'sending';
+}
+
+// The first handle stands: a second task under one job (a person chose to send again) is not silently put in its place.
+function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
+  if (job.handle !== undefined) return;
+  job.handle = event.handle;
+  job.native_status = event.native_status;
+  job.error = undefined;
+  if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
+}
+
+function resolve(job: Job, how: 'adopted' | 'not-created' | 'resubmit'): void {
+  if (job.handle !== undefined || how === 'adopted') return;
+  job.state = how === 'not-created' ? 'rejected' : 'prepared';
+  job.record.damaged = 0;
+}
+
+// Success, once seen, is never undone (design 6).
+function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 'finished' }): void {
+  if (job.state === 'succeeded') return;
+  job.state = event.state;
+  job.native_status = event.native_status;
+  job.progress = event.progress;
+  job.error = undefined;
+  job.finished_at = undefined;
+  if (event.type === 'observed') return;
+  job.finished_at = event.at;
+  job.error = event.error;
+  job.record.results = event.results;
+  job.usage = event.usage;
+  job.details = event.details;
+}
