@@ -19,11 +19,6 @@ export interface ComposeInput {
   set?: string[];
 }
 
-/** A flag with the other fields that say the same: a default gives way to them. */
-export interface AliasedFlag extends Flag {
-  aliases?: readonly string[];
-}
-
 /** The long name of a flag without its dashes: `last-frame`. */
 export function longName(flag: Flag): string {
   const name = /--([a-z][a-z0-9-]*)/.exec(flag.flags)?.[1];
@@ -124,7 +119,7 @@ function write(body: JsonObject, path: string, value: Json, what: string): void 
 
 // A default never stands in the way: it is left out where the field, or one that says the same, is there.
 function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
-  const table = new Map(protocol.flags.map((flag): [string, AliasedFlag] => [longName(flag), flag]));
+  const table = new Map(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]));
   for (const [name, value] of Object.entries(defaults)) {
     const flag = table.get(name);
     if (flag === undefined || flag.kind === 'file')

@@ -25,6 +25,8 @@ export interface Flag {
   parse?: (value: string | boolean) => Json;
   /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
+  /** Other fields that say the same: a configured default gives way to them. */
+  aliases?: readonly string[];
   /** Group in the help. */
   group?: string;
 }
@@ -146,7 +148,7 @@ export interface Protocol {
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**
    * Reads an answer of a result's source that is not the media itself: true where it says that the result is
-   * not ready yet (specification 4.3, wire facts), so that it is asked again.
+   * not ready yet (specification 4.3), so that it is asked again.
    */
   notReady(reply: Reply): boolean;
 }

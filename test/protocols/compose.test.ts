@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { MgwError } from '../../src/errors.ts';
 import { parseJson, type Json, type JsonObject } from '../../src/json.ts';
-import { compose, longName, type AliasedFlag, type ComposeInput } from '../../src/protocols/compose.ts';
+import { compose, longName, type ComposeInput } from '../../src/protocols/compose.ts';
 import { text, wholeNumber } from '../../src/protocols/parse.ts';
-import type { Protocol } from '../../src/protocols/protocol.ts';
+import type { Flag, Protocol } from '../../src/protocols/protocol.ts';
 
-const flags: AliasedFlag[] = [
+const flags: Flag[] = [
   { flags: '--prompt <text>', description: '', field: 'instances.0.prompt', kind: 'text', parse: text },
   {
     flags: '-d, --duration <seconds>',

@@ -1,4 +1,4 @@
-import type { AliasedFlag } from '../compose.ts';
+import type { Flag } from '../protocol.ts';
 import { decimalNumber, text } from '../parse.ts';
 
 const assets = 'Assets';
@@ -7,7 +7,7 @@ const assets = 'Assets';
  * The flags of `submit` for the unified fields of Protocol C (specification 2.5). The native fields of the
  * self-hosted models (`seconds`, `audios`, `mode`) are reached with `--set` and `--body`.
  */
-export const flags: readonly AliasedFlag[] = [
+export const flags: readonly Flag[] = [
   { flags: '--model <name>', description: 'model name', field: 'model', kind: 'text', parse: text },
   {
     flags: '--prompt <text>',

@@ -33,7 +33,7 @@ export async function submissionBody(
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
   const body = await completed(context, protocol, composed);
   const violations = options.check === false ? [] : protocol.check(body);
-  if (violations.length > 0) throw usageError(violationMessage(violations));
+  if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
   return body;
 }
 
