@@ -18,6 +18,17 @@ export function startsMp4(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1', 4, 8) === 'ftyp';
 }
 
+/** {@link startsMp4} of a file. @throws what the file system throws. */
+export async function startsMp4File(path: string): Promise<boolean> {
+  const file = await open(path, 'r');
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(8), 0, 8, 0);
+    return startsMp4(buffer.subarray(0, bytesRead));
+  } finally {
+    await file.close();
+  }
+}
+
 /**
  * Walks the top-level boxes of an MP4 file, 64-bit sizes and a last box of open size included. Reads headers
  * only. @throws what the file system throws.

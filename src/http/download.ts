@@ -1,0 +1,200 @@
+import type { Clock } from '../clock.ts';
+import { MgwError, type ErrorCode } from '../errors.ts';
+import type { Failure, Reply } from '../exchange.ts';
+import { backoffMs } from './backoff.ts';
+import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
+import type { DownloadGateway } from './download/follow.ts';
+import { mimeOf } from './download/media-kind.ts';
+import type { Claimant } from './download/notes.ts';
+import { openPart } from './download/open-part.ts';
+import type { PartFile } from './download/part-file.ts';
+import { speedometer } from './download/speed.ts';
+import { localError } from './local-error.ts';
+import { startsMp4File, walkBoxes } from './mp4.ts';
+import { checkTarget } from './trust.ts';
+
+/** Where a file is, and what it is. */
+export interface DownloadSource {
+  url: string;
+  /** `own-site` sends the key where design 6 allows it; `never` sends none. */
+  key: 'own-site' | 'never';
+  /**
+   * Which file this is, in words that stay when its address is signed afresh: the job and the place among its
+   * results. A part that an earlier run left is continued only where this is the same.
+   */
+  identity: string;
+}
+
+/** How far a download has come. */
+export interface DownloadProgress {
+  bytes: number;
+  total?: number;
+  bytesPerSecond?: number;
+}
+
+/** What a download works with. */
+export interface DownloadDeps {
+  gateway: DownloadGateway;
+  /** This process, and how it tells whether another one that left its mark on a part is alive. */
+  claimant: Claimant;
+  clock: Clock;
+  /** Ends the download; what is there is kept for the next run. */
+  signal?: AbortSignal;
+  /** Until a connection stands, ms; 10 s where absent. */
+  connectTimeoutMs?: number;
+  /** So long without a byte is a stall, ms; 60 s where absent. */
+  idleTimeoutMs?: number;
+  /** How many tries in a row may bring nothing on before it is given up. */
+  retries: number;
+  /** Reads an answer that is no media: true where it says that the result is not ready yet. */
+  notReady?: (reply: Reply) => boolean;
+  onProgress?: (progress: DownloadProgress) => void;
+  /** A line for the person at the terminal. */
+  note?: (text: string) => void;
+}
+
+/** What became of a download. */
+export type DownloadOutcome =
+  /** `part` is the file to publish: not always the path that was asked for (see `openPart`). */
+  | { kind: 'done'; part: string; bytes: number; sha256: string; mime?: string }
+  /** The address does not give the file, or no longer (401, 403, 404, 410 and other refusals). */
+  | { kind: 'expired'; failure: Failure }
+  | { kind: 'not-ready'; failure: Failure }
+  /** Another site wants a key that it did not get (401, 403). */
+  | { kind: 'refused'; failure: Failure; origin: string };
+
+/** A gateway that wants a longer pause than this is not waited for. */
+const longestPauseMs = 300_000;
+
+/**
+ * Downloads a file into the `.part` file at `part`: continued by range where a strong validator proves that it
+ * is the same, its length and its MP4 boxes checked, hashed, durable. Retried with backoff while tries fail and
+ * bring nothing on (design 6, specification 7.1). An unfinished part is kept where it can be continued.
+ * @throws MgwError, charged 'yes': exit 9 for an address that is not fetched or gives no such file, 6 where
+ * reads kept failing, 10 where the disk does; and the signal's reason.
+ */
+export async function download(
+  source: DownloadSource,
+  part: string,
+  deps: DownloadDeps,
+): Promise<DownloadOutcome> {
+  checkTarget(source.url, deps.gateway);
+  deps.signal?.throwIfAborted();
+  const file = await openPart(part, source.identity, deps.claimant, deps.clock);
+  let kept: 'whole' | 'part' | 'nothing' = 'part';
+  try {
+    const outcome = await tries(source, file, deps);
+    if (outcome.kind === 'done') kept = 'whole';
+    return outcome;
+  } catch (error) {
+    if (error instanceof BrokenFile) kept = 'nothing';
+    throw error instanceof BrokenFile ? error.told : error;
+  } finally {
+    await file.close(kept);
+  }
+}
+
+/** Carries the error about a file that is broken as a whole, so that nothing of it is continued. */
+class BrokenFile extends Error {
+  readonly told: MgwError;
+  constructor(told: MgwError) {
+    super(told.message);
+    this.told = told;
+  }
+}
+
+async function tries(source: DownloadSource, file: PartFile, deps: DownloadDeps): Promise<DownloadOutcome> {
+  const options = optionsOf(file, deps);
+  const patience = new Patience(file, deps.retries);
+  for (let broken = 0; ;) {
+    let result: Attempt | DownloadOutcome = await attempt(source, file, options);
+    if (result.kind === 'received') {
+      const why = await flawOf(file.path, result.isProven);
+      if (why === undefined) return sealed(file, result.contentType);
+      broken += 1;
+      if (broken > 1) throw new BrokenFile(corrupt(`The file is broken as it is served: ${why}`));
+      await file.restart();
+      result = { kind: 'again', failure: { code: 'result_corrupt', message: `the file is broken: ${why}` } };
+    }
+    if (result.kind !== 'again') return result;
+    await pause(result.failure, patience, deps);
+  }
+}
+
+function optionsOf(file: PartFile, deps: DownloadDeps): AttemptOptions {
+  const speed = speedometer(deps.clock, file.length);
+  return {
+    ...deps,
+    connectTimeoutMs: deps.connectTimeoutMs ?? 10_000,
+    idleTimeoutMs: deps.idleTimeoutMs ?? 60_000,
+    notReady: deps.notReady ?? (() => false),
+    onBytes: () => {
+      const { length: bytes, total } = file;
+      deps.onProgress?.({ bytes, total, bytesPerSecond: speed(bytes) });
+    },
+  };
+}
+
+async function flawOf(path: string, isProven: boolean): Promise<string | undefined> {
+  try {
+    if (!(await startsMp4File(path))) return undefined;
+    const { ok, reason, playable } = await walkBoxes(path);
+    if (!ok) return reason;
+    // Where nothing said how long the file is, a connection that broke between two boxes looks like its end.
+    return isProven || playable ? undefined : 'there is nothing to play in it';
+  } catch (error) {
+    throw localError(error, path, 'yes');
+  }
+}
+
+async function sealed(file: PartFile, contentType: string | undefined): Promise<DownloadOutcome> {
+  const { bytes, sha256 } = await file.seal();
+  const mime = mimeOf(await startsMp4File(file.path), contentType);
+  return { kind: 'done', part: file.path, bytes, sha256, mime };
+}
+
+/** Counts the tries that brought nothing on. */
+class Patience {
+  readonly #file: PartFile;
+  readonly #retries: number;
+  #best: number;
+  #tries = 0;
+
+  constructor(file: PartFile, retries: number) {
+    this.#file = file;
+    this.#retries = retries;
+    this.#best = file.length;
+  }
+
+  /** The number of tries in a row that brought nothing on, this one included; undefined where it is enough. */
+  next(): number | undefined {
+    const { length, total = Infinity } = this.#file;
+    // A fresh start counts only beyond what was there before, and a byte at a time is no progress: both would
+    // go on for ever.
+    const isOn = length >= this.#best + Math.min(64 * 1024, Math.max(1, total / 100));
+    if (isOn) this.#best = length;
+    this.#tries = isOn ? 0 : this.#tries + 1;
+    return this.#tries > this.#retries ? undefined : this.#tries;
+  }
+}
+
+async function pause(failure: Failure, patience: Patience, deps: DownloadDeps): Promise<void> {
+  const { retryAfterMs: floorMs = 0, message } = failure;
+  const tries = patience.next();
+  if (tries === undefined || floorMs > longestPauseMs) throw givenUp(failure);
+  const ms = backoffMs(tries, { floorMs });
+  deps.note?.(`${message}; trying again in ${(ms / 1000).toFixed(1)} s.`);
+  await deps.clock.sleep(ms, deps.signal);
+}
+
+const incomplete: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'];
+
+function givenUp({ code, message, requestId, retryAfterMs = 0 }: Failure): MgwError {
+  const wait = retryAfterMs > longestPauseMs ? ` It asks to wait ${Math.ceil(retryAfterMs / 1000)} s.` : '';
+  return new MgwError(code, `The download was given up: ${message}.${wait}`, {
+    exit: incomplete.includes(code) ? 'incomplete' : 'unavailable',
+    charged: 'yes',
+    retry: 'resume',
+    requestId,
+  });
+}

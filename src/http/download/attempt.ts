@@ -1,0 +1,237 @@
+import type { Clock } from '../../clock.ts';
+import { messageOf, MgwError, type ErrorCode } from '../../errors.ts';
+import type { Failure, Reply } from '../../exchange.ts';
+import { printableLine } from '../../printable.ts';
+import { decoded } from '../content-encoding.ts';
+import { readFailure } from '../failures.ts';
+import { readBounded } from '../read-bounded.ts';
+import { TransportError } from '../transport-error.ts';
+import { batches } from './batches.ts';
+import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
+import { watchIdle, type IdleWatch } from './idle-watch.ts';
+import { headBytes, isText, isTextType } from './media-kind.ts';
+import type { PartFile } from './part-file.ts';
+import { isSameRepresentation, readContentRange, strongValidator } from './validator.ts';
+
+/** What one try works with. */
+export interface AttemptOptions {
+  gateway: DownloadGateway;
+  clock: Clock;
+  signal?: AbortSignal;
+  connectTimeoutMs: number;
+  idleTimeoutMs: number;
+  notReady: (reply: Reply) => boolean;
+  /** Called with each batch that is on its way to the disk. */
+  onBytes: () => void;
+}
+
+/** What one try came to. */
+export type Attempt =
+  /** All bytes that were announced are there; `isProven` where something announced how many. */
+  | { kind: 'received'; isProven: boolean; contentType?: string }
+  | { kind: 'expired' | 'not-ready'; failure: Failure }
+  | { kind: 'refused'; failure: Failure; origin: string }
+  /** Worth another try. */
+  | { kind: 'again'; failure: Failure };
+
+const batchBytes = 1024 * 1024;
+const batchMs = 1000;
+const textBytes = 64 * 1024;
+
+/**
+ * One GET that brings the part on: from where it is where that is safe, else from the beginning.
+ * @throws MgwError for what no further try mends: result_corrupt, result_unavailable, local_io.
+ */
+export async function attempt(
+  source: { url: string; key: 'own-site' | 'never' },
+  part: PartFile,
+  options: AttemptOptions,
+): Promise<Attempt> {
+  const watch = watchIdle(options.clock, options.idleTimeoutMs);
+  const signals = options.signal ? [options.signal, watch.signal] : [watch.signal];
+  let reply: MediaReply | undefined;
+  try {
+    const { gateway, connectTimeoutMs } = options;
+    reply = await follow(source, {
+      gateway,
+      connectTimeoutMs,
+      headers: rangeOf(part),
+      signal: AbortSignal.any(signals),
+      onHead: () => watch.touch(),
+    });
+    return await judge(reply, source.key, part, { ...options, watch });
+  } catch (error) {
+    if (error instanceof MgwError) throw error;
+    options.signal?.throwIfAborted();
+    return again('unreachable', watch.signal.aborted ? messageOf(watch.signal.reason) : reasonOf(error));
+  } finally {
+    watch.stop();
+    reply?.message.destroy();
+  }
+}
+
+function rangeOf({ length, validator }: PartFile): Record<string, string> {
+  return validator === undefined ? {} : { range: `bytes=${length}-`, 'if-range': validator };
+}
+
+function again(code: ErrorCode, message: string): Attempt {
+  return { kind: 'again', failure: { code, message } };
+}
+
+// A certificate or a private address does not become another one by asking again.
+function reasonOf(error: unknown): string {
+  if (!(error instanceof TransportError)) return printableLine(messageOf(error), 300);
+  const { reason, message } = error;
+  if (reason !== 'certificate' && reason !== 'private_address') return message;
+  const code = reason === 'certificate' ? 'unreachable' : 'result_unavailable';
+  throw new MgwError(code, message, { charged: 'yes', retry: 'resume', cause: error });
+}
+
+interface Work extends AttemptOptions {
+  watch: IdleWatch;
+}
+
+async function judge(reply: MediaReply, key: string, part: PartFile, work: Work): Promise<Attempt> {
+  const { status } = reply;
+  if (status === 200) return whole(reply, part, work);
+  if (status === 206) return continuation(reply, part, work);
+  if (status === 416 && part.validator !== undefined) return atTheEnd(reply, part);
+  const text = await textOf(reply, decoded(reply.message, reply.headers['content-encoding']));
+  const failure = readFailure(text);
+  if (work.notReady(text)) return { kind: 'not-ready', failure };
+  if (status === 429 || status === 408 || status === 425 || status >= 500 || status < 300)
+    return { kind: 'again', failure };
+  const isForeign = key === 'own-site' && !reply.keyed && reply.redirects === 0;
+  if (isForeign && (status === 401 || status === 403))
+    return { kind: 'refused', failure, origin: reply.url.origin };
+  return { kind: 'expired', failure };
+}
+
+async function textOf(reply: MediaReply, body: AsyncIterable<Uint8Array>): Promise<Reply> {
+  const { bytes, complete } = await readBounded(body, textBytes);
+  return {
+    status: reply.status,
+    headers: reply.headers,
+    text: new TextDecoder().decode(bytes),
+    complete: complete && reply.message.complete,
+  };
+}
+
+async function whole(reply: MediaReply, part: PartFile, work: Work): Promise<Attempt> {
+  const contentType = reply.headers['content-type'];
+  const coding = reply.headers['content-encoding']?.trim().toLowerCase() ?? '';
+  if (coding !== '' && coding !== 'identity') return coded(reply, coding, work);
+  const body = bodyOf(reply, work);
+  const { value: first } = await body.next();
+  if (first === undefined) return again('result_corrupt', 'the file is empty');
+  if (isText(Buffer.concat(first).subarray(0, headBytes), contentType))
+    return inWords(await textOf(reply, joined(first, body)), work);
+  const total = lengthOf(reply);
+  await part.restart({ validator: strongValidator(reply.headers), total });
+  await part.write(first);
+  return receive(reply, body, part, work);
+}
+
+// Media are never inflated: their length could not be checked, and a little of it may become any amount.
+async function coded(reply: MediaReply, coding: string, work: Work): Promise<Attempt> {
+  if (isTextType(reply.headers['content-type']))
+    return inWords(await textOf(reply, decoded(reply.message, coding)), work);
+  throw corrupt(
+    `${reply.url.host} sent the file ${printableLine(coding, 40)}-coded, though it was asked not to`,
+  );
+}
+
+function inWords(text: Reply, { notReady }: Work): Attempt {
+  const failure = readFailure(text);
+  if (notReady(text)) return { kind: 'not-ready', failure };
+  throw corrupt(
+    `The address gives words in place of the file: ${printableLine(failure.message, 500)}`,
+    failure,
+  );
+}
+
+async function* joined(first: Buffer[], rest: AsyncIterable<Buffer[]>): AsyncIterable<Uint8Array> {
+  yield* first;
+  for await (const batch of rest) yield* batch;
+}
+
+async function continuation(reply: MediaReply, part: PartFile, work: Work): Promise<Attempt> {
+  const { validator, length } = part;
+  const range = readContentRange(reply.headers['content-range']);
+  const total = range?.total ?? part.total;
+  const isNext = range?.start === length && total !== undefined && total === (part.total ?? total);
+  const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
+  const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
+  if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'another range than it was asked for');
+  part.expect(total);
+  return receive(reply, bodyOf(reply, work), part, work);
+}
+
+async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
+  const total = readContentRange(reply.headers['content-range'])?.total ?? part.total;
+  if (part.length !== part.total || total !== part.total) return startOver(reply, part, 'no such range');
+  return { kind: 'received', isProven: true };
+}
+
+async function startOver(reply: MediaReply, part: PartFile, what: string): Promise<Attempt> {
+  await part.restart();
+  return again('result_corrupt', `${reply.url.host} answered with ${what}`);
+}
+
+function bodyOf(reply: MediaReply, { clock, watch }: Work): AsyncGenerator<Buffer[], void> {
+  const sizes = { firstBytes: headBytes, bytes: batchBytes, maxAgeMs: batchMs };
+  return batches(reply.message, { ...sizes, clock, watch });
+}
+
+async function receive(
+  reply: MediaReply,
+  body: AsyncIterable<Buffer[]>,
+  part: PartFile,
+  { signal, watch, onBytes }: Work,
+): Promise<Attempt> {
+  const broken = await spooled(body, part, onBytes);
+  await part.settle();
+  onBytes();
+  signal?.throwIfAborted();
+  if (watch.signal.aborted) return again('unreachable', messageOf(watch.signal.reason));
+  if (broken !== undefined) return again('result_corrupt', brokenOff(part, broken));
+  if (part.length < (part.total ?? 0)) return again('result_corrupt', brokenOff(part, 'the range ended'));
+  const isProven = part.total !== undefined || reply.headers['transfer-encoding'] !== undefined;
+  return { kind: 'received', isProven, contentType: reply.headers['content-type'] };
+}
+
+// Why the body broke off, if it did; what the disk throws is not among that.
+async function spooled(
+  body: AsyncIterable<Buffer[]>,
+  part: PartFile,
+  onBytes: () => void,
+): Promise<string | undefined> {
+  try {
+    for await (const batch of body) {
+      await part.write(batch);
+      onBytes();
+    }
+    return undefined;
+  } catch (error) {
+    if (error instanceof MgwError) throw error;
+    return printableLine(messageOf(error), 300);
+  }
+}
+
+function brokenOff({ length, total }: PartFile, why: string): string {
+  return `the file broke off at byte ${length}${total === undefined ? '' : ` of ${total}`} (${why})`;
+}
+
+function lengthOf({ headers }: MediaReply): number | undefined {
+  const stated = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;
+  return stated !== undefined && /^\d{1,15}$/.test(stated) ? Number(stated) : undefined;
+}
+
+/** Exit 9: what the address gives is not the file. */
+export function corrupt(message: string, failure?: Failure): MgwError {
+  return new MgwError('result_corrupt', message.endsWith('.') ? message : `${message}.`, {
+    charged: 'yes',
+    retry: 'resume',
+    requestId: failure?.requestId,
+  });
+}

@@ -1,0 +1,87 @@
+import type { IncomingMessage } from 'node:http';
+import { MgwError } from '../../errors.ts';
+import type { AuthScheme } from '../../exchange.ts';
+import { headersOf } from '../client.ts';
+import { isPrivateHost } from '../private-host.ts';
+import { checkTarget, keyMayGo, type TrustedGateway } from '../trust.ts';
+import { get } from './get.ts';
+
+/** Who asks for results, and what may be told to whom. */
+export interface DownloadGateway extends TrustedGateway {
+  key: string;
+  auth: AuthScheme;
+  userAgent?: string;
+}
+
+/** How a source is opened. */
+export interface FollowOptions {
+  gateway: DownloadGateway;
+  headers: Record<string, string>;
+  connectTimeoutMs: number;
+  signal: AbortSignal;
+  /** Called with each head that comes. */
+  onHead: () => void;
+}
+
+/** The answer at the end of the redirects, its body still to come. */
+export interface MediaReply {
+  url: URL;
+  status: number;
+  headers: Record<string, string>;
+  message: IncomingMessage;
+  /** True where the key went to this address. */
+  keyed: boolean;
+  redirects: number;
+}
+
+const mostRedirects = 5;
+const redirectStatuses = new Set([301, 302, 303, 307, 308]);
+
+/**
+ * GETs an address and follows redirects by hand. Each hop is judged afresh: whether it may be asked at all, and
+ * whether the key may go there (`own-site`); no other header tells anything about the user (design 6).
+ * @throws MgwError('result_unavailable') for an address that is not fetched, or after five redirects;
+ * TransportError where no head came.
+ */
+export async function follow(
+  source: { url: string; key: 'own-site' | 'never' },
+  options: FollowOptions,
+): Promise<MediaReply> {
+  const { gateway, headers, onHead } = options;
+  let url = checkTarget(source.url, gateway);
+  for (let redirects = 0; ; redirects += 1) {
+    const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
+    const message = await get(url, {
+      ...options,
+      headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
+      publicOnly: !isPrivateHost(gateway.baseUrl.hostname),
+    });
+    onHead();
+    const location = redirectOf(message);
+    if (location === undefined)
+      return { url, status: message.statusCode ?? 0, headers: headersOf(message), message, keyed, redirects };
+    message.destroy();
+    if (redirects === mostRedirects) throw tooMany(source.url, gateway);
+    url = checkTarget(location, gateway, url);
+  }
+}
+
+function plainHeaders({ userAgent }: DownloadGateway): Record<string, string> {
+  return { accept: '*/*', 'accept-encoding': 'identity', ...(userAgent && { 'user-agent': userAgent }) };
+}
+
+function keyHeader({ auth, key }: DownloadGateway): Record<string, string> {
+  return { [auth.header]: `${auth.scheme} ${key}`.trim() };
+}
+
+function redirectOf(message: IncomingMessage): string | undefined {
+  return redirectStatuses.has(message.statusCode ?? 0) ? message.headers.location : undefined;
+}
+
+function tooMany(address: string, gateway: DownloadGateway): MgwError {
+  return new MgwError(
+    'result_unavailable',
+    `${checkTarget(address, gateway).origin} redirected more than ${mostRedirects} times.`,
+    { charged: 'yes', retry: 'resume' },
+  );
+}

@@ -1,0 +1,31 @@
+import { startsMp4 } from '../mp4.ts';
+
+/** So many bytes of a body's beginning are enough for {@link isText}. */
+export const headBytes = 64;
+
+/**
+ * True for a body that is an answer in words (JSON, HTML, XML, plain text) and not media, by its type and its
+ * first bytes; an MP4 is media whatever its type says.
+ */
+export function isText(head: Uint8Array, contentType: string | undefined): boolean {
+  if (startsMp4(head)) return false;
+  if (isTextType(contentType)) return true;
+  const start = Buffer.from(head)
+    .toString('latin1')
+    .replace(/^\xef\xbb\xbf/, '')
+    .trimStart();
+  if (/^text\//i.test(contentType ?? '')) return !/[\0-\x08\x0e-\x1a]/.test(start);
+  return /^(\{\s*["}]|\[\s*["{[\]]|<[!?a-z])/i.test(start);
+}
+
+/** True for a content type that no media bears. */
+export function isTextType(contentType: string | undefined): boolean {
+  return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
+}
+
+/** The MIME type of a body, from its bytes where they tell, else from its header; undefined where neither does. */
+export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
+  const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
+  if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;
+  return isMp4 ? 'video/mp4' : undefined;
+}

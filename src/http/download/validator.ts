@@ -1,0 +1,42 @@
+// How far two dates must be apart for their clocks not to matter; RFC 9110 8.8.2.2 leaves the figure open.
+const clockDoubtMs = 60_000;
+
+/**
+ * What proves in a later request that the representation is still this one: a strong entity tag, or a date of
+ * change that is strong because the answer is clearly younger (RFC 9110 8.8.2.2, 13.1.5). Undefined where there
+ * is neither: a part of such a representation must not be continued.
+ */
+export function strongValidator(headers: Record<string, string>): string | undefined {
+  const etag = headers['etag'] ?? '';
+  if (/^"[\x21\x23-\x7e\x80-\xff]+"$/.test(etag)) return etag;
+  const changed = headers['last-modified'] ?? '';
+  const age = Date.parse(headers['date'] ?? '') - Date.parse(changed);
+  return age >= clockDoubtMs ? changed : undefined;
+}
+
+/** False where an answer's headers name another representation than the validator does. */
+export function isSameRepresentation(headers: Record<string, string>, validator: string): boolean {
+  const named = validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
+  return named === undefined || named === validator;
+}
+
+/** A `Content-Range`: which bytes come (not those of a 416), and of how many where that is told. */
+export interface ContentRange {
+  start?: number;
+  end?: number;
+  total?: number;
+}
+
+/** Reads a `Content-Range` in bytes; undefined where it is missing, malformed or contradicts itself. */
+export function readContentRange(value: string | undefined): ContentRange | undefined {
+  const [, start, end, total] =
+    /^bytes (?:(\d{1,15})-(\d{1,15})|\*)\/(\d{1,15}|\*)$/i.exec(value?.trim() ?? '') ?? [];
+  if (total === undefined) return undefined;
+  const range = { start: numberOf(start), end: numberOf(end), total: numberOf(total) };
+  const { start: from = 0, end: to = from, total: of = Infinity } = range;
+  return from <= to && (to < of || range.end === undefined) ? range : undefined;
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined || text === '*' ? undefined : Number(text);
+}
