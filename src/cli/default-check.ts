@@ -16,7 +16,7 @@ export function checkDefault(path: KeyPath, words: readonly string[]): void {
   const flag = usable.find((one) => longName(one) === name);
   if (flag === undefined)
     throw usageError(
-      `Protocol ${protocol ?? ''} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
+      `Protocol ${(protocol ?? '').toUpperCase()} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
     );
   if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} takes one value.`);
   for (const word of words) checkWord(flag, path, word);

@@ -3,6 +3,10 @@ import type { Context } from './context.ts';
 import { addGlobals, type Globals } from './globals.ts';
 import type { Io } from './io.ts';
 import type { Outcome } from './output/outcome.ts';
+import { registerAuth } from './commands/auth.ts';
+import { registerCompletion } from './commands/completion.ts';
+import { registerConfig } from './commands/config.ts';
+import { registerDoctor } from './commands/doctor.ts';
 import { registerExitCodes } from './commands/exit-codes.ts';
 import { registerJobs } from './commands/jobs/jobs.ts';
 import { registerModels } from './commands/models.ts';
@@ -27,6 +31,10 @@ const registers: Register[] = [
   registerJobs,
   registerModels,
   registerSandbox,
+  registerAuth,
+  registerConfig,
+  registerDoctor,
+  registerCompletion,
   registerExitCodes,
 ];
 

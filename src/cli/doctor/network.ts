@@ -7,6 +7,7 @@ import { originText } from '../../config/source.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
 import { connect, hostOf, isLoopback } from '../../http/connect.ts';
+import { redactor } from '../../redact.ts';
 import { listModels, readModels } from '../../protocols/models.ts';
 import type { Context } from '../context.ts';
 import { attempt, fail, ok, skip, warn, type Check } from './check.ts';
@@ -111,16 +112,18 @@ async function checkKey(context: Context): Promise<Check[]> {
     const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     return [fail('key', unreachable, 'The gateway gave no answer to GET /v1/models.')];
   }
-  return [judgeListing(reply), checkClock(reply, context.clock.now())];
+  // A gateway may quote the key that it refuses.
+  const hide = redactor([(await context.gateway()).key]);
+  return [judgeListing(reply, hide), checkClock(reply, context.clock.now())];
 }
 
-function judgeListing(reply: Reply): Check {
+function judgeListing(reply: Reply, hide: (text: string) => string): Check {
   const read = readModels(reply);
   if ('failure' in read) {
     const { code, message, requestId } = read.failure;
     const hint =
       code === 'auth' ? '"mgw auth login" keeps another key.' : 'This is what GET /v1/models answered.';
-    return fail('key', new MgwError(code, message, { requestId }), hint);
+    return fail('key', new MgwError(code, hide(message), { requestId }), hint);
   }
   const count = read.models.length;
   if (count === 0)
