@@ -1,0 +1,67 @@
+import type { MgwError } from '../errors.ts';
+import type { Job, JobFile } from '../job.ts';
+import { interruptedError, pendingError } from '../jobs/errors.ts';
+import { isAlive } from '../jobs/owner.ts';
+import { at, idAt, isObject, textAt, type Json } from '../json.ts';
+import { failedSpeechError, goneError, incompleteError } from './errors.ts';
+import type { AudioSink } from './sink.ts';
+import type { SpeechDeps } from './take.ts';
+
+/**
+ * Delivers what an earlier run of the same order paid for; nothing is sent. A run that is alive in another process
+ * is waited for.
+ * @param run this process's own run of the job
+ * @param deadline when waiting ends, ms since 1970
+ * @throws MgwError: exit 5 where it failed, 8 where the other run goes on, 9 where it was cut off or is gone.
+ */
+export async function deliverEarlier(
+  job: Job,
+  run: string,
+  deadline: number,
+  deps: SpeechDeps,
+  sink: AudioSink,
+): Promise<JobFile | undefined> {
+  const last = await afterOthers(job, run, deadline, deps);
+  const part = textAt(last.details as Json, 'part') ?? (await sink.leftOver());
+  if (last.state === 'failed') throw earlierError(last, part);
+  if (last.state !== 'succeeded') throw await cutOff(last, part, deps);
+  const recovered = await sink.recover([...last.files, ...keptFile(last)]);
+  if (recovered === undefined) throw goneError(last);
+  const { file } = recovered;
+  if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
+  return file;
+}
+
+async function afterOthers(job: Job, run: string, deadline: number, deps: SpeechDeps): Promise<Job> {
+  const { clock, ledger, signals } = deps;
+  for (let last = job; ; last = (await ledger.read(job.id)) ?? last) {
+    const others = last.record.runs.filter((other) => other.run !== run && isAlive(other.owner));
+    if (others.length === 0) return last;
+    if (clock.now() > deadline) throw pendingError(last);
+    await clock.sleep(200, signals.soft).catch(() => {
+      throw interruptedError(signals.soft, last, 'yes');
+    });
+  }
+}
+
+// The process that read the stream died in it: whatever it wrote stays where it is.
+async function cutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
+  const why = 'an earlier run of this command ended inside the stream';
+  const error = { code: 'speech_incomplete', message: `The run ended inside the stream.` };
+  await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error });
+  return incompleteError(job, why, part);
+}
+
+function earlierError(job: Job, part: string | undefined): MgwError {
+  const { code = '', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
+  if (code === 'speech_incomplete') return incompleteError(job, `an earlier run ended so: ${message}`, part);
+  return failedSpeechError({ code: 'task_failed', message, nativeCode }, job, part);
+}
+
+// The place of audio that was whole and not yet published, as the record of its end has it.
+function keptFile(job: Job): JobFile[] {
+  const kept = at(job.details as Json, 'kept');
+  const [path, sha256, bytes] = [textAt(kept, 'path'), textAt(kept, 'sha256'), at(kept, 'bytes')];
+  if (!isObject(kept) || path === undefined || sha256 === undefined || typeof bytes !== 'number') return [];
+  return [{ path, sha256, bytes, mime: idAt(kept, 'mime') }];
+}

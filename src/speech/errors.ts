@@ -1,0 +1,68 @@
+import { messageOf, MgwError } from '../errors.ts';
+import type { Failure } from '../exchange.ts';
+import type { Job, JobFile } from '../job.ts';
+import type { Signals } from '../jobs/gateway.ts';
+import { ReaderGone } from './sink.ts';
+
+/**
+ * Exit 9: a stream that was billed and did not prove to be whole (design 8); 130 or 143 where a person gave it up.
+ *
+ * @param kept where what came is kept, undefined where nothing is
+ */
+export function incompleteError(
+  job: Job,
+  why: string,
+  kept: string | undefined,
+  details: { signals?: Signals; cause?: unknown } = {},
+): MgwError {
+  const { signals, cause } = details;
+  const text = `Speech is incomplete: ${why}. ${keptText(kept)} It was billed, and is not sent again by itself: --new pays for another take.`;
+  const exit =
+    signals?.hard.aborted === true
+      ? signals.soft.reason === 'SIGTERM'
+        ? 'terminated'
+        : 'interrupted'
+      : undefined;
+  return new MgwError('speech_incomplete', text, { ...atCost(job), exit, cause });
+}
+
+/** Exit 5: the gateway ended the stream with an error frame (specification 3.4). */
+export function failedSpeechError(failure: Failure, job: Job, kept: string | undefined): MgwError {
+  const audio = kept === undefined ? '' : ` ${keptText(kept)}`;
+  return new MgwError(failure.code, `${failure.message}${audio}`, {
+    ...atCost(job),
+    exit: 'failed',
+    charged: 'maybe',
+    requestId: failure.requestId ?? job.handle,
+  });
+}
+
+/** Exit 10: the audio came and could not be written. Nobody reading it any more is exit 9. */
+export function unwritableError(error: unknown, job: Job, kept: string | undefined): MgwError {
+  if (error instanceof ReaderGone) return incompleteError(job, messageOf(error), kept, { cause: error });
+  if (!(error instanceof MgwError)) throw error;
+  const text = `${error.message} The stream was given up. ${keptText(kept)} It was billed: --new pays for another take.`;
+  return new MgwError(error.code, text, { ...atCost(job), cause: error });
+}
+
+/** Exit 9: speech that was whole once and is no longer there; it cannot be fetched again. */
+export function goneError(job: Job): MgwError {
+  const places = job.files.map((file) => file.path).join(', ') || 'standard output';
+  const text = `Job ${job.id} was spoken and delivered to ${places}; it is not there unchanged, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
+  return new MgwError('result_unavailable', text, atCost(job));
+}
+
+/** Exit 10: the speech was paid for and the ledger does not know it. */
+export function unrecordedError(error: unknown, file: JobFile | undefined, end: string): MgwError {
+  const saved = file === undefined ? end : `The speech itself is whole and saved as ${file.path}.`;
+  const text = `That the gateway spoke could not be recorded: ${messageOf(error)} ${saved} Running the command again pays again.`;
+  return new MgwError('local_io', text, { charged: 'yes', retry: 'never', cause: error });
+}
+
+function atCost(job: Job): { charged: 'yes'; retry: 'never'; next: string[]; requestId: string | undefined } {
+  return { charged: 'yes', retry: 'never', next: ['mgw', 'jobs', 'show', job.id], requestId: job.handle };
+}
+
+function keptText(kept: string | undefined): string {
+  return kept === undefined ? 'No audio is kept.' : `What came is kept in ${kept}.`;
+}

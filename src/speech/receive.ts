@@ -1,0 +1,99 @@
+import type { Clock } from '../clock.ts';
+import { messageOf } from '../errors.ts';
+import type { Failure } from '../exchange.ts';
+import { TransportError } from '../http/transport-error.ts';
+import type { JsonObject } from '../json.ts';
+import { FrameSplitter } from './frames.ts';
+import { readFrame, type Frame } from './wire.ts';
+
+/** How a stream of speech came to its end (specification 3.4). */
+export type Ending =
+  | { kind: 'whole'; usage?: JsonObject }
+  /** An error frame, also behind audio. */
+  | { kind: 'failed'; failure: Failure }
+  /** Anything that proves no success: whatever came may not be all. */
+  | { kind: 'cut'; why: string };
+
+/** How long a stream may go on, and how large its frames may be. */
+export interface StreamLimits {
+  clock: Clock;
+  /** The longest silence, ms. */
+  idleMs: number;
+  /** When to give up, ms since 1970. */
+  deadline: number;
+  /** Bytes; the splitter's own limit where absent. */
+  maxFrameBytes?: number;
+}
+
+/**
+ * Reads a stream of speech up to its end frame, its first fault or its end, and hands each piece of audio on as it
+ * arrives, in order. The time that `write` takes counts as no silence. What comes behind the end frame is not read.
+ * @throws whatever `write` throws.
+ */
+export async function receive(
+  body: AsyncIterable<Uint8Array>,
+  write: (audio: Uint8Array) => Promise<void>,
+  limits: StreamLimits,
+): Promise<Ending> {
+  const splitter = new FrameSplitter(limits.maxFrameBytes);
+  const chunks = body[Symbol.asyncIterator]();
+  let heard = false;
+  for (;;) {
+    const chunk = await nextChunk(chunks, limits);
+    if (!(chunk instanceof Uint8Array)) {
+      splitter.end();
+      return { kind: 'cut', why: chunk.why ?? splitter.fault ?? 'the stream ended without its end frame' };
+    }
+    const { audio, ending } = readFrames(splitter, chunk);
+    if (audio.length > 0) await write(audio.length === 1 && audio[0] ? audio[0] : Buffer.concat(audio));
+    heard ||= audio.length > 0;
+    if (ending?.kind === 'whole' && !heard) return { kind: 'cut', why: 'the stream ended without any audio' };
+    if (ending !== undefined) return ending;
+  }
+}
+
+function readFrames(splitter: FrameSplitter, chunk: Uint8Array): { audio: Buffer[]; ending?: Ending } {
+  const audio: Buffer[] = [];
+  for (const frame of splitter.push(chunk)) {
+    const read = readFrame(frame);
+    if ('bytes' in read && read.bytes !== undefined) audio.push(read.bytes);
+    const ending = endingOf(read);
+    if (ending !== undefined) return { audio, ending };
+  }
+  return { audio, ending: splitter.fault === undefined ? undefined : { kind: 'cut', why: splitter.fault } };
+}
+
+function endingOf(frame: Frame): Ending | undefined {
+  if (frame.kind === 'end') return { kind: 'whole', usage: frame.usage };
+  if (frame.kind === 'error') return { kind: 'failed', failure: frame.failure };
+  return frame.kind === 'fault' ? { kind: 'cut', why: frame.why } : undefined;
+}
+
+/** The next chunk, or why there is none: nothing to say where the stream just ended. */
+async function nextChunk(
+  chunks: AsyncIterator<Uint8Array>,
+  limits: StreamLimits,
+): Promise<Uint8Array | { why?: string }> {
+  const left = limits.deadline - limits.clock.now();
+  if (left <= 0) return { why: 'the time to wait ran out' };
+  const ms = Math.min(limits.idleMs, left);
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<'silence'>((resolve) => {
+    timer = setTimeout(resolve, Math.min(ms, 2 ** 31 - 1), 'silence');
+  });
+  const next = chunks.next();
+  try {
+    const result = await Promise.race([next, silence]);
+    if (result !== 'silence') return result.done ? {} : result.value;
+    // The pending read ends when the caller gives the connection up.
+    next.catch(() => undefined);
+    return {
+      why: ms < limits.idleMs ? 'the time to wait ran out' : `nothing came for ${limits.idleMs / 1000} s`,
+    };
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    return { why: messageOf(error) };
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,35 @@
+import type { JobFile } from '../job.ts';
+
+/** Where speech goes while it arrives. A take calls the methods in the order in which they stand here. */
+export interface AudioSink {
+  /** Makes the place ready, before anything is paid for. @throws MgwError with exit 10 where that cannot be. */
+  open(): Promise<void>;
+  /**
+   * Takes the next audio, in order.
+   * @throws MgwError('local_io') where it cannot be written, ReaderGone where nobody reads any more.
+   */
+  write(audio: Uint8Array): Promise<void>;
+  /** Ends the audio and makes it durable: what is kept until it is published, undefined where nothing is. */
+  complete(): Promise<JobFile | undefined>;
+  /** Puts completed audio in its place. @throws MgwError with exit 10. */
+  publish(kept: JobFile): Promise<JobFile>;
+  /** Ends the audio where it will not be whole: the path at which it is kept, undefined where there is none. */
+  abandon(): Promise<string | undefined>;
+  /** Where audio is that an earlier run could not make whole, undefined where there is none. */
+  leftOver(): Promise<string | undefined>;
+  /**
+   * Delivers the audio of an earlier run from wherever it is still whole, best first.
+   * @returns undefined where none of the candidates is
+   */
+  recover(candidates: readonly JobFile[]): Promise<Recovered | undefined>;
+}
+
+/** What {@link AudioSink.recover} delivered: a file, or nothing that can be named where it went to a stream. */
+export interface Recovered {
+  file?: JobFile;
+}
+
+/** Nobody reads the stream that the audio goes to: the reader's wish, and no error to be shown. */
+export class ReaderGone extends Error {
+  override readonly name = 'ReaderGone';
+}

@@ -1,0 +1,37 @@
+import type { Exchange, Reply } from '../exchange.ts';
+import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
+import { readBounded } from '../http/read-bounded.ts';
+import { readAhead } from './read-ahead.ts';
+
+const longestErrorBody = 1024 * 1024;
+const mostAhead = 4 * 1024 * 1024;
+
+/** A call whose answer is a submission's up to its head, and a stream to be read behind that. */
+export class StreamedCall {
+  /** The stream, once a head of success has come. */
+  stream: StreamedReply | undefined;
+  readonly #idleMs: number;
+
+  /** @param idleMs how long the body of a refusal may take, ms */
+  constructor(idleMs: number) {
+    this.#idleMs = idleMs;
+  }
+
+  /**
+   * Makes the call; gives its head alone under 2xx, the whole answer otherwise.
+   * @throws TransportError where no head came.
+   */
+  async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
+    const answer = await client.stream(request, options);
+    const { status, headers } = answer;
+    if (status >= 200 && status < 300) {
+      this.stream = { ...answer, body: readAhead(answer.body, mostAhead) };
+      return { status, headers, text: '', complete: false };
+    }
+    const timer = setTimeout(() => answer.close(), this.#idleMs);
+    const { bytes, complete } = await readBounded(answer.body, longestErrorBody);
+    clearTimeout(timer);
+    answer.close();
+    return { status, headers, text: new TextDecoder().decode(bytes), complete };
+  }
+}

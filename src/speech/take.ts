@@ -1,0 +1,115 @@
+import { messageOf } from '../errors.ts';
+import type { StreamedReply } from '../http/client.ts';
+import type { Job, JobError, JobEvent, JobFile } from '../job.ts';
+import { recordOf } from '../jobs/errors.ts';
+import type { JobDeps } from '../jobs/gateway.ts';
+import { failedSpeechError, incompleteError, unrecordedError, unwritableError } from './errors.ts';
+import { receive, type Ending } from './receive.ts';
+import type { AudioSink } from './sink.ts';
+
+/** What speaking works with beside what every job does. */
+export interface SpeechDeps extends JobDeps {
+  /** How long a stream may be silent, ms; a minute where absent. */
+  idleTimeoutMs?: number;
+  /** Told of the audio so far, bytes. */
+  onAudio?: (bytes: number) => void;
+}
+
+/** How long a stream may be silent where nothing else was asked, ms. */
+export const defaultIdleMs = 60_000;
+
+/** An open stream that was paid for, and where its audio goes. */
+export interface Take {
+  stream: StreamedReply;
+  sink: AudioSink;
+  /** When it is given up, ms since 1970. */
+  deadline: number;
+}
+
+type TakeEnd = Ending | { kind: 'unwritable'; error: unknown };
+type Broken = Exclude<TakeEnd, { kind: 'whole' }>;
+
+/**
+ * Reads a stream to its end, records how it ended, and publishes the audio where it is whole.
+ * @returns the file, undefined where the audio went to a stream
+ * @throws MgwError: exit 5, 9 or 10; what came is kept where the error says.
+ */
+export async function finishTake(take: Take, job: Job, deps: SpeechDeps): Promise<JobFile | undefined> {
+  const { end, kept } = await listen(take, deps);
+  if (end.kind !== 'whole') throw await giveUp(end, take, job, deps);
+  // Where the audio is goes on record first: a run that dies before it is published is finished by the next.
+  const event: JobEvent = {
+    type: 'finished',
+    state: 'succeeded',
+    native_status: '20000000',
+    usage: end.usage,
+    details: kept && { kept },
+  };
+  const trouble = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
+  const file = kept && (await take.sink.publish(kept));
+  if (trouble) throw unrecordedError(trouble.error, file, 'It was written to the output.');
+  if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
+  return file;
+}
+
+/** Saves a stream whose beginning could not be recorded; gives the error that tells both. */
+export async function saveUnrecorded(take: Take, why: unknown, deps: SpeechDeps): Promise<unknown> {
+  const { end, kept } = await listen(take, deps);
+  if (end.kind === 'whole') {
+    const file = kept && (await take.sink.publish(kept));
+    return unrecordedError(why, file, 'It was written to the output.');
+  }
+  const part = await take.sink.abandon();
+  return unrecordedError(why, undefined, `What came is not whole${part === undefined ? '' : `: ${part}`}.`);
+}
+
+async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kept?: JobFile }> {
+  const { clock, idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
+  const patience = (): void =>
+    deps.note('The speech is paid for and is finished first; interrupt again to give it up.');
+  signals.soft.addEventListener('abort', patience);
+  let bytes = 0;
+  const write = async (audio: Uint8Array): Promise<void> => {
+    await take.sink.write(audio);
+    deps.onAudio?.((bytes += audio.length));
+  };
+  try {
+    const end = await receive(take.stream.body, write, { clock, idleMs, deadline: take.deadline });
+    return { end, kept: end.kind === 'whole' ? await take.sink.complete() : undefined };
+  } catch (error) {
+    return { end: { kind: 'unwritable', error } };
+  } finally {
+    signals.soft.removeEventListener('abort', patience);
+    take.stream.close();
+  }
+}
+
+async function giveUp(end: Broken, take: Take, job: Job, deps: SpeechDeps): Promise<unknown> {
+  const kept = await take.sink.abandon();
+  const { code, message, native_code } = recordFor(end);
+  const error = { code, message: deps.redact(message).slice(0, 4000), native_code };
+  const details = kept && { part: kept };
+  const event: JobEvent = {
+    type: 'finished',
+    state: 'failed',
+    native_status: native_code ?? '',
+    error,
+    details,
+  };
+  await deps.ledger.append(job.id, event).catch((reason: unknown) => {
+    deps.note(`How the speech ended could not be recorded: ${messageOf(reason)}`);
+  });
+  return errorFor(end, job, kept, deps);
+}
+
+// `speech_incomplete` is what blocks a repetition; an error frame is an answer, and a person decides what follows.
+function recordFor(end: Broken): JobError {
+  if (end.kind === 'failed') return recordOf(end.failure);
+  return { code: 'speech_incomplete', message: end.kind === 'cut' ? end.why : messageOf(end.error) };
+}
+
+function errorFor(end: Broken, job: Job, kept: string | undefined, deps: SpeechDeps): unknown {
+  if (end.kind === 'failed') return failedSpeechError(end.failure, job, kept);
+  if (end.kind === 'unwritable') return unwritableError(end.error, job, kept);
+  return incompleteError(job, end.why, kept, { signals: deps.signals });
+}

@@ -1,0 +1,133 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { JobEvent } from '../../src/job.ts';
+import type { JobDeps } from '../../src/jobs/gateway.ts';
+import { newJobId } from '../../src/jobs/job-id.ts';
+import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
+import { FileSink } from '../../src/speech/file-sink.ts';
+import { sha256Of } from '../../src/speech/hash.ts';
+import { speak, type Spoken } from '../../src/speech/speak.ts';
+import { end } from './frames.ts';
+import { depsFor, freshFolder, names, speechServer, type SpeechServer, type TestDeps } from './harness.ts';
+
+const audio = Buffer.from('some audio');
+const body = { req_params: { text: 'Hello there.' } };
+const dead = { pid: 2 ** 22 + 1, start: '1', host: 'elsewhere' };
+
+interface Bench {
+  server: SpeechServer;
+  folder: string;
+  target: string;
+  deps: TestDeps;
+  run: () => Promise<Spoken>;
+}
+
+/** A ledger in which a run that is dead by now left these events behind, and the same command again. */
+async function after(...events: JobEvent[]): Promise<Bench> {
+  const server = await speechServer([audio, end]);
+  const folder = freshFolder();
+  const target = join(folder, 'a.mp3');
+  const deps = await depsFor(server.url, folder);
+  const fingerprint = fingerprintOf(
+    { protocol: 'tts', body } as unknown as Order,
+    deps.gateway,
+    deps.account,
+  );
+  const id = newJobId(Date.now());
+  const prepared = { protocol: 'tts', base_url: deps.gateway, fingerprint, account: deps.account } as const;
+  await deps.ledger.create(id, [
+    { type: 'prepared', ...prepared, request: body },
+    { type: 'began', run: 'r1', owner: dead, ask: 'file' },
+    ...events,
+  ]);
+  await deps.ledger.index('fingerprint', fingerprint, id);
+  const run = (): Promise<Spoken> => {
+    const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
+    return speak({ body, fresh: false, deadline: deps.clock.now() + 10_000 }, deps, sink);
+  };
+  return { server, folder, target, deps, run };
+}
+
+const sending: JobEvent = { type: 'sending', attempt: 1, owner: dead };
+const reply: JobEvent = {
+  type: 'reply',
+  attempt: 1,
+  reply: { status: 200, headers: { 'x-tt-logid': 'log9' }, text: '', complete: false },
+};
+const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
+
+test('killed before the connection stood: the command pays once and ends well', async () => {
+  const { run, server } = await after();
+  await run();
+  expect(server.requests).toHaveLength(1);
+});
+
+test('killed while the answer was outstanding: unknown, exit 7, nothing sent', async () => {
+  const { run, server } = await after(sending);
+  await expect(run()).rejects.toMatchObject({ code: 'submit_unknown', exitCode: 7 });
+  expect(server.requests).toHaveLength(0);
+});
+
+test.each([
+  ['before the head was read', [sending, reply]],
+  ['inside the stream', [sending, reply, accepted]],
+])('killed %s: exit 9, told once and for all, nothing sent', async (_, events) => {
+  const { run, server, target, deps } = await after(...events);
+  writeFileSync(`${target}.part`, 'some');
+  const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', requestId: 'log9' };
+  const message = expect.stringContaining(`${target}.part`) as string;
+  await expect(run()).rejects.toMatchObject({ ...incomplete, message });
+  await expect(run()).rejects.toMatchObject({ ...incomplete, message });
+  const [id = ''] = await deps.ledger.ids();
+  expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', error: { code: 'speech_incomplete' } });
+  expect(readFileSync(`${target}.part`, 'utf8')).toBe('some');
+  expect(server.requests).toHaveLength(0);
+});
+
+test('killed between the end and the publication: the audio is published, nothing sent', async () => {
+  const bench = await after(sending, reply, accepted);
+  const { run, server, target, folder, deps } = bench;
+  const path = `${target}.part`;
+  writeFileSync(path, audio);
+  const kept = { path, bytes: audio.length, sha256: await sha256Of(path), mime: 'audio/mpeg' };
+  const [id = ''] = await deps.ledger.ids();
+  const details = { kept };
+  await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
+  expect(await run()).toMatchObject({ resumed: true, file: { path: target, sha256: kept.sha256 } });
+  expect(names(folder)).toEqual(['a.mp3']);
+  expect(readFileSync(target)).toEqual(audio);
+  expect(await deps.ledger.read(id)).toMatchObject({ state: 'succeeded', files: [{ path: target }] });
+  expect(server.requests).toHaveLength(0);
+});
+
+test('killed behind the publication: the file is recognised, nothing sent', async () => {
+  const { run, server, target, deps } = await after(sending, reply, accepted);
+  writeFileSync(target, audio);
+  const kept = { path: `${target}.part`, bytes: audio.length, sha256: await sha256Of(target) };
+  const [id = ''] = await deps.ledger.ids();
+  const details = { kept };
+  await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
+  expect(await run()).toMatchObject({ resumed: true, file: { path: target } });
+  expect(server.requests).toHaveLength(0);
+});
+
+test('a ledger that fills up behind the head: the audio is saved, exit 10 says so', async () => {
+  const { run, server, target, deps } = await after();
+  const { ledger } = deps;
+  let broken = false;
+  const append: JobDeps['ledger']['append'] = async (id, event) => {
+    broken ||= event.type === 'reply';
+    if (broken) throw new Error('no space left on device');
+    await ledger.append(id, event);
+  };
+  deps.ledger = { ...ledger, append };
+  await expect(run()).rejects.toMatchObject({
+    code: 'local_io',
+    exitCode: 10,
+    charged: 'yes',
+    message: expect.stringContaining(target) as string,
+  });
+  expect(readFileSync(target)).toEqual(audio);
+  expect(server.requests).toHaveLength(1);
+});

@@ -1,0 +1,121 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach } from 'vitest';
+import type { Clock } from '../../src/clock.ts';
+import { createClient } from '../../src/http/client.ts';
+import type { JobDeps } from '../../src/jobs/gateway.ts';
+import { openFileLedger } from '../../src/jobs/file-ledger.ts';
+import { currentOwner } from '../../src/jobs/owner.ts';
+import { secretRedactor } from '../../src/redact.ts';
+import { speechBody, type Frames } from './frames.ts';
+
+export const key = 'sk-canary-8a7d6c5b4e3f2a1b';
+
+const cleanUps: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+/** A request as the server saw it. */
+export interface Seen {
+  path: string;
+  headers: IncomingHttpHeaders;
+  body: string;
+}
+
+/** How the server answers one request: with a body of frames, or by doing what it likes with the connection. */
+export type Answer = Frames | ((response: ServerResponse, seen: Seen) => void | Promise<void>);
+
+export interface SpeechServer {
+  url: string;
+  requests: Seen[];
+  /** The answers of the next requests; the last one stays. */
+  answers: Answer[];
+}
+
+/** A raw server on loopback that says what it is told to. */
+export async function speechServer(...answers: Answer[]): Promise<SpeechServer> {
+  const state: SpeechServer = { url: '', requests: [], answers };
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const body = Buffer.concat(chunks).toString();
+      const seen = { path: request.url ?? '', headers: request.headers, body };
+      state.requests.push(seen);
+      const answer = state.answers.length > 1 ? state.answers.shift() : state.answers[0];
+      if (typeof answer === 'function') void answer(response, seen);
+      else response.writeHead(200, { 'X-Tt-Logid': 'log1' }).end(speechBody(answer ?? []));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  cleanUps.push(() => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(() => resolve()));
+  });
+  return state;
+}
+
+/** A folder that is removed after the test. */
+export function freshFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'mgw-speech-'));
+  cleanUps.push(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** The names in a folder, without its state. */
+export function names(folder: string): string[] {
+  return readdirSync(folder)
+    .filter((name) => name !== 'state')
+    .sort();
+}
+
+/** A clock whose sleeps end at once and move its time; `slept` tells how long they were. */
+export function quickClock(): Clock & { slept: number[] } {
+  let passed = 0;
+  const slept: number[] = [];
+  return {
+    slept,
+    now: () => Date.now() + passed,
+    sleep: (ms, signal) => {
+      signal?.throwIfAborted();
+      slept.push(ms);
+      passed += ms;
+      return new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+export interface TestDeps extends JobDeps {
+  notes: string[];
+  soft: AbortController;
+  hard: AbortController;
+}
+
+/** What speaking to a server works with, over a ledger in `folder/state`. */
+export async function depsFor(url: string, folder: string, more: Partial<JobDeps> = {}): Promise<TestDeps> {
+  const client = createClient({ baseUrl: new URL(url), key, userAgent: 'test' });
+  cleanUps.push(() => client.close());
+  const [soft, hard, notes] = [new AbortController(), new AbortController(), [] as string[]];
+  return {
+    ledger: await openFileLedger(join(folder, 'state'), () => Date.now()),
+    client,
+    clock: quickClock(),
+    owner: currentOwner(),
+    userAgent: 'test',
+    gateway: 'test',
+    account: 'test',
+    redact: secretRedactor([key]),
+    note: (text) => void notes.push(text),
+    signals: { soft: soft.signal, hard: hard.signal },
+    retries: 5,
+    ...more,
+    notes,
+    soft,
+    hard,
+  };
+}

@@ -1,0 +1,122 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough, Writable } from 'node:stream';
+import { describe, expect, test } from 'vitest';
+import { FileSink } from '../../src/speech/file-sink.ts';
+import { ReaderGone } from '../../src/speech/sink.ts';
+import { StreamSink } from '../../src/speech/stream-sink.ts';
+import { wavHeader } from '../../src/speech/wav.ts';
+import { freshFolder, names } from './harness.ts';
+
+const pcm = Buffer.from([1, 0, 2, 0, 3, 0]);
+const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+test('a WAV header says what stands behind it', () => {
+  const header = wavHeader(24_000, 6);
+  expect(header).toHaveLength(44);
+  expect(header.toString('latin1', 0, 4) + header.toString('latin1', 8, 16)).toBe('RIFFWAVEfmt ');
+  expect([header.readUInt32LE(4), header.readUInt32LE(40)]).toEqual([42, 6]);
+  expect([header.readUInt16LE(20), header.readUInt16LE(22), header.readUInt32LE(24)]).toEqual([1, 1, 24_000]);
+  expect([header.readUInt32LE(28), header.readUInt16LE(32), header.readUInt16LE(34)]).toEqual([
+    48_000, 2, 16,
+  ]);
+  expect([wavHeader(8000).readUInt32LE(4), wavHeader(8000).readUInt32LE(40)]).toEqual([
+    2 ** 32 - 1,
+    2 ** 32 - 1,
+  ]);
+  expect(wavHeader(8000, 2 ** 33).readUInt32LE(40)).toBe(2 ** 32 - 1);
+});
+
+describe('a file', () => {
+  const sink = (target: string, wavRate?: number): FileSink =>
+    new FileSink({ target, force: false, mime: 'audio/x', wavRate });
+
+  test('gets one WAV header with the real sizes, and its hash is that of the file', async () => {
+    const target = join(freshFolder(), 'a.wav');
+    const file = sink(target, 16_000);
+    await file.open();
+    await file.write(pcm.subarray(0, 2));
+    await file.write(pcm.subarray(2));
+    const published = await file.publish(await file.complete());
+    const expected = Buffer.concat([wavHeader(16_000, 6), pcm]);
+    expect(readFileSync(target)).toEqual(expected);
+    expect(published).toEqual({ path: target, bytes: 50, sha256: sha256(expected), mime: 'audio/x' });
+  });
+
+  test('that is given up keeps a playable part, or nothing at all', async () => {
+    const folder = freshFolder();
+    const file = sink(join(folder, 'a.wav'), 16_000);
+    await file.open();
+    await file.write(pcm);
+    expect(await file.abandon()).toBe(join(folder, 'a.wav.part'));
+    expect(readFileSync(join(folder, 'a.wav.part'))).toEqual(Buffer.concat([wavHeader(16_000, 6), pcm]));
+    const empty = sink(join(folder, 'b.wav'), 16_000);
+    await empty.open();
+    expect(await empty.abandon()).toBeUndefined();
+    expect(names(folder)).toEqual(['a.wav.part']);
+  });
+
+  test('pads PCM of an odd length', async () => {
+    const target = join(freshFolder(), 'a.wav');
+    const file = sink(target, 8000);
+    await file.open();
+    await file.write(pcm.subarray(0, 3));
+    await file.publish(await file.complete());
+    expect(readFileSync(target)).toEqual(Buffer.concat([wavHeader(8000, 4), Buffer.from([1, 0, 2, 0])]));
+  });
+
+  test.each([
+    ['a folder', (path: string) => mkdirSync(path)],
+    ['a file', (path: string) => writeFileSync(path, '')],
+    ['a link', (path: string) => symlinkSync('/nowhere', path)],
+  ])('is not put in the place of %s', async (_, make) => {
+    const target = join(freshFolder(), 'a.mp3');
+    make(target);
+    await expect(sink(target).open()).rejects.toMatchObject({ exitCode: 10, charged: 'no' });
+  });
+
+  test('in a folder that is not there is refused before anything is paid', async () => {
+    const opened = sink(join(freshFolder(), 'no', 'a.mp3')).open();
+    await expect(opened).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
+  });
+});
+
+describe('a stream', () => {
+  test('gets each piece at once, behind one WAV header of unknown length', async () => {
+    const stream = new PassThrough();
+    const sink = new StreamSink(stream, 24_000);
+    await sink.write(pcm.subarray(0, 2));
+    expect(stream.read()).toEqual(Buffer.concat([wavHeader(24_000), pcm.subarray(0, 2)]));
+    await sink.write(pcm.subarray(2));
+    expect(stream.read()).toEqual(pcm.subarray(2));
+  });
+
+  test('that nobody reads any more is the reader’s wish', async () => {
+    const write: Writable['_write'] = (_, __, done) =>
+      done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' }));
+    const stream = new Writable({ write }).on('error', () => undefined);
+    await expect(new StreamSink(stream).write(pcm)).rejects.toBeInstanceOf(ReaderGone);
+  });
+
+  test('that breaks otherwise is an error of this machine', async () => {
+    const write: Writable['_write'] = (_, __, done) =>
+      done(Object.assign(new Error('full'), { code: 'ENOSPC' }));
+    const stream = new Writable({ write }).on('error', () => undefined);
+    await expect(new StreamSink(stream).write(pcm)).rejects.toMatchObject({
+      code: 'local_io',
+      charged: 'yes',
+    });
+  });
+
+  test('takes the audio of an earlier run from where it is whole', async () => {
+    const folder = freshFolder();
+    const path = join(folder, 'a.mp3');
+    writeFileSync(path, pcm);
+    const stream = new PassThrough();
+    const gone = { path: join(folder, 'gone'), bytes: 6, sha256: sha256(pcm) };
+    expect(await new StreamSink(stream).recover([gone, { ...gone, path }])).toEqual({});
+    expect(stream.read()).toEqual(pcm);
+    expect(await new StreamSink(stream).recover([gone])).toBeUndefined();
+  });
+});

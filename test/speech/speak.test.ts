@@ -1,0 +1,393 @@
+import { createHash } from 'node:crypto';
+import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { JobFile } from '../../src/job.ts';
+import { jobOf } from '../../src/jobs/submit.ts';
+import { FileSink } from '../../src/speech/file-sink.ts';
+import { speak, type SpeechOrder, type Spoken } from '../../src/speech/speak.ts';
+import { end, frameText, speechBody } from './frames.ts';
+import { depsFor, freshFolder, key, names, speechServer, type TestDeps } from './harness.ts';
+
+const [one, two] = [Buffer.from('first audio '), Buffer.from('second audio')];
+const body = { req_params: { text: 'Hello there.', audio_params: { format: 'mp3', sample_rate: 24000 } } };
+const whole = Buffer.concat([one, two]);
+
+interface Bench {
+  folder: string;
+  target: string;
+  deps: TestDeps;
+  run: (order?: Partial<SpeechOrder>, more?: object) => Promise<Spoken>;
+}
+
+async function bench(url: string, folder = freshFolder()): Promise<Bench> {
+  const target = join(folder, 'a.mp3');
+  const deps = await depsFor(url, folder);
+  const run = (order: Partial<SpeechOrder> = {}, more: object = {}): Promise<Spoken> => {
+    const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
+    const deadline = deps.clock.now() + 600_000;
+    return speak({ body, fresh: false, deadline, ...order }, { ...deps, idleTimeoutMs: 200, ...more }, sink);
+  };
+  return { folder, target, deps, run };
+}
+
+async function failure(run: Promise<unknown>): Promise<Record<string, unknown>> {
+  const error = await run.then(
+    () => undefined,
+    (reason: unknown) => reason as Error & Record<string, unknown>,
+  );
+  if (error === undefined) throw new Error('it ended well');
+  const { code, exitCode, charged, retry, message, requestId } = error;
+  return { code, exitCode, charged, retry, message, requestId, job: jobOf(error)?.id };
+}
+
+const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', retry: 'never' };
+
+test('speaks, saves, and records what it did', async () => {
+  const server = await speechServer([one, { code: 0, data: null, sentence: {} }, two, end]);
+  const { run, target, folder, deps } = await bench(server.url);
+  const { job, file, resumed } = await run();
+  const sha256 = createHash('sha256').update(whole).digest('hex');
+  const expected: JobFile = { path: target, bytes: whole.length, sha256, mime: 'audio/mpeg' };
+  expect({ file, resumed }).toEqual({ file: expected, resumed: false });
+  expect(readFileSync(target)).toEqual(whole);
+  expect(names(folder)).toEqual(['a.mp3']);
+  expect(job).toMatchObject({ protocol: 'tts', state: 'succeeded', handle: 'log1', files: [expected] });
+  expect(job).toMatchObject({ model: 'speech-tts-2.0', usage: { text_words: 10 }, request: body });
+  expect(job.record).toMatchObject({ delivered: 'file', runs: [] });
+  expect(await deps.ledger.ids()).toEqual([job.id]);
+  const [request] = server.requests;
+  expect(request).toMatchObject({ path: '/api/v3/tts/unidirectional', body: JSON.stringify(body) });
+  expect(request?.headers).toMatchObject({
+    'x-api-key': key,
+    'x-api-resource-id': 'speech-tts-2.0',
+    'content-type': 'application/json; charset=utf-8',
+  });
+  expect(request?.headers).not.toHaveProperty('authorization');
+});
+
+describe('whole although', () => {
+  test('the connection is reset behind the end frame', async () => {
+    const server = await speechServer((response) => {
+      response.writeHead(200);
+      response.write(speechBody([one, end]), () => response.destroy());
+    });
+    const { run, target } = await bench(server.url);
+    await run();
+    expect(readFileSync(target)).toEqual(one);
+  });
+
+  test('noise follows the end frame', async () => {
+    const server = await speechServer([one, end, '<html>']);
+    expect((await (await bench(server.url)).run()).file?.bytes).toBe(one.length);
+  });
+
+  test('the end frame brings the last audio', async () => {
+    const server = await speechServer([one, { ...end, data: two.toString('base64') }]);
+    expect((await (await bench(server.url)).run()).file?.bytes).toBe(whole.length);
+  });
+});
+
+describe('a stream that proves no success', () => {
+  const cut =
+    (text: string) =>
+    (response: {
+      writeHead(status: number): { write(text: string, then: () => void): void };
+      destroy(): void;
+    }) =>
+      response.writeHead(200).write(text, () => response.destroy());
+
+  test.each([
+    ['ends without its end frame', [one], /ended without its end frame/],
+    ['is reset inside a frame', cut(speechBody([one]) + '{"code":0'), /broke/],
+    ['ends without audio', [end], /without any audio/],
+    ['has bad Base64', [one, '{"code":0,"data":"%%%%"}', end], /not strict Base64/],
+    ['has a code that is a text', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
+    ['has data that is a number', [one, { code: 0, data: 1 }, end], /data of a frame is a number/],
+    ['is a page', ['<html><body>Sign in</body></html>\n'], /no frame: <html>/],
+    [
+      'is silent',
+      (response: { writeHead(status: number): { write(text: string): void } }) =>
+        response.writeHead(200).write(speechBody([one])),
+      /nothing came for 0.2 s/,
+    ],
+  ])('%s: exit 9, kept, and never sent again by itself', async (_, answer, why) => {
+    const server = await speechServer(answer);
+    const { run, folder, target, deps } = await bench(server.url);
+    const first = await failure(run());
+    expect(first).toMatchObject({ ...incomplete, message: expect.stringMatching(why) as string });
+    const [id = ''] = await deps.ledger.ids();
+    expect(await deps.ledger.read(id)).toMatchObject({
+      state: 'failed',
+      error: { code: 'speech_incomplete' },
+    });
+    if (names(folder).length > 0) {
+      expect(names(folder)).toEqual(['a.mp3.part']);
+      expect(readFileSync(`${target}.part`)).toEqual(one);
+      expect(first['message']).toContain(`${target}.part`);
+    }
+    server.answers = [[one, two, end]];
+    expect(await failure(run())).toMatchObject({ ...incomplete, job: id });
+    expect(server.requests).toHaveLength(1);
+    await run({ fresh: true });
+    expect(readFileSync(target)).toEqual(whole);
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('a newer take that stands ends the block', async () => {
+    const server = await speechServer([one], [one, end]);
+    const folder = freshFolder();
+    const { run, target } = await bench(server.url, folder);
+    await failure(run());
+    await run({ fresh: true });
+    writeFileSync(target, 'mine');
+    expect(await failure(run())).toMatchObject({ code: 'output_exists', charged: 'no' });
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('a 64 MiB frame is given up in bounded memory', async () => {
+    const server = await speechServer(async (response) => {
+      response.writeHead(200).write('{"code":0,"data":"');
+      const chunk = Buffer.alloc(1024 * 1024, 'A');
+      for (let sent = 0; sent < 64 && !response.destroyed; sent += 1) {
+        response.write(chunk);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      response.end('"}');
+    });
+    const { run } = await bench(server.url);
+    expect(await failure(run({}, { idleTimeoutMs: 5000 }))).toMatchObject({
+      ...incomplete,
+      message: expect.stringContaining('a frame exceeds') as string,
+    });
+  });
+
+  test('the deadline ends a stream that goes on and on', async () => {
+    const server = await speechServer((response) => {
+      response.writeHead(200);
+      const timer = setInterval(() => response.write(frameText(one)), 20);
+      response.on('close', () => clearInterval(timer));
+    });
+    const { run, deps } = await bench(server.url);
+    const deadline = deps.clock.now() + 300;
+    expect(await failure(run({ deadline }))).toMatchObject({
+      ...incomplete,
+      message: expect.stringContaining('time to wait ran out') as string,
+    });
+  });
+});
+
+describe('an error frame', () => {
+  test('first: exit 5 by its class, nothing kept', async () => {
+    const server = await speechServer([{ code: 45000000, message: 'speaker permission denied' }]);
+    const { run, folder, deps } = await bench(server.url);
+    expect(await failure(run())).toMatchObject({
+      code: 'auth',
+      exitCode: 5,
+      charged: 'maybe',
+      retry: 'never',
+      requestId: 'log1',
+      message: expect.stringContaining('--speaker') as string,
+    });
+    expect(names(folder)).toEqual([]);
+    const [id = ''] = await deps.ledger.ids();
+    expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
+  });
+
+  test('behind audio: exit 5, the audio is kept', async () => {
+    const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
+    const { run, folder, target } = await bench(server.url);
+    expect(await failure(run())).toMatchObject({ code: 'server_error', exitCode: 5 });
+    expect(names(folder)).toEqual(['a.mp3.part']);
+    expect(readFileSync(`${target}.part`)).toEqual(one);
+    expect(server.requests).toHaveLength(1);
+  });
+});
+
+describe('before the stream', () => {
+  const refuse =
+    (status: number, text: object | string) =>
+    (response: { writeHead(status: number): { end(text: string): void } }) =>
+      response.writeHead(status).end(typeof text === 'string' ? text : JSON.stringify(text));
+  const reset = (response: { destroy(): void }): void => response.destroy();
+
+  test('429 and 503 are tried again', async () => {
+    const server = await speechServer(refuse(429, ''), refuse(503, { error: { message: 'overloaded' } }), [
+      one,
+      end,
+    ]);
+    const { run, target, deps } = await bench(server.url);
+    const { job } = await run();
+    expect(readFileSync(target)).toEqual(one);
+    expect(server.requests).toHaveLength(3);
+    expect(job.record.attempts).toBe(3);
+    expect(deps.notes.filter((note) => /trying again/.test(note))).toHaveLength(2);
+  });
+
+  test.each([
+    [400, { code: 45002001, message: 'No readable text!' }, { code: 'invalid_request', exitCode: 4 }],
+    [401, { error: { message: 'Invalid token' } }, { code: 'auth', exitCode: 3 }],
+    [403, { error: { message: 'Insufficient balance' } }, { code: 'balance', exitCode: 4 }],
+    [404, { error: { code: 'unsupported_endpoint', message: 'x' } }, { code: 'not_found', exitCode: 4 }],
+    [307, '', { code: 'invalid_request', exitCode: 4 }],
+  ])('%i is a refusal: nothing charged, nothing left behind', async (status, text, expected) => {
+    const server = await speechServer(refuse(status, text));
+    const { run, folder } = await bench(server.url);
+    expect(await failure(run())).toMatchObject({ ...expected, charged: 'no' });
+    expect(names(folder)).toEqual([]);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test.each([
+    ['500', refuse(500, { error: { message: 'oops' } })],
+    ['302', refuse(302, '')],
+    ['a reset', reset],
+    ['silence', () => undefined],
+  ])('%s leaves it unknown: exit 7, and a rerun sends nothing', async (_, answer) => {
+    const server = await speechServer(answer);
+    const { run, folder } = await bench(server.url);
+    const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe' };
+    expect(await failure(run({}, { requestTimeoutMs: 300 }))).toMatchObject(unknown);
+    expect(await failure(run())).toMatchObject(unknown);
+    expect(server.requests).toHaveLength(1);
+    expect(names(folder)).toEqual([]);
+  });
+
+  test('a refusal that never ends is bounded, and unknown', async () => {
+    const server = await speechServer((response) => void response.writeHead(400).write('{"error":'));
+    expect(await failure((await bench(server.url)).run())).toMatchObject({ code: 'submit_unknown' });
+  });
+
+  test('an unreachable gateway is exit 6, and then it is well', async () => {
+    const server = await speechServer([one, end]);
+    const folder = freshFolder();
+    const down = await bench('http://127.0.0.1:9', folder);
+    expect(await failure(down.run({}, { retries: 1 }))).toMatchObject({
+      code: 'unreachable',
+      exitCode: 6,
+      charged: 'no',
+    });
+    expect(names(folder)).toEqual([]);
+    await (await bench(server.url, folder)).run();
+    expect(names(folder)).toEqual(['a.mp3']);
+  });
+
+  test('an output that cannot be written is exit 10 before anything is sent', async () => {
+    const server = await speechServer([one, end]);
+    const { run, folder, target } = await bench(server.url);
+    writeFileSync(target, 'mine');
+    expect(await failure(run())).toMatchObject({ code: 'output_exists', exitCode: 10, charged: 'no' });
+    expect(readFileSync(target, 'utf8')).toBe('mine');
+    expect(names(folder)).toEqual(['a.mp3']);
+    expect(server.requests).toHaveLength(0);
+  });
+});
+
+describe('audio of an earlier run', () => {
+  test('is never overwritten: the next take has a part of its own', async () => {
+    const server = await speechServer([one], [two, end]);
+    const { run, folder, target } = await bench(server.url);
+    await failure(run());
+    await run({ fresh: true });
+    expect(names(folder)).toEqual(['a.mp3', 'a.mp3.part']);
+    expect(readFileSync(`${target}.part`)).toEqual(one);
+    expect(readFileSync(target)).toEqual(two);
+  });
+
+  test('that ended well makes the same command a second take', async () => {
+    const server = await speechServer([one, end]);
+    const { run, target } = await bench(server.url);
+    const first = await run();
+    rmSync(target);
+    const second = await run();
+    expect(second.job.id).not.toBe(first.job.id);
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('under a key is delivered again from where it is', async () => {
+    const server = await speechServer([one, two, end]);
+    const { run, folder, target, deps } = await bench(server.url);
+    const first = await run({ key: 'greeting' });
+    expect(await run({ key: 'greeting' })).toMatchObject({ resumed: true, file: first.file });
+    const other = join(folder, 'b.mp3');
+    const sink = new FileSink({ target: other, force: false, mime: 'audio/mpeg' });
+    const order = { body, fresh: false, key: 'greeting', deadline: deps.clock.now() + 1000 };
+    expect(await speak(order, deps, sink)).toMatchObject({ resumed: true, file: { path: other } });
+    expect(readFileSync(other)).toEqual(whole);
+    expect(readFileSync(target)).toEqual(whole);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('under a key that is gone cannot be fetched again', async () => {
+    const server = await speechServer([one, end]);
+    const { run, target } = await bench(server.url);
+    await run({ key: 'greeting' });
+    writeFileSync(target, 'changed!');
+    renameSync(target, `${target}.mine`);
+    expect(await failure(run({ key: 'greeting' }))).toMatchObject({
+      code: 'result_unavailable',
+      exitCode: 9,
+      charged: 'yes',
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('under a key with another text is a conflict', async () => {
+    const server = await speechServer([one, end]);
+    const { run } = await bench(server.url);
+    await run({ key: 'greeting' });
+    const other = { req_params: { text: 'Other.' } };
+    expect(await failure(run({ key: 'greeting', body: other }))).toMatchObject({
+      code: 'conflict',
+      exitCode: 2,
+    });
+  });
+
+  test('two at once under one key pay once and both end well', async () => {
+    const server = await speechServer([one, two, end]);
+    const folder = freshFolder();
+    const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];
+    const runs = await Promise.allSettled([left.run({ key: 'k' }), right.run({ key: 'k' })]);
+    expect(runs.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled']);
+    expect(server.requests).toHaveLength(1);
+    expect(names(folder)).toEqual(['a.mp3']);
+  });
+});
+
+test('a second interruption gives the stream up: 130, and what came is kept', async () => {
+  const server = await speechServer((response) => void response.writeHead(200).write(speechBody([one])));
+  const { run, folder, deps } = await bench(server.url);
+  const onAudio = (): void => {
+    deps.soft.abort('SIGINT');
+    setImmediate(() => deps.hard.abort('SIGINT'));
+  };
+  expect(await failure(run({}, { onAudio, idleTimeoutMs: 20_000 }))).toMatchObject({
+    ...incomplete,
+    exitCode: 130,
+  });
+  expect(names(folder)).toEqual(['a.mp3.part']);
+  expect(deps.notes.join()).toMatch(/finished first/);
+});
+
+test('one interruption lets the stream end well', async () => {
+  const server = await speechServer((response) => {
+    response.writeHead(200).write(speechBody([one]));
+    setTimeout(() => response.end(speechBody([two, end])), 50);
+  });
+  const { run, target, deps } = await bench(server.url);
+  await run({}, { onAudio: () => deps.soft.abort('SIGINT') });
+  expect(readFileSync(target)).toEqual(whole);
+});
+
+test.skipIf(process.getuid?.() === 0)(
+  'a folder that takes no file is exit 10 before anything is sent',
+  async () => {
+    const server = await speechServer([one, end]);
+    const { run, folder } = await bench(server.url);
+    chmodSync(folder, 0o500);
+    expect(await failure(run())).toMatchObject({ code: 'local_io', exitCode: 10, charged: 'no' });
+    chmodSync(folder, 0o700);
+    expect(server.requests).toHaveLength(0);
+    expect(existsSync(join(folder, 'a.mp3'))).toBe(false);
+  },
+);
