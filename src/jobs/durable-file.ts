@@ -1,13 +1,24 @@
 import { constants } from 'node:fs';
-import { link, mkdir, open, unlink, type FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { access, link, open, unlink, type FileHandle } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { systemCode } from '../errors.ts';
+import { makeFolder } from '../make-folder.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 
-/** Makes a folder and its parents, readable by its owner alone. */
-export async function makeFolder(path: string): Promise<void> {
-  await mkdir(path, { recursive: true, mode: 0o700 });
+/** Makes a folder and its missing parents, readable by their owner alone; their names are durable on return. */
+export async function makeDurableFolder(path: string): Promise<void> {
+  const missing = await missingFolders(resolve(path));
+  await makeFolder(path);
+  for (const folder of missing) await syncFolder(dirname(folder));
+}
+
+async function missingFolders(path: string): Promise<string[]> {
+  const isThere = await access(path).then(
+    () => true,
+    () => dirname(path) === path,
+  );
+  return isThere ? [] : [...(await missingFolders(dirname(path))), path];
 }
 
 /** Creates a file with its content, durable on return. @throws EEXIST where the name is taken. */
@@ -24,14 +35,16 @@ export async function createFile(path: string, text: string): Promise<void> {
   await syncFolder(dirname(path));
 }
 
-/** Appends text in one write, durable on return; a torn line before it is closed off first. */
-export async function appendFile(path: string, text: string, create = false): Promise<void> {
-  const file = await open(path, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0), 0o600);
+/**
+ * Appends text in one write, durable on return. Where what stands before was torn, `tornEnd` closes it off first;
+ * nothing is ever cut off, since another process may have written behind it.
+ */
+export async function appendFile(path: string, text: string, tornEnd: string): Promise<void> {
+  const file = await open(path, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK);
   try {
     const stat = await file.stat();
     if (!stat.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
-    await writeWhole(file, (await endsInsideLine(file, stat.size)) ? `\n${text}` : text, stat.size);
-    if (stat.size === 0) await syncFolder(dirname(path));
+    await writeWhole(file, (await endsInsideLine(file, stat.size)) ? tornEnd + text : text);
   } finally {
     await file.close();
   }
@@ -43,14 +56,11 @@ async function endsInsideLine(file: FileHandle, size: number): Promise<boolean> 
   return buffer[0] !== 0x0a;
 }
 
-// A disk that fills up in the middle of a line leaves the file as it was.
-async function writeWhole(file: FileHandle, text: string, sizeBefore = 0): Promise<void> {
+async function writeWhole(file: FileHandle, text: string): Promise<void> {
   const bytes = Buffer.from(text);
   const { bytesWritten } = await file.write(bytes);
-  if (bytesWritten < bytes.length) {
-    await file.truncate(sizeBefore);
+  if (bytesWritten < bytes.length)
     throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
-  }
   await file.sync();
 }
 
@@ -72,20 +82,29 @@ export async function readText(path: string): Promise<string | undefined> {
 
 /**
  * Creates a file with its content as one step: of any number of processes one gets true. Nobody ever sees it
- * half-written.
+ * half-written. Where it throws, this process has not created it.
  */
 export async function createExclusively(path: string, text: string, unique: string): Promise<boolean> {
   const draft = `${path}.${unique}.tmp`;
   await createFile(draft, text);
   try {
     await link(draft, path);
-    await syncFolder(dirname(path));
-    return true;
   } catch (error) {
     if (systemCode(error) === 'EEXIST') return false;
     throw error;
   } finally {
     await unlink(draft);
+  }
+  await syncOrUndo(path);
+  return true;
+}
+
+async function syncOrUndo(path: string): Promise<void> {
+  try {
+    await syncFolder(dirname(path));
+  } catch (error) {
+    await unlink(path);
+    throw error;
   }
 }
 

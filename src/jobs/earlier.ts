@@ -1,5 +1,5 @@
 import { MgwError } from '../errors.ts';
-import { isSettled, type Job } from '../job.ts';
+import { isSettled, lostFingerprint, type Job } from '../job.ts';
 import { canonicalJson, isObject, type Json } from '../json.ts';
 import type { Ledger } from './ledger.ts';
 import type { Order } from './order.ts';
@@ -34,7 +34,7 @@ function isRunning(job: Job): boolean {
 
 // A damaged record has lost its fingerprint; it was found by the index, and it blocks.
 function concerns(job: Job, fingerprint: string): boolean {
-  return job.record.fingerprint === fingerprint || (job.record.fingerprint === '' && job.record.damaged > 0);
+  return job.record.fingerprint === fingerprint || job.record.fingerprint === lostFingerprint;
 }
 
 function carriesOn(job: Job): boolean {

@@ -1,4 +1,4 @@
-import { MgwError, type Charged, type ErrorDetails } from '../errors.ts';
+import { messageOf, MgwError, type Charged, type ErrorDetails } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import type { Job, JobError, JobKind } from '../job.ts';
 
@@ -75,4 +75,20 @@ export function interruptedError(signal: AbortSignal, job: Job | undefined, char
     retry: charged === 'no' ? 'safe' : 'resume',
     next: job && resumeCommand(job),
   });
+}
+
+/** Accepted and charged, but the record could not be written: the handle must reach the person (design 5). */
+export class UnrecordedHandle extends MgwError {
+  readonly handle: string;
+
+  constructor(handle: string, protocol: string, cause: unknown) {
+    const text = `The gateway accepted the task as ${handle}, but that could not be recorded: ${messageOf(cause)}`;
+    super('local_io', text, {
+      charged: 'yes',
+      retry: 'never',
+      next: ['mgw', 'video', protocol, 'fetch', handle],
+      cause,
+    });
+    this.handle = handle;
+  }
 }

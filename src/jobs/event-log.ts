@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { isObject, tryParseJson } from '../json.ts';
+import { isObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 
 /** The version of the record; a line of a later version is not read, and its job is then `unknown`. */
@@ -35,6 +35,14 @@ export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
 function decodeLine(line: string): RecordedEvent | undefined {
   const sum = checksumTail.exec(line);
   if (sum === null || checksum(line.slice(0, sum.index)) !== sum[1]) return undefined;
-  const event = tryParseJson(line);
+  const event = parsed(line);
   return isObject(event) && event['v'] === version ? (event as unknown as RecordedEvent) : undefined;
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
 }

@@ -1,11 +1,12 @@
-import { readdir, unlink } from 'node:fs/promises';
+import { lstat, readdir, unlink } from 'node:fs/promises';
 import { createHash, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
-import { foldJob, type Job, type JobEvent, type JobKind } from '../job.ts';
-import { appendFile, createExclusively, makeFolder, readText } from './durable-file.ts';
-import { decodeEvents, encodeEvent } from './event-log.ts';
+import { lostFingerprint, type Job, type JobEvent, type JobKind, type RecordedEvent } from '../job.ts';
+import { appendFile, createExclusively, createFile, makeDurableFolder, readText } from './durable-file.ts';
+import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
+import { foldJob } from './fold.ts';
 import { jobIdForm } from './job-id.ts';
 import type { IndexKind, Ledger } from './ledger.ts';
 
@@ -17,7 +18,7 @@ interface Folders {
 
 /**
  * The ledger as a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
- * create, `index/<kind>-<hash>` a list of ids. No lock files (design 4).
+ * create, `index/<kind>-<hash>/<id>` an empty file. No lock files (design 4).
  * @throws MgwError('local_io') where the folder cannot be made.
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
@@ -26,13 +27,13 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     claims: join(stateDir, 'claims'),
     index: join(stateDir, 'index'),
   };
-  for (const folder of Object.values(folders)) await local(() => makeFolder(folder), stateDir);
+  for (const folder of Object.values(folders)) await local(() => makeDurableFolder(folder), stateDir);
   const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
   const lines = (events: readonly JobEvent[]): string =>
     events.map((event) => encodeEvent(event, now())).join('');
   return {
     create: (id, events) => local(() => createJob(jobPath(id), lines(events)), stateDir),
-    append: (id, event) => local(() => appendFile(jobPath(id), lines([event])), stateDir),
+    append: (id, event) => local(() => appendFile(jobPath(id), lines([event]), tornEnd), stateDir),
     read: (id) => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : Promise.resolve(undefined)),
     ids: () => local(() => listIds(folders.jobs), stateDir),
     remove: (id) => local(() => unlink(jobPath(id)), stateDir),
@@ -66,24 +67,25 @@ async function readJob(id: string, path: string): Promise<Job | undefined> {
     text = '';
   }
   if (text === undefined) return undefined;
-  const { events, damaged } = decodeEvents(text);
-  return foldJob(id, events, damaged) ?? damagedJob(id, text);
+  const lines = decodeEvents(text);
+  return foldJob(id, lines) ?? damagedJob(id, text, lines);
 }
 
-// What is left of a record that has lost its beginning: enough to name it, and to block a second submission.
-function damagedJob(id: string, text: string): Job {
+// What is left of a record that has lost its beginning: enough to name it, to block a second submission, and to
+// follow its handle where that can be read.
+function damagedJob(id: string, text: string, lines: readonly (RecordedEvent | undefined)[]): Job {
   const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? 'c';
   const prepared = {
     type: 'prepared' as const,
     at: new Date(0).toISOString(),
     protocol: protocol as JobKind,
     base_url: '',
-    fingerprint: '',
+    fingerprint: lostFingerprint,
     account: '',
   };
-  const job = foldJob(id, [prepared], 1);
+  const job = foldJob(id, [prepared, undefined, ...lines]);
   if (job === undefined) throw new MgwError('internal', 'a job without a beginning');
-  job.error = { code: 'local_io', message: 'The record of this job is damaged.' };
+  job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
   return job;
 }
 
@@ -94,7 +96,7 @@ async function listIds(folder: string): Promise<string[]> {
 }
 
 function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'claimed' | 'release'> {
-  const pathOf = (name: string): string => join(folder, encodeURIComponent(name));
+  const pathOf = (name: string): string => join(folder, claimFile(name));
   const claimed = (name: string): Promise<string | undefined> =>
     local(async () => {
       const text = await readText(pathOf(name));
@@ -113,6 +115,12 @@ function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'cla
   };
 }
 
+// A file's name has 255 bytes at most, and a draft's is longer by 41.
+function claimFile(name: string): string {
+  const encoded = encodeURIComponent(name);
+  return encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
+}
+
 function ignoreMissing(error: unknown): void {
   if (systemCode(error) !== 'ENOENT') throw error;
 }
@@ -127,19 +135,31 @@ function checked(text: string): string {
   return withChecksum(line) === text ? line : '';
 }
 
+// A folder for each value with an empty file for each job: there is no content that could be cut or torn.
 function indexIn(folders: Folders, stateDir: string): Pick<Ledger, 'index' | 'lookup'> {
   const pathOf = (kind: IndexKind, value: string): string =>
     join(folders.index, `${kind}-${createHash('sha256').update(value).digest('hex').slice(0, 40)}`);
   return {
-    index: (kind, value, id) =>
-      local(() => appendFile(pathOf(kind, value), withChecksum(id), true), stateDir),
+    index: (kind, value, id) => local(() => addEntry(pathOf(kind, value), id), stateDir),
     lookup: (kind, value) =>
-      local(async () => {
-        const text = await readText(pathOf(kind, value));
-        if (text === undefined) return [];
-        const ids = text.split(/(?<=\n)/).map(checked);
-        const whole = text.endsWith('\n') && ids.every((id) => jobIdForm.test(id));
-        return whole ? [...new Set(ids)].sort().reverse() : listIds(folders.jobs);
-      }, stateDir),
+      local(async () => (await entriesOf(pathOf(kind, value))) ?? (await listIds(folders.jobs)), stateDir),
   };
+}
+
+async function addEntry(folder: string, id: string): Promise<void> {
+  await makeDurableFolder(folder);
+  await createFile(join(folder, id), '').catch((error: unknown) => {
+    if (systemCode(error) !== 'EEXIST') throw error;
+  });
+}
+
+// Undefined for anything that is not a folder of job ids: the index is then no proof of anything.
+async function entriesOf(folder: string): Promise<string[] | undefined> {
+  try {
+    if (!(await lstat(folder)).isDirectory()) return undefined;
+    const ids = await readdir(folder);
+    return ids.length > 0 && ids.every((id) => jobIdForm.test(id)) ? ids.sort().reverse() : undefined;
+  } catch (error) {
+    return systemCode(error) === 'ENOENT' ? [] : undefined;
+  }
 }

@@ -104,7 +104,7 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
 
 // Two processes may settle one dead attempt; what the slower one writes must not end the attempt that came next.
 function isLate(job: Job, event: SubmissionEvent): boolean {
-  return 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
+  return event.type !== 'sending' && 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
 }
 
 function endAttempt(job: Job, event: SubmissionEvent & { type: 'refused' | 'rejected' | 'lost' }): void {

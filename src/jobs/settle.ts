@@ -20,11 +20,11 @@ export function eventOf(verdict: ReplyVerdict, attempt: number): JobEvent {
         warning: verdict.warning,
       };
     case 'rejected':
-      return { type: 'rejected', error: recordOf(verdict.failure) };
+      return { type: 'rejected', attempt, error: recordOf(verdict.failure) };
     case 'busy':
       return { type: 'refused', attempt, error: recordOf(verdict.failure) };
     case 'unknown':
-      return { type: 'lost', error: recordOf(verdict.failure) };
+      return { type: 'lost', attempt, error: recordOf(verdict.failure) };
   }
 }
 
@@ -36,25 +36,40 @@ export function isAbandoned(job: Job): boolean {
 /**
  * Brings a job whose run died to where its record proves it to be: an answer that was recorded and never read
  * is read now; a submission without a recorded answer is `unknown` (design 4). Other jobs stay as they are.
+ * @throws MgwError('local_io') where that cannot be recorded.
  */
 export async function settle(
   ledger: Ledger,
   job: Job,
   read: (reply: Reply, body: unknown) => ReplyVerdict,
 ): Promise<Job> {
-  if (!isAbandoned(job)) return job;
+  if (!isOpen(job)) return job;
   // Read again behind the sign of death: what the process wrote last must not be overlooked.
   const last = (await ledger.read(job.id)) ?? job;
-  if (!isAbandoned(last)) return last;
-  const { pendingReply, attempts } = last.record;
+  const event = isOpen(last) ? proven(last, read) : undefined;
+  if (event === undefined) return last;
+  if (event.type === 'accepted') await ledger.index('handle', event.handle, job.id);
+  await ledger.append(job.id, event);
+  return (await ledger.read(job.id)) ?? last;
+}
+
+// A damaged record may have kept the answer all the same.
+function isOpen(job: Job): boolean {
+  const isUnread = job.state === 'unknown' && job.record.pendingReply !== undefined;
+  return isAbandoned(job) || (isUnread && job.handle === undefined);
+}
+
+function proven(job: Job, read: (reply: Reply, body: unknown) => ReplyVerdict): JobEvent | undefined {
+  const { pendingReply, attempts } = job.record;
   const event: JobEvent = pendingReply
-    ? eventOf(read(pendingReply, last.request), attempts)
+    ? eventOf(read(pendingReply, job.request), attempts)
     : {
         type: 'lost',
-        error: { code: 'submit_unknown', message: 'The process ended before the answer came.' },
+        attempt: attempts,
+        error: { code: 'submit_unknown', message: 'The process ended before the answer came' },
       };
-  await ledger.append(job.id, event);
-  return (await ledger.read(job.id)) ?? job;
+  // Where lines are missing, only a handle proves anything: a refusal may be of an earlier attempt.
+  return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;
 }
 
 /** The state to show: a submission whose process is gone and whose answer nobody recorded is `unknown`. */
