@@ -172,15 +172,15 @@ const urlRoots = [
 ];
 const oldUrlPaths = ['fail_reason', 'data.fail_reason'];
 
+// Some give a list of addresses where others give one.
+const everyUrlPath = [
+  ...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)),
+  ...oldUrlPaths,
+].flatMap((path) => [path, `${path}.0`]);
+
 /** The http(s) address of a finished video, if the answer gives one; older gateways keep it in `fail_reason`. */
 export function videoUrlIn(body: JsonObject): string | undefined {
-  const paths = [...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)), ...oldUrlPaths];
-  return paths.map((path) => urlAt(body, path)).find((url) => url !== undefined);
-}
-
-function urlAt(body: JsonObject, path: string): string | undefined {
-  const url = textAt(body, path) ?? textAt(body, `${path}.0`);
-  return url !== undefined && isWebUrl(url) ? url : undefined;
+  return everyUrlPath.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
 }
 
 /** True for an absolute http(s) URL without white space, control characters or a password. */
