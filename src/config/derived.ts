@@ -23,8 +23,7 @@ export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   try {
     return { baseUrl: { ...found, value: parseBaseUrl(text, allowHttp) } };
   } catch (error) {
-    // Credentials in the address are not to be echoed.
-    return { baseUrlProblem: badSetting('base_url', found, text.includes('@') ? '' : text, error) };
+    return { baseUrlProblem: badSetting('base_url', found, text, error) };
   }
 }
 
@@ -46,7 +45,7 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
       try {
         return parseOrigin(origin, allowHttp);
       } catch (error) {
-        throw badSetting(rule.key, found, origin.includes('@') ? '' : origin, error);
+        throw badSetting(rule.key, found, origin, error);
       }
     });
   });
@@ -82,17 +81,36 @@ export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
 }
 
 /**
- * Play money or real money. @throws MgwError where MGW_SANDBOX is neither yes nor no: a guess must not decide it.
+ * Play money or real money. @throws MgwError where MGW_SANDBOX is neither yes, no, nor the address of a sandbox: a
+ * guess must not decide it.
  */
 export function resolveSandbox(layers: Layers): Setting<boolean> {
   return read(sandboxRule, { ...layers, profile: {} });
+}
+
+/** The address of a sandbox that is being served, where MGW_SANDBOX names one (`mgw sandbox exec`, design 9). */
+export function servedSandbox({ env }: Layers): string | undefined {
+  const given = env['MGW_SANDBOX'] ?? '';
+  return sandboxAddress.test(given) ? given : undefined;
+}
+
+// Play money goes nowhere but to this machine.
+const sandboxAddress = /^http:\/\/127\.0\.0\.1:[1-9]\d{0,4}$/;
+
+function yesNoOrAddress(given: unknown): boolean {
+  if (sandboxAddress.test(String(given))) return true;
+  try {
+    return boolean(given);
+  } catch {
+    throw new Error('true or false, or the address http://127.0.0.1:PORT of a sandbox that is served');
+  }
 }
 
 const sandboxRule: Rule<boolean> = {
   key: 'sandbox',
   flag: { name: '--sandbox', field: 'sandbox' },
   env: 'MGW_SANDBOX',
-  parse: boolean,
+  parse: yesNoOrAddress,
   fallback: false,
 };
 

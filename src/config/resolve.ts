@@ -10,6 +10,7 @@ import {
   resolveOrigins,
   resolvePollInterval,
   resolveSandbox,
+  servedSandbox,
 } from './derived.ts';
 import { findKey, type KeyFound } from './find-key.ts';
 import { read, type Layers } from './layers.ts';
@@ -56,6 +57,8 @@ export interface Settings {
   cAuth: Setting<AuthScheme>;
   sandboxPaceMs: Setting<number | undefined>;
   sandbox: Setting<boolean>;
+  /** The sandbox that is being served already; absent where one of one's own is to be embedded. */
+  sandboxUrl?: string;
   noInput: Setting<boolean>;
   configDir: Setting<string>;
   stateDir: Setting<string>;
@@ -91,6 +94,7 @@ export function resolveSettings(input: ResolveInput): Settings {
     cAuth: resolveCAuth(layers),
     sandboxPaceMs: read(rules.sandboxPaceMs, layers),
     sandbox,
+    sandboxUrl: servedSandbox(layers),
     noInput: resolveNoInput(layers),
     configDir: folderSetting(configFolder(input.env, host)),
     stateDir: folderSetting(stateFolder(input.env, host)),

@@ -21,12 +21,13 @@ export function originText({ source, name }: Origin): string {
 
 /**
  * The error for a value that cannot be used: `usage` where a flag gave it, `config` elsewhere, exit 2 both.
- * `shown` is the value as it may be shown, '' for none.
+ * `shown` is the value, '' for none.
  */
 export function badSetting(key: string, origin: Origin, shown: string, cause: unknown): MgwError {
   const { source, name } = origin;
   const where = source === 'flag' || source === 'env' ? name : `${key} in ${originText(origin)}`;
-  const value = shown === '' ? '' : ` ${printableLine(shown, 80)}`;
+  // What stands before an @ may be a password.
+  const value = shown === '' || shown.includes('@') ? '' : ` ${printableLine(shown, 80)}`;
   const message = `${where ?? key}${value}: allowed is ${messageOf(cause)}.`;
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
 }

@@ -74,12 +74,7 @@ function checkedBaseUrl(text: string, allowHttp: boolean): string {
   try {
     return parseBaseUrl(text, allowHttp);
   } catch (error) {
-    throw badSetting(
-      'base_url',
-      { source: 'flag', name: '--base-url' },
-      text.includes('@') ? '' : text,
-      error,
-    );
+    throw badSetting('base_url', { source: 'flag', name: '--base-url' }, text, error);
   }
 }
 

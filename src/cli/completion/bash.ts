@@ -28,7 +28,11 @@ _mgw_takes_value() {
   return 1
 }
 
-_mgw() {
+${walk}`;
+}
+
+// Walks the words typed so far to the command that is meant, and offers what can follow.
+const walk = `_mgw() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} path='' arguments='' word i value
   COMPREPLY=()
   # bash splits --flag=value into three words.
@@ -44,8 +48,13 @@ _mgw() {
     elif [[ " $(_mgw_words "$path") " == *" $word "* ]]; then path="\${path:+$path }$word"
     fi
   done
-  if [[ -z $arguments ]] && _mgw_takes_value "$prev"; then value=$(_mgw_value "$path" "$prev")
-  elif [[ -z $arguments && $cur == -* ]]; then
+  if [[ -n $arguments ]]; then
+    local IFS=$'\\n'
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen -A command -A file -- "$cur"))
+    return
+  elif _mgw_takes_value "$prev"; then value=$(_mgw_value "$path" "$prev")
+  elif [[ $cur == -* ]]; then
     COMPREPLY=($(compgen -W "$(_mgw_flags "$path")" -- "$cur"))
     return
   else value="$(_mgw_words "$path") $(_mgw_value "$path" '')"
@@ -60,7 +69,6 @@ _mgw() {
 
 complete -F _mgw mgw
 `;
-}
 
 function wordsCase({ path, commands }: CommandEntry): string {
   return `    ${quoted(path)}) echo ${quoted(commands.map(({ name }) => name).join(' '))} ;;`;

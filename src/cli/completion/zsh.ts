@@ -41,8 +41,11 @@ _mgw() {
     fi
   done
   word=\${words[CURRENT - 1]}
-  if [[ -z $arguments ]] && (( CURRENT > 2 && \${valued[(Ie)$word]} )); then _mgw_offer "$(_mgw_value "$path_" "$word")"
-  elif [[ -z $arguments && \${words[CURRENT]} == -* ]]; then _describe -o 'flag' flags
+  if [[ -n $arguments ]]; then
+    words=("\${(@)words[i + 1,-1]}") CURRENT=$((CURRENT - i))
+    _normal
+  elif (( CURRENT > 2 && \${valued[(Ie)$word]} )); then _mgw_offer "$(_mgw_value "$path_" "$word")"
+  elif [[ \${words[CURRENT]} == -* ]]; then _describe -o 'flag' flags
   elif (( \${#commands} )); then _describe 'command' commands
   else _mgw_offer "$argument"
   fi

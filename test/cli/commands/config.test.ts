@@ -1,0 +1,115 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { SettingRow } from '../../../src/config/list.ts';
+import { canaryKey, newUser, type User } from '../../support/cli.ts';
+
+const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
+const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
+
+function put(user: User, text: string): void {
+  mkdirSync(join(user.cwd, 'config'));
+  writeFileSync(configOf(user), text, { mode: 0o600 });
+}
+
+describe('config set, get and unset', () => {
+  it('work on the profile in use', async () => {
+    const user = newUser();
+    expect((await user.run(['config', 'set', 'tts.speaker', 'Anna'])).code).toBe(0);
+    expect((await user.run(['--profile', 'work', 'config', 'set', 'retries', '2'])).code).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { tts: { speaker: 'Anna' } }, work: { retries: 2 } } });
+    expect(await user.run(['config', 'get', 'tts.speaker'])).toMatchObject({ code: 0, stdout: 'Anna\n' });
+    expect((await user.run(['config', 'unset', 'tts.speaker'])).code).toBe(0);
+    expect(await user.run(['config', 'get', 'tts.speaker'])).toMatchObject({ code: 2, stdout: '' });
+    expect(kept(user)).toEqual({ profiles: { default: {}, work: { retries: 2 } } });
+  });
+
+  it('keep the defaults of a model whose name has dots and dashes', async () => {
+    const user = newUser();
+    const key = 'defaults.video.a.veo-3.1-fast.aspect_ratio';
+    expect((await user.run(['config', 'set', key, '16:9'])).code).toBe(0);
+    expect(kept(user)).toEqual({
+      profiles: { default: { defaults: { video: { a: { 'veo-3.1-fast': { 'aspect-ratio': '16:9' } } } } } },
+    });
+    expect((await user.run(['config', 'get', key])).stdout).toBe('16:9\n');
+  });
+
+  it('keep a list', async () => {
+    const user = newUser();
+    await user.run(['config', 'set', 'trusted_origins', 'https://a.example', 'https://b.example/']);
+    expect((await user.run(['config', 'get', 'trusted_origins'])).stdout).toBe(
+      'https://a.example\nhttps://b.example\n',
+    );
+  });
+
+  it.each([
+    [['set', 'tts.speakr', 'x'], 'There is no setting "tts.speakr"'],
+    [['set', 'timeout', '5'], 'a number with its unit'],
+    [['set', 'base_url', 'https://u:sesame@h'], 'without user name'],
+    [['set', 'retries', 'many'], 'a whole number'],
+    [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
+    [['set', 'defaults.video.c.vendor-h3.duration', 'long'], 'a number in digits'],
+    [['set', 'profile', 'nowhere'], 'There is no profile "nowhere" yet'],
+    [['get', 'api_key'], 'never shown'],
+    [['get', 'nothing'], 'There is no setting "nothing"'],
+    [['unset', 'nothing'], 'There is no setting "nothing"'],
+  ])('refuse %j', async (args, message) => {
+    const user = newUser();
+    const { code, stdout, stderr } = await user.run(['config', ...args], { env: { MGW_API_KEY: canaryKey } });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain(message);
+    expect(stderr).not.toContain('sesame');
+  });
+
+  it('choose the profile that is used from then on', async () => {
+    const user = newUser();
+    await user.run(['--profile', 'work', 'config', 'set', 'timeout', '5m']);
+    expect((await user.run(['config', 'set', 'profile', 'work'])).code).toBe(0);
+    expect((await user.run(['config', 'get', 'timeout'])).stdout).toBe('5m\n');
+    await user.run(['config', 'unset', 'profile']);
+    expect((await user.run(['config', 'get', 'timeout'])).stdout).toBe('30m\n');
+  });
+
+  it('mend a file that has a wrong value, and refuse one that is not to be trusted', async () => {
+    const user = newUser();
+    put(user, '{"profile":"work","profiles":{"work":{"retries":"many"}}}');
+    expect((await user.run(['config', 'list'])).code).toBe(2);
+    expect((await user.run(['config', 'unset', 'retries'])).code).toBe(0);
+    expect(kept(user)).toEqual({ profile: 'work', profiles: { work: {} } });
+    writeFileSync(configOf(user), '{"profiles":{"__proto__":{"retries":1}}}');
+    expect((await user.run(['config', 'set', 'retries', '1'])).code).toBe(2);
+  });
+});
+
+describe('config list', () => {
+  it('shows each value with its source, and no key', async () => {
+    const user = newUser('https://gateway.example', { MGW_TIMEOUT: '90s' });
+    await user.run(['config', 'set', 'tts.speaker', 'Anna']);
+    const { code, stdout } = await user.run(['config', 'list']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^base_url +https:\/\/gateway\.example +environment MGW_BASE_URL$/m);
+    expect(stdout).toMatch(/^timeout +1m30s +environment MGW_TIMEOUT$/m);
+    expect(stdout).toMatch(/^tts\.speaker +Anna +profile default$/m);
+    expect(stdout).toMatch(/^retries +5 +default$/m);
+    expect(stdout).toMatch(/^api_key +\(hidden\) +environment MGW_API_KEY$/m);
+    expect(stdout).not.toContain(canaryKey);
+    const { json } = await user.run(['config', 'list', '--json', '--base-url', 'https://flag.example']);
+    const rows = json['settings'] as SettingRow[];
+    expect(rows.find(({ key }) => key === 'base_url')).toMatchObject({
+      value: 'https://flag.example',
+      source: 'flag',
+    });
+    expect(JSON.stringify(rows)).not.toContain(canaryKey);
+  });
+
+  it('shows a value that cannot be used with the reason', async () => {
+    const { code, stdout } = await newUser().run(['config', 'list'], { env: { MGW_TIMEOUT: 'soon' } });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^timeout +MGW_TIMEOUT soon: allowed is a number with its unit/m);
+  });
+});
+
+it('config path prints where the file is', async () => {
+  const user = newUser();
+  expect(await user.run(['config', 'path'])).toMatchObject({ code: 0, stdout: `${configOf(user)}\n` });
+});

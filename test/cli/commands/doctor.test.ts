@@ -1,0 +1,157 @@
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { createServer as createTcpServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Check } from '../../../src/cli/doctor/check.ts';
+import { checkNode } from '../../../src/cli/doctor/local.ts';
+import { checkClock } from '../../../src/cli/doctor/network.ts';
+import { canaryKey, newUser, type CliResult, type User } from '../../support/cli.ts';
+
+const servers: Server[] = [];
+afterEach(async () => {
+  for (const server of servers.splice(0)) await new Promise((resolve) => server.close(resolve));
+});
+
+/** A gateway that answers every request with one status and body. */
+async function gateway(status: number, body: unknown, headers: Record<string, string> = {}): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(status, { 'content-type': 'application/json', connection: 'close', ...headers });
+    response.end(JSON.stringify(body));
+  });
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function examine(
+  user: User,
+  args: string[] = [],
+): Promise<{ result: CliResult; checks: Record<string, Check> }> {
+  const result = await user.run(['doctor', '--json', ...args]);
+  expect(result.stdout + result.stderr).not.toContain(canaryKey);
+  const checks = result.json['checks'] as Check[];
+  return { result, checks: Object.fromEntries(checks.map((check) => [check.name, check])) };
+}
+
+describe('doctor', () => {
+  it('is content with a gateway that answers, and leaves nothing behind', async () => {
+    const user = newUser(await gateway(200, { data: [{ id: 'm' }] }));
+    const { result, checks } = await examine(user);
+    expect(result.code).toBe(0);
+    expect(Object.values(checks).map(({ status }) => status)).toEqual(Array(8).fill('ok'));
+    expect(Object.keys(checks)).toEqual([
+      'node',
+      'config',
+      'state',
+      'gateway',
+      'proxy',
+      'connection',
+      'key',
+      'clock',
+    ]);
+    expect(checks['key']?.detail).toBe('accepted; 1 model');
+    expect(readdirSync(join(user.cwd, 'state'))).toEqual([]);
+  });
+
+  it('is content with the sandbox', async () => {
+    const { result, checks } = await examine(newUser(), ['--sandbox']);
+    expect(result.code).toBe(0);
+    expect(checks['key']?.status).toBe('ok');
+  });
+
+  it('exits 3 where the key is refused, and does not repeat it', async () => {
+    const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
+    const { result, checks } = await examine(newUser(await gateway(401, body)));
+    expect(result.code).toBe(3);
+    expect(result.json.error.code).toBe('auth');
+    expect(checks['key']).toMatchObject({ status: 'fail', detail: 'Invalid token [redacted]' });
+    expect(checks['key']?.hint).toContain('mgw auth login');
+  });
+
+  it('exits 6 where nobody listens', async () => {
+    const free = createTcpServer();
+    await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
+    const { port } = free.address() as AddressInfo;
+    await new Promise((resolve) => free.close(resolve));
+    const { result, checks } = await examine(newUser(`http://127.0.0.1:${port}`));
+    expect(result.code).toBe(6);
+    expect(checks['connection']?.status).toBe('fail');
+    expect(checks['key']?.status).toBe('skip');
+  });
+
+  it('exits 2 where nothing is configured, and names both ways on', async () => {
+    const { result, checks } = await examine(newUser());
+    expect(result.code).toBe(2);
+    expect(checks['gateway']).toMatchObject({ status: 'fail' });
+    expect(checks['gateway']?.detail).toMatch(/mgw auth login.*--sandbox/);
+    expect(checks['state']?.status).toBe('ok');
+  });
+
+  it('exits 2 where the key is missing or the config file cannot be used', async () => {
+    const url = await gateway(200, { data: [] });
+    const keyless = await examine(newUser(undefined, { MGW_BASE_URL: url }));
+    expect(keyless.result.code).toBe(2);
+    expect(keyless.checks['key']?.status).toBe('fail');
+    const user = newUser(url);
+    mkdirSync(join(user.cwd, 'config'));
+    writeFileSync(join(user.cwd, 'config', 'config.json'), 'x', { mode: 0o600 });
+    const broken = await examine(user);
+    expect(broken.result.code).toBe(2);
+    expect(broken.checks['config']?.detail).toContain('not JSON');
+  });
+
+  it('exits 10 where the state folder cannot be written, and ends', async () => {
+    const user = newUser(await gateway(200, { data: [{ id: 'm' }] }), {
+      MGW_STATE_DIR: '/proc/nowhere/state',
+    });
+    const { result, checks } = await examine(user);
+    expect(result.code).toBe(10);
+    expect(checks['state']).toMatchObject({ status: 'fail', code: 'local_io' });
+    expect(checks['key']?.status).toBe('ok');
+  });
+
+  it('warns of a clock that is off and of a key without models, and exits 0', async () => {
+    const url = await gateway(200, { data: [] }, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
+    const { result, checks } = await examine(newUser(url));
+    expect(result.code).toBe(0);
+    expect(checks['clock']?.status).toBe('warn');
+    expect(checks['key']?.status).toBe('warn');
+  });
+
+  it('tells a person what to do', async () => {
+    const { stdout } = await newUser().run(['doctor']);
+    expect(stdout).toMatch(/gateway +fail/);
+    expect(stdout).toContain('→ "mgw auth login --base-url https://…" names one.');
+  });
+});
+
+describe('checkNode', () => {
+  it.each(['20.18.0', '20.20.2', '22.0.0', '26.1.0'])('takes %s', (version) => {
+    expect(checkNode(version).status).toBe('ok');
+  });
+  it.each(['20.17.9', '18.20.0', '8.0.0'])('refuses %s', (version) => {
+    expect(checkNode(version)).toMatchObject({ status: 'fail' });
+  });
+});
+
+describe('checkClock', () => {
+  const now = Date.parse('2026-06-01T12:00:00Z');
+  const at = (iso: string): Check => checkClock({ headers: { date: new Date(iso).toUTCString() } }, now);
+
+  it('allows five minutes either way', () => {
+    expect(at('2026-06-01T12:00:01Z').detail).toBe('agrees with the gateway');
+    expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: '300 s off' });
+    expect(at('2026-06-01T11:54:00Z')).toMatchObject({
+      status: 'warn',
+      detail: '360 s ahead of the gateway',
+    });
+    expect(at('2026-06-01T12:06:00Z')).toMatchObject({ status: 'warn', detail: '360 s behind the gateway' });
+  });
+
+  it('says nothing where the gateway tells no time', () => {
+    expect(checkClock({ headers: {} }, now).status).toBe('skip');
+    expect(checkClock({ headers: { date: 'soon' } }, now).status).toBe('skip');
+  });
+});

@@ -1,0 +1,73 @@
+import { PassThrough } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { readHidden, type } from '../../src/cli/hidden-prompt.ts';
+import type { Io } from '../../src/cli/io.ts';
+
+interface Terminal {
+  io: Io;
+  stdin: PassThrough;
+  /** What was switched, in order. */
+  modes: boolean[];
+  shown: () => string;
+}
+
+function terminal(): Terminal {
+  const modes: boolean[] = [];
+  const stdin = Object.assign(new PassThrough(), {
+    isTTY: true,
+    setRawMode: (on: boolean) => modes.push(on),
+  });
+  const stderr = new PassThrough();
+  const stdout = new PassThrough();
+  return { io: { stdin, stdout, stderr, env: {} }, stdin, modes, shown: () => String(stderr.read() ?? '') };
+}
+
+describe('readHidden', () => {
+  it('reads a line key by key, shows the question alone, and gives the terminal back', async () => {
+    const { io, stdin, modes, shown } = terminal();
+    const line = readHidden(io, 'API key: ');
+    for (const key of ['s', 'k', '-', 'x', '\x7f', '1', '\r']) stdin.write(key);
+    expect(await line).toBe('sk-1');
+    expect(modes).toEqual([true, false]);
+    expect(shown()).toBe('API key: \n');
+  });
+
+  it('ends on Ctrl-C with 130, and gives the terminal back', async () => {
+    const { io, stdin, modes } = terminal();
+    const line = readHidden(io, '? ');
+    stdin.write('sk-\x03');
+    await expect(line).rejects.toMatchObject({ name: 'MgwError', exitCode: 130 });
+    expect(modes).toEqual([true, false]);
+  });
+
+  it('takes what there is where the terminal goes away', async () => {
+    const { io, stdin } = terminal();
+    const line = readHidden(io, '? ');
+    stdin.end('sk-2');
+    expect(await line).toBe('sk-2');
+  });
+
+  it('asks no pipe', async () => {
+    const { io } = terminal();
+    await expect(readHidden({ ...io, stdin: new PassThrough() }, '? ')).rejects.toMatchObject({
+      code: 'usage',
+    });
+  });
+});
+
+describe('type', () => {
+  it.each([
+    ['abc', { line: 'abc' }],
+    ['abc\rdef', { line: 'abc', end: 'done' }],
+    ['abc\n', { line: 'abc', end: 'done' }],
+    ['abc\x04', { line: 'abc', end: 'done' }],
+    ['ab\bc', { line: 'ac' }],
+    ['abc\x15d', { line: 'd' }],
+    ['\x7f\x7fa', { line: 'a' }],
+    ['a\x1b[Db\x1b[3~c', { line: 'abc' }],
+    ['\x1b[200~sk-1\x1b[201~\r', { line: 'sk-1', end: 'done' }],
+    ['abc\x03', { line: '', end: 'interrupted' }],
+  ])('makes %j %j', (keys, typed) => {
+    expect(type('', keys)).toEqual(typed);
+  });
+});
