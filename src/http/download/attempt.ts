@@ -122,14 +122,24 @@ async function whole(reply: MediaReply, part: PartFile, work: Work): Promise<Att
   const coding = reply.headers['content-encoding']?.trim().toLowerCase() ?? '';
   if (coding !== '' && coding !== 'identity') return coded(reply, coding, work);
   const body = bodyOf(reply, work);
-  const { value: first } = await body.next();
-  if (first === undefined) return again('result_corrupt', 'the file is empty');
+  const first = await firstOf(body);
+  if (!Array.isArray(first)) return again('result_corrupt', first);
   if (isText(Buffer.concat(first).subarray(0, headBytes), contentType))
     return inWords(await textOf(reply, joined(first, body)), work);
   const total = lengthOf(reply);
   await part.restart({ validator: strongValidator(reply.headers), total });
   await part.write(first);
   return receive(reply, body, part, work);
+}
+
+// The beginning of a body, or why there is none.
+async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] | string> {
+  try {
+    const { value } = await body.next();
+    return value ?? 'the file is empty';
+  } catch (error) {
+    return `the file broke off before its first bytes (${printableLine(messageOf(error), 300)})`;
+  }
 }
 
 // Media are never inflated: their length could not be checked, and a little of it may become any amount.
@@ -189,6 +199,7 @@ async function receive(
   part: PartFile,
   { signal, watch, onBytes }: Work,
 ): Promise<Attempt> {
+  onBytes();
   const broken = await spooled(body, part, onBytes);
   await part.settle();
   onBytes();

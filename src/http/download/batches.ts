@@ -55,7 +55,10 @@ class Gathering {
     message.once('end', () => this.#finish(message.complete ? 'ended' : 'broken'));
     message.once('close', () => this.#finish('broken'));
     // It may have broken before anyone listened, and then says nothing more.
-    if (message.destroyed) this.#finish('broken');
+    if (message.destroyed) {
+      this.#error = message.errored ?? this.#error;
+      this.#finish('broken');
+    }
   }
 
   async next(): Promise<Buffer[] | undefined> {

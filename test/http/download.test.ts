@@ -1,0 +1,462 @@
+import { readdir } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import type { DownloadProgress } from '../../src/http/download.ts';
+import {
+  claimantOf,
+  expectWhole,
+  file,
+  gatewayAt,
+  inTurn,
+  sayChunked,
+  useDownloads,
+} from '../support/downloads.ts';
+import { boxEnds, film } from '../support/film.ts';
+import { head, say, type Answer } from '../support/raw-server.ts';
+
+const content = film(200_000);
+const etag = '"one"';
+const corrupt = { code: 'result_corrupt', exitCode: 9, charged: 'yes' };
+const ctx = useDownloads();
+
+function saying(
+  status: string,
+  headers: Record<string, string | number>,
+  body: string | Buffer = '',
+): Answer {
+  return (_, socket) => say(socket, status, headers, body);
+}
+
+describe('a download', () => {
+  it('is the file, its size, hash and type', async () => {
+    const server = await ctx.start(file({ content, etag }));
+    const progress: DownloadProgress[] = [];
+    const outcome = await ctx.fetch(server.url(), { onProgress: (now) => progress.push(now) });
+    await expectWhole(outcome, content);
+    expect(outcome).toMatchObject({ mime: 'video/mp4', part: ctx.part });
+    expect(progress.at(-1)).toMatchObject({ bytes: content.length, total: content.length });
+  });
+
+  it('asks for identity, and tells nothing but who asks', async () => {
+    const server = await ctx.start(file({ content }));
+    await ctx.fetch(server.url('/a?sign=1'));
+    const headers = {
+      host: `127.0.0.1:${server.port}`,
+      accept: '*/*',
+      'accept-encoding': 'identity',
+      'user-agent': 'mgw/test',
+      connection: 'close',
+    };
+    expect(server.asked).toEqual([{ method: 'GET', path: '/a?sign=1', headers }]);
+  });
+
+  it('takes a chunked body', async () => {
+    const server = await ctx.start((_, socket) => sayChunked(socket, content, true));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('takes a body without any length', async () => {
+    const server = await ctx.start(saying('200 OK', {}, content));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('takes a body that comes a byte at a time', async () => {
+    const small = film(700);
+    const server = await ctx.start((_, socket) => void drip(socket, small));
+    await expectWhole(await ctx.fetch(server.url()), small);
+  });
+
+  it.each([
+    ['WebM', Buffer.from('1a45dfa39f4286810142f7810142f2810442f381', 'hex'), 'video/webm', 'video/webm'],
+    ['bytes of no kind', Buffer.alloc(3, 0xfe), 'application/octet-stream', undefined],
+    ['an MP4 that is said to be JSON', content, 'application/json', 'video/mp4'],
+    [
+      'binary that is said to be plain text',
+      Buffer.from('\x1aE\xdf\xa3\x01\x02', 'latin1'),
+      'text/plain',
+      undefined,
+    ],
+  ])('takes %s', async (_, bytes, type, mime) => {
+    const server = await ctx.start(file({ content: bytes, type }));
+    const outcome = await ctx.fetch(server.url());
+    await expectWhole(outcome, bytes);
+    expect(outcome).toHaveProperty('mime', mime);
+  });
+});
+
+async function drip(socket: Socket, bytes: Buffer): Promise<void> {
+  socket.setNoDelay(true).write(head('200 OK', { 'content-length': bytes.length }));
+  for (const byte of bytes) {
+    socket.write(Buffer.of(byte));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  socket.end();
+}
+
+describe('a length that is not true', () => {
+  it.each([
+    ['longer than the body', saying('200 OK', { 'content-length': content.length + 10 }, content), 5],
+    ['shorter than the body', saying('200 OK', { 'content-length': content.length - 10 }, content), 5],
+    ['shorter, of no MP4', saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), 4],
+    ['nothing', saying('200 OK', { 'content-length': 0 }), 4],
+    ['of an empty body without a length', saying('200 OK', {}), 4],
+    ['two different ones', saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content), 4],
+  ])('%s: tried again, then exit 9', async (what, answer, tries) => {
+    const server = await ctx.start(answer);
+    const exit = what === 'two different ones' ? { code: 'unreachable', exitCode: 6 } : corrupt;
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });
+    expect(server.asked).toHaveLength(tries);
+  });
+
+  it.each([
+    ['inside a box', 100_000],
+    ['inside the first box', 15],
+    ['between two boxes', boxEnds[0] ?? 0],
+  ])('a body without a length that ends early %s is fetched again', async (_, end) => {
+    const cut = saying('200 OK', {}, content.subarray(0, end));
+    const server = await ctx.start(inTurn(cut, saying('200 OK', {}, content)));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.asked).toHaveLength(2);
+  });
+
+  it('a file whose boxes never add up is fetched twice, then exit 9 and nothing is left', async () => {
+    const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
+    expect(server.header('range')).toEqual(['', '']);
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it('a chunked body that is cut is fetched again', async () => {
+    const server = await ctx.start(
+      inTurn(
+        (_, socket) => sayChunked(socket, content.subarray(0, 90_000), false),
+        (_, socket) => sayChunked(socket, content, true),
+      ),
+    );
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+});
+
+describe('words in place of the file', () => {
+  const json = '{"error":{"message":"the task is not completed"}}';
+
+  it.each([
+    ['JSON', 'application/json', json],
+    ['JSON of a kind', 'application/problem+json; charset=utf-8', json],
+    ['JSON that is said to be a video', 'video/mp4', ` \n${json}`],
+    ['a JSON array', 'application/octet-stream', '[{"a":1}]'],
+    ['HTML', 'text/html', '<html><title>Sorry</title>'],
+    ['HTML that is said to be a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
+    ['XML that is said to be bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
+    ['plain text', 'text/plain', 'link expired'],
+  ])('%s: exit 9, asked once, nothing left', async (_, type, body) => {
+    const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
+    expect(server.asked).toHaveLength(1);
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it("the gateway's own words are told, without control characters", async () => {
+    const words = JSON.stringify({ error: { message: 'gone \u001b[2J away' } });
+    const server = await ctx.start(saying('200 OK', { 'content-type': 'application/json' }, words));
+    await expect(ctx.fetch(server.url())).rejects.toThrow('gone \\u{1b}[2J away');
+  });
+
+  it.each([
+    ['200 OK', 'application/json'],
+    ['404 Not Found', 'application/json'],
+    ['400 Bad Request', 'text/plain'],
+    ['503 Service Unavailable', 'application/json'],
+  ])('a %s in %s may say that the file is not ready', async (status, type) => {
+    const server = await ctx.start(saying(status, { 'content-type': type }, json));
+    const notReady = ({ text }: { text: string }): boolean => text.includes('not completed');
+    expect(await ctx.fetch(server.url(), { notReady })).toMatchObject({
+      kind: 'not-ready',
+      failure: { message: expect.stringContaining('not completed') as string },
+    });
+    expect(server.asked).toHaveLength(1);
+  });
+
+  it('what says so may be compressed', async () => {
+    const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
+    const server = await ctx.start(saying('200 OK', headers, gzipSync(json)));
+    const notReady = ({ text }: { text: string }): boolean => text === json;
+    expect(await ctx.fetch(server.url(), { notReady })).toMatchObject({ kind: 'not-ready' });
+  });
+
+  it.each([
+    ['endless JSON', { 'content-type': 'application/json' }, Buffer.from('{"a":"'.padEnd(1 << 16, 'x'))],
+    [
+      'an endless gzip bomb',
+      { 'content-type': 'application/json', 'content-encoding': 'gzip' },
+      gzipSync(Buffer.alloc(1 << 26)),
+    ],
+  ])('%s is read no further than is told', async (_, headers, block) => {
+    let sent = 0;
+    const server = await ctx.start((_asked, socket) => {
+      socket.write(head('200 OK', headers));
+      const more = (): void => {
+        sent += block.length;
+        if (socket.writable) socket.write(block, more);
+      };
+      more();
+    });
+    const seen: number[] = [];
+    const notReady = ({ text, complete }: { text: string; complete: boolean }): boolean => {
+      seen.push(text.length);
+      return complete;
+    };
+    await expect(ctx.fetch(server.url(), { notReady })).rejects.toMatchObject(corrupt);
+    expect(seen).toEqual([64 * 1024]);
+    expect(sent).toBeLessThan(64 * 1024 * 1024);
+  });
+
+  it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
+    'a %s-coded file is not inflated: exit 9',
+    async (coding) => {
+      const server = await ctx.start(
+        saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
+      );
+      await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
+      expect(server.asked).toHaveLength(1);
+      expect(await readdir(ctx.folder)).toEqual([]);
+    },
+  );
+});
+
+describe('a status that is not 200', () => {
+  it.each([400, 401, 402, 403, 404, 405, 410, 451])(
+    '%d is for the caller to ask for a fresh address',
+    async (status) => {
+      const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
+      expect(await ctx.fetch(server.url())).toMatchObject({
+        kind: 'expired',
+        failure: { message: 'expired' },
+      });
+      expect(server.asked).toHaveLength(1);
+      expect(await readdir(ctx.folder)).toEqual([]);
+    },
+  );
+
+  it.each([408, 425, 429, 500, 502, 503, 504, 202])('%d is asked again', async (status) => {
+    const no = saying(`${status} Later`, { 'content-length': 0 });
+    const server = await ctx.start(inTurn(no, no, no, file({ content })));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.asked).toHaveLength(4);
+  });
+
+  it('is given up with exit 6 when it does not change', async () => {
+    const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({
+      exitCode: 6,
+      charged: 'yes',
+      retry: 'resume',
+    });
+    expect(server.asked).toHaveLength(4);
+    const [first = 0, second = 0, third = 0] = ctx.clock.pauses;
+    expect(first).toBeLessThan(second);
+    expect(second).toBeLessThan(third);
+  });
+
+  it('is asked again no sooner than it wants', async () => {
+    const busy = saying('429 Busy', { 'retry-after': 20 });
+    const server = await ctx.start(inTurn(busy, file({ content })));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(ctx.clock.pauses).toEqual([20_000]);
+  });
+
+  it('is given up at once where it wants a day, and says so', async () => {
+    const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({
+      code: 'rate_limited',
+      exitCode: 6,
+      message: expect.stringContaining('86400 s') as string,
+    });
+    expect(server.asked).toHaveLength(1);
+  });
+
+  it('is told to the person', async () => {
+    const notes: string[] = [];
+    const server = await ctx.start(inTurn(saying('500 Oops', {}, 'Oops'), file({ content })));
+    await ctx.fetch(server.url(), { note: (text) => notes.push(text) });
+    expect(notes).toEqual([expect.stringMatching(/Oops; trying again in \d\.\d s\./)]);
+  });
+});
+
+describe('a connection that does not stand', () => {
+  it('is tried again, then exit 6', async () => {
+    const server = await ctx.start(() => undefined);
+    const url = server.url();
+    await server.stop();
+    await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'unreachable', exitCode: 6, charged: 'yes' });
+    expect(ctx.clock.pauses).toHaveLength(3);
+  });
+
+  it('is tried again where it breaks before the answer', async () => {
+    const reset: Answer = (_, socket) => void socket.resetAndDestroy();
+    const server = await ctx.start(inTurn(reset, reset, file({ content })));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it.each([
+    ['no HTTP', 'SSH-2.0-OpenSSH\r\n'],
+    ['endless headers', `HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(50_000)}`],
+  ])('%s is no answer', async (_, bytes) => {
+    const server = await ctx.start((_asked, socket) => void socket.end(bytes));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
+  });
+});
+
+describe('an address that is not fetched', () => {
+  it.each([
+    'file:///etc/passwd',
+    'http://169.254.169.254/',
+    'http://[::ffff:127.0.0.1]/',
+    'http://u:p@127.0.0.1/',
+    'http://127.0.0.1/\n',
+  ])('%j: exit 9 and not a trace', async (url) => {
+    await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+});
+
+describe('the key', () => {
+  const key = 'Bearer sk-secret';
+
+  it('goes to the gateway itself, and to another port of its loopback host', async () => {
+    const server = await ctx.start(file({ content }));
+    for (const base of [server.url('/'), 'http://127.0.0.1:1'])
+      await ctx.fetch(server.url(), { gateway: gatewayAt(base) }, { key: 'own-site' });
+    expect(server.header('authorization')).toEqual([key, key]);
+  });
+
+  it('goes in the header that the protocol has for it', async () => {
+    const server = await ctx.start(file({ content }));
+    const gateway = { ...gatewayAt(), auth: { header: 'X-Api-Key', scheme: '' } };
+    await ctx.fetch(server.url(), { gateway }, { key: 'own-site' });
+    expect(server.header('x-api-key')).toEqual(['sk-secret']);
+    expect(server.header('authorization')).toEqual(['']);
+  });
+
+  it('goes nowhere where it is never to go', async () => {
+    const server = await ctx.start(file({ content }));
+    await ctx.fetch(server.url(), { gateway: gatewayAt(server.url('/')) });
+    expect(JSON.stringify(server.asked)).not.toContain('secret');
+  });
+
+  it('does not go to another site, which is named where it asks for one', async () => {
+    const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
+    const url = server.url('/film.mp4', 'localhost');
+    const origin = new URL(url).origin;
+    expect(await ctx.fetch(url, {}, { key: 'own-site' })).toMatchObject({
+      kind: 'refused',
+      origin,
+      failure: { message: 'who are you' },
+    });
+    expect(JSON.stringify(server.asked)).not.toContain('secret');
+    await ctx.fetch(url, { gateway: gatewayAt('http://127.0.0.1:1', origin) }, { key: 'own-site' });
+    expect(server.header('authorization')).toEqual(['', key]);
+  });
+
+  it('is asked for afresh where it went and was refused', async () => {
+    const server = await ctx.start(saying('403 No', {}));
+    expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
+  });
+});
+
+describe('a redirect', () => {
+  const to = (location: string, status = 302): Answer =>
+    saying(`${status} Moved`, { location, 'content-length': 0 });
+
+  it.each([301, 302, 303, 307, 308])('%d is followed', async (status) => {
+    const server = await ctx.start(inTurn(to('/b?c=d', status), file({ content })));
+    await expectWhole(await ctx.fetch(server.url('/a')), content);
+    expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
+  });
+
+  it('takes the key to the own site only, hop by hop', async () => {
+    const foreign = await ctx.start(
+      (asked, socket) => to(`http://127.0.0.1:${own.port}/back`)(asked, socket),
+      'localhost',
+    );
+    const own = await ctx.start(
+      inTurn(
+        to('/next'),
+        (asked, socket) => to(foreign.url('/away', 'localhost'))(asked, socket),
+        file({ content }),
+      ),
+    );
+    await expectWhole(await ctx.fetch(own.url(), {}, { key: 'own-site' }), content);
+    expect(own.header('authorization')).toEqual(['Bearer sk-secret', 'Bearer sk-secret', 'Bearer sk-secret']);
+    expect(JSON.stringify(foreign.asked)).not.toContain('secret');
+  });
+
+  it('to a host that refuses is asked for afresh: nobody need trust it', async () => {
+    const foreign = await ctx.start(saying('403 No', {}), 'localhost');
+    const own = await ctx.start(to(foreign.url('/x', 'localhost')));
+    expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
+  });
+
+  it('is followed five times', async () => {
+    const hop = to('/next');
+    const server = await ctx.start(inTurn(hop, hop, hop, hop, hop, file({ content })));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('is not followed a sixth time: exit 9', async () => {
+    const server = await ctx.start(to('/film.mp4'));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
+    expect(server.asked).toHaveLength(6);
+  });
+
+  it.each(['http://169.254.169.254/x', 'file:///etc/passwd', 'http://u:p@127.0.0.1/x', 'http://a b/'])(
+    'to %s is refused: exit 9',
+    async (location) => {
+      const server = await ctx.start(to(location));
+      await expect(ctx.fetch(server.url())).rejects.toMatchObject({
+        code: 'result_unavailable',
+        exitCode: 9,
+      });
+      expect(server.asked).toHaveLength(1);
+    },
+  );
+
+  it('without a place to go is asked for afresh', async () => {
+    const server = await ctx.start(saying('302 Moved', {}));
+    expect(await ctx.fetch(server.url())).toMatchObject({ kind: 'expired' });
+  });
+});
+
+describe('an interruption', () => {
+  it('ends the download with its reason and keeps what is there', async () => {
+    const server = await ctx.start(
+      inTurn((_, socket) => {
+        socket.write(head('200 OK', { etag, 'content-length': content.length }));
+        socket.write(content.subarray(0, 150_000));
+      }, file({ content, etag })),
+    );
+    const stop = new AbortController();
+    const fetching = ctx.fetch(server.url(), {
+      signal: stop.signal,
+      onProgress: () => stop.abort('SIGTERM'),
+    });
+    await expect(fetching).rejects.toBe('SIGTERM');
+    expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4.part', 'film.mp4.part.json']);
+    await expectWhole(await ctx.fetch(server.url(), { claimant: claimantOf(2) }), content);
+    expect(server.header('range')[1]).toMatch(/^bytes=[1-9]\d*-$/);
+  });
+
+  it('before anything makes no request', async () => {
+    const server = await ctx.start(file({ content }));
+    await expect(ctx.fetch(server.url(), { signal: AbortSignal.abort('SIGINT') })).rejects.toBe('SIGINT');
+    expect(server.asked).toEqual([]);
+  });
+
+  it('ends a pause between two tries', async () => {
+    const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
+    const stop = new AbortController();
+    const fetching = ctx.fetch(server.url(), { signal: stop.signal, note: () => stop.abort('SIGINT') });
+    await expect(fetching).rejects.toBe('SIGINT');
+  });
+});

@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect } from 'vitest';
+import { bearer } from '../../src/exchange.ts';
+import {
+  download,
+  type DownloadDeps,
+  type DownloadOutcome,
+  type DownloadSource,
+} from '../../src/http/download.ts';
+import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
+import { TestClock } from './test-clock.ts';
+
+/** What each test of the download engine has: a folder, a clock, servers that end with the test. */
+export interface Downloads {
+  folder: string;
+  part: string;
+  clock: TestClock;
+  start: (answer: Answer, host?: string) => Promise<RawServer>;
+  /** Downloads to `part` as the process `pid`, keyless unless the source says otherwise. */
+  fetch: (
+    url: string,
+    deps?: Partial<DownloadDeps>,
+    source?: Partial<DownloadSource>,
+  ) => Promise<DownloadOutcome>;
+}
+
+/** The gateway that the tests' downloads belong to. */
+export function gatewayAt(
+  baseUrl = 'http://127.0.0.1:1',
+  ...trustedOrigins: string[]
+): DownloadDeps['gateway'] {
+  return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
+}
+
+/** This process under another name, and which others are alive. */
+export function claimantOf(pid: number, ...alive: number[]): DownloadDeps['claimant'] {
+  return { owner: { pid, start: '1', host: 'here' }, isAlive: (owner) => alive.includes(owner.pid) };
+}
+
+/** Prepares {@link Downloads} before each test of a file and cleans up behind it. */
+export function useDownloads(): Downloads {
+  const ctx = {} as Downloads;
+  let servers: RawServer[] = [];
+  beforeEach(async () => {
+    ctx.folder = await mkdtemp(join(tmpdir(), 'mgw-download-'));
+    ctx.part = join(ctx.folder, 'film.mp4.part');
+    ctx.clock = new TestClock();
+    servers = [];
+  });
+  afterEach(async () => {
+    await Promise.all(servers.map((server) => server.stop()));
+    await rm(ctx.folder, { recursive: true });
+  });
+  ctx.start = async (answer, host) => {
+    const server = await RawServer.start(answer, host);
+    servers.push(server);
+    return server;
+  };
+  ctx.fetch = (url, deps = {}, source = {}) =>
+    download({ url, key: 'never', identity: 'job 0', ...source }, ctx.part, {
+      gateway: gatewayAt(),
+      claimant: claimantOf(process.pid),
+      clock: ctx.clock,
+      retries: 3,
+      ...deps,
+    });
+  return ctx;
+}
+
+/** Fails unless a download ended well and the file, its size and its hash are those of `bytes`. */
+export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Promise<void> {
+  if (outcome.kind !== 'done') throw new Error(`it ended with ${outcome.kind}: ${outcome.failure.message}`);
+  expect((await readFile(outcome.part)).equals(bytes)).toBe(true);
+  expect(outcome.bytes).toBe(bytes.length);
+  expect(outcome.sha256).toBe(createHash('sha256').update(bytes).digest('hex'));
+}
+
+/** Answers the n-th request with the n-th answer, and further ones with the last. */
+export function inTurn(...answers: Answer[]): Answer {
+  let at = 0;
+  return (asked, socket) => answers[Math.min(at++, answers.length - 1)]?.(asked, socket);
+}
+
+/** Serves a file as an honest host does. */
+export function file(served: Served): Answer {
+  return (asked, socket) => void serve(asked, socket, served);
+}
+
+/** A body in chunks of its own, with its end or without. */
+export function sayChunked(
+  socket: Socket,
+  bytes: Buffer,
+  isWhole: boolean,
+  headers: Record<string, string> = {},
+): void {
+  socket.write(head('200 OK', { 'transfer-encoding': 'chunked', ...headers }));
+  for (let at = 0; at < bytes.length; at += 7000) {
+    const chunk = bytes.subarray(at, at + 7000);
+    socket.write(`${chunk.length.toString(16)}\r\n`);
+    socket.write(chunk);
+    socket.write('\r\n');
+  }
+  socket.end(isWhole ? '0\r\n\r\n' : '');
+}

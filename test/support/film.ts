@@ -1,0 +1,19 @@
+import { randomBytes } from 'node:crypto';
+
+/** A box of an MP4 file with its header. */
+export function box(type: string, content: Buffer | number = 0): Buffer {
+  const body = typeof content === 'number' ? randomBytes(content) : content;
+  const header = Buffer.alloc(8);
+  header.writeUInt32BE(8 + body.length, 0);
+  header.write(type, 4, 'latin1');
+  return Buffer.concat([header, body]);
+}
+
+/** Where the boxes of a {@link film} end. */
+export const boxEnds = [24, 332];
+
+/** The bytes of an MP4 file of the given size: right in its boxes, noise inside. */
+export function film(size: number): Buffer {
+  const start = Buffer.concat([box('ftyp', Buffer.from('isom\x00\x00\x02\x00isommp41')), box('moov', 300)]);
+  return Buffer.concat([start, box('mdat', size - start.length - 8)]);
+}

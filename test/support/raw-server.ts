@@ -1,0 +1,130 @@
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+
+/** A request as it came, its head taken apart. */
+export interface Asked {
+  method: string;
+  path: string;
+  /** Names in lower case. */
+  headers: Record<string, string>;
+}
+
+/** Answers one request with raw bytes, whatever they are; the connection is its own to close. */
+export type Answer = (asked: Asked, socket: Socket) => void;
+
+/** A raw server on loopback: it says exactly what a test tells it to, lies included. */
+export class RawServer {
+  readonly asked: Asked[] = [];
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(answer: Answer) {
+    this.#server = createServer((socket) => {
+      this.#sockets.add(socket);
+      socket.on('error', () => undefined).on('close', () => this.#sockets.delete(socket));
+      let head = '';
+      socket.on('data', (bytes) => {
+        head += bytes.toString('latin1');
+        if (!head.includes('\r\n\r\n')) return;
+        const asked = parsed(head);
+        head = '';
+        this.asked.push(asked);
+        answer(asked, socket);
+      });
+    });
+  }
+
+  static async start(answer: Answer, host = '127.0.0.1'): Promise<RawServer> {
+    const server = new RawServer(answer);
+    await new Promise<void>((resolve) => server.#server.listen(0, host, resolve));
+    return server;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  url(path = '/film.mp4', host = '127.0.0.1'): string {
+    return `http://${host}:${this.port}${path}`;
+  }
+
+  /** The value of a header in each request so far, '' where it was absent. */
+  header(name: string): string[] {
+    return this.asked.map(({ headers }) => headers[name] ?? '');
+  }
+
+  async stop(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
+
+function parsed(text: string): Asked {
+  const [first = '', ...lines] = text.split('\r\n\r\n')[0]?.split('\r\n') ?? [];
+  const [method = '', path = ''] = first.split(' ');
+  const headers = lines.map((line): [string, string] => {
+    const at = line.indexOf(':');
+    return [line.slice(0, at).toLowerCase(), line.slice(at + 1).trim()];
+  });
+  return { method, path, headers: Object.fromEntries(headers) };
+}
+
+/** The head of an answer. */
+export function head(status: string, headers: Record<string, string | number> = {}): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status}\r\n${lines.join('')}\r\n`;
+}
+
+/** Says a whole answer and closes. */
+export function say(
+  socket: Socket,
+  status: string,
+  headers: Record<string, string | number>,
+  body: string | Buffer = '',
+): void {
+  socket.write(head(status, headers));
+  socket.end(body);
+}
+
+/** How an honest file host serves one representation. */
+export interface Served {
+  content: Buffer;
+  etag?: string;
+  lastModified?: string;
+  /** False ignores `Range`. */
+  ranges?: boolean;
+  /** The offset in the whole file at which the connection is closed, where it comes. */
+  cutAt?: number;
+  type?: string;
+}
+
+/** Serves a file by RFC 9110, with ranges and preconditions. Returns how many bytes of it were sent. */
+export function serve(asked: Asked, socket: Socket, served: Served): number {
+  const { content, etag, lastModified, ranges = true, type = 'video/mp4' } = served;
+  const about = {
+    'content-type': type,
+    date: new Date().toUTCString(),
+    ...(etag !== undefined && { etag }),
+    ...(lastModified !== undefined && { 'last-modified': lastModified }),
+  };
+  const isSame =
+    asked.headers['if-range'] === undefined || [etag, lastModified].includes(asked.headers['if-range']);
+  const from = ranges && isSame ? Number(/^bytes=(\d+)-$/.exec(asked.headers['range'] ?? '')?.[1] ?? 0) : 0;
+  if (from >= content.length && from > 0) {
+    say(socket, '416 Range Not Satisfiable', {
+      ...about,
+      'content-range': `bytes */${content.length}`,
+      'content-length': 0,
+    });
+    return 0;
+  }
+  const end = Math.max(from, Math.min(served.cutAt ?? Infinity, content.length));
+  const length = { 'content-length': content.length - from };
+  const range = { 'content-range': `bytes ${from}-${content.length - 1}/${content.length}` };
+  socket.write(
+    from > 0
+      ? head('206 Partial Content', { ...about, ...range, ...length })
+      : head('200 OK', { ...about, ...length }),
+  );
+  socket.end(content.subarray(from, end));
+  return end - from;
+}

@@ -1,0 +1,61 @@
+import type { Clock } from '../../src/clock.ts';
+
+interface Sleeper {
+  until: number;
+  wake: () => void;
+}
+
+/**
+ * A clock whose short sleeps (pauses between tries) pass at once, while long ones (watches) pass only when the
+ * test lets the time go by.
+ */
+export class TestClock implements Clock {
+  /** The short sleeps so far, ms. */
+  readonly pauses: number[] = [];
+  readonly #long: number;
+  #now = 1_700_000_000_000;
+  #sleepers = new Set<Sleeper>();
+
+  constructor(long = 50_000) {
+    this.#long = long;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    if (ms >= this.#long) return this.#hold(ms, signal);
+    this.pauses.push(ms);
+    this.#now += ms;
+    await new Promise((resolve) => setImmediate(resolve));
+    signal?.throwIfAborted();
+  }
+
+  /** Lets the time go by. */
+  advance(ms: number): void {
+    this.#now += ms;
+    for (const sleeper of this.#sleepers) if (sleeper.until <= this.#now) sleeper.wake();
+  }
+
+  #hold(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        this.#sleepers.delete(sleeper);
+        signal?.removeEventListener('abort', aborted);
+      };
+      const aborted = (): void => {
+        leave();
+        reject(signal?.reason as Error);
+      };
+      const wake = (): void => {
+        leave();
+        resolve();
+      };
+      const sleeper = { until: this.#now + ms, wake };
+      this.#sleepers.add(sleeper);
+      signal?.addEventListener('abort', aborted);
+    });
+  }
+}
