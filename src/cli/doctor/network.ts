@@ -7,11 +7,14 @@ import { originText } from '../../config/source.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
 import { connect, hostOf, isLoopback } from '../../http/connect.ts';
+import { TransportError } from '../../http/transport-error.ts';
 import { redactor } from '../../redact.ts';
 import { listModels, readModels } from '../../protocols/models.ts';
 import type { Context } from '../context.ts';
 import { attempt, fail, ok, skip, warn, type Check } from './check.ts';
 
+const connectionHint = 'Check the address, the network, the proxy and the firewall.';
+const certificateHint = 'A private certificate authority is named by NODE_EXTRA_CA_CERTS=FILE.';
 const timeoutMs = 10_000;
 const mostDriftMs = 5 * 60_000;
 const shortCertificateMs = 14 * 86_400_000;
@@ -51,11 +54,7 @@ async function checkConnection(url: URL, proxy: string): Promise<Check[]> {
   const host = hostOf(url);
   const dns = proxy !== '' || isIP(host) !== 0 ? [] : [await checkDns(host)];
   if (dns.some(({ status }) => status === 'fail')) return [...dns, skip('connection', 'no address')];
-  const connection = await attempt(
-    'connection',
-    'Check the address, the network, the proxy and the firewall.',
-    () => tryConnection(url),
-  );
+  const connection = await attempt('connection', connectionHint, () => tryConnection(url));
   return [...dns, connection];
 }
 
@@ -76,7 +75,9 @@ async function tryConnection(url: URL): Promise<Check> {
   try {
     socket = await connect(url, { timeoutMs });
   } catch (error) {
-    throw new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    const certificate = error instanceof TransportError && error.reason === 'certificate';
+    return fail('connection', unreachable, certificate ? certificateHint : connectionHint);
   }
   const took = `${Math.round(performance.now() - started)} ms`;
   try {
