@@ -10,7 +10,7 @@ const headerInText =
   /\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)(\\?["']?\s*[:=]\s*\\?["']?)[^"'\r\n\\]+/gi;
 const queryInText =
   /([?&;]|\\u0026|%26)((?:[\w.-]*(?:signature|token|secret|credential|password|api[-_]?key)|access|sig|sign|key|auth)=)[^&\s"'<>#\\;]+/gi;
-const userInfoInText = /\b([a-z][a-z\d+.-]*:\/\/)[^/\s:@"'<>]*:[^/\s@"'<>]*@/gi;
+const userInfoInText = /\b([a-z][a-z\d+.-]{0,20}:\/\/)[^/\s:@"'<>]*:[^/\s@"'<>]*@/gi;
 // A gateway quotes a key it refuses with its middle starred out.
 const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 

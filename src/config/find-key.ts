@@ -29,7 +29,9 @@ export function findKey(layers: Layers, readFile: (path: string) => string): Key
 
 function found(origin: Origin & { name: string }, read: () => string): KeyFound {
   const where = origin.source === 'profile' ? `the profile "${origin.name}"` : origin.name;
-  return { ...origin, read: () => checked(where, read) };
+  let key: string | undefined;
+  // Once: a pipe such as <(pass show gateway) can be read no second time.
+  return { ...origin, read: () => (key ??= checked(where, read)) };
 }
 
 function checked(where: string, read: () => string): string {

@@ -184,6 +184,18 @@ describe('the key', () => {
     expect(requireKey(settings)).toBe('sk-1');
   });
 
+  it('is read once, and not before it is asked for', () => {
+    let reads = 0;
+    const settings = resolveSettings({
+      flags: {},
+      env: { MGW_API_KEY_FILE: '/dev/fd/63' },
+      file: { profiles: {} },
+      readKeyFile: () => `sk-${++reads}`,
+    });
+    expect(reads).toBe(0);
+    expect([requireKey(settings), requireKey(settings)]).toEqual(['sk-1', 'sk-1']);
+  });
+
   it('comes from the variable before the file', () => {
     expect(requireKey(resolve({ env: { MGW_API_KEY: 'sk-2', MGW_API_KEY_FILE: '/none' } }))).toBe('sk-2');
   });
