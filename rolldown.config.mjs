@@ -9,7 +9,6 @@ export default defineConfig({
   output: {
     dir: 'dist',
     format: 'esm',
-    cleanDir: true,
     entryFileNames: '[name].js',
     chunkFileNames: '[name]-[hash].js',
     minify: { mangle: false, compress: true },

@@ -1,8 +1,16 @@
-import { Agent, request as openRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import {
+  Agent,
+  request as openRequest,
+  validateHeaderName,
+  validateHeaderValue,
+  type ClientRequest,
+  type IncomingMessage,
+} from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
 import { connect } from './connect.ts';
 import { decoded } from './content-encoding.ts';
+import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
 import { TransportError } from './transport-error.ts';
 
@@ -59,81 +67,101 @@ export interface GatewayClient {
 }
 
 const defaultMaxBytes = 16 * 1024 * 1024;
+const defaultConnectTimeoutMs = 10_000;
 
 /** Opens a client; no connection is made before the first call. */
 export function createClient(options: ClientOptions): GatewayClient {
-  const agent = keepAliveAgent(options);
-  const open = (request: Exchange, call: CallOptions): Promise<IncomingMessage> =>
-    send(request, call, options, agent);
+  const closing = new AbortController();
+  const agent = keepAliveAgent(options, closing.signal);
+  const open: Open = (request, call, deadline) => send(request, call, deadline, options, agent);
   return {
     baseUrl: options.baseUrl,
     exchange: (request, call) => exchange(open, request, call),
-    stream: async (request, call) => streamed(await open(request, call), options.baseUrl),
-    close: () => agent.destroy(),
+    stream: (request, call) => stream(open, request, call, options.baseUrl),
+    close: () => {
+      closing.abort();
+      agent.destroy();
+    },
   };
 }
 
-type Open = (request: Exchange, call: CallOptions) => Promise<IncomingMessage>;
+type Open = (request: Exchange, call: CallOptions, deadline: Deadline) => Promise<IncomingMessage>;
 
 async function exchange(open: Open, request: Exchange, call: CallOptions): Promise<Reply> {
-  const deadline = AbortSignal.timeout(call.timeoutMs);
-  const signal = call.signal ? AbortSignal.any([call.signal, deadline]) : deadline;
-  const message = await open(request, { ...call, signal });
-  const { bytes, complete } = await readBounded(
-    decoded(message, message.headers['content-encoding']),
-    call.maxBytes ?? defaultMaxBytes,
-  );
-  message.destroy();
-  return {
-    status: message.statusCode ?? 0,
-    headers: headersOf(message),
-    text: new TextDecoder().decode(bytes),
-    complete: complete && message.complete,
-  };
+  const deadline = startDeadline(call.timeoutMs, [call.signal]);
+  try {
+    const message = await open(request, call, deadline);
+    const body = decoded(message, message.headers['content-encoding']);
+    const { bytes, complete } = await readBounded(body, call.maxBytes ?? defaultMaxBytes);
+    message.destroy();
+    return {
+      status: message.statusCode ?? 0,
+      headers: headersOf(message),
+      text: new TextDecoder().decode(bytes),
+      complete: complete && message.complete,
+    };
+  } finally {
+    deadline.end();
+  }
 }
 
+async function stream(open: Open, request: Exchange, call: CallOptions, url: URL): Promise<StreamedReply> {
+  const deadline = startDeadline(call.timeoutMs, [call.signal]);
+  try {
+    const message = await open(request, call, deadline);
+    deadline.lift();
+    message.once('close', () => deadline.end());
+    return streamed(message, url);
+  } catch (error) {
+    deadline.end();
+    throw error;
+  }
+}
+
+// Whatever is wrong with the request itself shows before a connection is made for it, and before it is recorded.
 async function send(
   request: Exchange,
   call: CallOptions,
+  deadline: Deadline,
   client: ClientOptions,
   agent: Agent,
 ): Promise<IncomingMessage> {
-  const socket = call.onConnected ? await ownConnection(call, client) : undefined;
-  const timer = new AbortController();
-  const timeout = setTimeout(() => timer.abort(), call.timeoutMs);
-  const signal = call.signal ? AbortSignal.any([call.signal, timer.signal]) : timer.signal;
+  const { signal } = deadline;
+  const path = pathFor(request, client);
+  const headers = headersFor(request, call.auth, client);
+  const socket = call.onConnected && (await ownConnection({ ...call, signal }, call.onConnected, client));
   const outgoing = openRequest({
     host: client.baseUrl.hostname,
     method: request.method,
-    path: client.baseUrl.pathname.replace(/\/$/, '') + request.path,
-    headers: headersFor(request, call.auth, client),
+    path,
+    headers,
     maxHeaderSize: 64 * 1024,
     signal,
     ...(socket ? { createConnection: () => socket } : { agent }),
   });
-  client.trace?.(`> ${request.method} ${client.baseUrl.origin}${outgoing.path}`);
+  client.trace?.(`> ${request.method} ${client.baseUrl.origin}${path}`);
   try {
     return await headOf(outgoing, request.body, client);
   } catch (error) {
-    throw failureOf(error, client.baseUrl, timer.signal.aborted, call.timeoutMs);
-  } finally {
-    clearTimeout(timeout);
+    if (!deadline.passed) throw TransportError.sent(error, client.baseUrl);
+    const late = new Error(`no answer within ${call.timeoutMs / 1000} s`);
+    throw TransportError.sent(late, client.baseUrl, 'timeout');
   }
 }
 
-function failureOf(error: unknown, url: URL, timedOut: boolean, timeoutMs: number): TransportError {
-  if (!timedOut) return TransportError.sent(error, url);
-  return TransportError.sent(new Error(`no answer within ${timeoutMs / 1000} s`), url, 'timeout');
-}
-
 // The connection stands and `sending` is on disk before the first byte: design 5.
-async function ownConnection(call: CallOptions, client: ClientOptions): Promise<Duplex> {
+async function ownConnection(
+  call: CallOptions,
+  onConnected: () => Promise<void>,
+  client: ClientOptions,
+): Promise<Duplex> {
   const socket = await connect(client.baseUrl, {
-    timeoutMs: client.connectTimeoutMs ?? 10_000,
+    timeoutMs: client.connectTimeoutMs ?? defaultConnectTimeoutMs,
     signal: call.signal,
+    connectSignal: call.connectSignal,
   });
   try {
-    await call.onConnected?.();
+    await onConnected();
   } catch (error) {
     socket.destroy();
     throw error;
@@ -149,6 +177,7 @@ function headOf(
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     outgoing.once('error', reject);
+    outgoing.once('close', () => reject(new Error('it was closed without an answer')));
     outgoing.once('response', (message) => {
       outgoing.off('error', reject).on('error', () => undefined);
       client.trace?.(`< ${message.statusCode ?? 0} ${message.headers['content-type'] ?? ''}`);
@@ -158,11 +187,11 @@ function headOf(
   });
 }
 
-function keepAliveAgent(options: ClientOptions): Agent {
+function keepAliveAgent(options: ClientOptions, closing: AbortSignal): Agent {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 });
-  const timeoutMs = options.connectTimeoutMs ?? 10_000;
+  const timeoutMs = options.connectTimeoutMs ?? defaultConnectTimeoutMs;
   agent.createConnection = (_options, done) => {
-    connect(options.baseUrl, { timeoutMs }).then(
+    connect(options.baseUrl, { timeoutMs, signal: closing }).then(
       (socket) => done?.(null, socket),
       (error: unknown) => done?.(error as Error, undefined as unknown as Duplex),
     );
@@ -171,12 +200,19 @@ function keepAliveAgent(options: ClientOptions): Agent {
   return agent;
 }
 
+function pathFor(request: Exchange, client: ClientOptions): string {
+  const path = client.baseUrl.pathname.replace(/\/$/, '') + request.path;
+  if (/[^\x21-\x7e]/.test(path))
+    throw new TypeError(`the path ${JSON.stringify(path)} is not percent-encoded`);
+  return path;
+}
+
 function headersFor(
   request: Exchange,
   auth: AuthScheme,
   client: ClientOptions,
 ): Record<string, string | number> {
-  return {
+  const headers = {
     host: client.baseUrl.host,
     'user-agent': client.userAgent,
     accept: 'application/json, */*;q=0.5',
@@ -185,6 +221,11 @@ function headersFor(
     ...(request.body !== undefined && { 'content-length': Buffer.byteLength(request.body) }),
     ...(client.key !== '' && { [auth.header]: `${auth.scheme} ${client.key}`.trim() }),
   };
+  for (const [name, value] of Object.entries(headers)) {
+    validateHeaderName(name);
+    validateHeaderValue(name, String(value));
+  }
+  return headers;
 }
 
 /** A message's headers with names in lower case and repeated values joined. */

@@ -1,10 +1,12 @@
 import { lookup } from 'node:dns';
-import { request as httpRequest, type ClientRequest } from 'node:http';
-import { request as httpsRequest } from 'node:https';
-import { BlockList, connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { getProxyForUrl } from 'proxy-from-env';
+import { isLoopbackHost } from '../loopback.ts';
+import { isPrivateAddress } from './private-host.ts';
+import { startDeadline } from './deadline.ts';
 import { TransportError } from './transport-error.ts';
+import { openTunnel } from './tunnel.ts';
 
 /** How a connection is made. */
 export interface ConnectOptions {
@@ -13,35 +15,8 @@ export interface ConnectOptions {
   /** True refuses loopback, private and link-local addresses, also those that DNS gives. */
   publicOnly?: boolean;
   signal?: AbortSignal;
-}
-
-const privateRanges = new BlockList();
-for (const [net, prefix] of [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['224.0.0.0', 3],
-] as const)
-  privateRanges.addSubnet(net, prefix, 'ipv4');
-for (const [net, prefix] of [
-  ['::', 127],
-  ['64:ff9b::', 96],
-  ['fc00::', 7],
-  ['fe80::', 10],
-  ['ff00::', 8],
-] as const)
-  privateRanges.addSubnet(net, prefix, 'ipv6');
-
-/** True for an address literal that is loopback, private, link-local or otherwise not public. */
-export function isPrivateAddress(address: string): boolean {
-  const family = isIP(address);
-  return family !== 0 && privateRanges.check(address, family === 6 ? 'ipv6' : 'ipv4');
+  /** Ends it like `signal`. */
+  connectSignal?: AbortSignal;
 }
 
 /** A URL's host without the brackets of IPv6. */
@@ -49,9 +24,9 @@ export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
-/** True where a host is this machine's loopback, by name or by address. */
+/** True where a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
 export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host.endsWith('.localhost') || host === '::1' || /^127\./.test(host);
+  return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
 }
 
 /**
@@ -60,13 +35,14 @@ export function isLoopback(host: string): boolean {
  * @throws TransportError with phase `unsent`: no byte of a request was sent.
  */
 export async function connect(url: URL, options: ConnectOptions): Promise<Socket> {
-  const timeout = AbortSignal.timeout(options.timeoutMs);
-  const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
+  const deadline = startDeadline(options.timeoutMs, [options.signal, options.connectSignal]);
   try {
-    const socket = await openTcp(url, options, signal);
-    return url.protocol === 'https:' ? await secure(socket, hostOf(url), signal) : socket;
+    const socket = await openTcp(url, options, deadline.signal);
+    return url.protocol === 'https:' ? await secure(socket, hostOf(url), deadline.signal) : socket;
   } catch (error) {
-    throw TransportError.unsent(timeout.aborted ? timedOut(url, options.timeoutMs) : error, url);
+    throw TransportError.unsent(deadline.passed ? timedOut(url, options.timeoutMs) : error, url);
+  } finally {
+    deadline.end();
   }
 }
 
@@ -78,7 +54,7 @@ async function openTcp(url: URL, options: ConnectOptions, signal: AbortSignal): 
   const host = hostOf(url);
   if (options.publicOnly && isPrivateAddress(host)) throw forbidden(host);
   const proxy = isLoopback(host) ? '' : getProxyForUrl(url.href);
-  if (proxy !== '') return openTunnel(new URL(proxy), url, signal);
+  if (proxy !== '') return openTunnel(new URL(proxy), `${url.hostname}:${portOf(url)}`, signal);
   const socket = connectTcp({
     host,
     port: portOf(url),
@@ -108,43 +84,6 @@ const publicLookup: LookupFunction = (hostname, options, callback) => {
     else callback(null, addresses[0]?.address ?? '', addresses[0]?.family);
   });
 };
-
-async function openTunnel(proxy: URL, target: URL, signal: AbortSignal): Promise<Socket> {
-  const authority = `${target.hostname}:${portOf(target)}`;
-  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
-  const request = (proxy.protocol === 'https:' ? httpsRequest : httpRequest)({
-    host: hostOf(proxy),
-    port: portOf(proxy),
-    method: 'CONNECT',
-    path: authority,
-    agent: false,
-    signal,
-    headers: {
-      host: authority,
-      ...(proxy.username && {
-        'proxy-authorization': `Basic ${Buffer.from(credentials).toString('base64')}`,
-      }),
-    },
-  });
-  return tunnelled(request, proxy);
-}
-
-function tunnelled(request: ClientRequest, proxy: URL): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const refuse = (status: number | undefined): void =>
-      reject(new Error(`the proxy ${proxy.host} refused the tunnel with HTTP ${status ?? 'nothing'}`));
-    request.once('error', reject);
-    request.once('response', (response) => {
-      response.destroy();
-      refuse(response.statusCode);
-    });
-    request.once('connect', (response, socket) => {
-      if (response.statusCode === 200) resolve(socket as Socket);
-      else (socket.destroy(), refuse(response.statusCode));
-    });
-    request.end();
-  });
-}
 
 // rejectUnauthorized stands here in so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
 function secure(socket: Socket, host: string, signal: AbortSignal): Promise<Socket> {

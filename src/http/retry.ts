@@ -16,11 +16,12 @@ export interface RetryOptions {
 /**
  * Repeats a read (never a submission) with exponential backoff while the answer is 429 or 5xx, is cut, or does
  * not come at all (specification 7). Gives the last answer whatever it is.
- * @throws MgwError('unreachable') where no answer came to the end.
+ * @throws MgwError('unreachable') where no answer came to the end; the signal's reason where it is aborted.
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
     const { reply, problem, floorMs, permanent } = await attempt(call);
+    options.signal?.throwIfAborted();
     const last = permanent === true || tries >= options.retries;
     if (reply !== undefined && (problem === undefined || last)) return reply;
     if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe' });
@@ -40,7 +41,8 @@ interface Attempt {
 async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
   try {
     const reply = await call();
-    if (reply.status !== 429 && reply.status < 500) return { reply, problem: reply.complete ? undefined : 'the answer was cut' };
+    if (reply.status !== 429 && reply.status < 500)
+      return { reply, problem: reply.complete ? undefined : 'the answer was cut' };
     const { message, retryAfterMs, code } = readFailure(reply);
     const permanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
     return { reply, problem: message, floorMs: retryAfterMs, permanent };

@@ -41,7 +41,7 @@ export class TransportError extends Error {
 }
 
 const certificateCode =
-  /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_(VERIFY|GET)|HOSTNAME_MISMATCH|INVALID_(CA|PURPOSE)|CRL_|PATH_LENGTH)/;
+  /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|ERROR_IN_CERT_|HOSTNAME_MISMATCH|INVALID_(CA|PURPOSE)|CRL_|PATH_LENGTH)/;
 
 function reasonOf(cause: unknown): TransportReason {
   const code = systemCode(cause) ?? '';
@@ -51,6 +51,6 @@ function reasonOf(cause: unknown): TransportReason {
 
 // An AggregateError (every address of a name failed) has an empty message of its own.
 function wordsOf(cause: unknown): string {
-  const inner = cause instanceof AggregateError ? cause.errors[0] : cause;
+  const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
   return printableLine(messageOf(inner) || systemCode(cause) || 'no reason given', 300);
 }
