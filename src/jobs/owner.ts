@@ -13,7 +13,7 @@ export function currentOwner(): Owner {
  * send is claimed.
  */
 export function isAlive(owner: Owner): boolean {
-  if (owner.host !== thisHost()) return false;
+  if (owner.host !== thisHost() || !(owner.pid > 0)) return false;
   try {
     process.kill(owner.pid, 0);
   } catch (error) {
