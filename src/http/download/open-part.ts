@@ -6,7 +6,7 @@ import { systemCode } from '../../errors.ts';
 import { localError } from '../local-error.ts';
 import { sidecarOf } from '../publish.ts';
 import { claimNotes, identityOf, type Claimant, type Notes } from './notes.ts';
-import { isInUse, PartFile } from './part-file.ts';
+import { PartFile, type PartOptions } from './part-file.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 // Neither exists on Windows.
@@ -25,12 +25,14 @@ export async function openPart(
   clock: Clock,
 ): Promise<PartFile> {
   try {
-    const shared = isInUse(path) ? undefined : await openShared(path, identity, claimant, clock);
-    return shared ?? (await openOwn(path, clock));
+    return (await openShared(path, identity, claimant, clock)) ?? (await openOwn(path, clock));
   } catch (error) {
     throw localError(error, path, 'yes');
   }
 }
+
+// Parts that this very process writes or is about to publish: the notes cannot tell two of its downloads apart.
+const inUse = new Set<string>();
 
 async function openShared(
   path: string,
@@ -38,11 +40,30 @@ async function openShared(
   claimant: Claimant,
   clock: Clock,
 ): Promise<PartFile | undefined> {
+  if (inUse.has(path)) return undefined;
+  inUse.add(path);
+  const letGo = (): void => void inUse.delete(path);
+  try {
+    const part = await claimed(path, identity, claimant, { clock, letGo });
+    if (part === undefined) letGo();
+    return part;
+  } catch (error) {
+    letGo();
+    throw error;
+  }
+}
+
+async function claimed(
+  path: string,
+  identity: string,
+  claimant: Claimant,
+  options: PartOptions,
+): Promise<PartFile | undefined> {
   const fresh: Notes = { version: 1, identity: identityOf(identity), durable: 0 };
   const claim = await claimNotes(sidecarOf(path), fresh, claimant);
   if (claim === undefined) return undefined;
   try {
-    return await PartFile.of(path, await openFile(path, claim.isNew), claim.notes, clock);
+    return await PartFile.of(path, await openFile(path, claim.isNew), claim.notes, options);
   } catch (error) {
     if (!claim.isNew) throw error;
     await unlink(sidecarOf(path));
@@ -54,7 +75,7 @@ async function openShared(
 
 async function openOwn(path: string, clock: Clock): Promise<PartFile> {
   const own = `${path}.${randomBytes(4).toString('hex')}`;
-  return PartFile.of(own, await openFile(own, true), undefined, clock);
+  return PartFile.of(own, await openFile(own, true), undefined, { clock, letGo: () => undefined });
 }
 
 async function openFile(path: string, isNew: boolean): Promise<FileHandle> {

@@ -17,12 +17,11 @@ const pieceBytes = 1024 * 1024;
 const syncBytes = 32 * 1024 * 1024;
 const syncMs = 2000;
 
-// Parts that this very process writes: the notes cannot tell two downloads of one process apart.
-const inUse = new Set<string>();
-
-/** True while this process writes the part at a path. */
-export function isInUse(path: string): boolean {
-  return inUse.has(path);
+/** What a part works with. */
+export interface PartOptions {
+  clock: Clock;
+  /** Called when another download may have the name. */
+  letGo: () => void;
 }
 
 /**
@@ -33,6 +32,7 @@ export class PartFile {
   readonly path: string;
   readonly #file: FileHandle;
   readonly #clock: Clock;
+  readonly #letGo: () => void;
   /** Undefined where the part is this process's alone and is not continued by another. */
   #notes: Notes | undefined;
   #validator: string | undefined;
@@ -44,26 +44,31 @@ export class PartFile {
   #writing: Promise<void> = Promise.resolve();
   #syncing: Promise<unknown> | undefined;
 
-  private constructor(path: string, file: FileHandle, notes: Notes | undefined, clock: Clock) {
+  private constructor(path: string, file: FileHandle, notes: Notes | undefined, options: PartOptions) {
     this.path = path;
     this.#file = file;
     this.#notes = notes;
-    this.#clock = clock;
-    this.#syncedAt = clock.now();
+    this.#clock = options.clock;
+    this.#letGo = options.letGo;
+    this.#syncedAt = options.clock.now();
     this.#validator = notes?.validator;
     this.#total = notes?.total;
   }
 
   /** Takes an open file over, and keeps of it what the notes vouch for. @throws what the file system throws. */
-  static async of(path: string, file: FileHandle, notes: Notes | undefined, clock: Clock): Promise<PartFile> {
-    const part = new PartFile(path, file, notes, clock);
+  static async of(
+    path: string,
+    file: FileHandle,
+    notes: Notes | undefined,
+    options: PartOptions,
+  ): Promise<PartFile> {
+    const part = new PartFile(path, file, notes, options);
     try {
       await part.#adopt();
     } catch (error) {
       await file.close();
       throw error;
     }
-    inUse.add(path);
     return part;
   }
 
@@ -132,8 +137,8 @@ export class PartFile {
       await Promise.allSettled([this.#writing, this.#syncing]);
       if (kept === 'part' && this.#notes !== undefined && this.#length > 0) await this.#release();
       else if (kept !== 'whole') await this.#remove();
+      if (kept !== 'whole') this.#letGo();
     } finally {
-      inUse.delete(this.path);
       await this.#file.close();
     }
   }

@@ -1,0 +1,318 @@
+import { execFileSync } from 'node:child_process';
+import {
+  chmod,
+  link,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  writeFile,
+  type FileHandle,
+} from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, describe, expect, it, vi, type MockInstance } from 'vitest';
+import type { DownloadOutcome } from '../../../src/http/download.ts';
+import { publish } from '../../../src/http/publish.ts';
+import { claimantOf, expectWhole, file, inTurn, useDownloads } from '../../support/downloads.ts';
+import { film } from '../../support/film.ts';
+import { head, say, type RawServer } from '../../support/raw-server.ts';
+
+const size = 160_000;
+const half = size / 2;
+const content = film(size);
+const etag = '"one"';
+const ctx = useDownloads();
+afterEach(() => vi.restoreAllMocks());
+
+/** What all open files have in common, to be spied on. */
+async function openFiles(): Promise<FileHandle> {
+  const handle = await open(join(ctx.folder, 'any'), 'w');
+  await handle.close();
+  return Object.getPrototypeOf(handle) as FileHandle;
+}
+
+/** Lets as much of each batch through to the disk as `change` leaves of its first chunk. */
+async function changeWrites(change: (chunk: Buffer, at: number) => Buffer): Promise<MockInstance> {
+  return vi.spyOn(await openFiles(), 'writev').mockImplementation(async function (
+    this: FileHandle,
+    buffers,
+    at = 0,
+  ) {
+    const chunk = change((buffers as Buffer[])[0] ?? Buffer.alloc(0), at);
+    const { bytesWritten } = await this.write(chunk, 0, chunk.length, at);
+    return { bytesWritten, buffers };
+  });
+}
+
+/** Leaves half of the file behind, as the process `pid`, whose notes say that it is still at it. */
+async function leaveHalf(pid: number): Promise<RawServer> {
+  const server = await ctx.start(inTurn(file({ content, etag, cutAt: half }), file({ content, etag })));
+  await expect(
+    ctx.fetch(server.url('/a?sign=SECRET'), { retries: -1, claimant: claimantOf(pid) }),
+  ).rejects.toThrow();
+  const notes = JSON.parse(await readFile(`${ctx.part}.json`, 'utf8')) as object;
+  await writeFile(`${ctx.part}.json`, JSON.stringify({ ...notes, owner: claimantOf(pid).owner }));
+  return server;
+}
+
+function partOf(outcome: DownloadOutcome): string {
+  return outcome.kind === 'done' ? outcome.part : '';
+}
+
+describe('a part that a dead process left', () => {
+  it('is continued', async () => {
+    const server = await leaveHalf(7);
+    await expectWhole(await ctx.fetch(server.url(), { claimant: claimantOf(8) }), content);
+    expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
+  });
+
+  it('is continued under a fresh address', async () => {
+    await leaveHalf(7);
+    const server = await ctx.start(file({ content, etag }));
+    await expectWhole(await ctx.fetch(server.url('/a?sign=OTHER')), content);
+    expect(server.header('range')).toEqual([`bytes=${half}-`]);
+  });
+
+  it('is not continued for another file', async () => {
+    const server = await leaveHalf(7);
+    await expectWhole(await ctx.fetch(server.url(), {}, { identity: 'job 1' }), content);
+    expect(server.header('range')).toEqual(['', '']);
+  });
+
+  it('is continued from what was durable, whatever stands behind that', async () => {
+    const server = await leaveHalf(7);
+    const part = await open(ctx.part, 'a');
+    await part.write(Buffer.alloc(200_000));
+    await part.close();
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('is continued from where it ends, whatever its notes say', async () => {
+    const server = await leaveHalf(7);
+    await truncate(ctx.part, 1000);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', 'bytes=1000-']);
+  });
+
+  it('is begun anew where its notes are damaged', async () => {
+    const server = await leaveHalf(7);
+    await writeFile(`${ctx.part}.json`, '{"version":1,"durable":');
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', '']);
+  });
+
+  it('never crashes on its notes, and never gives another file', async () => {
+    await leaveHalf(7);
+    const notes = await readFile(`${ctx.part}.json`, 'utf8');
+    const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
+    const server = await ctx.start(file({ content, etag }));
+    await fc.assert(
+      fc.asyncProperty(change, async ({ at, byte, cut }) => {
+        const bytes = Buffer.from(cut ? notes.slice(0, at) : notes);
+        if (!cut) bytes[at] = byte;
+        await writeFile(ctx.part, content.subarray(0, half));
+        await writeFile(`${ctx.part}.json`, bytes);
+        await expectWhole(await ctx.fetch(server.url()), content);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('keeps no address, and is for its owner alone to read', async () => {
+    await leaveHalf(7);
+    const notes = await readFile(`${ctx.part}.json`, 'utf8');
+    expect(notes).not.toMatch(/SECRET|127\.0\.0\.1|sign/);
+    expect((await stat(`${ctx.part}.json`)).mode & 0o777).toBe(0o600);
+  });
+});
+
+describe('two downloads of one file', () => {
+  it('of which one is another living process are kept apart', async () => {
+    const server = await leaveHalf(7);
+    const before = await readFile(ctx.part);
+    const outcome = await ctx.fetch(server.url(), { claimant: claimantOf(8, 7) });
+    await expectWhole(outcome, content);
+    expect(partOf(outcome)).not.toBe(ctx.part);
+    expect((await readFile(ctx.part)).equals(before)).toBe(true);
+    await publish(partOf(outcome), join(ctx.folder, 'film.mp4'), { force: false });
+    expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4', 'film.mp4.part', 'film.mp4.part.json']);
+  });
+
+  it('in one process are kept apart, and one is published', async () => {
+    const server = await ctx.start(file({ content, etag }));
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => ctx.fetch(server.url())));
+    for (const outcome of outcomes) await expectWhole(outcome, content);
+    expect(new Set(outcomes.map(partOf)).size).toBe(8);
+    const ends = await Promise.allSettled(
+      outcomes.map((outcome) => publish(partOf(outcome), join(ctx.folder, 'film.mp4'), { force: false })),
+    );
+    expect(ends.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    expect((await readFile(join(ctx.folder, 'film.mp4'))).equals(content)).toBe(true);
+  });
+
+  it('that find one dead part: one continues it', async () => {
+    await leaveHalf(7);
+    const server = await ctx.start(file({ content, etag }));
+    const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
+    const outcomes = await Promise.all(
+      pids.map((pid) => ctx.fetch(server.url(), { claimant: claimantOf(pid, ...pids) })),
+    );
+    for (const outcome of outcomes) await expectWhole(outcome, content);
+    expect(outcomes.filter((outcome) => partOf(outcome) === ctx.part)).toHaveLength(1);
+  });
+
+  it('leave nothing of a part of their own that failed', async () => {
+    await leaveHalf(7);
+    const server = await ctx.start(file({ content, etag, cutAt: half }));
+    await expect(ctx.fetch(server.url(), { claimant: claimantOf(8, 7) })).rejects.toMatchObject({
+      exitCode: 9,
+    });
+    expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4.part', 'film.mp4.part.json']);
+  });
+});
+
+describe("what is not mgw's", () => {
+  it('is left alone: a part without notes', async () => {
+    await writeFile(ctx.part, 'of a browser');
+    const server = await ctx.start(file({ content, etag }));
+    const outcome = await ctx.fetch(server.url());
+    await expectWhole(outcome, content);
+    expect(partOf(outcome)).not.toBe(ctx.part);
+    expect(await readFile(ctx.part, 'utf8')).toBe('of a browser');
+  });
+
+  it('is left alone: the output, where a crash left it with two names', async () => {
+    const server = await leaveHalf(7);
+    const target = join(ctx.folder, 'film.mp4');
+    await link(ctx.part, target);
+    const before = await readFile(target);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect((await readFile(target)).equals(before)).toBe(true);
+  });
+
+  it('is not written through: a link', async () => {
+    const victim = join(ctx.folder, 'victim');
+    await writeFile(victim, 'mine');
+    const server = await leaveHalf(7);
+    await rm(ctx.part);
+    await symlink(victim, ctx.part);
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({
+      code: 'local_io',
+      exitCode: 10,
+      charged: 'yes',
+    });
+    expect(await readFile(victim, 'utf8')).toBe('mine');
+  });
+});
+
+describe('a disk', () => {
+  const local = { code: 'local_io', exitCode: 10, charged: 'yes', retry: 'resume' };
+
+  it('that has no such folder: exit 10, no request', async () => {
+    const server = await ctx.start(file({ content }));
+    ctx.part = join(ctx.folder, 'none', 'film.mp4.part');
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
+    expect(server.asked).toEqual([]);
+  });
+
+  it('that fills up: exit 10, the part is kept and continued', async () => {
+    const server = await ctx.start(file({ content, etag }));
+    const full = await changeWrites((chunk, at) => {
+      if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+      return chunk.subarray(0, 5000);
+    });
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({
+      ...local,
+      message: expect.stringContaining('disk is full') as string,
+    });
+    full.mockRestore();
+    expect((await readFile(ctx.part)).equals(content.subarray(0, 5000))).toBe(true);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', 'bytes=5000-']);
+  });
+
+  it('that writes less than it is given is given the rest', async () => {
+    const server = await ctx.start(file({ content, etag }));
+    await changeWrites((chunk) => chunk.subarray(0, 7777));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('that cannot sync: exit 10', async () => {
+    const server = await ctx.start(file({ content, etag }));
+    const broken = Object.assign(new Error('io'), { code: 'EIO' });
+    vi.spyOn(await openFiles(), 'sync').mockRejectedValue(broken);
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
+  });
+
+  it.runIf(canMount())('that is full: exit 10; with room again the same command goes on', async () => {
+    const disk = join(ctx.folder, 'disk');
+    await mkdir(disk);
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', disk]);
+    try {
+      ctx.part = join(disk, 'film.mp4.part');
+      const server = await ctx.start(file({ content, etag }));
+      await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
+      execFileSync('mount', ['-o', 'remount,size=1m', disk]);
+      await expectWhole(await ctx.fetch(server.url()), content);
+      expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
+    } finally {
+      execFileSync('umount', [disk]);
+    }
+  });
+
+  it.runIf(process.getuid?.() !== 0)('that may not be written: exit 10', async () => {
+    await chmod(ctx.folder, 0o500);
+    const server = await ctx.start(file({ content }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
+    await chmod(ctx.folder, 0o700);
+  });
+});
+
+// Root of a machine may; root of most containers may not.
+function canMount(): boolean {
+  if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
+  try {
+    execFileSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe('a part on the way', () => {
+  it('is kept when words come in place of the file', async () => {
+    const server = await leaveHalf(7);
+    const words = await ctx.start((_, socket) =>
+      say(socket, '200 OK', { 'content-type': 'text/html' }, '<html>'),
+    );
+    await expect(ctx.fetch(words.url())).rejects.toMatchObject({ code: 'result_corrupt' });
+    expect((await readFile(ctx.part)).equals(content.subarray(0, half))).toBe(true);
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('is synced on the way, so that a crash of the machine costs little', async () => {
+    const big = film(3_000_000);
+    const server = await ctx.start((_, socket) => {
+      socket.write(head('200 OK', { etag, 'content-length': big.length }));
+      socket.write(big.subarray(0, 2_900_000));
+    });
+    const stop = new AbortController();
+    const fetching = ctx.fetch(server.url(), {
+      signal: stop.signal,
+      onProgress: () => ctx.clock.advance(2000),
+    });
+    await expect.poll(async () => durable()).toBeGreaterThan(0);
+    stop.abort('SIGKILL');
+    await expect(fetching).rejects.toBe('SIGKILL');
+  });
+
+  async function durable(): Promise<number> {
+    const text = await readFile(`${ctx.part}.json`, 'utf8').catch(() => '{}');
+    return (JSON.parse(text) as { durable?: number }).durable ?? 0;
+  }
+});

@@ -1,0 +1,315 @@
+import { readFile, rename } from 'node:fs/promises';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { expectWhole, file, inTurn, sayChunked, useDownloads } from '../../support/downloads.ts';
+import { film } from '../../support/film.ts';
+import { head, say, serve, type Answer, type Served } from '../../support/raw-server.ts';
+
+const size = 160_000;
+const content = film(size);
+const other = film(size);
+const one: Served = { content, etag: '"one"' };
+const two: Served = { content: other, etag: '"two"' };
+const ctx = useDownloads();
+
+/** Serves like an honest host, cut at each of the offsets in turn, and counts what it sends. */
+function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
+  let [at, sent] = [0, 0];
+  const answer: Answer = (asked, socket) => {
+    sent += serve(asked, socket, { ...served, cutAt: cuts[at++] });
+  };
+  return { answer, sent: () => sent };
+}
+
+/** A 206 as a liar says it. */
+function partial(range: string, body: Buffer, headers: Record<string, string> = { etag: '"one"' }): Answer {
+  return (_, socket) =>
+    say(
+      socket,
+      '206 Partial Content',
+      { ...headers, ...(range !== '' && { 'content-range': range }), 'content-length': body.length },
+      body,
+    );
+}
+
+const sixteenths = Array.from({ length: 15 }, (_, at) => ((at + 1) * size) / 16);
+const half = size / 2;
+
+describe('a file that is cut', () => {
+  it('at every sixteenth is equal, and under a tenth is sent twice', async () => {
+    const { answer, sent } = cutting(one, sixteenths);
+    const server = await ctx.start(answer);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(sent()).toBeLessThan(size * 1.1);
+    expect(server.header('range')).toEqual(['', ...sixteenths.map((at) => `bytes=${at}-`)]);
+    expect(server.header('if-range')).toEqual(['', ...sixteenths.map(() => '"one"')]);
+  });
+
+  it.each(sixteenths)('once, at byte %d, is equal', async (at) => {
+    const server = await ctx.start(cutting(one, [at]).answer);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${at}-`]);
+  });
+
+  it('by a reset is equal', async () => {
+    const server = await ctx.start(
+      inTurn((_, socket) => {
+        socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
+        socket.write(content.subarray(0, half), () => socket.resetAndDestroy());
+      }, file(one)),
+    );
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('without a length first is equal', async () => {
+    const server = await ctx.start(
+      inTurn(
+        (_, socket) => sayChunked(socket, content.subarray(0, half), false, { etag: '"one"' }),
+        file(one),
+      ),
+    );
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
+  });
+
+  it('again and again at one place ends with exit 9, and what is there is kept', async () => {
+    const server = await ctx.start(file({ ...one, cutAt: half }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({
+      code: 'result_corrupt',
+      exitCode: 9,
+      retry: 'resume',
+    });
+    expect((await readFile(ctx.part)).equals(content.subarray(0, half))).toBe(true);
+    const better = await ctx.start(file(one));
+    await expectWhole(await ctx.fetch(better.url()), content);
+    expect(better.header('range')).toEqual([`bytes=${half}-`]);
+  });
+
+  it('after a few more bytes each time is given up', async () => {
+    let tries = 0;
+    const server = await ctx.start(
+      (asked, socket) => void serve(asked, socket, { ...one, cutAt: 1000 + tries++ }),
+    );
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
+    expect(tries).toBe(4);
+  });
+
+  it('may do without retries where each try brings it on', async () => {
+    const server = await ctx.start(cutting(one, sixteenths).answer);
+    await expectWhole(await ctx.fetch(server.url(), { retries: 0 }), content);
+  });
+});
+
+describe('a cut file is begun anew', () => {
+  it.each([
+    ['there is no validator', { content }],
+    ['the tag is weak', { content, etag: 'W/"one"' }],
+    ['the tag is not one', { content, etag: 'one' }],
+    ['it changed just now', { content, lastModified: new Date(Date.now() - 5000).toUTCString() }],
+  ])('without a range where %s', async (_, served: Served) => {
+    const server = await ctx.start(cutting(served, [half]).answer);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', '']);
+  });
+
+  it('not where its date of change is old enough to prove it', async () => {
+    const lastModified = new Date(Date.now() - 3_600_000).toUTCString();
+    const server = await ctx.start(cutting({ content, lastModified }, [half]).answer);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('if-range')).toEqual(['', lastModified]);
+  });
+
+  it('where ranges are ignored', async () => {
+    const { answer } = cutting({ ...one, ranges: false }, [half, half]);
+    await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
+  });
+
+  it('and given up where ranges are ignored and it is cut for ever', async () => {
+    const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
+    expect(server.asked).toHaveLength(5);
+  });
+
+  it('where it has become another', async () => {
+    const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), file(two)));
+    await expectWhole(await ctx.fetch(server.url()), other);
+  });
+
+  it('where it becomes another with each try', async () => {
+    const server = await ctx.start(
+      inTurn(file({ ...one, cutAt: half }), file({ ...two, cutAt: half + 9000 }), file(one)),
+    );
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+});
+
+describe('a continuation that is none', () => {
+  const rest = content.subarray(half);
+  const last = size - 1;
+
+  it.each([
+    ['begins elsewhere', partial(`bytes 0-${last}/${size}`, content)],
+    ['begins a byte too late', partial(`bytes ${half + 1}-${last}/${size}`, rest.subarray(1))],
+    ['is of another size', partial(`bytes ${half}-${last}/${size + 1}`, rest)],
+    ['says no range', partial('', rest)],
+    ['says nonsense', partial('bytes half of it', rest)],
+    ['says a range of something else', partial(`lines ${half}-${last}/${size}`, rest)],
+    ['says a range that ends before it begins', partial(`bytes ${half}-3/${size}`, rest)],
+    ['is of several parts', partial('', rest, { 'content-type': 'multipart/byteranges; boundary=x' })],
+    [
+      'is of another representation',
+      partial(`bytes ${half}-${last}/${size}`, other.subarray(half), { etag: '"two"' }),
+    ],
+    [
+      'is compressed',
+      partial(`bytes ${half}-${last}/${size}`, rest, { 'content-encoding': 'gzip', etag: '"one"' }),
+    ],
+    [
+      'is not wanted at that size',
+      (_, socket) => say(socket, '416 No', { 'content-range': `bytes */${half}` }),
+    ],
+  ] satisfies [string, Answer][])('and %s is not mixed in', async (_, lie) => {
+    const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), lie, file(one)));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
+  });
+
+  it('and is not asked for is not taken', async () => {
+    const server = await ctx.start(inTurn(partial(`bytes 0-${last}/${size}`, content), file(one)));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('is given up in the end', async () => {
+    const server = await ctx.start((asked, socket) =>
+      asked.headers['range'] === undefined
+        ? void serve(asked, socket, { ...one, cutAt: half })
+        : partial(`bytes 7-${last}/${size}`, content.subarray(7))(asked, socket),
+    );
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject({ code: 'result_corrupt', exitCode: 9 });
+  });
+});
+
+describe('a continuation that is one', () => {
+  it('may be shorter than was asked for', async () => {
+    const piece = partial(`bytes ${half}-${half + 29_999}/${size}`, content.subarray(half, half + 30_000));
+    const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), piece, file(one)));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${half}-`, `bytes=${half + 30_000}-`]);
+  });
+
+  it('may leave the size open where it is known', async () => {
+    const rest = partial(`bytes ${half}-${size - 1}/*`, content.subarray(half));
+    const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), rest));
+    await expectWhole(await ctx.fetch(server.url()), content);
+  });
+
+  it('is nothing where all is there already', async () => {
+    const server = await ctx.start(file(one));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    // As after the death of the process before it published: the part is whole.
+    await rename(ctx.part, `${ctx.part}.2`);
+    await rename(`${ctx.part}.json`, `${ctx.part}.2.json`);
+    ctx.part = `${ctx.part}.2`;
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
+  });
+});
+
+describe('a connection on which nothing comes', () => {
+  async function stalled(answer: Answer): Promise<void> {
+    const server = await ctx.start(inTurn(answer, file(one)));
+    const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
+    await expect.poll(() => server.asked.length).toBe(1);
+    while (server.asked.length === 1) {
+      ctx.clock.advance(30_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await expectWhole(await fetching, content);
+  }
+
+  it('is given up and continued on another', async () => {
+    await stalled((_, socket) => {
+      socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
+      socket.write(content.subarray(0, half));
+    });
+  });
+
+  it('is given up before the answer too', async () => {
+    await stalled(() => undefined);
+  });
+
+  it('ends with exit 6 where it never does anything else', async () => {
+    const server = await ctx.start(() => undefined);
+    const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
+      code: 'unreachable',
+      exitCode: 6,
+      message: expect.stringContaining('nothing came for 60 s') as string,
+    });
+    for (const tries of [1, 2]) {
+      await expect.poll(() => server.asked.length).toBe(tries);
+      ctx.clock.advance(60_000);
+    }
+    await fetching;
+  });
+});
+
+describe('whatever a host does', () => {
+  const small = [film(3000), film(3000)].map((bytes, at): Served => ({ content: bytes, etag: `"${at}"` }));
+  const move = fc.record({
+    version: fc.constantFrom(0, 1),
+    cutAt: fc.option(fc.integer({ min: 0, max: 3000 }), { nil: undefined }),
+    lie: fc.constantFrom(
+      'none',
+      'none',
+      'ignores If-Range',
+      'ignores Range',
+      'shifts',
+      '416',
+      '500',
+      'reset',
+    ),
+    shift: fc.integer({ min: -50, max: 50 }),
+  });
+  type Move = typeof move extends fc.Arbitrary<infer M> ? M : never;
+
+  function moved({ version, cutAt, lie, shift }: Move): Answer {
+    const served: Served = { ...small[version], cutAt } as Served;
+    const size416 = { 'content-range': `bytes */${3000 + shift}`, 'content-length': 0 };
+    if (lie === 'reset') return (_, socket) => void socket.resetAndDestroy();
+    if (lie === '500') return (_, socket) => say(socket, '500 Oops', { 'content-length': 0 });
+    if (lie === '416') return (_, socket) => say(socket, '416 No', size416);
+    return (asked, socket) => {
+      const { 'if-range': tag, range, ...plain } = asked.headers;
+      if (lie === 'ignores Range') return void serve({ ...asked, headers: plain }, socket, served);
+      if (lie === 'ignores If-Range' && range !== undefined)
+        return void serve({ ...asked, headers: { ...plain, range } }, socket, served);
+      if (lie === 'shifts' && range !== undefined && tag !== undefined) {
+        const from = Math.max(0, Number(/\d+/.exec(range)?.[0]) + shift);
+        const headers = { ...plain, range: `bytes=${from}-`, 'if-range': tag };
+        return void serve({ ...asked, headers }, socket, served);
+      }
+      serve(asked, socket, served);
+    };
+  }
+
+  it('the file is one that it served, never a mix', async () => {
+    let run = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.array(move, { maxLength: 8 }), async (moves) => {
+        const honest = { version: 1, cutAt: undefined, lie: 'none', shift: 0 } as const;
+        const server = await ctx.start(inTurn(...moves.map(moved), moved(honest)));
+        ctx.part = `${ctx.part.replace(/\.\d+$/, '')}.${run++}`;
+        const outcome = await ctx.fetch(server.url(), { retries: 50 });
+        if (outcome.kind !== 'done') {
+          expect(outcome.kind).toBe('expired');
+          return;
+        }
+        const there = await readFile(outcome.part);
+        const version = small.findIndex(({ content: bytes }) => bytes.equals(there));
+        expect(version).not.toBe(-1);
+        await expectWhole(outcome, small[version]?.content ?? Buffer.alloc(0));
+      }),
+      { numRuns: 150 },
+    );
+  });
+});
