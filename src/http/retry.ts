@@ -20,11 +20,11 @@ export interface RetryOptions {
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
-    const { reply, problem, floorMs, permanent } = await attempt(call);
+    const { reply, problem, floorMs, permanent, cause } = await attempt(call);
     options.signal?.throwIfAborted();
     const last = permanent === true || tries >= options.retries;
     if (reply !== undefined && (problem === undefined || last)) return reply;
-    if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe' });
+    if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe', cause });
     const ms = backoffMs(tries, { floorMs });
     options.note(`${problem ?? 'no answer'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await options.clock.sleep(ms, options.signal);
@@ -36,6 +36,7 @@ interface Attempt {
   problem?: string;
   floorMs?: number;
   permanent?: boolean;
+  cause?: TransportError;
 }
 
 async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
@@ -48,6 +49,6 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
     return { reply, problem: message, floorMs: retryAfterMs, permanent };
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
-    return { problem: error.message, permanent: error.reason === 'certificate' };
+    return { problem: error.message, permanent: error.reason === 'certificate', cause: error };
   }
 }

@@ -1,4 +1,5 @@
-import { messageOf, usageError } from '../../../errors.ts';
+import { messageOf, MgwError, usageError } from '../../../errors.ts';
+import { TransportError } from '../../../http/transport-error.ts';
 import { isObject, parseJson, type JsonObject } from '../../../json.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
 import type { Model } from '../../../protocols/models.ts';
@@ -37,17 +38,23 @@ export async function submissionBody(
   return body;
 }
 
-// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is.
+// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is. Where
+// there is no connection, though, there is none for the submission either.
 async function completed(context: Context, protocol: Protocol, body: JsonObject): Promise<JsonObject> {
   if (protocol.complete === undefined || protocol.needsListing?.(body) !== true) return body;
   let models: Model[];
   try {
     models = await listedModels(context);
   } catch (error) {
+    if (error instanceof MgwError && isUnsent(error.cause)) throw error;
     context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
     return body;
   }
   return protocol.complete(body, models);
+}
+
+function isUnsent(cause: unknown): boolean {
+  return cause instanceof TransportError && cause.phase === 'unsent';
 }
 
 async function promptFromStdin(context: Context): Promise<string> {
