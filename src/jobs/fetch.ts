@@ -3,9 +3,10 @@ import { createReadStream } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { MgwError } from '../errors.ts';
+import { exitCodes, MgwError, usageError } from '../errors.ts';
 import { checkOutput } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
+import { isObject } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
@@ -27,11 +28,22 @@ type OnDisk = Target & { kind: 'file' | 'folder' };
 
 /**
  * Makes sure, before anything is paid, that `count` files can be put at a target.
- * @throws MgwError('output_exists' or 'local_io'), exit 10.
+ * @throws MgwError('output_exists' or 'local_io'), exit 10; 'usage' for several files and standard output.
  */
 export async function checkTargetFree(target: Target, count: number, force: boolean): Promise<void> {
-  if (target.kind === 'stdout') return;
+  if (target.kind === 'stdout') {
+    checkOneForStdout(count, 'no');
+    return;
+  }
   for (const path of pathsAt(target, { id: '' }, count)) await checkOutput(path, { force });
+}
+
+// Two videos one behind the other are no video.
+function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]): void {
+  if (count <= 1) return;
+  const text = `There are ${count} videos, and standard output takes one: save them with -o FILE.`;
+  if (charged === 'no') throw usageError(text);
+  throw new MgwError('local_io', text, { charged, retry: 'resume', next });
 }
 
 /**
@@ -53,6 +65,7 @@ export async function fetchResults(
   try {
     const onDisk: OnDisk = { kind: 'file', path: join(scratch, 'result.mp4') };
     const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false });
+    checkOneForStdout(files.length, 'yes', fetchCommand(job));
     for (const file of files) await copyTo(file.path, options.toStdout);
     return files.map((file) => ({ ...file, path: '-' }));
   } finally {
@@ -73,9 +86,9 @@ async function fetchTo(
   deps: JobDeps,
   options: FetchOptions,
 ): Promise<JobFile[]> {
-  const saved = await savedBefore(job, target);
+  const saved = await savedBefore(job, protocol, target);
   if (saved !== undefined) return saved;
-  const [path = ''] = pathsAt(target, job, 1);
+  const [path = ''] = pathsAt(target, job, 1, 1);
   let held: Lease | undefined;
   const hold = async (): Promise<void> => {
     held ??= await fileLease(path, job, deps, options.deadline);
@@ -84,7 +97,7 @@ async function fetchTo(
   try {
     const watched = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
     await hold();
-    const others = await savedBefore((await deps.ledger.read(job.id)) ?? job, target);
+    const others = await savedBefore((await deps.ledger.read(job.id)) ?? job, protocol, target);
     return others ?? (await saveAll(target, watched, protocol, deps, { ...options, inline }));
   } finally {
     await inline.discard();
@@ -108,30 +121,45 @@ async function saveAll(
   options: Parameters<typeof saveResult>[4],
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
-  if (observation.warning !== undefined) deps.note(observation.warning);
-  const paths = pathsAt(target, job, observation.results.length);
-  if (paths.length === 0) throw noResult(job, observation.warning);
+  const paths = pathsAt(target, job, observation.results.length, ordered(job, protocol));
+  if (paths.length < ordered(job, protocol))
+    deps.note(`${ordered(job, protocol)} videos were ordered; the gateway shows ${paths.length}.`);
   const files: JobFile[] = [];
+  let lost: MgwError | undefined;
   for (const [index, path] of paths.entries()) {
-    files.push(await saveResult(watched, { index, path }, protocol, deps, options));
+    try {
+      files.push(await saveResult(watched, { index, path }, protocol, deps, options));
+    } catch (error) {
+      if (!isLoss(error)) throw error;
+      if (lost !== undefined) deps.note(error.message);
+      lost ??= error;
+    }
   }
+  if (lost !== undefined) throw withCount(lost, files.length, paths.length);
   return files;
 }
 
-function noResult(job: Job, warning: string | undefined): MgwError {
-  const text = `Job ${job.id} finished (${job.native_status ?? ''}), but the gateway shows no result${warning ? `: ${warning}` : '.'}`;
-  return new MgwError('result_unavailable', text, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
-  });
+// One file of several that cannot be had does not take the others along; a full disk concerns them all.
+function isLoss(error: unknown): error is MgwError {
+  const kinds: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
+  return error instanceof MgwError && kinds.includes(error.exitCode);
+}
+
+function withCount(error: MgwError, saved: number, count: number): MgwError {
+  if (count > 1) error.message = `${saved} of ${count} files are saved. ${error.message}`;
+  return error;
+}
+
+// How many files the submission asked for, as far as its record tells.
+function ordered({ request }: Job, protocol: Protocol): number {
+  return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
 }
 
 /** The files of a job at a target, where an earlier run saved all of them and they are still as they were. */
-async function savedBefore(job: Job, target: OnDisk): Promise<JobFile[] | undefined> {
-  const paths = pathsAt(target, job, job.record.results ?? 0);
+async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
+  const paths = pathsAt(target, job, job.record.results ?? 0, ordered(job, protocol));
   const files = paths.map((path) => job.files.find((file) => file.path === path));
   if (job.state !== 'succeeded' || files.length === 0) return undefined;
-  const intact = await Promise.all(files.map((file) => file !== undefined && isIntact(file)));
+  const intact = await Promise.all(files.map(async (file) => file !== undefined && (await isIntact(file))));
   return intact.every(Boolean) ? files.filter((file) => file !== undefined) : undefined;
 }

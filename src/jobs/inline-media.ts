@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto';
-import { open, rm } from 'node:fs/promises';
+import { open, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { headBytes, isText } from '../http/download/media-kind.ts';
+import { localError } from '../http/local-error.ts';
+import { startsMp4File, walkBoxes } from '../http/mp4.ts';
 import type { JobFile } from '../job.ts';
 import type { OpenSink } from './observe.ts';
 
@@ -14,18 +17,22 @@ export interface InlineMedia {
 }
 
 /**
- * Sinks beside `target`, named after the job, so that a rerun after a crash overwrites them. `before` runs ahead
- * of the first one: two processes must not write the same names.
+ * Sinks beside `target`, named after the job and the target, so that a rerun after a crash takes their names
+ * again. `before` runs ahead of the first one: two processes must not write the same names. What a sink of the
+ * disk throws is MgwError('local_io'), exit 10.
  */
 export function inlineMedia(target: string, jobId: string, before: () => Promise<void>): InlineMedia {
   const files = new Map<number, JobFile>();
   const paths = new Set<string>();
+  // Not the target's name itself: with all that stands around it, it may be too long for a name.
+  const mark = createHash('sha256').update(basename(target)).digest('hex').slice(0, 8);
   return {
     openSink: async (index) => {
       await before();
-      const path = join(dirname(target), `.${basename(target)}.${jobId}.${index}.part`);
+      const path = join(dirname(target), `.${jobId}.${mark}.${index}.part`);
       paths.add(path);
-      return hashingSink(path, (file) => files.set(index, file));
+      files.delete(index);
+      return onDisk(path, () => hashingSink(path, (file) => files.set(index, file)));
     },
     file: (index) => files.get(index),
     discard: async () => {
@@ -35,20 +42,60 @@ export function inlineMedia(target: string, jobId: string, before: () => Promise
 }
 
 async function hashingSink(path: string, done: (file: JobFile) => void): ReturnType<OpenSink> {
-  const handle = await open(path, 'w', 0o600);
+  await rm(path, { force: true });
+  const handle = await open(path, 'wx');
   const hash = createHash('sha256');
   let bytes = 0;
   return {
     path,
-    write: async (chunk) => {
-      hash.update(chunk);
-      bytes += chunk.length;
-      await handle.writeFile(chunk);
-    },
+    write: (chunk) =>
+      onDisk(path, async () => {
+        const written = handle.writeFile(chunk);
+        hash.update(chunk);
+        bytes += chunk.length;
+        await written;
+      }),
     close: async () => {
-      await handle.sync();
-      await handle.close();
+      await onDisk(path, () => synced(handle));
       done({ path, bytes, sha256: hash.digest('hex') });
     },
   };
+}
+
+async function synced(handle: FileHandle): Promise<void> {
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw localError(error, path, 'yes');
+  }
+}
+
+/**
+ * What the bytes of a decoded file show: its MIME type, or why it is no video. Words are no media, and the boxes
+ * of an MP4 must be whole (design 6).
+ */
+export async function kindOf(path: string): Promise<{ flaw?: string; mime?: string }> {
+  if (await startsMp4File(path)) {
+    const { ok, reason } = await walkBoxes(path);
+    return ok ? { mime: 'video/mp4' } : { flaw: `broken: ${reason ?? 'its boxes are not whole'}` };
+  }
+  return isText(await headOf(path), undefined) ? { flaw: 'a text and not a video' } : {};
+}
+
+async function headOf(path: string): Promise<Buffer> {
+  const file = await open(path, 'r');
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(headBytes), 0, headBytes, 0);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await file.close();
+  }
 }

@@ -97,23 +97,30 @@ async function spooledExchange(
   return { status: answer.status, headers: answer.headers, text, spooled, complete: complete && !overflow };
 }
 
-// Only what is new is recorded; success, once seen, is never undone (design 6).
+/** True for a success that shows something to fetch. */
+export function hasResult({ results }: Observation): boolean {
+  return results.some(({ sources }) => sources.length > 0);
+}
+
+// Only what is new is recorded; success, once seen, is never undone (design 6), and is never recorded unproven.
 function change(job: Job, seen: Observation, redact: (text: string) => string): JobEvent | undefined {
   const native_status = redact(seen.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;
-  if (seen.state === 'succeeded' || seen.state === 'failed') {
+  if (seen.state === 'failed' || (seen.state === 'succeeded' && seen.unproven !== true)) {
+    const details = seen.results.flatMap((result) => result.details ?? []);
     return {
       type: 'finished',
       state: seen.state,
       native_status,
       progress: seen.progress,
       error: seen.failure && redacted(seen.failure, redact),
-      results: seen.results.length,
+      results: hasResult(seen) ? seen.results.length : 0,
       usage: seen.usage,
-      details: seen.results.map((result) => result.details).filter((details) => details !== undefined),
+      ...(details.length > 0 && { details }),
     };
   }
-  const { state, progress } = seen;
+  const state = seen.state === 'queued' ? 'queued' : 'running';
+  const { progress } = seen;
   const same = job.state === state && job.native_status === native_status && job.progress === progress;
   return same ? undefined : { type: 'observed', state, native_status, progress };
 }

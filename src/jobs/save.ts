@@ -3,13 +3,12 @@ import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
-import { startsMp4File, walkBoxes } from '../http/mp4.ts';
 import { publish } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
-import type { Protocol, Result, Source } from '../protocols/protocol.ts';
+import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
-import type { InlineMedia } from './inline-media.ts';
+import { kindOf, type InlineMedia } from './inline-media.ts';
 import { isIntact } from './intact.ts';
 import { observe } from './observe.ts';
 import { isAlive } from './owner.ts';
@@ -59,10 +58,8 @@ export async function saveResult(
   const standing = await standingFile(job, place.path, options.force);
   if (standing !== undefined) return standing;
   const result = watched.observation.results[place.index] ?? { sources: [] };
-  const inline = result.sources.find((source) => source.kind === 'inline');
-  const got = inline
-    ? await inlineFile(inline.index, watched, options.inline)
-    : await downloaded(result, place, { job, protocol, deps, options });
+  if (result.sources.length === 0) throw noSource(watched, place.index);
+  const got = await obtained(result.sources, place, { job, protocol, deps, options, watched });
   await publish(got.path, place.path, { force: options.force });
   const file: JobFile = { ...got, path: place.path, mime: got.mime ?? result.mime };
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
@@ -82,29 +79,20 @@ async function standingFile(job: Job, path: string, force: boolean): Promise<Job
   });
 }
 
-async function inlineFile(index: number, watched: Watched, inline: InlineMedia): Promise<JobFile> {
-  const file = inline.file(index);
-  const fault = watched.spooled[index]?.fault;
-  if (file === undefined || fault !== undefined)
-    throw corrupt(watched.job, `the video inside the answer is broken: ${fault ?? 'missing'}`);
-  if (file.bytes === 0) throw corrupt(watched.job, 'the video inside the answer is empty');
-  const walk = (await startsMp4File(file.path)) ? await walkBoxes(file.path) : undefined;
-  if (walk?.ok === false) throw corrupt(watched.job, `the video inside the answer is broken: ${walk.reason ?? ''}`);
-  return file;
-}
-
 interface Work {
   job: Job;
   protocol: Protocol;
   deps: JobDeps;
   options: Saving;
+  watched: Watched;
 }
 
-async function downloaded(result: Result, place: Place, work: Work): Promise<JobFile> {
-  let { sources } = result;
+async function obtained(given: readonly Source[], place: Place, work: Work): Promise<JobFile> {
+  let sources = given;
   for (let rounds = 0, refreshes = 0; ; rounds += 1) {
     const outcome = await firstThatWorks(sources, place, work);
     if (outcome.kind === 'done') return fileOf(outcome);
+    if (outcome.kind === 'broken') throw corrupt(work.job, outcome.failure.message);
     if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
     if (outcome.kind === 'expired' && refreshes >= mostRefreshes) throw gone(outcome.failure, work.job);
     if (outcome.kind === 'expired') refreshes += 1;
@@ -117,21 +105,22 @@ function fileOf({ part, bytes, sha256, mime }: DownloadOutcome & { kind: 'done' 
   return { path: part, bytes, sha256, mime };
 }
 
-type Failed = Exclude<DownloadOutcome, { kind: 'done' }>;
+/** What became of one source; `broken` is what the answer held itself, and stays so. */
+type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
+type Failed = Exclude<Outcome, { kind: 'done' }>;
 
 // Sources of one result are tried in order; what is not ready yet outweighs what is gone.
-async function firstThatWorks(
-  sources: readonly Source[],
-  place: Place,
-  work: Work,
-): Promise<DownloadOutcome> {
+async function firstThatWorks(sources: readonly Source[], place: Place, work: Work): Promise<Outcome> {
   const failed: Failed[] = [];
   for (const source of sources) {
-    const outcome = await downloadFrom(source, place, work);
+    const outcome =
+      source.kind === 'inline'
+        ? await inlineFile(source.index, work)
+        : await downloadFrom(source, place, work);
     if (outcome.kind === 'done') return outcome;
     failed.push(outcome);
   }
-  const worst = ['not-ready', 'refused', 'expired'] as const;
+  const worst = ['not-ready', 'refused', 'expired', 'broken'] as const;
   const told = worst
     .map((kind) => failed.find((each) => each.kind === kind))
     .find((each) => each !== undefined);
@@ -143,8 +132,22 @@ async function firstThatWorks(
   );
 }
 
+async function inlineFile(index: number, { watched, options }: Work): Promise<Outcome> {
+  const file = options.inline.file(index);
+  const broken = (why: string): Outcome => ({
+    kind: 'broken',
+    failure: { code: 'result_corrupt', message: `the video inside the answer is ${why}` },
+  });
+  const fault = watched.spooled[index]?.fault;
+  if (file === undefined || fault !== undefined) return broken(`broken: ${fault ?? 'it is missing'}`);
+  if (file.bytes === 0) return broken('empty');
+  const kind = await kindOf(file.path);
+  if (kind.flaw !== undefined) return broken(kind.flaw);
+  return { kind: 'done', part: file.path, bytes: file.bytes, sha256: file.sha256, mime: kind.mime };
+}
+
 function downloadFrom(
-  source: Source,
+  source: Exclude<Source, { kind: 'inline' }>,
   place: Place,
   { job, protocol, deps, options }: Work,
 ): Promise<DownloadOutcome> {
@@ -171,9 +174,8 @@ function downloadFrom(
   });
 }
 
-function addressOf(source: Source, baseUrl: URL): string {
-  if (source.kind === 'gateway') return baseUrl.href.replace(/\/$/, '') + source.path;
-  return source.kind === 'url' ? source.url : '';
+function addressOf(source: Exclude<Source, { kind: 'inline' }>, baseUrl: URL): string {
+  return source.kind === 'url' ? source.url : baseUrl.href.replace(/\/$/, '') + source.path;
 }
 
 // Whatever becomes of a download, the job is paid for and its result can be fetched again.
@@ -191,12 +193,24 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
   });
 }
 
-// The last success that was seen stands: a status that goes back does not take its result away.
+// The last success that was seen stands: a status that goes back does not take its result away. Media inside
+// this answer are not kept, so that they cannot take the place of those that were saved from the first one.
 async function refreshed(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);
-  return verdict.kind === 'observation' && verdict.state === 'succeeded'
-    ? verdict.results[index]?.sources
-    : undefined;
+  const isSuccess = verdict.kind === 'observation' && verdict.state === 'succeeded';
+  const sources = isSuccess ? (verdict.results[index]?.sources ?? []) : [];
+  const fresh = sources.filter((source) => source.kind !== 'inline');
+  return fresh.length > 0 ? fresh : undefined;
+}
+
+function noSource({ job, observation }: Watched, index: number): MgwError {
+  const why = observation.warning ?? `the gateway names no address for file ${index + 1}.`;
+  return new MgwError('result_unavailable', `A result of ${job.id} cannot be had: ${why}`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId: observation.requestId,
+  });
 }
 
 function gone(failure: Failure, job: Job): MgwError {

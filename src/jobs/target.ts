@@ -11,12 +11,16 @@ export function numbered(path: string, index: number, count: number): string {
   return `${path.slice(0, path.length - extension.length)}-${index + 1}${extension}`;
 }
 
-/** The absolute paths of a job's files at a target; the names never come from the server. */
+/**
+ * The absolute paths of a job's `count` files at a target; the names never come from the server. `asked` is how
+ * many were ordered: where fewer came, those still bear the names that were checked before anything was paid.
+ */
 export function pathsAt(
   target: Target & { kind: 'file' | 'folder' },
   job: Pick<Job, 'id'>,
   count: number,
+  asked = count,
 ): string[] {
   const path = resolve(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
-  return Array.from({ length: count }, (_, index) => numbered(path, index, count));
+  return Array.from({ length: count }, (_, index) => numbered(path, index, Math.max(count, asked)));
 }

@@ -5,7 +5,7 @@ import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.
 import { backoffMs, pollPauseMs } from '../http/backoff.ts';
 import { failedError, fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
-import { observe, type Observed, type OpenSink } from './observe.ts';
+import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
 
 /** How long a wait goes on, and how closely it looks. */
 export interface WatchOptions {
@@ -19,7 +19,7 @@ export interface WatchOptions {
   openSink?: OpenSink;
 }
 
-/** A job that has succeeded, and what was seen of its result. */
+/** A job that has succeeded with something to fetch, and what was seen of it. */
 export interface Watched {
   job: Job;
   observation: Observation;
@@ -33,7 +33,7 @@ const notFoundGraceMs = 60_000;
  * Polls a job until a verdict and gives its successful observation. 429, 5xx, network errors and unreadable
  * answers back off; nothing here sends anything that costs money.
  * @throws MgwError: exit 5 failed, 8 at the deadline, 3 where the key is refused, 9 where the task is not found
- * for longer than the grace, 130/143 interrupted.
+ * for longer than the grace, or finished with nothing to fetch, 130/143 interrupted.
  */
 export async function watch(
   job: Job,
@@ -43,6 +43,7 @@ export async function watch(
 ): Promise<Watched> {
   let current = job;
   let troubles = 0;
+  const warn = onChange(deps.note);
   if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
   for (let polls = 0; ; polls += 1) {
     const seen = await asked(current, protocol, deps, options);
@@ -50,6 +51,8 @@ export async function watch(
     options.onUpdate?.(current);
     const { verdict } = seen;
     if (verdict.kind === 'observation') {
+      if (verdict.state === 'succeeded' && !hasResult(verdict)) throw noResult(current, verdict);
+      warn(verdict.warning);
       if (verdict.state === 'succeeded') return { job: current, observation: verdict, spooled: seen.spooled };
       // A success that was seen before outlives a status that goes back (design 6): its result is asked for again.
       if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
@@ -82,6 +85,27 @@ function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, now: numbe
   if (verdict.kind !== 'missing') return;
   const since = Date.parse(job.submitted_at ?? '');
   if (Number.isNaN(since) || now - since > notFoundGraceMs) throw lostTask(verdict.failure, job);
+}
+
+// A poll may say the same every few seconds.
+function onChange(note: (text: string) => void): (text: string | undefined) => void {
+  let last: string | undefined;
+  return (text) => {
+    if (text !== undefined && text !== last) note(text);
+    last = text ?? last;
+  };
+}
+
+/** Exit 9: finished by the gateway's word, with nothing to fetch or nothing that proves it (design 6). */
+export function noResult(job: Job, { nativeStatus, warning, requestId }: Observation): MgwError {
+  const shown = nativeStatus === '' ? '' : ` (${nativeStatus})`;
+  const text = `Job ${job.id} finished${shown}, but the gateway shows no result: ${warning ?? 'it names none.'}`;
+  return new MgwError('result_unavailable', text, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId,
+  });
 }
 
 /** Exit 3: the key is refused for a job that was accepted; a good key resumes it. */

@@ -81,8 +81,10 @@ export interface Observation {
   progress?: number;
   /** Why it failed (state `failed`). */
   failure?: Failure;
-  /** What there is to fetch (state `succeeded`); empty means finished with nothing to show: exit 9. */
+  /** What there is to fetch (state `succeeded`); where none of it has a source, it ends with exit 9. */
   results: Result[];
+  /** True where it is finished by the gateway's word and nothing proves success: it is not recorded as one. */
+  unproven?: true;
   /** What a person should know though it did not fail: partly filtered, a tolerated oddity. */
   warning?: string;
   /** Reported usage, for `--json`. */

@@ -5,7 +5,7 @@ import type { Observation } from '../protocol.ts';
 import { shownValue } from '../violations.ts';
 import { resultOf, samplesOf } from './samples.ts';
 
-type Outcome = Pick<Observation, 'state' | 'results' | 'failure' | 'warning'>;
+type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 'warning'>;
 
 /**
  * The state of an operation (specification 2.2, 3.1); undefined where the body is none. An absent `done` is
@@ -48,24 +48,19 @@ function finished(reply: Reply, body: JsonObject): Outcome {
 }
 
 function unproven(warning: string): Outcome {
-  return { state: 'succeeded', results: [], warning };
+  return { state: 'succeeded', results: [], unproven: true, warning };
 }
 
 function fetchable(samples: Json[], response: Json, reply: Reply): Outcome {
   const read = samples.map((sample) => resultOf(sample, reply));
   const reasons = filtered(response);
-  const notes = [
-    ...(reasons === undefined ? [] : [`Some videos were filtered: ${reasons}.`]),
-    ...read.flatMap((sample, index) => lossOf(sample, `Sample ${index + 1} of ${read.length}`)),
-  ];
+  // A sample with nothing to fetch stays a result without sources: that it is missing must not go unseen.
+  const faults = read.flatMap(({ fault }, index) =>
+    fault === undefined ? [] : [`Sample ${index + 1} of ${read.length} ${fault}.`],
+  );
+  const notes = [...(reasons === undefined ? [] : [`Some videos were filtered: ${reasons}.`]), ...faults];
   const results = read.map(({ result }) => result);
   return { state: 'succeeded', results, warning: notes.length > 0 ? notes.join(' ') : undefined };
-}
-
-// A sample with nothing to fetch stays a result without sources: that it is missing must not go unseen.
-function lossOf({ result, fault }: ReturnType<typeof resultOf>, sample: string): string[] {
-  if (fault !== undefined) return [`${sample} is broken: ${fault}.`];
-  return result.sources.length > 0 ? [] : [`${sample} has neither content nor an address to fetch.`];
 }
 
 function noSamples(response: Json, reply: Reply, body: Json): Failure {

@@ -1,6 +1,7 @@
 import type { Reply } from '../../exchange.ts';
 import { at, isObject, textAt, type Json } from '../../json.ts';
 import type { Result, Source } from '../protocol.ts';
+import { shownValue } from '../violations.ts';
 
 /**
  * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and what gateways leak of
@@ -30,12 +31,20 @@ export function samplesOf(response: Json): Json[] | undefined {
   return inlineOf(response) === undefined && !isObject(at(response, 'video')) ? [] : [response];
 }
 
-/** A sample as a file to fetch, and why its content inside the answer is no source, where it is there and is none. */
+/** A sample as a file to fetch, and what is wrong with it, in words that follow "sample 1". */
 export function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string } {
   const mime = types.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
-  const { source, fault } = inlineSource(sample, reply);
-  const sources = [source, ...addresses.map((path) => addressSource(textAt(sample, path)))];
-  return { result: { sources: sources.filter((found) => found !== undefined), mime }, fault };
+  const inline = inlineSource(sample, reply);
+  const given = addresses.map((path) => textAt(sample, path)).filter((address) => address !== undefined);
+  const sources = [inline.source, ...given.map(addressSource)].filter((found) => found !== undefined);
+  const fault = inline.fault ?? (sources.length === 0 ? nowhere(given) : undefined);
+  return { result: { sources, mime }, fault };
+}
+
+// What follows a question mark may be a signature, what stands before an @ a password.
+function nowhere([address]: string[]): string {
+  if (address === undefined) return 'has neither content nor an address to fetch';
+  return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, from where nothing can be fetched`;
 }
 
 function inlineOf(sample: Json): string | undefined {
@@ -48,13 +57,15 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
   if (place === undefined) return {};
   const index = Number(/^mgw-spool:(\d+)$/.exec(place)?.[1]);
   const media = reply.spooled?.[index];
-  if (media === undefined) return { fault: 'the content was not saved as it arrived' };
-  return media.fault === undefined ? { source: { kind: 'inline', index } } : { fault: media.fault };
+  if (media === undefined) return { fault: 'is broken: the content was not saved as it arrived' };
+  return media.fault === undefined
+    ? { source: { kind: 'inline', index } }
+    : { fault: `is broken: ${media.fault}` };
 }
 
 // Taken exactly as it came: it may be signed (specification 4.1, "the complete video.uri").
-function addressSource(address: string | undefined): Source | undefined {
-  if (address === undefined || /[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
+function addressSource(address: string): Source | undefined {
+  if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))
     return { kind: 'url', url: address, key: 'own-site' };
   return /^\/[^/]/.test(address) ? { kind: 'gateway', path: address } : undefined;

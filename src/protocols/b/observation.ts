@@ -1,7 +1,7 @@
 import type { Reply } from '../../exchange.ts';
 import { requestIdOf } from '../../http/failures.ts';
 import { at, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
-import type { Observation, Result } from '../protocol.ts';
+import type { Observation, Result, Source } from '../protocol.ts';
 import { taskFailure } from './codes.ts';
 
 /**
@@ -46,19 +46,19 @@ function hasFailed(task: Json | undefined): boolean {
   return nonZero || !(ext === undefined || ext === null || ext === '');
 }
 
-function outcomeOf(task: Json | undefined): { results: Result[]; warning?: string } {
+function outcomeOf(task: Json | undefined): Pick<Observation, 'results' | 'unproven' | 'warning'> {
   if (at(task, 'ErrCode') !== 0)
     return {
       results: [],
+      unproven: true,
       warning: 'FINISH without the ErrCode 0 that would prove success: the result is unproven.',
     };
-  const listed = filesOf(task);
-  const results = listed.flatMap(resultOf);
+  const results = filesOf(task).map(resultOf);
   if (results.length === 0) return { results, warning: 'The task finished well and lists no file.' };
-  const without = listed.length - results.length;
+  const without = results.filter(({ sources }) => sources.length === 0).length;
   return without === 0
     ? { results }
-    : { results, warning: `${without} of ${listed.length} files have no address.` };
+    : { results, warning: `${without} of ${results.length} files have no address.` };
 }
 
 function filesOf(task: Json | undefined): Json[] {
@@ -69,16 +69,16 @@ function filesOf(task: Json | undefined): Json[] {
 // What is no description of the file, or could be the file itself.
 const hidden = new Set(['FileUrl', 'FileContent']);
 
-// The file's host is not the gateway's: no key ever goes there (specification 4.2).
-function resultOf(file: Json): Result[] {
+// The file's host is not the gateway's: no key ever goes there (specification 4.2). One without an address stays
+// a result without sources: that it is missing must not go unseen.
+function resultOf(file: Json): Result {
   const url = textAt(file, 'FileUrl');
-  if (url === undefined || !isObject(file)) return [];
+  if (!isObject(file)) return { sources: [] };
   const shown = Object.entries(file).filter(
     ([name, value]) => !hidden.has(name) && value !== null && value !== '',
   );
-  return [
-    { sources: [{ kind: 'url', url, key: 'never' }], mime: mimeOf(file), details: Object.fromEntries(shown) },
-  ];
+  const sources: Source[] = url === undefined ? [] : [{ kind: 'url', url, key: 'never' }];
+  return { sources, mime: mimeOf(file), details: Object.fromEntries(shown) };
 }
 
 const mimeByType = new Map([

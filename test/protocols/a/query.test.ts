@@ -193,7 +193,9 @@ describe('succeeded', () => {
     const { state, results, warning } = observed(finished([sample]), spooled(1));
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
-    expect(warning).toMatch(/^Sample 1 of 1 (has neither content nor an address|is broken)/);
+    expect(warning).toMatch(
+      /^Sample 1 of 1 (has neither content nor an address|is broken: |is at \S+, from where)/,
+    );
   });
 
   test('content that is not Base64 is no source, and told; its address still is one', () => {
@@ -226,6 +228,7 @@ describe('succeeded', () => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
       results: [],
+      unproven: true,
       warning: expect.stringContaining('unproven') as string,
     });
   });

@@ -110,9 +110,10 @@ describe('success', () => {
       { FileUrl: 'https://f.example/2' },
     ];
     const { results, warning } = observed(finished({ Output: { FileInfos } }));
-    expect(results.flatMap(({ sources }) => sources)).toEqual([
-      { kind: 'url', url: 'https://f.example/1', key: 'never' },
-      { kind: 'url', url: 'https://f.example/2', key: 'never' },
+    expect(results.map(({ sources }) => sources)).toEqual([
+      [{ kind: 'url', url: 'https://f.example/1', key: 'never' }],
+      [],
+      [{ kind: 'url', url: 'https://f.example/2', key: 'never' }],
     ]);
     expect(warning).toContain('1 of 3');
   });
@@ -125,8 +126,10 @@ describe('success', () => {
     { FileInfos: {} },
     { FileInfos: [{ FileUrl: 7 }] },
   ])('without a file there is nothing to fetch: %j', (Output) => {
-    expect(observed(finished({ Output }))).toMatchObject({ state: 'succeeded', results: [] });
-    expect(observed(finished({ Output })).warning).toBeTruthy();
+    const { state, results, warning, unproven } = observed(finished({ Output }));
+    expect({ state, unproven }).toEqual({ state: 'succeeded', unproven: undefined });
+    expect(results.flatMap(({ sources }) => sources)).toEqual([]);
+    expect(warning).toBeTruthy();
   });
 
   test.each(['constructor', '__proto__', 'exe'])('the file type %s gives no MIME type', (FileType) => {
@@ -140,7 +143,7 @@ describe('FINISH is not success', () => {
     'ErrCode %j is unproven: nothing to fetch',
     (ErrCode) => {
       const observation = observed(finished({ ErrCode }));
-      expect(observation).toMatchObject({ state: 'succeeded', results: [] });
+      expect(observation).toMatchObject({ state: 'succeeded', results: [], unproven: true });
       expect(observation.warning).toContain('unproven');
     },
   );

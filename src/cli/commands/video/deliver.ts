@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { MgwError } from '../../../errors.ts';
 import type { Ask, Job, JobFile } from '../../../job.ts';
 import { failedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
 import { fetchResults } from '../../../jobs/fetch.ts';
@@ -102,6 +103,7 @@ async function carryOut(
   deps: JobDeps,
   delivery: Delivery,
 ): Promise<JobFile[]> {
+  askable(job, protocol);
   if (delivery.ask === 'accept') return [];
   if (job.state === 'failed') throw failedError(job);
   const { pollIntervalMs } = await context.gateway();
@@ -113,7 +115,7 @@ async function carryOut(
     onUpdate: (seen) => void progress.waiting(waitingFor(seen)),
   };
   if (delivery.target === undefined) {
-    if (job.state !== 'succeeded') await watch(job, protocol, deps, options);
+    if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, options);
     return [];
   }
   const settings = await context.settings();
@@ -128,6 +130,15 @@ async function carryOut(
   });
   progress.stop();
   return files;
+}
+
+// Accepted and paid for under a handle that cannot be asked for: no run of it may look like a success.
+function askable(job: Job, protocol: Protocol): void {
+  try {
+    protocol.query(job.handle ?? '', job.model);
+  } catch (error) {
+    throw error instanceof MgwError ? Object.assign(error, { next: ['mgw', 'jobs', 'show', job.id] }) : error;
+  }
 }
 
 function waitingFor(job: Job): Waiting {

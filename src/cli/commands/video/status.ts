@@ -3,12 +3,12 @@ import { exitCodes, MgwError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import { failedError, unknownError } from '../../../jobs/errors.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
-import type { Protocol } from '../../../protocols/protocol.ts';
+import type { Protocol, QueryVerdict } from '../../../protocols/protocol.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
 import type { Context } from '../../context.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { configured } from '../../protocols.ts';
 import { readRefs } from '../../refs.ts';
 
@@ -47,24 +47,27 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
 async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Seen> {
   let job: Job | undefined;
   try {
-    const [{ videoJob }, { observe }] = await Promise.all([
+    const [{ videoJob }, { hasResult, observe }, { noResult }] = await Promise.all([
       import('./video-job.ts'),
       import('../../../jobs/observe.ts'),
+      import('../../../jobs/watch.ts'),
     ]);
     job = await videoJob(ref, protocol, deps);
     if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The answer was lost');
     if (job.handle === undefined) return { job };
     const seen = await observe(job, protocol, deps);
     job = seen.job;
-    return { job, error: problemOf(seen.job, seen.verdict) };
+    const { verdict } = seen;
+    if (verdict.kind === 'observation' && verdict.state === 'succeeded' && !hasResult(verdict))
+      return { job, error: noResult(job, verdict) };
+    if (verdict.kind === 'observation' && verdict.warning !== undefined) deps.note(verdict.warning);
+    return { job, error: problemOf(job, verdict) };
   } catch (error) {
     return { job, error: toMgwError(error) };
   }
 }
 
-type Verdict = Awaited<ReturnType<typeof import('../../../jobs/observe.ts').observe>>['verdict'];
-
-function problemOf(job: Job, verdict: Verdict): MgwError | undefined {
+function problemOf(job: Job, verdict: QueryVerdict): MgwError | undefined {
   if (verdict.kind === 'observation') return job.state === 'failed' ? failedError(job) : undefined;
   const { code, message, requestId } = verdict.failure;
   const exit = { refused: 'auth', missing: 'incomplete', again: 'unavailable' } as const;

@@ -1,0 +1,91 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Answer, Seen } from './gateway-c.ts';
+
+/** One listening origin and everything that it was asked. */
+export interface Origin {
+  url: string;
+  requests: Seen[];
+  close(): Promise<void>;
+}
+
+/** Answers a request; what it throws becomes a 500, so that a broken test double is seen as one. */
+export type Handler = (seen: Seen, response: ServerResponse) => void | Promise<void>;
+
+/** Listens on a loopback address (127.0.0.2 and the like are other hosts than 127.0.0.1 to a client). */
+export async function listen(handle: Handler, host = '127.0.0.1'): Promise<Origin> {
+  const requests: Seen[] = [];
+  const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const seen = await read(request);
+    requests.push(seen);
+    response.on('error', () => undefined);
+    await handle(seen, response);
+  };
+  const server = createServer((request, response) => {
+    serve(request, response).catch((error: unknown) => response.writeHead(500).end(String(error)));
+  });
+  await new Promise<void>((resolve) => server.listen(0, host, resolve));
+  return {
+    url: `http://${host}:${(server.address() as AddressInfo).port}`,
+    requests,
+    close: () => {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+async function read(request: IncomingMessage): Promise<Seen> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  const { method = '', url = '', headers } = request;
+  return { method, path: url, headers, body: Buffer.concat(chunks).toString(), at: Date.now() };
+}
+
+/** Gives a scripted answer. */
+export function play(answer: Answer, seen: Seen, response: ServerResponse): void {
+  if (typeof answer === 'function') {
+    answer(seen, response);
+    return;
+  }
+  json(response, answer.body ?? {}, answer.status, answer.headers);
+}
+
+/** Answers with JSON, or with a text as it is. */
+export function json(
+  response: ServerResponse,
+  body: unknown,
+  status = 200,
+  headers: Record<string, string> = {},
+): void {
+  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  response.end(typeof body === 'string' ? body : JSON.stringify(body));
+}
+
+/** A place that serves one video at any path, or what it is told to. */
+export interface FileHost extends Origin {
+  /** Answers of the next requests; then it serves the video. */
+  answers: Answer[];
+  /** Where set, only this Authorization header is served; anything else gets 401. */
+  wants?: string;
+}
+
+/** Starts a file host; it knows no key of its own accord. */
+export async function startFileHost(video: Buffer, host?: string): Promise<FileHost> {
+  const answers: Answer[] = [];
+  const origin = await listen((seen, response) => {
+    const scripted = answers.shift();
+    if (scripted !== undefined) {
+      play(scripted, seen, response);
+      return;
+    }
+    if (files.wants !== undefined && seen.headers.authorization !== files.wants) {
+      json(response, { error: { code: 401, message: 'no key' } }, 401);
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'video/mp4', 'content-length': video.length });
+    response.end(video);
+  }, host);
+  const files: FileHost = { ...origin, answers };
+  return files;
+}
