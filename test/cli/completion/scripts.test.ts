@@ -9,7 +9,8 @@ import { commandEntries, type CommandEntry } from '../../../src/cli/completion/t
 import { zshCompletion } from '../../../src/cli/completion/zsh.ts';
 import { createProgram } from '../../../src/cli/program.ts';
 
-const entries = commandEntries(createProgram(process, () => Promise.resolve()));
+const { root } = await createProgram([], () => Promise.resolve());
+const entries = commandEntries(root);
 const folder = mkdtempSync(path.join(tmpdir(), 'mgw-completion-'));
 const script = path.join(folder, 'mgw.bash');
 

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { commandEntries, namesOf, quoted, valuedFlags } from '../../../src/cli/completion/tree.ts';
 import { createProgram } from '../../../src/cli/program.ts';
 
-const program = createProgram(process, () => Promise.resolve());
-const entries = commandEntries(program);
+const { root } = await createProgram([], () => Promise.resolve());
+const entries = commandEntries(root);
 
 function allPaths(command: Command, path = ''): string[] {
   const below = command.commands.flatMap((child) => allPaths(child, `${path} ${child.name()}`.trim()));
@@ -15,7 +15,7 @@ describe('commandEntries', () => {
   it('has every command but the hidden ones', () => {
     const hidden = ['exit-codes'];
     expect(entries.map(({ path }) => path).sort()).toEqual(
-      allPaths(program)
+      allPaths(root)
         .filter((path) => !hidden.includes(path))
         .sort(),
     );
