@@ -37,7 +37,11 @@ export interface Order {
 const largestRecordedBody = 256 * 1024;
 
 /** The hash under which the same submission is found again (design 4). */
-export function fingerprintOf(order: Order, gateway: string, account: string): string {
+export function fingerprintOf(
+  order: Pick<Order, 'protocol' | 'body' | 'variant'>,
+  gateway: string,
+  account: string,
+): string {
   const parts = [gateway, account, order.protocol, canonicalJson(order.body)];
   if (order.variant !== undefined) parts.push(order.variant);
   return createHash('sha256').update(parts.join('\n')).digest('hex');

@@ -79,6 +79,7 @@ export class FileSink implements AudioSink {
   async publish(kept: JobFile): Promise<JobFile> {
     const { target, force } = this.#options;
     await publish(kept.path, target, { force });
+    if (kept.path === this.#part) this.#part = '';
     return { ...kept, path: target };
   }
 
@@ -92,6 +93,12 @@ export class FileSink implements AudioSink {
     if (this.#audio > 0) return this.#part;
     await rm(this.#part, { force: true });
     return undefined;
+  }
+
+  async discard(): Promise<void> {
+    await this.#close();
+    if (this.#part !== '') await rm(this.#part, { force: true });
+    this.#part = '';
   }
 
   async leftOver(): Promise<string | undefined> {

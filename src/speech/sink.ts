@@ -15,6 +15,8 @@ export interface AudioSink {
   publish(kept: JobFile): Promise<JobFile>;
   /** Ends the audio where it will not be whole: the path at which it is kept, undefined where there is none. */
   abandon(): Promise<string | undefined>;
+  /** Removes what is not published; nothing where it was. */
+  discard(): Promise<void>;
   /** Where audio is that an earlier run could not make whole, undefined where there is none. */
   leftOver(): Promise<string | undefined>;
   /**
@@ -32,4 +34,8 @@ export interface Recovered {
 /** Nobody reads the stream that the audio goes to: the reader's wish, and no error to be shown. */
 export class ReaderGone extends Error {
   override readonly name = 'ReaderGone';
+
+  constructor() {
+    super('nobody reads the output any more');
+  }
 }

@@ -43,6 +43,10 @@ export class StreamSink implements AudioSink {
     return Promise.resolve(undefined);
   }
 
+  discard(): Promise<void> {
+    return Promise.resolve();
+  }
+
   leftOver(): Promise<undefined> {
     return Promise.resolve(undefined);
   }

@@ -1,0 +1,240 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { describe, expect, test } from 'vitest';
+import { FileSink } from '../../src/speech/file-sink.ts';
+import { PiecesError } from '../../src/speech/pieces-error.ts';
+import { joinerFor, speakPieces, type PiecesOrder, type SpokenPieces } from '../../src/speech/pieces.ts';
+import type { AudioSink } from '../../src/speech/sink.ts';
+import { StreamSink } from '../../src/speech/stream-sink.ts';
+import { wavHeader } from '../../src/speech/wav.ts';
+import { end, speechBody } from './frames.ts';
+import {
+  depsFor,
+  freshFolder,
+  names,
+  speechServer,
+  type Answer,
+  type Seen,
+  type TestDeps,
+} from './harness.ts';
+
+const texts = ['one', 'two', 'three', 'four', 'five'];
+const bodies = texts.map((text) => ({ req_params: { text } }));
+
+/** Speaks each text as its own bytes, after asking `first` what to do instead. */
+function speaker(first: (text: string, response: ServerResponse) => boolean = () => false): Answer {
+  return (response, seen) => {
+    const text = textOf(seen);
+    if (first(text, response)) return;
+    response.writeHead(200).end(speechBody([Buffer.from(`<${text}>`), end]));
+  };
+}
+
+function textOf(seen: Seen): string {
+  return (JSON.parse(seen.body) as { req_params: { text: string } }).req_params.text;
+}
+
+interface Bench {
+  target: string;
+  pieces: string;
+  deps: TestDeps;
+  run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
+}
+
+async function bench(url: string, folder = freshFolder()): Promise<Bench> {
+  const target = join(folder, 'a.pcm');
+  const pieces = `${target}.pieces`;
+  const deps = await depsFor(url, folder);
+  const plain = {
+    bodies,
+    fresh: false,
+    concurrency: 2,
+    folder: pieces,
+    mime: 'audio/L16',
+    join: (piece: Uint8Array) => piece,
+  };
+  return {
+    target,
+    pieces,
+    deps,
+    run: (order = {}, sink = new FileSink({ target, force: false, mime: 'audio/L16' })) =>
+      speakPieces(
+        { ...plain, deadline: deps.clock.now() + 60_000, ...order },
+        { ...deps, idleTimeoutMs: 300 },
+        sink,
+      ),
+  };
+}
+
+async function failure(run: Promise<unknown>): Promise<PiecesError> {
+  const error: unknown = await run.catch((reason: unknown) => reason);
+  if (!(error instanceof PiecesError)) throw new Error('not a failure of pieces', { cause: error });
+  return error;
+}
+
+const refuse = (response: ServerResponse): boolean => {
+  response.writeHead(401).end('{}');
+  return true;
+};
+const broken = (response: ServerResponse): boolean => {
+  response.writeHead(200).end(speechBody([Buffer.from('half')]));
+  return true;
+};
+
+test('every piece is a job of its own, and the output is whole and in order', async () => {
+  let open = 0;
+  let most = 0;
+  const server = await speechServer((response, seen) => {
+    most = Math.max(most, (open += 1));
+    // The earlier pieces take longest: order must not come from who is first.
+    const wait = (texts.length - texts.indexOf(textOf(seen))) * 10;
+    setTimeout(() => {
+      open -= 1;
+      response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end]));
+    }, wait);
+  });
+  const { run, target, pieces, deps } = await bench(server.url);
+  const { jobs, file, reused } = await run();
+  expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+  expect(file).toMatchObject({ path: target, bytes: 29 });
+  expect(jobs.map((job) => job.request)).toEqual(bodies);
+  expect(reused).toBe(0);
+  expect(most).toBe(2);
+  expect(existsSync(pieces)).toBe(false);
+  expect(new Set(jobs.map((job) => job.record.fingerprint)).size).toBe(5);
+  expect(await deps.ledger.ids()).toHaveLength(5);
+});
+
+describe('a piece that fails', () => {
+  test('keeps the others, and running it again pays for what is missing only', async () => {
+    let down = true;
+    const server = await speechServer(
+      speaker((text, response) => text === 'three' && down && refuse(response)),
+    );
+    const { run, target, pieces } = await bench(server.url);
+    const error = await failure(run({ concurrency: 1 }));
+    expect(error).toMatchObject({ code: 'auth', exitCode: 3, charged: 'yes' });
+    expect(error.message).toMatch(/^Piece 3 of 5: .* 2 of 5 pieces are whole and kept in .*a\.pcm\.pieces/);
+    expect(error.jobs).toHaveLength(3);
+    expect(names(pieces)).toEqual(['0001', '0002']);
+    expect(existsSync(`${target}.part`)).toBe(false);
+    down = false;
+    expect(await run()).toMatchObject({ reused: 2 });
+    expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+    expect(server.requests.map(textOf).sort()).toEqual([...texts, 'three'].sort());
+  });
+
+  test('by being cut off is paid for again with --new alone, and only it', async () => {
+    let cut = true;
+    const server = await speechServer(speaker((text, response) => text === 'two' && cut && broken(response)));
+    const { run, target } = await bench(server.url);
+    expect(await failure(run())).toMatchObject({ code: 'speech_incomplete', exitCode: 9 });
+    cut = false;
+    expect(await failure(run())).toMatchObject({ code: 'speech_incomplete', exitCode: 9 });
+    await run({ fresh: true });
+    expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+    expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
+  });
+
+  test('does not hide one that weighs more', async () => {
+    const server = await speechServer(
+      speaker((text, response) => {
+        if (text === 'one') return refuse(response);
+        response.destroy();
+        return true;
+      }),
+    );
+    const { run } = await bench(server.url);
+    expect(await failure(run({ bodies: bodies.slice(0, 2) }))).toMatchObject({
+      code: 'submit_unknown',
+      exitCode: 7,
+    });
+  });
+
+  test('lets those under way finish, and begins no more', async () => {
+    let release: (() => void) | undefined;
+    const server = await speechServer(
+      speaker((text, response) => {
+        if (text === 'one') {
+          release = () => response.writeHead(200).end(speechBody([Buffer.from('<one>'), end]));
+          return true;
+        }
+        if (text !== 'two') return false;
+        response.writeHead(401).end('{}');
+        setTimeout(() => release?.(), 50);
+        return true;
+      }),
+    );
+    const { run, pieces } = await bench(server.url);
+    expect(await failure(run())).toMatchObject({ exitCode: 3 });
+    expect(names(pieces)).toEqual(['0001']);
+    expect(server.requests.map(textOf).sort()).toEqual(['one', 'two']);
+  });
+});
+
+test('an interruption finishes what is paid for, and the next run does the rest', async () => {
+  const server = await speechServer(speaker());
+  const folder = freshFolder();
+  const { run, deps, pieces } = await bench(server.url, folder);
+  const onPiece = (): void => deps.soft.abort('SIGINT');
+  const error = await failure(run({ concurrency: 1, onPiece }));
+  expect(error).toMatchObject({ exitCode: 130, charged: 'yes', retry: 'resume' });
+  expect(names(pieces)).toEqual(['0001']);
+  expect(await (await bench(server.url, folder)).run()).toMatchObject({ reused: 1 });
+  expect(server.requests).toHaveLength(5);
+});
+
+test('a kept piece that was changed is not used', async () => {
+  const server = await speechServer(speaker((text, response) => text === 'five' && broken(response)));
+  const { run, pieces, target } = await bench(server.url);
+  await failure(run({ concurrency: 1 }));
+  writeFileSync(join(pieces, '0002'), 'rubbish');
+  server.answers = [speaker()];
+  await run({ fresh: true });
+  expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+  expect(server.requests).toHaveLength(7);
+});
+
+test('an output that exists is refused before anything is paid', async () => {
+  const server = await speechServer(speaker());
+  const { run, target } = await bench(server.url);
+  writeFileSync(target, 'mine');
+  await expect(run()).rejects.toMatchObject({ code: 'output_exists', charged: 'no' });
+  expect(server.requests).toHaveLength(0);
+  expect(readFileSync(target, 'utf8')).toBe('mine');
+});
+
+test('a stream gets the pieces in order, and a WAV file one header', async () => {
+  const server = await speechServer(speaker());
+  const { run, target, pieces } = await bench(server.url);
+  const stream = new PassThrough();
+  expect(await run({}, new StreamSink(stream))).toMatchObject({ file: undefined });
+  expect(String(stream.read())).toBe('<one><two><three><four><five>');
+  expect(existsSync(pieces)).toBe(false);
+  await run({}, new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 }));
+  const audio = Buffer.from('<one><two><three><four><five>');
+  const padded = Buffer.concat([audio, Buffer.alloc(1)]);
+  expect(readFileSync(target)).toEqual(Buffer.concat([wavHeader(8000, 30), padded]));
+});
+
+test('two processes at once make one output, and pay once', async () => {
+  const server = await speechServer(speaker());
+  const folder = freshFolder();
+  const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];
+  const ended = await Promise.allSettled([left.run(), right.run()]);
+  expect(ended.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+  expect(ended.find(({ status }) => status === 'rejected')).toMatchObject({
+    reason: { code: 'output_exists' },
+  });
+  expect(server.requests).toHaveLength(5);
+});
+
+test('only formats that can be joined have a joiner', () => {
+  const piece = Buffer.from('x');
+  expect(joinerFor('pcm')?.(piece)).toBe(piece);
+  expect(joinerFor('ogg_opus')?.(piece)).toBe(piece);
+  expect(joinerFor('mp3')).toBeDefined();
+  expect(joinerFor('aac')).toBeUndefined();
+});
