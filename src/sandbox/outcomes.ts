@@ -9,6 +9,14 @@ export const MAGIC_WORDS = [
   { word: '[filtered]', areas: 'a, b, c', does: 'The result is held back by the content policy.' },
   { word: '[partly-filtered]', areas: 'a', does: 'The last sample is held back, the others are delivered.' },
   { word: '[never]', areas: 'a, b, c', does: 'The task runs for ever.' },
+  { word: '[speech-error]', areas: 'tts', does: 'An error frame in place of all audio.' },
+  { word: '[speech-breaks]', areas: 'tts', does: 'An error frame in place of the second half.' },
+  { word: '[speech-cut]', areas: 'tts', does: 'The stream ends half way, without its end frame.' },
+  { word: '[no-audio]', areas: 'tts', does: 'The end frame comes without any audio.' },
+  { word: '[voice-denied]', areas: 'tts', does: 'HTTP 403: the voice is not authorised.' },
+  { word: '[no-balance]', areas: 'tts, responses', does: 'HTTP 403, insufficient balance.' },
+  { word: '[response-fails]', areas: 'responses', does: 'The response fails.' },
+  { word: '[response-refuses]', areas: 'responses', does: 'The model refuses to answer.' },
 ] as const;
 
 /** The outcome of a task that is about to be accepted: by its prompt, else by a fault, else success. */

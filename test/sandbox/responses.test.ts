@@ -1,0 +1,131 @@
+import { describe, expect, test } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { freshState, sandbox } from './harness.ts';
+
+interface Event {
+  type: string;
+  sequence_number: number;
+  delta?: string;
+  response?: { status: string };
+}
+
+/** A reader of its own for server-sent events. */
+function eventsOf(body: string): Event[] {
+  return body
+    .split('\n\n')
+    .filter((block) => block !== '')
+    .map((block) => {
+      const [name = '', data = ''] = block.split('\n');
+      const event = JSON.parse(data.replace(/^data: /, '')) as Event;
+      expect(name).toBe(`event: ${event.type}`);
+      return event;
+    });
+}
+
+describe('without a stream', () => {
+  test('answers, counts and charges', async () => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir });
+    const answer = await box.call('POST', '/v1/responses', { body: { model: 'text-1', input: 'Say hello' } });
+    expect(answer.body).toMatchObject({
+      object: 'response',
+      status: 'completed',
+      model: 'text-1',
+      error: null,
+      output: [
+        { type: 'message', content: [{ type: 'output_text', text: 'The sandbox was asked: Say hello' }] },
+      ],
+      usage: { input_tokens: 2, output_tokens: 6, total_tokens: 8 },
+    });
+    expect(readBill(stateDir)).toMatchObject([{ area: 'responses', model: 'text-1', amount: 0.008 }]);
+  });
+
+  test.each([
+    [{ input: 'Hi' }, 400],
+    [{ model: 'text-1' }, 400],
+    [{ model: 'text-1', input: '' }, 400],
+    [{ model: 'text-1', input: 'Hi', max_output_tokens: 0 }, 400],
+    [{ model: 'video-a', input: 'Hi' }, 503],
+    [{ model: 'text-1', input: 'Hi [no-balance]' }, 403],
+    ['no JSON', 400],
+  ])('%j is refused with HTTP %i, and nothing is charged', async (body, status) => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir });
+    const answer = await box.call('POST', '/v1/responses', { body });
+    expect([answer.status, typeof answer.at('error.message')]).toEqual([status, 'string']);
+    expect(readBill(stateDir)).toEqual([]);
+  });
+
+  test.each([
+    ['Hi [response-fails]', {}, { status: 'failed', error: { code: 'server_error' }, output: [] }],
+    ['Hi [response-refuses]', {}, { status: 'completed', output: [{ content: [{ type: 'refusal' }] }] }],
+    [
+      'Hi',
+      { max_output_tokens: 2 },
+      {
+        status: 'incomplete',
+        incomplete_details: { reason: 'max_output_tokens' },
+        output: [{ content: [{ text: 'The sandbox' }] }],
+      },
+    ],
+  ])('%s %j', async (input, more, expected) => {
+    const box = await sandbox();
+    expect(
+      (await box.call('POST', '/v1/responses', { body: { model: 'text-1', input, ...more } })).body,
+    ).toMatchObject(expected);
+  });
+
+  test('reads messages and their parts', async () => {
+    const box = await sandbox();
+    const input = [
+      { role: 'system', content: 'Be short.' },
+      { role: 'user', content: [{ type: 'input_text', text: 'Say hello' }] },
+    ];
+    const answer = await box.call('POST', '/v1/responses', { body: { model: 'text-1', input } });
+    expect(JSON.stringify(answer.body)).toContain('Be short.\\nSay hello');
+  });
+
+  test('a wrong base path is a 404', async () => {
+    const box = await sandbox();
+    expect((await box.call('POST', '/responses', { body: {} })).status).toBe(404);
+  });
+});
+
+describe('with a stream', () => {
+  const body = { model: 'text-1', input: 'Say hello', stream: true };
+
+  test('tells the same in numbered events, and ends with the response', async () => {
+    const box = await sandbox();
+    const answer = await box.call('POST', '/v1/responses', { body });
+    expect(answer.headers.get('content-type')).toMatch(/^text\/event-stream/);
+    const events = eventsOf(answer.bytes.toString());
+    expect(events.map(({ sequence_number }) => sequence_number)).toEqual([...events.keys()]);
+    expect(events.map(({ delta = '' }) => delta).join('')).toBe('The sandbox was asked: Say hello');
+    expect(events[0]).toMatchObject({ type: 'response.created', response: { status: 'in_progress' } });
+    expect(events.at(-1)).toMatchObject({ type: 'response.completed', response: { status: 'completed' } });
+  });
+
+  test.each([
+    ['Hi [response-fails]', 'response.failed'],
+    ['Hi [response-refuses]', 'response.completed'],
+  ])('%s ends with %s', async (input, last) => {
+    const box = await sandbox();
+    const answer = await box.call('POST', '/v1/responses', { body: { ...body, input } });
+    expect(eventsOf(answer.bytes.toString()).at(-1)?.type).toBe(last);
+  });
+
+  test('responses-cut leaves out the end, whatever its percentage', async () => {
+    for (const fault of ['responses-cut@0%', 'responses-cut@50%', 'responses-cut@100%']) {
+      const box = await sandbox({ faults: [fault] });
+      const events = eventsOf((await box.call('POST', '/v1/responses', { body })).bytes.toString());
+      expect(events.some(({ type }) => type === 'response.completed')).toBe(false);
+    }
+  });
+
+  test('responses-429 charges nothing', async () => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir, faults: ['responses-429x1'] });
+    expect((await box.call('POST', '/v1/responses', { body })).status).toBe(429);
+    expect(readBill(stateDir)).toEqual([]);
+  });
+});

@@ -1,0 +1,190 @@
+import { describe, expect, test } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { renderSpeech } from '../../src/sandbox/media/speech.ts';
+import { freshState, sandbox, type TestSandbox } from './harness.ts';
+import { readMp3 } from './media/read-mp3.ts';
+
+const path = '/api/v3/tts/unidirectional';
+const text = 'Grüße, {"Welt"} / 你好。';
+
+interface Spoken {
+  status: number;
+  headers: Headers;
+  body: string;
+}
+
+async function speak(
+  box: TestSandbox,
+  params: object,
+  headers: Record<string, string> = {},
+): Promise<Spoken> {
+  const wanted = {
+    'X-Api-Key': box.key,
+    'X-Api-Resource-Id': 'speech-tts-2.0',
+    'Content-Type': 'application/json; charset=utf-8',
+    'X-Control-Require-Usage-Tokens-Return': '*',
+    ...headers,
+  };
+  const sent = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== ''));
+  const body = JSON.stringify({ req_params: params });
+  const response = await fetch(box.url + path, { method: 'POST', headers: sent, body });
+  return { status: response.status, headers: response.headers, body: await response.text() };
+}
+
+interface Frame {
+  code: number;
+  message: string;
+  data?: string | null;
+  usage?: { text_words: number };
+  sentence?: { text: string };
+}
+
+/** A reader of its own: the frames are found by trying where each one ends. */
+function framesOf(body: string): Frame[] {
+  const frames: Frame[] = [];
+  for (let rest = body.trim(); rest !== ''; rest = rest.trim()) {
+    let end = rest.indexOf('}') + 1;
+    for (; end > 0; end = rest.indexOf('}', end) + 1) {
+      try {
+        frames.push(JSON.parse(rest.slice(0, end)) as Frame);
+        break;
+      } catch {
+        continue;
+      }
+    }
+    if (end === 0) throw new Error(`no frame in ${rest.slice(0, 50)}`);
+    rest = rest.slice(end);
+  }
+  return frames;
+}
+
+const audioOf = (frames: Frame[]): Buffer =>
+  Buffer.concat(frames.map(({ data }) => Buffer.from(data ?? '', 'base64')));
+
+describe('a stream', () => {
+  test.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
+    'of %s holds the whole audio and its end',
+    async (format) => {
+      const box = await sandbox();
+      const answer = await speak(box, { text, audio_params: { format, sample_rate: 16_000 } });
+      const frames = framesOf(answer.body);
+      expect(answer.status).toBe(200);
+      expect(audioOf(frames)).toEqual(Buffer.from(renderSpeech({ text, format, sampleRate: 16_000 })));
+      expect(frames[0]).toMatchObject({ code: 0, data: null, sentence: { text } });
+      expect(frames.at(-1)).toEqual({
+        code: 20_000_000,
+        message: 'ok',
+        data: null,
+        usage: { text_words: 18 },
+      });
+      expect(answer.headers.get('x-tt-logid')).toMatch(/^[0-9A-F]{24}$/);
+    },
+  );
+
+  test('is MP3 of 24,000 Hz where nothing is said, and usage comes only where it is asked for', async () => {
+    const box = await sandbox();
+    const answer = await speak(box, { text: 'Hello' }, { 'X-Control-Require-Usage-Tokens-Return': '' });
+    const frames = framesOf(answer.body);
+    expect(readMp3(audioOf(frames))[0]).toMatchObject({ sampleRate: 24_000 });
+    expect(frames.at(-1)).not.toHaveProperty('usage');
+  });
+
+  test('joins frames and separates them', async () => {
+    const box = await sandbox();
+    const body = (await speak(box, { text: 'a'.repeat(100) })).body;
+    expect(body).toMatch(/\}\{/);
+    expect(body).toMatch(/\}\r\n\{/);
+  });
+
+  test('is billed by its characters', async () => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir });
+    await speak(box, { text });
+    expect(readBill(stateDir)).toMatchObject([
+      { area: 'tts', model: 'speech-tts-2.0', characters: 18, amount: 0.27 },
+    ]);
+  });
+});
+
+describe('errors of specification 7', () => {
+  test.each([
+    ['a wrong key', {}, { 'X-Api-Key': 'nobody' }, 401, undefined],
+    [
+      'Bearer in place of X-Api-Key',
+      {},
+      { 'X-Api-Key': '', Authorization: 'Bearer sandbox-key' },
+      401,
+      undefined,
+    ],
+    ['another resource', {}, { 'X-Api-Resource-Id': 'speech-tts-1.0' }, 403, 'header.code'],
+    ['a voice that is not authorised', { speaker: 'forbidden-voice' }, {}, 403, 'code'],
+    ['a voice by its word', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
+    ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
+    ['no JSON', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
+  ])('%s: nothing is charged', async (_, params, headers, status, at) => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir });
+    const answer = await speak(box, { text: 'Hi', ...params }, headers);
+    expect(answer.status).toBe(status);
+    if (at !== undefined) expect(JSON.parse(answer.body)).toHaveProperty(at);
+    expect(readBill(stateDir)).toEqual([]);
+  });
+
+  test.each([
+    ['no text', {}, 45_002_001],
+    ['a blank text', { text: ' …!' }, 45_002_001],
+    ['an unknown format', { text: 'Hi', audio_params: { format: 'flac' } }, 45_000_001],
+    ['an odd sample rate', { text: 'Hi', audio_params: { sample_rate: 12_345 } }, 45_000_001],
+  ])('%s is a frame under HTTP 200, and nothing is charged', async (_, params, code) => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir });
+    const answer = await speak(box, params);
+    expect(answer.status).toBe(200);
+    expect(framesOf(answer.body)).toMatchObject([{ code }]);
+    if (code === 45_002_001) expect(answer.body).toContain('No readable text!');
+    expect(readBill(stateDir)).toEqual([]);
+  });
+
+  test.each(['/v1/api/v3/tts/unidirectional', '/tts/unidirectional', '/api/v3/tts'])(
+    '%s is no endpoint of speech',
+    async (wrong) => {
+      const box = await sandbox();
+      const answer = await box.call('POST', wrong, { body: {} });
+      expect([answer.status, answer.at('error.code')]).toEqual([404, 'unsupported_endpoint']);
+    },
+  );
+});
+
+describe('bad days', () => {
+  test.each([
+    ['[speech-error]', undefined, 0, 55_000_000],
+    ['[speech-breaks]', undefined, 0.5, 55_000_000],
+    ['[speech-cut]', undefined, 0.5, 0],
+    ['[no-audio]', undefined, 0, 20_000_000],
+    ['', 'tts-error-frame@25%', 0.25, 55_000_000],
+    ['', 'tts-cut@75%', 0.75, 0],
+  ])('%s %s', async (word, fault, share, last) => {
+    const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
+    const spoken = `${'long text '.repeat(10)}${word}`;
+    const frames = framesOf((await speak(box, { text: spoken, audio_params: { format: 'pcm' } })).body);
+    const all = renderSpeech({ text: spoken, format: 'pcm', sampleRate: 24_000 }).length;
+    expect(Math.abs(audioOf(frames).length / all - share)).toBeLessThan(0.1);
+    expect(frames.at(-1)?.code).toBe(last);
+  });
+
+  test('tts-reset breaks the connection, and charges', async () => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir, faults: ['tts-resetx1'] });
+    await expect(speak(box, { text: 'Hello there' })).rejects.toThrow();
+    expect(readBill(stateDir)).toHaveLength(1);
+    expect((await speak(box, { text: 'Hello there' })).status).toBe(200);
+  });
+
+  test('tts-429 and tts-500 charge nothing', async () => {
+    const stateDir = freshState();
+    const box = await sandbox({ stateDir, faults: ['tts-429x1', 'tts-500x1'] });
+    expect((await speak(box, { text: 'Hi' })).status).toBe(429);
+    expect((await speak(box, { text: 'Hi' })).status).toBe(500);
+    expect(readBill(stateDir)).toEqual([]);
+  });
+});
