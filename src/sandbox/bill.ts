@@ -38,6 +38,12 @@ export function charge(stateDir: string, line: BillLine, refundAt?: number): voi
   appendRecords(billPath(stateDir), entries);
 }
 
+/** Appends the whole bill of another state directory, as that one is about to be removed. */
+export function takeOverBill(stateDir: string, other: string): void {
+  const entries = readRecords(billPath(other)) as Entry[];
+  if (entries.length > 0) appendRecords(billPath(stateDir), entries);
+}
+
 /** Gives a charge back, from `at` (milliseconds since 1970) on. */
 export function refund(stateDir: string, task: string, at: number): void {
   appendRecords(billPath(stateDir), [{ kind: 'refund', task, at } satisfies Entry]);

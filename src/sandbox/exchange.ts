@@ -19,6 +19,8 @@ export interface Gateway {
    * its percentage, before it is counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
+  /** What chance makes of a call, where the sandbox was started with `chaos`. */
+  chance: (kind: RouteKind, area: Route['area']) => FaultHit | undefined;
 }
 
 /** One request, read whole. */

@@ -4,13 +4,13 @@ export interface FaultEntry {
   /** The calls it strikes. */
   on: string;
   does: string;
-  /** Where the fault has a position in the answer: the percentage taken when none is given. */
+  /** Where the fault takes a percentage (a position in the answer, a probability): the one taken when none is given. */
   percent?: number;
 }
 
 /**
  * Every fault there is. `name` strikes each time, `namexN` the first N times, `name@P%` at P percent of the
- * answer; both may be combined (`download-cutx2@40%`).
+ * answer (`chaos`: with that probability); both may be combined (`download-cutx2@40%`).
  */
 export const FAULTS = [
   { name: 'auth-401', on: 'every call with a key', does: 'Refuses the key: HTTP 401.' },
@@ -138,5 +138,12 @@ export const FAULTS = [
     on: 'responses',
     does: 'The stream ends, without its last event, at this point.',
     percent: 50,
+  },
+
+  {
+    name: 'chaos',
+    on: 'every call',
+    does: 'With this probability a call fails in a way of its kind that chance chooses; --seed repeats it.',
+    percent: 10,
   },
 ] as const satisfies readonly FaultEntry[];

@@ -22,15 +22,29 @@ interface Effect {
  * Runs a handler under the faults of the sandbox. Those that refuse a call come first and keep it from the
  * handler; those that damage an answer strike only one that succeeded, since only that had an effect.
  */
-export async function withFaults(call: Call, route: Route, handle: () => Promise<Reply>): Promise<Reply> {
-  const kind = typeof route.kind === 'function' ? route.kind(call) : route.kind;
+export async function withFaults(
+  calm: Call,
+  route: Route,
+  handle: (call: Call) => Promise<Reply>,
+): Promise<Reply> {
+  const kind = typeof route.kind === 'function' ? route.kind(calm) : route.kind;
+  const call = underChance(calm, calm.gateway.chance(kind, route.area));
   const due = EFFECTS.filter(({ on, area }) => on.includes(kind) && (area ?? route.area) === route.area);
   for (const { name, instead } of due) {
     if (instead && call.gateway.take(name)) return instead(call, route);
   }
-  const reply = await handle();
+  const reply = await handle(call);
   const effectless = reply.status >= 300 || reply.refused || call.method === 'HEAD';
   return effectless ? reply : damaged(call, due, reply);
+}
+
+/** The call as it fares where chance struck it: with that fault beside those that were asked for. */
+function underChance(call: Call, struck: FaultHit | undefined): Call {
+  if (struck === undefined) return call;
+  const { gateway } = call;
+  const take: Call['gateway']['take'] = (name, fits) =>
+    name === struck.name && (fits?.(struck.percent) ?? true) ? struck : gateway.take(name, fits);
+  return { ...call, gateway: { ...gateway, take } };
 }
 
 function damaged(call: Call, due: readonly Effect[], reply: Reply): Reply {
@@ -65,7 +79,8 @@ const broken = busy(500, 'Internal server error');
 const poor = (call: Call): Reply =>
   gatewayError(403, 'Insufficient balance', { code: 'insufficient_user_quota', requestId: call.requestId });
 const reset = (): Reply => ({ status: 500, headers: {}, body: '', cutAt: -1 });
-const garbled = (reply: Reply): Reply => ({ ...reply, body: '{"id": "task_\u0000\u0001<<<' });
+const withBody = (reply: Reply, body: string): Reply => ({ ...reply, body, sent: undefined });
+const garbled = (reply: Reply): Reply => withBody(reply, '{"id": "task_\u0000\u0001<<<');
 const limitedAction = (call: Call): Reply =>
   actionError('RequestLimitExceeded', 'The request frequency exceeds the limit.', call.requestId);
 const lengthOf = (reply: Reply): number => Buffer.byteLength(reply.body as string | Uint8Array);
@@ -108,7 +123,7 @@ const EFFECTS: readonly Effect[] = [
     change: (reply, _, call) => ({ ...reply, delayMs: call.gateway.paceMs }),
   },
   { name: 'submit-garbled', on: SUBMIT, change: garbled },
-  { name: 'submit-empty', on: SUBMIT, change: (reply) => ({ ...reply, body: '' }) },
+  { name: 'submit-empty', on: SUBMIT, change: (reply) => withBody(reply, '') },
   { name: 'submit-cut', on: SUBMIT, change: cut },
   { name: 'poll-429', on: POLL, instead: limited },
   { name: 'poll-500', on: POLL, instead: broken },

@@ -4,6 +4,8 @@ import { appendRecords, readRecords } from './state.ts';
 /** What clients did that the bill does not show. `at` is in milliseconds since 1970. */
 export type JournalEntry =
   | { kind: 'polled'; at: number; task: string }
+  /** The answer that names a new task was sent whole and unharmed: its client can know of it. */
+  | { kind: 'told'; at: number; task: string }
   /** The last byte of a task's file was sent; `sample` counts from 0. */
   | { kind: 'fetched'; at: number; task: string; sample: number }
   /** A request to B's file host carried a key. */

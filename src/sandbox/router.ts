@@ -33,7 +33,7 @@ async function route(
   if (key === undefined) return invalidKey(requestId);
   const query = new URLSearchParams(request.query);
   const call: Call = { method, path, query, headers: message.headers, body, requestId, key, gateway };
-  return withFaults(call, found, async () => found.handle(call, ...groups(found.pattern, path)));
+  return withFaults(call, found, async (faring) => found.handle(faring, ...groups(found.pattern, path)));
 }
 
 function wanted(method: string): string {

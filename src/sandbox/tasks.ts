@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import type { Call, Gateway } from './exchange.ts';
 import { charge, fingerprint } from './bill.ts';
+import type { Call, Gateway, Reply } from './exchange.ts';
+import { note } from './journal.ts';
 import type { Model, VideoArea } from './models.ts';
 import { claim, listFolder, readWhole, writeWhole } from './state.ts';
 
@@ -90,6 +91,12 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   );
   writeWhole(taskPath(gateway.stateDir, task.id), JSON.stringify(task));
   return task;
+}
+
+/** The answer to an accepted order, noted once it has been sent: a client that never got it cannot fetch the result. */
+export function tell({ gateway }: Call, task: Task, reply: Reply): Reply {
+  const { stateDir, now } = gateway;
+  return { ...reply, sent: () => note(stateDir, { kind: 'told', at: now(), task: task.id }) };
 }
 
 /** A task of an area by its exact id, or undefined where there is none. */

@@ -74,11 +74,16 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
   });
 }
 
+/** A task whose handle got lost on its way to the client cannot be fetched by it, and is no finding. */
 function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
   const fetched = new Set(
     journal.map((entry) => (entry.kind === 'fetched' ? `${entry.task}/${entry.sample}` : '')),
   );
+  const known = new Set(
+    journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
+  );
   return tasks.flatMap((task) => {
+    if (!known.has(task.id)) return [];
     const missing = deliveredOf(task, now).filter((sample) => !fetched.has(`${task.id}/${sample}`));
     if (missing.length === 0) return [];
     const message = `Task ${task.id} finished, and ${missing.length} of its results was never fetched.`;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
 import { verify } from '../../src/sandbox/verify.ts';
 import type { TestSandbox } from './harness.ts';
 import { sandbox } from './harness.ts';
@@ -96,6 +97,19 @@ describe('never fetched', () => {
     await gateway.call('GET', path, { headers: { Range: 'bytes=100-' } });
     expect(findings(gateway)).toEqual([]);
   });
+
+  test.each(['submit-reply-lost', 'submit-500-after-accept', 'submit-garbled', 'submit-empty', 'submit-cut'])(
+    'is not a task whose handle %s kept from the client, until it is polled all the same',
+    async (fault) => {
+      const gateway = await sandbox({ faults: [`${fault}x1`] });
+      await submit(gateway).catch(() => undefined);
+      gateway.clock.now += 1000;
+      expect(findings(gateway)).toEqual([]);
+      const [line] = readBill(gateway.stateDir);
+      await gateway.call('GET', `/v1/videos/${line?.task ?? ''}`);
+      expect(findings(gateway)).toEqual(['never-fetched']);
+    },
+  );
 
   test('is not a task that failed', async () => {
     const gateway = await sandbox();

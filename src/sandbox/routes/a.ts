@@ -7,7 +7,7 @@ import { note } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderA } from '../orders/a.ts';
 import type { Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
 import { videoOf } from '../videos.ts';
 
 const A = { area: 'a', auth: 'bearer' } as const;
@@ -31,7 +31,7 @@ function submit(call: Call, name: string): Reply {
   const body = declaresJson(call) ? jsonObject(call) : undefined;
   if (body === undefined) return operationError(400, 'INVALID_ARGUMENT', 'The body must be a JSON object.');
   const task = acceptOrder(call, 'a', orderA(call, model, body));
-  return json(200, { name: nameOf(task), done: false });
+  return tell(call, task, json(200, { name: nameOf(task), done: false }));
 }
 
 function showOperation(call: Call, model: string, id: string): Reply {

@@ -6,7 +6,7 @@ import { signedUrl } from '../file-host.ts';
 import { note } from '../journal.ts';
 import { orderB } from '../orders/b.ts';
 import type { Progress, Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
 
 const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
@@ -40,8 +40,8 @@ function act(call: Call): Reply {
 }
 
 function create(call: Call, body: Record<string, unknown>): Reply {
-  const { id } = acceptOrder(call, 'b', orderB(call, body));
-  return json(200, { Response: { TaskId: id, RequestId: call.requestId } });
+  const task = acceptOrder(call, 'b', orderB(call, body));
+  return tell(call, task, json(200, { Response: { TaskId: task.id, RequestId: call.requestId } }));
 }
 
 function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>): Reply {

@@ -7,7 +7,7 @@ import { note } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderC } from '../orders/c.ts';
 import type { Progress, Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
 import { videoOf } from '../videos.ts';
 
 const C = { area: 'c', auth: 'bearer' } as const;
@@ -37,11 +37,8 @@ function submit(call: Call): Reply {
   const { id, createdAt } = task;
   const accepted = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
   const ratios = { seconds: order.declaredSeconds, resolution: order.resolution === '2K' ? 2 : 1 };
-  return json(
-    200,
-    { ...accepted, created_at: seconds(createdAt) },
-    { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) },
-  );
+  const answer = { ...accepted, created_at: seconds(createdAt) };
+  return tell(call, task, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
 }
 
 function showTask(call: Call, id: string): Reply {
