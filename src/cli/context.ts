@@ -56,7 +56,7 @@ export function createContext(io: Io, globals: Globals): Context {
   const gateway = once(async () => {
     const resolved = await settings();
     if (!resolved.sandbox.value) return (await import('./settings.ts')).realGateway(resolved);
-    const sandbox = await embeddedSandbox(resolved);
+    const sandbox = await playGateway(resolved);
     closers.push(() => sandbox.close());
     return sandboxGateway(resolved, sandbox);
   });
@@ -121,16 +121,13 @@ export function sandboxFolder(settings: Settings): string {
   return join(settings.stateDir.value, 'sandbox');
 }
 
-async function embeddedSandbox(settings: Settings): Promise<Sandbox> {
-  const { startSandbox } = await import('../sandbox/server.ts');
-  return startSandbox({
-    stateDir: join(sandboxFolder(settings), 'gateway'),
-    paceMs: settings.sandboxPaceMs.value,
-  });
+async function playGateway(settings: Settings): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
+  const { openSandbox } = await import('./open-sandbox.ts');
+  return openSandbox(settings, join(sandboxFolder(settings), 'gateway'));
 }
 
-// The embedded sandbox is loopback and free: it may be asked more often than a real gateway.
-function sandboxGateway(settings: Settings, sandbox: Sandbox): Gateway {
+// A sandbox is loopback and free: it may be asked more often than a real gateway.
+function sandboxGateway(settings: Settings, sandbox: Pick<Sandbox, 'url' | 'key'>): Gateway {
   const asked = settings.pollIntervalMs;
   return {
     baseUrl: new URL(sandbox.url),

@@ -1,102 +1,126 @@
-import { spawn } from 'node:child_process';
-import { mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
-import { constants } from 'node:os';
-import { delimiter, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import type { Command } from 'commander';
-import { exitCodes, MgwError } from '../../../errors.ts';
-import type { Finding } from '../../../sandbox/verify.ts';
-import type { Sandbox } from '../../../sandbox/server.ts';
-import { sandboxFolder, type Context } from '../../context.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
-import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { Command } from "commander";
+import { parseDuration } from "../../../duration.ts";
+import { MgwError, usageError } from "../../../errors.ts";
+import type { Finding } from "../../../sandbox/verify.ts";
+import { sandboxFolder, type Context } from "../../context.ts";
+import { single } from "../../options.ts";
+import type { Outcome } from "../../output/outcome.ts";
+import type { Run } from "../../program.ts";
+import { totalOf } from "./bill.ts";
+import { makeScriptFolder, runScript, scriptEnvironment } from "./script.ts";
+import {
+  addServeOptions,
+  gatewayFolder,
+  serve,
+  type ServeOptions,
+} from "./serve.ts";
 
 interface ExecOptions extends ServeOptions {
   verify?: boolean;
+  /** ms. */
+  minPoll?: number;
 }
 
 /** `mgw sandbox exec -- CMD`: runs a script against a sandbox of its own, with the real key out of reach. */
 export function registerExec(sandbox: Command, run: Run): void {
   const command = sandbox
-    .command('exec')
-    .description("run a script against the sandbox; its exit code is the script's")
-    .argument('<command...>', 'the command and its arguments, behind --')
+    .command("exec")
+    .description(
+      "run a script against a sandbox of its own; its exit code is the script's",
+    )
+    .argument("<command...>", "the command and its arguments, behind --")
     .option(
-      '--verify',
-      'fail where the script paid twice, polled too fast, leaked the key or left a result unfetched',
+      "--verify",
+      "exit 5 where the script paid twice, sent the key to the file host, or ended well without what it paid for",
+    )
+    .addOption(
+      single(
+        "--min-poll <duration>",
+        "with --verify: also judge polling faster than this",
+        parseDuration,
+      ),
     );
   addServeOptions(command);
   command
     .addHelpText(
-      'after',
-      '\nExamples:\n  $ mgw sandbox exec --verify --fault submit-reply-lost -- ./script.sh',
+      "after",
+      "\nExamples:\n  $ mgw sandbox exec --verify --fault submit-reply-lost -- ./script.sh\n  $ mgw sandbox exec --verify --fault chaos@20% --seed 7 -- ./script.sh",
     )
-    .action((argv: string[]) => run(command, (context) => exec(context, argv, command.opts())));
+    .action((argv: string[]) =>
+      run(command, (context) => exec(context, argv, command.opts())),
+    );
 }
 
-async function exec(context: Context, argv: string[], options: ExecOptions): Promise<Outcome> {
-  const since = context.clock.now();
-  const sandbox = await serve(context, options);
-  const folder = await runFolder(sandboxFolder(await context.settings()));
+async function exec(
+  context: Context,
+  argv: string[],
+  options: ExecOptions,
+): Promise<Outcome> {
+  if (options.minPoll !== undefined && !options.verify)
+    throw usageError("--min-poll is judged by --verify: give both.");
+  const shared = gatewayFolder(sandboxFolder(await context.settings()));
+  const folder = await makeScriptFolder(options.minPoll);
+  const own = gatewayFolder(join(folder.state, "sandbox"));
   try {
-    const exitCode = await spawned(argv, environment(context.io.env, sandbox, folder));
-    if (!options.verify) return { json: {}, silent: true, exitCode };
-    return await verified(context, exitCode, since);
+    const exitCode = await served(context, argv, options, folder, own);
+    return await judged(own, exitCode, context, options);
   } finally {
-    await sandbox.close();
-    await rm(folder, { recursive: true, force: true });
+    const { takeOverBill } = await import("../../../sandbox/bill.ts");
+    takeOverBill(shared, own);
+    await rm(folder.state, { recursive: true, force: true });
   }
 }
 
-// A ledger of the script's own beside the shared sandbox, and this very mgw first on the PATH.
-async function runFolder(sandbox: string): Promise<string> {
-  await mkdir(sandbox, { recursive: true, mode: 0o700 });
-  const folder = await mkdtemp(join(sandbox, 'exec-'));
-  await mkdir(join(folder, 'bin'));
-  await symlink(fileURLToPath(new URL('../bin/mgw.js', import.meta.url)), join(folder, 'bin', 'mgw'));
-  await symlink(sandbox, join(folder, 'sandbox'));
-  return folder;
+async function served(
+  context: Context,
+  argv: string[],
+  options: ExecOptions,
+  folder: Awaited<ReturnType<typeof makeScriptFolder>>,
+  own: string,
+): Promise<number> {
+  const sandbox = await serve(context, own, options);
+  // Under --json stdout belongs to the one document.
+  const stdout = context.globals.json ? 2 : "inherit";
+  try {
+    const environment = scriptEnvironment(context.io.env, sandbox, folder);
+    return await runScript(argv, environment, ["inherit", stdout, "inherit"]);
+  } finally {
+    await sandbox.close();
+  }
 }
 
-function environment(env: NodeJS.ProcessEnv, sandbox: Sandbox, folder: string): NodeJS.ProcessEnv {
-  const { MGW_API_KEY_FILE: _file, MGW_PROFILE: _profile, MGW_SANDBOX: _sandbox, ...rest } = env;
-  return {
-    ...rest,
-    MGW_BASE_URL: sandbox.url,
-    MGW_API_KEY: sandbox.key,
-    MGW_STATE_DIR: folder,
-    MGW_CONFIG_DIR: join(folder, 'config'),
-    PATH: `${join(folder, 'bin')}${delimiter}${env['PATH'] ?? ''}`,
-  };
+async function judged(
+  gateway: string,
+  scriptExitCode: number,
+  context: Context,
+  options: ExecOptions,
+): Promise<Outcome> {
+  const { readBill } = await import("../../../sandbox/bill.ts");
+  const bill = readBill(gateway);
+  const json = { script_exit_code: scriptExitCode, bill, total: totalOf(bill) };
+  if (!options.verify) return { json, exitCode: scriptExitCode };
+  const { verify } = await import("../../../sandbox/verify.ts");
+  const findings = verify(gateway, { minPollMs: options.minPoll }).filter(
+    // A script that says it failed has not lost what it left behind.
+    ({ kind }) => kind !== "never-fetched" || scriptExitCode === 0,
+  );
+  if (findings.length > 0)
+    return {
+      json: { ...json, findings },
+      error: complaint(findings, scriptExitCode),
+    };
+  const charges = `${bill.length} ${bill.length === 1 ? "charge" : "charges"}, ${totalOf(bill)} credits`;
+  context.progress.note(`Verified: ${charges}, nothing to complain of.`);
+  return { json: { ...json, findings }, exitCode: scriptExitCode };
 }
 
-function spawned([file = '', ...rest]: string[], env: NodeJS.ProcessEnv): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(file, rest, { env, stdio: 'inherit' });
-    const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
-    process.on('SIGINT', forward).on('SIGTERM', forward);
-    child.once('error', (error) =>
-      reject(new MgwError('usage', `${file} cannot be run: ${error.message}`, { cause: error })),
-    );
-    child.once('close', (code, signal) => {
-      process.off('SIGINT', forward).off('SIGTERM', forward);
-      resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal]));
-    });
-  });
-}
-
-async function verified(context: Context, exitCode: number, since: number): Promise<Outcome> {
-  const { verify } = await import('../../../sandbox/verify.ts');
-  const findings = verify(gatewayFolder(sandboxFolder(await context.settings())), { since, minPollMs: 5000 });
-  const json = { script_exit_code: exitCode, findings };
-  if (findings.length === 0) return { json, silent: !context.globals.json, exitCode };
-  return { json, error: complaint(findings), exitCode: exitCode === 0 ? exitCodes.failed : exitCode };
-}
-
-function complaint(findings: readonly Finding[]): MgwError {
+function complaint(
+  findings: readonly Finding[],
+  scriptExitCode: number,
+): MgwError {
   const lines = findings.map(({ kind, message }) => `  ${kind}: ${message}`);
-  return new MgwError('task_failed', `The script did what it should not:\n${lines.join('\n')}`, {
-    charged: 'no',
-  });
+  const text = `The script did what it should not, with play money (it ended with ${scriptExitCode}):\n${lines.join("\n")}`;
+  return new MgwError("task_failed", text, { exit: "failed", charged: "no" });
 }

@@ -20,6 +20,6 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
 }
 
 function urlOf(exchange: Exchange, settings: Settings): string {
-  if (settings.sandbox.value) return `http://127.0.0.1:<sandbox>${exchange.path}`;
+  if (settings.sandbox.value) return `${settings.sandboxUrl ?? 'http://127.0.0.1:<sandbox>'}${exchange.path}`;
   return `${settings.baseUrl?.value.replace(/\/$/, '') ?? '<base URL>'}${exchange.path}`;
 }

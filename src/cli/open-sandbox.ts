@@ -1,0 +1,44 @@
+import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
+import type { Settings } from '../config/resolve.ts';
+import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
+
+/**
+ * The sandbox of `--sandbox`: the one that is served (`mgw sandbox exec`), so that a script stays with it whatever
+ * base URL and key it sets, or else one of this process's own over `stateDir`.
+ * @throws MgwError('local_io') where its folder cannot be used.
+ */
+export async function openSandbox(
+  settings: Settings,
+  stateDir: string,
+): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
+  const { sandboxUrl: url, sandboxPaceMs } = settings;
+  if (url === undefined) return startSandbox({ stateDir, paceMs: sandboxPaceMs.value });
+  const { DEFAULT_KEY } = await import('../sandbox/auth.ts');
+  return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
+}
+
+/**
+ * Starts a sandbox.
+ * @throws MgwError: `usage` for a fault that does not exist or a port that cannot be had, `local_io` where the
+ * folder cannot be used.
+ */
+export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
+  const server = await import('../sandbox/server.ts');
+  try {
+    return await server.startSandbox(options);
+  } catch (error) {
+    throw readable(error, options);
+  }
+}
+
+function readable(error: unknown, { port, stateDir }: SandboxOptions): unknown {
+  const message = messageOf(error);
+  if (error instanceof Error && error.name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
+  if (error instanceof Error && 'syscall' in error && error.syscall === 'listen')
+    return usageError(`--port ${port ?? 0}: the sandbox cannot listen there: ${message}`);
+  if (systemCode(error) === undefined) return error;
+  return new MgwError('local_io', `The sandbox cannot use its folder ${stateDir}: ${message}`, {
+    retry: 'safe',
+    cause: error,
+  });
+}
