@@ -23,8 +23,8 @@ export interface Globals {
 }
 
 /** Adds the global flags to the program; commander finds them before and behind any subcommand. */
-export function addGlobals(program: Command): void {
-  program
+export function addGlobals(program: Command): Command {
+  return program
     .addOption(single('--profile <name>', 'profile of the config file to use'))
     .addOption(single('--base-url <url>', 'address of the gateway, without /v1'))
     .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
@@ -45,12 +45,12 @@ function collect(value: string, before: string[] = []): string[] {
   return [...before, value];
 }
 
-/** The global flags that change which gateway or ledger is meant, so that a printed command works as it stands. */
-export function globalArguments(globals: Globals): string[] {
+/** The global flags, each with its value, that change which gateway or ledger is meant: a printed command needs them. */
+export function globalArguments(globals: Globals): string[][] {
   return [
-    ...(globals.profile === undefined ? [] : ['--profile', globals.profile]),
-    ...(globals.baseUrl === undefined ? [] : ['--base-url', globals.baseUrl]),
-    ...(globals.sandbox ? ['--sandbox'] : []),
-    ...(globals.allowHttp ? ['--allow-http'] : []),
+    ...(globals.profile === undefined ? [] : [['--profile', globals.profile]]),
+    ...(globals.baseUrl === undefined ? [] : [['--base-url', globals.baseUrl]]),
+    ...(globals.sandbox ? [['--sandbox']] : []),
+    ...(globals.allowHttp ? [['--allow-http']] : []),
   ];
 }

@@ -1,4 +1,6 @@
 import type { Readable, Writable } from 'node:stream';
+import type { Charged } from '../errors.ts';
+import { localError } from '../http/local-error.ts';
 
 /** The three streams of a process, and its environment, so that a command can be run without one. */
 export interface Io {
@@ -8,11 +10,16 @@ export interface Io {
   env: NodeJS.ProcessEnv;
 }
 
-/** Writes and resolves when the text has left for the system; a closed pipe is no error of ours. */
-export function write(stream: Writable, text: string | Uint8Array): Promise<void> {
+/**
+ * Writes and resolves when the text has left for the system. A closed pipe is the reader's wish (`mgw … | head`) and
+ * no error.
+ * @throws MgwError('local_io') where the stream takes nothing (a full disk); `charged` is what it says of the money.
+ */
+export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(text, (error) => {
-      if (error && (error as NodeJS.ErrnoException).code !== 'EPIPE') reject(error);
+      if (error && (error as NodeJS.ErrnoException).code !== 'EPIPE')
+        reject(localError(error, 'standard output', charged));
       else resolve();
     });
   });

@@ -1,46 +1,53 @@
 import { CommanderError } from 'commander';
-import { exitCodes, type MgwError } from '../errors.ts';
+import { exitCodes } from '../errors.ts';
+import { printable } from '../printable.ts';
+import type { Action } from './action.ts';
 import { createContext, type Context } from './context.ts';
-import { globalArguments, type Globals } from './globals.ts';
+import type { Globals } from './globals.ts';
 import { write, type Io } from './io.ts';
 import { errorText } from './output/human.ts';
 import { jsonDocument } from './output/json.ts';
 import { exitCodeOf, toMgwError, type Outcome } from './output/outcome.ts';
-import { createProgram, type Action } from './program.ts';
+import { withGlobals } from './output/next.ts';
+import { createProgram } from './program.ts';
 
 /**
  * Runs one command line and sets `process.exitCode`; never throws. This is the one place that turns an outcome or
  * an error into output and an exit code.
  */
 export async function main(argv: string[], io: Io = process): Promise<void> {
-  io.stdout.on('error', endQuietly);
-  io.stderr.on('error', () => undefined);
-  const outcome = await run(argv, io);
-  process.exitCode = outcome === undefined ? exitCodes.ok : exitCodeOf(outcome);
-}
-
-// `mgw … | head` closes the pipe: that is the reader's wish and no error.
-function endQuietly(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE') throw error;
-}
-
-async function run(argv: string[], io: Io): Promise<Outcome | undefined> {
+  // Whoever writes is told by `write`; nobody is there to hear of it a second time.
+  for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
-  let outcome: Outcome | undefined;
-  const act = async (globals: Globals, action: Action): Promise<void> => {
-    context = createContext(io, globals);
-    outcome = await action(context);
-  };
+  const outcome = await outcomeOf(argv, (globals) => (context = createContext(io, globals)));
+  const globals = context?.globals ?? { json: asksForJson(argv) };
+  process.exitCode = exitCodeOf(outcome);
+  context?.progress.stop();
   try {
-    await createProgram(io, act).parseAsync(argv, { from: 'user' });
+    await print(outcome, io, globals);
   } catch (error) {
-    // Help and the version end commander's run by an error of their own.
-    if (error instanceof CommanderError && error.exitCode === 0) return undefined;
-    outcome = { json: {}, error: toMgwError(error) };
+    await complain(error, outcome, io, globals);
+    process.exitCode ||= exitCodes.local;
   }
-  if (outcome !== undefined) await print(outcome, io, context?.globals ?? { json: asksForJson(argv) });
   await context?.close();
-  return outcome;
+}
+
+async function outcomeOf(argv: string[], open: (globals: Globals) => Context): Promise<Outcome> {
+  let outcome: Outcome = { json: {} };
+  const act = async (globals: Globals, action: Action): Promise<void> => {
+    outcome = (await action(open(globals))) ?? outcome;
+  };
+  let printed = (): string => '';
+  try {
+    const program = await createProgram(argv, act);
+    ({ printed } = program);
+    await program.root.parseAsync(argv, { from: 'user' });
+    return outcome;
+  } catch (error) {
+    const text = printed().trimEnd();
+    if (!(error instanceof CommanderError)) return { json: {}, error: toMgwError(error), help: text };
+    return { json: { [error.code === 'commander.version' ? 'version' : 'help']: text }, text };
+  }
 }
 
 function asksForJson(argv: string[]): boolean {
@@ -49,17 +56,24 @@ function asksForJson(argv: string[]): boolean {
 }
 
 async function print(outcome: Outcome, io: Io, globals: Globals): Promise<void> {
-  const complete = { ...outcome, error: outcome.error && withGlobals(outcome.error, globals) };
-  if (globals.json && !outcome.silent) return write(io.stdout, `${jsonDocument(complete)}\n`);
-  if (complete.text !== undefined && complete.text !== '') await write(io.stdout, `${complete.text}\n`);
-  if (complete.error !== undefined) await write(io.stderr, `${errorText(complete.error)}\n`);
+  const { text, help, silent } = outcome;
+  const error = outcome.error && withGlobals(outcome.error, globals);
+  if (globals.json && !silent) return write(io.stdout, `${jsonDocument({ ...outcome, error })}\n`);
+  if (text) await write(io.stdout, `${text}\n`);
+  if (error === undefined) return;
+  const lines = [...(help ? [help, ''] : []), errorText(error), ...(globals.verbose ? traceOf(error) : [])];
+  await write(io.stderr, `${lines.join('\n')}\n`).catch(() => undefined);
 }
 
-// What is printed to be typed next must reach the same gateway and the same ledger.
-function withGlobals(error: MgwError, globals: Globals): MgwError {
-  const [mgw, ...rest] = error.next ?? [];
-  if (mgw !== 'mgw') return error;
-  return Object.assign(Object.create(error) as MgwError, {
-    next: [mgw, ...globalArguments(globals), ...rest],
-  });
+function traceOf(error: Error & { code: string }): string[] {
+  if (error.code !== 'internal' || !(error.cause instanceof Error)) return [];
+  return [printable(error.cause.stack ?? '')];
+}
+
+// What could not be printed may be the only word of a paid job: it is said on stderr.
+async function complain(thrown: unknown, outcome: Outcome, io: Io, globals: Globals): Promise<void> {
+  const error = toMgwError(thrown);
+  const lost = [outcome.text ?? '', outcome.error?.message ?? ''].filter((text) => text !== '');
+  const lines = [errorText(withGlobals(error, globals)), ...lost.map((text) => printable(text))];
+  await write(io.stderr, `${lines.join('\n')}\n`).catch(() => undefined);
 }

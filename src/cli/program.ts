@@ -1,67 +1,82 @@
 import { Command } from 'commander';
-import type { Context } from './context.ts';
+import type { Act, Register, Run } from './action.ts';
 import { addGlobals, type Globals } from './globals.ts';
-import type { Io } from './io.ts';
-import type { Outcome } from './output/outcome.ts';
-import { registerAuth } from './commands/auth.ts';
-import { registerCompletion } from './commands/completion.ts';
-import { registerConfig } from './commands/config.ts';
-import { registerDoctor } from './commands/doctor.ts';
-import { registerExitCodes } from './commands/exit-codes.ts';
-import { registerJobs } from './commands/jobs/jobs.ts';
-import { registerModels } from './commands/models.ts';
-import { registerSandbox } from './commands/sandbox/sandbox.ts';
-import { registerVideo } from './commands/video/video.ts';
+import { helpStyle } from './output/help.ts';
+import { registerHelp } from './commands/help.ts';
+import { usageErrorOf } from './usage.ts';
 import { version } from './version.ts';
 
-/** What a command does once its flags are read. */
-export type Action = (context: Context) => Promise<Outcome | undefined>;
+// In the order of the help. Of these only the one that is named is loaded, where the arguments name one.
+const loaders: Record<string, () => Promise<Register>> = {
+  video: async () => (await import('./commands/video/video.ts')).registerVideo,
+  jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
+  models: async () => (await import('./commands/models.ts')).registerModels,
+  sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
+  auth: async () => (await import('./commands/auth.ts')).registerAuth,
+  config: async () => (await import('./commands/config.ts')).registerConfig,
+  doctor: async () => (await import('./commands/doctor.ts')).registerDoctor,
+  completion: async () => (await import('./commands/completion.ts')).registerCompletion,
+};
 
-/** Runs an action in a context with the global flags; given to every command when it is registered. */
-export type Act = (globals: Globals, action: Action) => Promise<void>;
+// It writes down what every command takes.
+const needsAll = new Set(['completion']);
 
-/** Adds a command (or a group of them) to the program. */
-export type Register = (parent: Command, run: Run) => void;
+/** A command line that can be parsed, and what its parser printed by itself: help, or the version. */
+export interface Program {
+  root: Command;
+  printed: () => string;
+}
 
-/** Hands a parsed command over to be run. */
-export type Run = (command: Command, action: Action) => Promise<void>;
-
-const registers: Register[] = [
-  registerVideo,
-  registerJobs,
-  registerModels,
-  registerSandbox,
-  registerAuth,
-  registerConfig,
-  registerDoctor,
-  registerCompletion,
-  registerExitCodes,
-];
-
-/** The whole command line. Heavy modules are loaded by the actions, not here. */
-export function createProgram(io: Io, act: Act): Command {
-  const program = new Command('mgw');
-  program
+/**
+ * The command line for some arguments: all of it, or only the part that they name. Its parser prints nothing and
+ * ends nothing: it throws MgwError('usage') for wrong arguments, and CommanderError with exit code 0 behind help.
+ */
+export async function createProgram(argv: readonly string[], act: Act): Promise<Program> {
+  let printed = '';
+  const take = (text: string): void => void (printed += text);
+  const root = new Command('mgw')
     .description(
       'Video and speech jobs on a media generation gateway.\nNever pays twice by itself, never loses a handle.',
     )
     .version(version, '-V, --version', 'print the version')
-    .helpCommand('help [command]', 'help on a command')
-    .showSuggestionAfterError(true)
-    .configureOutput({ writeOut: (text) => void io.stdout.write(text), writeErr: () => undefined })
-    .configureHelp({ showGlobalOptions: true, sortSubcommands: false })
+    .helpOption('-h, --help', 'print help')
+    .helpCommand(false)
+    .configureOutput({ writeOut: take, writeErr: take, outputError: () => undefined })
+    .configureHelp(helpStyle)
     .addHelpText('after', examples);
-  addGlobals(program);
+  addGlobals(root);
   const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
-  for (const register of registers) register(program, run);
-  for (const command of allCommands(program)) command.exitOverride();
-  return program;
+  for (const register of await Promise.all(needed(argv).map((load) => load()))) register(root, run);
+  registerHelp(root, run);
+  for (const command of allCommands(root)) endsByThrowing(command);
+  return { root, printed: () => printed };
+}
+
+function needed(argv: readonly string[]): (() => Promise<Register>)[] {
+  const name = firstOperand(argv);
+  const named = name === undefined || needsAll.has(name) ? undefined : loaders[name];
+  return named === undefined ? Object.values(loaders) : [named];
+}
+
+function firstOperand(argv: readonly string[]): string | undefined {
+  try {
+    return addGlobals(new Command()).parseOptions([...argv]).operands[0];
+  } catch {
+    // The whole program says what is wrong with them.
+    return undefined;
+  }
+}
+
+function endsByThrowing(command: Command): void {
+  command.exitOverride((error) => {
+    throw error.exitCode === 0 ? error : usageErrorOf(error, command);
+  });
 }
 
 const examples = `
 Examples:
-  $ mgw --sandbox video c submit --model vendor-h3-mini --prompt "a paper boat at sea" -o boat.mp4
-  $ mgw video c submit --model vendor-h3-mini --prompt "a paper boat at sea" --key boat-1 -o boat.mp4
+  $ mgw --sandbox video c submit "a paper boat at sea" --model vendor-h3-mini -o boat.mp4
+  $ mgw video c submit "a paper boat at sea" --model vendor-h3-mini --key boat-1 -o boat-1.mp4
   $ mgw jobs ls
   $ mgw help exit-codes`;
 

@@ -14,7 +14,7 @@ import type { Context } from '../context.ts';
 import { readHidden } from '../hidden-prompt.ts';
 import { table } from '../output/human.ts';
 import { toMgwError, type Outcome } from '../output/outcome.ts';
-import type { Run } from '../program.ts';
+import type { Run } from '../action.ts';
 import { readStdin } from '../stdin.ts';
 
 /** `mgw auth login|status|logout`: where the key comes from. No flag takes a key: a process list shows flags. */

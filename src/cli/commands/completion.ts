@@ -1,6 +1,6 @@
 import { Argument, type Command } from 'commander';
 import type { Outcome } from '../output/outcome.ts';
-import type { Run } from '../program.ts';
+import type { Run } from '../action.ts';
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof shells)[number];

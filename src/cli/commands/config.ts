@@ -11,7 +11,7 @@ import { MgwError, usageError } from '../../errors.ts';
 import type { Context } from '../context.ts';
 import { table } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
-import type { Run } from '../program.ts';
+import type { Run } from '../action.ts';
 
 /** `mgw config list|get|set|unset|path`: the settings, each with its source (design 3). */
 export function registerConfig(parent: Command, run: Run): void {

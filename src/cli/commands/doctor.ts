@@ -4,7 +4,7 @@ import type { Context } from '../context.ts';
 import type { Check } from '../doctor/check.ts';
 import { table } from '../output/human.ts';
 import { toMgwError, type Outcome } from '../output/outcome.ts';
-import type { Run } from '../program.ts';
+import type { Run } from '../action.ts';
 
 /** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(parent: Command, run: Run): void {

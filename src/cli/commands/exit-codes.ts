@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { exitCodes } from '../../errors.ts';
 import { table } from '../output/human.ts';
-import type { Run } from '../program.ts';
+import type { Run } from '../action.ts';
 
 const meanings: [code: number, name: string, meaning: string, charged: string, then: string][] = [
   [exitCodes.ok, 'ok', 'done; for submit without waiting: accepted and recorded', '-', 'go on'],
@@ -38,15 +38,14 @@ const meanings: [code: number, name: string, meaning: string, charged: string, t
   [exitCodes.terminated, 'terminated', 'SIGTERM: detached; the job goes on', '-', 'run again: resumes'],
 ];
 
-/** `mgw exit-codes`, also as `mgw help exit-codes`: the table of design 2. */
-export function registerExitCodes(parent: Command, run: Run): void {
-  const command = parent
-    .command('exit-codes', { hidden: true })
+/** `mgw help exit-codes`: the table of design 2. */
+export function registerExitCodes(help: Command, run: Run): void {
+  const command = help
+    .command('exit-codes')
     .description('what the exit codes mean')
     .action(() =>
       run(command, () => Promise.resolve({ json: { exit_codes: codes() }, text: exitCodeTable() })),
     );
-  command.helpInformation = () => `${exitCodeTable()}\n`;
 }
 
 function codes(): unknown[] {

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
-import { MgwError, usageError } from '../../errors.ts';
+import { MgwError } from '../../errors.ts';
 import type { Model } from '../../protocols/models.ts';
 import type { Context } from '../context.ts';
-import { single } from '../options.ts';
+import { oneOf, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/human.ts';
-import type { Run } from '../program.ts';
+import type { Run } from '../action.ts';
 
 interface ModelsOptions {
   protocol?: string;
@@ -17,14 +17,9 @@ export function registerModels(parent: Command, run: Run): void {
     .command('models')
     .description('list the models of the key')
     .argument('[id]', 'show this model alone')
-    .addOption(single('--protocol <name>', 'only models of video protocol a, b or c', protocolName))
+    .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), ['a', 'b', 'c']))
     .addHelpText('after', '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json')
     .action((id: string | undefined) => run(command, (context) => models(context, id, command.opts())));
-}
-
-function protocolName(text: string): string {
-  if (!/^[abc]$/.test(text)) throw usageError('Allowed: a, b, c.');
-  return text;
 }
 
 async function models(context: Context, id: string | undefined, options: ModelsOptions): Promise<Outcome> {

@@ -42,10 +42,20 @@ export function jobLine(job: Job): string {
 /** A table with a head; cells are made printable, columns padded, and no colour is used. */
 export function table(head: string[], rows: string[][]): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, 200)));
-  const widths = head.map((_, column) => Math.max(...cells.map((row) => [...(row[column] ?? '')].length)));
+  const widths = head.map((_, column) => Math.max(...cells.map((row) => width(row[column] ?? ''))));
   const line = (row: string[]): string =>
-    row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - [...cell].length)).join('  ');
+    row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - width(cell))).join('  ');
   return cells.map((row) => line(row).trimEnd()).join('\n');
+}
+
+// Columns of a terminal: what East Asian scripts and emoji take twice, and marks not at all.
+function width(text: string): number {
+  const wide = text.match(
+    /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff01-\uff60\p{Emoji_Presentation}]/gu,
+  );
+  const none = text.match(/[\p{Mn}\p{Me}]|\u200d/gu);
+  const characters = text.match(/[^]/gu);
+  return (characters?.length ?? 0) + (wide?.length ?? 0) - (none?.length ?? 0);
 }
 
 /** A time in the past as a person says it. */

@@ -1,4 +1,3 @@
-import { CommanderError } from 'commander';
 import { exitCodes, messageOf, MgwError } from '../../errors.ts';
 
 /** What a command came to: printed in one place, as text or as one JSON document (design 2). */
@@ -9,6 +8,8 @@ export interface Outcome {
   text?: string;
   /** Why it is not ok. */
   error?: MgwError;
+  /** Help that goes to stderr above the error. */
+  help?: string;
   /** True where the command has already written its data itself. */
   silent?: boolean;
   /** Overrides the exit code: `partial` where some of several jobs are not ok. */
@@ -23,9 +24,6 @@ export function exitCodeOf(outcome: Outcome): number {
 /** Anything thrown as the one error shape; what nobody expected is `internal`. */
 export function toMgwError(error: unknown): MgwError {
   if (error instanceof MgwError) return error;
-  if (error instanceof CommanderError) {
-    return new MgwError('usage', error.message.replace(/^error: /, ''), { cause: error });
-  }
   return new MgwError('internal', `This is a bug in mgw: ${messageOf(error)}`, {
     charged: 'maybe',
     cause: error,

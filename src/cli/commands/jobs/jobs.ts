@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { registerExport, registerImport } from './transfer.ts';
 import { registerLs } from './ls.ts';
 import { registerResolve } from './resolve.ts';

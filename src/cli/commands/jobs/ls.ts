@@ -1,13 +1,13 @@
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import type { Job } from '../../../job.ts';
 import type { Ledger } from '../../../jobs/ledger.ts';
 import { shownState } from '../../../jobs/settle.ts';
 import type { Context } from '../../context.ts';
-import { single } from '../../options.ts';
+import { oneOf, repeatable, single, wholeNumber } from '../../options.ts';
 import { ago, table } from '../../output/human.ts';
 import { jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 
 interface LsOptions {
   state?: string[];
@@ -20,26 +20,15 @@ const states = ['prepared', 'sending', 'unknown', 'queued', 'running', 'succeede
 
 /** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
 export function registerLs(jobs: Command, run: Run): void {
-  const state = new Option('--state <state>', 'only jobs in this state (repeatable)')
-    .choices(states)
-    .argParser((value: string, before: string[] | undefined) => {
-      if (!states.includes(value)) throw new Error(`allowed: ${states.join(', ')}`);
-      return [...(before ?? []), value];
-    });
   const command = jobs
     .command('ls')
     .description('list jobs, newest first; with -q their ids alone')
-    .addOption(state)
-    .addOption(new Option('--protocol <name>', 'only jobs of this protocol').choices(['a', 'b', 'c', 'tts']))
-    .addOption(single('--limit <n>', 'at most so many (default 20)', wholeNumber))
+    .addOption(oneOf(repeatable('--state <state>', 'only jobs in this state'), states))
+    .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), ['a', 'b', 'c', 'tts']))
+    .addOption(single('--limit <n>', 'at most so many (default 20)', wholeNumber(1)))
     .option('--all', 'no limit')
     .addHelpText('after', '\nExamples:\n  $ mgw jobs ls -q --state running | mgw jobs wait -')
     .action(() => run(command, (context) => ls(context, command.opts())));
-}
-
-function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new Error('Allowed: a whole number from 1.');
-  return Number(text);
 }
 
 async function ls(context: Context, options: LsOptions): Promise<Outcome> {
@@ -48,6 +37,7 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   const { shown, more } = await newest(ledger, options, limit);
   if (more > 0 && !context.globals.json)
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
+  if (shown.length === 0) context.progress.note('No jobs.');
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
   return { json, text: shown.length === 0 ? '' : listing(shown, context.clock.now()) };

@@ -10,7 +10,7 @@ import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import { jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { configured } from '../../protocols.ts';
 import { addRetriesOption } from '../../wait-options.ts';
 

@@ -7,7 +7,7 @@ import { findJob, missing } from '../../../jobs/ref.ts';
 import { shownState } from '../../../jobs/settle.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { readRefs } from '../../refs.ts';
 
 /** `mgw jobs rm REF...`: forgets jobs; open and unknown ones only with `--force`. Saved files stay. */

@@ -5,7 +5,7 @@ import { printable, printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
 import { jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 
 /** `mgw jobs show REF`: all that the ledger knows of a job; nothing is asked of the gateway. */
 export function registerShow(jobs: Command, run: Run): void {

@@ -8,7 +8,7 @@ import { findJob, missing } from '../../../jobs/ref.ts';
 import type { Context } from '../../context.ts';
 import { jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { readRefs } from '../../refs.ts';
 import { readInputFile } from '../../input-file.ts';
 import { decodeUtf8, readStdin } from '../../stdin.ts';

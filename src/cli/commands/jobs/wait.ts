@@ -8,7 +8,7 @@ import { jobLine } from '../../output/human.ts';
 import { errorView, jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
 import type { Waiting } from '../../output/progress.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 

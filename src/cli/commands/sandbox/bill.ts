@@ -3,7 +3,7 @@ import type { BillLine } from '../../../sandbox/bill.ts';
 import { sandboxFolder, type Context } from '../../context.ts';
 import { table } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { gatewayFolder } from './serve.ts';
 
 /** `mgw sandbox bill`: what would have been charged. */

@@ -1,23 +1,20 @@
-import type { Command } from "commander";
-import { table } from "../../output/human.ts";
-import type { Outcome } from "../../output/outcome.ts";
-import type { Run } from "../../program.ts";
+import type { Command } from 'commander';
+import { table } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../action.ts';
 
 /** `mgw sandbox faults`: every fault by name. */
 export function registerFaults(sandbox: Command, run: Run): void {
   const command = sandbox
-    .command("faults")
+    .command('faults')
     .description(
-      "the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely)",
+      'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely)',
     )
     .action(() => run(command, faults));
 }
 
 async function faults(): Promise<Outcome> {
-  const { FAULTS } = await import("../../../sandbox/fault-catalogue.ts");
+  const { FAULTS } = await import('../../../sandbox/fault-catalogue.ts');
   const rows = FAULTS.map(({ name, on, does }) => [name, on, does]);
-  return {
-    json: { faults: FAULTS },
-    text: table(["name", "on", "does"], rows),
-  };
+  return { json: { faults: FAULTS }, text: table(['name', 'on', 'does'], rows) };
 }

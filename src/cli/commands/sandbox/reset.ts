@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { ledgerFolder, sandboxFolder, type Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { gatewayFolder } from './serve.ts';
 
 /** `mgw sandbox reset`: forgets the sandbox's tasks, its bill and its ledger; real jobs are untouched. */

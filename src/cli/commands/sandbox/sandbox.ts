@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { registerBill } from './bill.ts';
 import { registerExec } from './exec.ts';
 import { registerFaults } from './faults.ts';

@@ -1,64 +1,30 @@
-import type { Command } from "commander";
-import { sandboxFolder, type Context } from "../../context.ts";
-import { write } from "../../io.ts";
-import { single } from "../../options.ts";
-import type { Outcome } from "../../output/outcome.ts";
-import type { Run } from "../../program.ts";
-import {
-  addServeOptions,
-  gatewayFolder,
-  serve,
-  wholeNumber,
-  type ServeOptions,
-} from "./serve.ts";
+import type { Command } from 'commander';
+import { sandboxFolder, type Context } from '../../context.ts';
+import { write } from '../../io.ts';
+import { single, wholeNumber } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../action.ts';
+import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
 
 /** `mgw sandbox start`: serves until it is interrupted; prints what a shell has to export. */
 export function registerStart(sandbox: Command, run: Run): void {
   const command = sandbox
-    .command("start")
-    .description(
-      "serve the sandbox on loopback until Ctrl-C; prints what to export",
-    )
-    .addOption(
-      single(
-        "--port <n>",
-        "port to listen on (default: any free one)",
-        wholeNumber,
-      ),
-    );
+    .command('start')
+    .description('serve the sandbox on loopback until Ctrl-C; prints what to export')
+    .addOption(single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)));
   addServeOptions(command);
   command
-    .addHelpText("after", "\nExamples:\n  $ mgw sandbox start --port 8787")
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox start --port 8787')
     .action(() => run(command, (context) => start(context, command.opts())));
 }
 
-async function start(
-  context: Context,
-  options: ServeOptions,
-): Promise<Outcome> {
-  const sandbox = await serve(
-    context,
-    gatewayFolder(sandboxFolder(await context.settings())),
-    options,
-  );
-  const variables = {
-    MGW_BASE_URL: sandbox.url,
-    MGW_API_KEY: sandbox.key,
-    MGW_SANDBOX: sandbox.url,
-  };
-  const lines = Object.entries(variables).map(
-    ([name, value]) => `export ${name}=${value}\n`,
-  );
-  const json = {
-    url: sandbox.url,
-    key: sandbox.key,
-    file_url: sandbox.fileUrl,
-  };
-  await write(
-    context.io.stdout,
-    context.globals.json ? `${JSON.stringify(json)}\n` : lines.join(""),
-  );
-  context.progress.note("The sandbox is running; Ctrl-C ends it.");
+async function start(context: Context, options: ServeOptions): Promise<Outcome> {
+  const sandbox = await serve(context, gatewayFolder(sandboxFolder(await context.settings())), options);
+  const variables = { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key, MGW_SANDBOX: sandbox.url };
+  const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${value}\n`);
+  const json = { url: sandbox.url, key: sandbox.key, file_url: sandbox.fileUrl };
+  await write(context.io.stdout, context.globals.json ? `${JSON.stringify(json)}\n` : lines.join(''));
+  context.progress.note('The sandbox is running; Ctrl-C ends it.');
   await interrupted();
   await sandbox.close();
   return { json: {}, silent: true };
@@ -66,7 +32,6 @@ async function start(
 
 function interrupted(): Promise<void> {
   return new Promise((resolve) => {
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
-      process.once(signal, () => resolve());
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
   });
 }

@@ -4,7 +4,7 @@ import { pendingError } from '../../../jobs/errors.ts';
 import type { Target } from '../../../jobs/target.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { configured } from '../../protocols.ts';

@@ -6,7 +6,7 @@ import type { JobDeps } from '../../../jobs/gateway.ts';
 import type { Order } from '../../../jobs/order.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
   addOutputOptions,
@@ -16,7 +16,7 @@ import {
   type OutputOptions,
   type WaitOptions,
 } from '../../wait-options.ts';
-import { repeatable, single } from '../../options.ts';
+import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../protocols.ts';
 import { addProtocolFlags } from './flags.ts';
 import { submissionBody } from './body.ts';
@@ -53,7 +53,7 @@ export function registerSubmit(group: Command, protocol: Protocol, run: Run): vo
     .option('--wait', 'wait until the job has finished');
   if (protocol.endpoints !== undefined) {
     command.addOption(
-      single('--endpoint <name>', 'which of the equivalent paths').choices(protocol.endpoints),
+      oneOf(single('--endpoint <name>', 'which of the equivalent paths'), protocol.endpoints),
     );
   }
   addWaitOptions(command);

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { protocols } from '../../../protocols/registry.ts';
-import type { Run } from '../../program.ts';
+import type { Run } from '../../action.ts';
 import { registerFetch } from './fetch.ts';
 import { registerStatus } from './status.ts';
 import { registerSubmit } from './submit.ts';

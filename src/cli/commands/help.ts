@@ -1,0 +1,22 @@
+import type { Command } from 'commander';
+import type { Run } from '../action.ts';
+import { unknownCommand } from '../usage.ts';
+import { registerExitCodes } from './exit-codes.ts';
+
+/** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help exit-codes` prints the exit codes. */
+export function registerHelp(root: Command, run: Run): void {
+  const help = root
+    .command('help')
+    .description('print help on a command, or on what the exit codes mean')
+    .argument('[command...]', 'the command, such as: video c submit')
+    .addHelpText('after', '\nExamples:\n  $ mgw help video c submit\n  $ mgw help exit-codes')
+    .action((path: string[]) => named(root, path).help());
+  registerExitCodes(help, run);
+}
+
+function named(command: Command, [name, ...rest]: string[]): Command {
+  if (name === undefined) return command;
+  const found = command.commands.find((one) => one.name() === name || one.aliases().includes(name));
+  if (found === undefined) throw unknownCommand(command, name);
+  return named(found, rest);
+}

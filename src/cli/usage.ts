@@ -1,0 +1,72 @@
+import type { Command, CommanderError } from 'commander';
+import { usageError, type MgwError } from '../errors.ts';
+
+/** A complaint of the parser in mgw's own words: it names the flag or argument, and the help to look at. */
+export function usageErrorOf(error: CommanderError, command: Command): MgwError {
+  const [text = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
+  const hint = /\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
+  const quoted = /'([^]*)'/.exec(text)?.[1] ?? '';
+  switch (error.code) {
+    case 'commander.help':
+      return complaint(command, `Give one of its commands: ${commandNames(command)}.`);
+    case 'commander.unknownCommand':
+      return unknownCommand(command, quoted, hint);
+    case 'commander.unknownOption':
+      return unknownFlag(command, quoted, hint);
+    case 'commander.optionMissingArgument':
+      return complaint(command, `${quoted}: its value is missing.`);
+    case 'commander.missingArgument':
+      return missingArgument(command, quoted);
+    case 'commander.excessArguments':
+      return excessArguments(command);
+    default:
+      return complaint(command, text);
+  }
+}
+
+/** The error for a command that there is not, with the nearest one (`sumbit?`) or all there are. */
+export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
+  const help = hint === undefined ? `There are: ${commandNames(parent)}.` : `Did you mean ${hint}`;
+  return complaint(parent, `${pathOf(parent)} has no command ${shown(name)}. ${help}`);
+}
+
+function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
+  const [flag = ''] = word.split('=', 1);
+  if (/\s/.test(flag))
+    return complaint(command, `${shown(word)} looks like a flag. A text that begins with - goes behind --.`);
+  const help = hint === undefined ? '' : ` Did you mean ${hint}`;
+  return complaint(command, `${pathOf(command)} has no flag ${shown(flag)}.${help}`);
+}
+
+function missingArgument(command: Command, name: string): MgwError {
+  const argument = command.registeredArguments.find((one) => one.name() === name);
+  const term = `<${name}${argument?.variadic ? '...' : ''}>`;
+  const what = argument?.description ? `: ${argument.description}` : '';
+  return complaint(command, `${pathOf(command)} needs ${term}${what}.`);
+}
+
+function excessArguments(command: Command): MgwError {
+  const most = command.registeredArguments.length;
+  const takes = ['no argument', 'one argument'][most] ?? `${most} arguments`;
+  const advice = most === 0 ? '' : ' A text with blanks wants quotes.';
+  const given = command.args.map(shown).join(' ');
+  return complaint(command, `${pathOf(command)} takes ${takes}, and was given ${given}.${advice}`);
+}
+
+function complaint(command: Command, message: string): MgwError {
+  return usageError(message, [...pathOf(command).split(' '), '--help']);
+}
+
+/** A command as it is typed: `mgw video c submit`. */
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+}
+
+function commandNames(command: Command): string {
+  const visible = command.createHelp().visibleCommands(command);
+  return visible.map((one) => one.name()).join(', ');
+}
+
+function shown(word: string): string {
+  return /^[\w./@:-]+$/.test(word) ? word : JSON.stringify(word);
+}
