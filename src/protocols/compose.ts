@@ -92,7 +92,11 @@ function refused(flag: Flag, name: string, value: string, allowed: string): MgwE
   );
 }
 
-function applySets(body: JsonObject, sets: readonly string[]): void {
+/**
+ * Puts the values of `--set` (`path=value` in native spelling) into a body; a value that is JSON is taken as such.
+ * @throws MgwError('usage') naming the path.
+ */
+export function applySets(body: JsonObject, sets: readonly string[]): void {
   const paths: string[] = [];
   for (const entry of sets) {
     const split = entry.indexOf('=');
