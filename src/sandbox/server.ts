@@ -1,16 +1,18 @@
-import { randomInt } from "node:crypto";
-import { mkdirSync } from "node:fs";
-import { DEFAULT_KEY, issueKeys } from "./auth.ts";
-import { startChaos } from "./chaos.ts";
-import type { Gateway, Route } from "./exchange.ts";
-import { parseFaults, takeFault, type Fault } from "./faults.ts";
-import { fileHost } from "./file-host.ts";
-import { listen } from "./listener.ts";
-import { answer } from "./router.ts";
-import { protocolA } from "./routes/a.ts";
-import { protocolB } from "./routes/b.ts";
-import { protocolC } from "./routes/c.ts";
-import { modelRoutes } from "./routes/models.ts";
+import { randomInt } from 'node:crypto';
+import { mkdirSync } from 'node:fs';
+import { DEFAULT_KEY, issueKeys } from './auth.ts';
+import { startChaos } from './chaos.ts';
+import type { Gateway, Route } from './exchange.ts';
+import { parseFaults, takeFault, type Fault } from './faults.ts';
+import { fileHost } from './file-host.ts';
+import { listen } from './listener.ts';
+import { answer } from './router.ts';
+import { protocolA } from './routes/a.ts';
+import { protocolB } from './routes/b.ts';
+import { protocolC } from './routes/c.ts';
+import { modelRoutes } from './routes/models.ts';
+import { responsesRoutes } from './routes/responses.ts';
+import { speechRoutes } from './routes/speech.ts';
 
 /** How a sandbox runs. */
 export interface SandboxOptions {
@@ -19,7 +21,7 @@ export interface SandboxOptions {
   /** 0, the default, takes any free port. */
   port?: number;
   /** Loopback only: there is no other. */
-  host?: "127.0.0.1";
+  host?: '127.0.0.1';
   /** How long one generation takes, in milliseconds; default 3000. Tasks keep the pace they began with. */
   paceMs?: number;
   /** Keys that are issued beside the default one. */
@@ -50,6 +52,8 @@ const ROUTES: readonly Route[] = [
   ...protocolB,
   ...protocolC,
   ...modelRoutes,
+  ...responsesRoutes,
+  ...speechRoutes,
 ];
 
 /**
@@ -58,40 +62,21 @@ const ROUTES: readonly Route[] = [
  * rejects with the system's error where the port or the folder cannot be had.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
-  const {
-    stateDir,
-    paceMs = 3000,
-    seed,
-    now = Date.now,
-    keys = [],
-    port = 0,
-  } = options;
+  const { stateDir, paceMs = 3000, seed, now = Date.now, keys = [], port = 0 } = options;
   const faults = parseFaults(options.faults ?? []);
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   issueKeys(stateDir, keys);
-  const take: Gateway["take"] = (name, fits) =>
-    takeFault(stateDir, faults, name, fits);
+  const take: Gateway['take'] = (name, fits) => takeFault(stateDir, faults, name, fits);
   const chance = chanceOf(faults, take, seed);
-  const gateway: Gateway = {
-    stateDir,
-    now,
-    paceMs,
-    seed,
-    url: "",
-    fileUrl: "",
-    take,
-    chance,
-  };
-  const files = await listen(0, (request) =>
-    answer(gateway, fileHost, request),
-  );
+  const gateway: Gateway = { stateDir, now, paceMs, seed, url: '', fileUrl: '', take, chance };
+  const files = await listen(0, (request) => answer(gateway, fileHost, request));
   gateway.fileUrl = files.origin;
-  const main = await listen(port, (request) =>
-    answer(gateway, ROUTES, request),
-  ).catch(async (error: unknown) => {
-    await files.close();
-    throw error;
-  });
+  const main = await listen(port, (request) => answer(gateway, ROUTES, request)).catch(
+    async (error: unknown) => {
+      await files.close();
+      throw error;
+    },
+  );
   gateway.url = main.origin;
   const close = async (): Promise<void> => {
     await Promise.all([main.close(), files.close()]);
@@ -102,14 +87,14 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 /** Chance strikes as often as `chaosxN` allows: what it declines is not counted. */
 function chanceOf(
   faults: readonly Fault[],
-  take: Gateway["take"],
+  take: Gateway['take'],
   seed: number | undefined,
-): Gateway["chance"] {
-  const wanted = faults.find(({ name }) => name === "chaos");
+): Gateway['chance'] {
+  const wanted = faults.find(({ name }) => name === 'chaos');
   if (wanted === undefined) return () => undefined;
   const chaos = startChaos(seed ?? randomInt(2 ** 31));
   return (kind, area) => {
     const hit = chaos(kind, area, wanted.percent);
-    return hit && take("chaos") && hit;
+    return hit && take('chaos') && hit;
   };
 }
