@@ -1,6 +1,7 @@
 import { open } from 'node:fs/promises';
 import { constants } from 'node:fs';
 import { messageOf, usageError } from '../errors.ts';
+import { decodeUtf8 } from './stdin.ts';
 
 const mostBytes = 64 * 1024 * 1024;
 
@@ -20,4 +21,9 @@ export async function readInputFile(path: string, flag: string): Promise<Uint8Ar
   } finally {
     await file.close();
   }
+}
+
+/** The text of a file that a flag names. @throws MgwError('usage') like {@link readInputFile}, or for bad UTF-8. */
+export async function readInputText(path: string, flag: string): Promise<string> {
+  return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
 }

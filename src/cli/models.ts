@@ -4,19 +4,29 @@ import { queryTimeoutMs } from '../jobs/gateway.ts';
 import { getModel, listModels, readModels, type Model } from '../protocols/models.ts';
 import type { Context } from './context.ts';
 
+/** Bounds that are tighter than those of the settings: the time of one call, ms, and how often it is repeated. */
+interface Limits {
+  timeoutMs?: number;
+  retries?: number;
+}
+
 /**
  * The models of the key, or the one of an id (specification 2.7). A read: 429, 5xx and network errors are tried
  * again with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
  */
-export async function fetchModels(context: Context, id?: string): Promise<Model[]> {
+export async function fetchModels(context: Context, id?: string, limits: Limits = {}): Promise<Model[]> {
   const { readWithRetries } = await import('../http/retry.ts');
   const [client, settings] = await Promise.all([context.client(), context.settings()]);
   const request = id === undefined ? listModels() : getModel(id);
-  const timeoutMs = settings.requestTimeoutMs.value ?? queryTimeoutMs;
+  const timeoutMs = Math.min(
+    settings.requestTimeoutMs.value ?? queryTimeoutMs,
+    limits.timeoutMs ?? Number.POSITIVE_INFINITY,
+  );
+  const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
   const reply = await readWithRetries(
     () => client.exchange(request, { auth: bearer, timeoutMs, maxBytes: 64 * 1024 * 1024 }),
-    { clock: context.clock, retries: settings.retries.value, note: (text) => context.progress.note(text) },
+    { clock: context.clock, retries, note: (text) => context.progress.note(text) },
   );
   const read = readModels(reply);
   if ('models' in read) return read.models;

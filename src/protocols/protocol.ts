@@ -25,11 +25,16 @@ export interface Flag {
   parse?: (value: string | boolean) => Json;
   /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
+  /** True where `@FILE` on the command line stands for the text of that file (kind `text`). */
+  atFile?: true;
   /** Other fields that say the same: a configured default gives way to them. */
   aliases?: readonly string[];
   /** Group in the help. */
   group?: string;
 }
+
+/** The listing gives a field that was left out (`fill`), or only judges what is there (`check`). */
+export type ListingUse = 'fill' | 'check';
 
 /** One broken rule of the specification, found before anything is sent. */
 export interface Violation {
@@ -118,8 +123,8 @@ export interface Protocol {
   readonly endpoints?: readonly string[];
   /** How many files a body asks for, where the protocol can make several; 1 where this is absent. */
   countOf?(body: JsonObject): number;
-  /** True where a body can only be completed or checked with the model listing at hand (specification 2.7). */
-  needsListing?(body: JsonObject): boolean;
+  /** What the model listing is wanted for (specification 2.7); undefined where the body does without. */
+  needsListing?(body: JsonObject): ListingUse | undefined;
   /**
    * The body completed from the listing and checked against it.
    * @throws MgwError('usage') showing the choices.

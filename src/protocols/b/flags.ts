@@ -95,10 +95,11 @@ export const flags: readonly Flag[] = [
   },
   {
     flags: '--ext-info <json>',
-    description: "the model's extension parameters as JSON text",
+    description: "the model's extension parameters as JSON text, or @FILE to read it from a file",
     field: 'ExtInfo',
     kind: 'text',
     parse: text,
+    atFile: true,
     group: 'Extension',
   },
   {

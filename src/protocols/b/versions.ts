@@ -1,7 +1,7 @@
 import { usageError } from '../../errors.ts';
 import { textAt, type JsonObject } from '../../json.ts';
 import type { Model } from '../models.ts';
-import type { Violation } from '../protocol.ts';
+import type { ListingUse, Violation } from '../protocol.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 
 const mostShown = 12;
@@ -11,9 +11,10 @@ export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
 
-/** True for every body that names a model: the listing gives its version, or judges the one that is there. */
-export function needsListing(body: JsonObject): boolean {
-  return textAt(body, 'ModelName') !== undefined;
+/** For every body that names a model the listing gives its version, or judges the one that is there. */
+export function needsListing(body: JsonObject): ListingUse | undefined {
+  if (textAt(body, 'ModelName') === undefined) return undefined;
+  return body['ModelVersion'] === undefined ? 'fill' : 'check';
 }
 
 /**

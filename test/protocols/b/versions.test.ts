@@ -63,9 +63,10 @@ test('a long listing and strange names stay short and printable', () => {
 });
 
 test('a body that names a model needs the listing', () => {
-  expect(b.needsListing?.({ ModelName: 'x' })).toBe(true);
-  expect(b.needsListing?.({ ModelName: 7 })).toBe(false);
-  expect(b.needsListing?.({})).toBe(false);
+  expect(b.needsListing?.({ ModelName: 'x' })).toBe('fill');
+  expect(b.needsListing?.({ ModelName: 'x', ModelVersion: '1.0' })).toBe('check');
+  expect(b.needsListing?.({ ModelName: 7 })).toBeUndefined();
+  expect(b.needsListing?.({})).toBeUndefined();
 });
 
 test('the only version is filled in, and nothing else is touched', () => {

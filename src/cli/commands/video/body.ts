@@ -3,11 +3,11 @@ import { TransportError } from '../../../http/transport-error.ts';
 import { isObject, parseJson, type JsonObject } from '../../../json.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
 import type { Model } from '../../../protocols/models.ts';
-import type { Protocol } from '../../../protocols/protocol.ts';
+import type { ListingUse, Protocol } from '../../../protocols/protocol.ts';
 import { violationMessage } from '../../../protocols/violations.ts';
 import type { Context } from '../../context.ts';
-import { readInputFile } from '../../input-file.ts';
-import { decodeUtf8, readStdin } from '../../stdin.ts';
+import { readInputText } from '../../input-file.ts';
+import { readStdin } from '../../stdin.ts';
 import { givenFlags } from './flags.ts';
 import type { SubmitOptions } from './submit.ts';
 
@@ -32,25 +32,30 @@ export async function submissionBody(
   const settings = await context.settings();
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(named) ?? '');
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
-  const body = await completed(context, protocol, composed);
+  const body = await completed(context, protocol, composed, options);
   const violations = options.check === false ? [] : protocol.check(body);
   if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
   return body;
 }
 
-// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is. Where
-// there is no connection, though, there is none for the submission either.
-async function completed(context: Context, protocol: Protocol, body: JsonObject): Promise<JsonObject> {
-  if (protocol.complete === undefined || protocol.needsListing?.(body) !== true) return body;
-  let models: Model[];
+// Nothing is asked of the gateway that is not needed: a dry run and --no-check only want what the body lacks.
+async function completed(
+  context: Context,
+  protocol: Protocol,
+  body: JsonObject,
+  { check = true, dryRun = false }: SubmitOptions,
+): Promise<JsonObject> {
+  const use = protocol.needsListing?.(body);
+  if (use === undefined || (use === 'check' && (dryRun || !check))) return body;
+  const models = await listedModels(context, use);
+  if (models === undefined) return body;
   try {
-    models = await listedModels(context);
+    return protocol.complete?.(body, models) ?? body;
   } catch (error) {
-    if (error instanceof MgwError && isUnsent(error.cause)) throw error;
-    context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
+    if (check) throw error;
+    context.progress.note(`Not completed from the model listing: ${messageOf(error)}`);
     return body;
   }
-  return protocol.complete(body, models);
 }
 
 function isUnsent(cause: unknown): boolean {
@@ -72,7 +77,7 @@ async function givenBody(context: Context, source: string | undefined): Promise<
 async function bodyText(context: Context, source: string): Promise<string> {
   if (source === '@-' || source === '-') return readStdin(context.io);
   if (!source.startsWith('@')) return source;
-  return decodeUtf8(await readInputFile(source.slice(1), '--body'), `--body ${source}`);
+  return readInputText(source.slice(1), '--body');
 }
 
 function parsed(text: string): unknown {
@@ -90,7 +95,16 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
   return defaults;
 }
 
-async function listedModels(context: Context): Promise<Model[]> {
+// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
+// submission that could go without it does not wait for it long. Where it is needed and there is no connection,
+// there is none for the submission either.
+async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
   const { fetchModels } = await import('../../models.ts');
-  return fetchModels(context);
+  try {
+    return await fetchModels(context, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
+  } catch (error) {
+    if (use === 'fill' && error instanceof MgwError && isUnsent(error.cause)) throw error;
+    context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
+    return undefined;
+  }
 }

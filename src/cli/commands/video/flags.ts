@@ -2,7 +2,7 @@ import { Option, type Command } from 'commander';
 import { longName, type FlagValue } from '../../../protocols/compose.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 import { repeatable, single } from '../../options.ts';
-import { readInputFile } from '../../input-file.ts';
+import { readInputFile, readInputText } from '../../input-file.ts';
 
 /** Adds a protocol's table of flags to its `submit`. */
 export function addProtocolFlags(command: Command, protocol: Protocol): void {
@@ -31,11 +31,16 @@ export async function givenFlags(
   for (const flag of protocol.flags) {
     const name = longName(flag);
     const value = options[camelCase(name)];
-    if (value === undefined) continue;
-    given[name] =
-      flag.kind === 'file' ? await readInputFile(String(value), `--${name}`) : (value as FlagValue);
+    if (value !== undefined) given[name] = await valueOf(flag, `--${name}`, value as FlagValue);
   }
   return given;
+}
+
+async function valueOf(flag: Flag, name: string, value: FlagValue): Promise<FlagValue> {
+  if (flag.kind === 'file') return readInputFile(String(value), name);
+  if (flag.atFile !== true || typeof value !== 'string' || !value.startsWith('@')) return value;
+  const text = await readInputText(value.slice(1), name);
+  return text.replace(/\r?\n$/, '');
 }
 
 function camelCase(name: string): string {
