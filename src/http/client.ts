@@ -141,7 +141,7 @@ async function send(
   });
   client.trace?.(`> ${request.method} ${client.baseUrl.origin}${path}`);
   try {
-    return await headOf(outgoing, request.body, client);
+    return await headOf(outgoing, request.body, client, signal);
   } catch (error) {
     if (!deadline.passed) throw TransportError.sent(error, client.baseUrl);
     const late = new Error(`no answer within ${call.timeoutMs / 1000} s`);
@@ -174,8 +174,12 @@ function headOf(
   outgoing: ClientRequest,
   body: string | undefined,
   client: ClientOptions,
+  signal: AbortSignal,
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
+    // A request that still waits for the agent's connection tells of its end only once that stands.
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    if (signal.aborted) reject(signal.reason as Error);
     outgoing.once('error', reject);
     outgoing.once('close', () => reject(new Error('it was closed without an answer')));
     outgoing.once('response', (message) => {
