@@ -11,6 +11,7 @@ import {
   type DownloadOutcome,
   type DownloadSource,
 } from '../../src/http/download.ts';
+import type { Certificate } from './certificates.ts';
 import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
 import { TestClock } from './test-clock.ts';
 
@@ -19,7 +20,7 @@ export interface Downloads {
   folder: string;
   part: string;
   clock: TestClock;
-  start: (answer: Answer, host?: string) => Promise<RawServer>;
+  start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;
   /** Downloads to `part` as the process `pid`, keyless unless the source says otherwise. */
   fetch: (
     url: string,
@@ -55,8 +56,8 @@ export function useDownloads(): Downloads {
     await Promise.all(servers.map((server) => server.stop()));
     await rm(ctx.folder, { recursive: true });
   });
-  ctx.start = async (answer, host) => {
-    const server = await RawServer.start(answer, host);
+  ctx.start = async (answer, host, certificate) => {
+    const server = await RawServer.start(answer, host, certificate);
     servers.push(server);
     return server;
   };

@@ -1,4 +1,6 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import type { Certificate } from './certificates.ts';
 
 /** A request as it came, its head taken apart. */
 export interface Asked {
@@ -17,8 +19,8 @@ export class RawServer {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
-  private constructor(answer: Answer) {
-    this.#server = createServer((socket) => {
+  private constructor(answer: Answer, certificate?: Certificate) {
+    const greet = (socket: Socket): void => {
       this.#sockets.add(socket);
       socket.on('error', () => undefined).on('close', () => this.#sockets.delete(socket));
       let head = '';
@@ -30,11 +32,14 @@ export class RawServer {
         this.asked.push(asked);
         answer(asked, socket);
       });
-    });
+    };
+    this.#server = certificate ? createTlsServer(certificate, greet) : createServer(greet);
+    this.#server.on('tlsClientError', () => undefined);
   }
 
-  static async start(answer: Answer, host = '127.0.0.1'): Promise<RawServer> {
-    const server = new RawServer(answer);
+  /** Listens; with a certificate it speaks TLS. */
+  static async start(answer: Answer, host = '127.0.0.1', certificate?: Certificate): Promise<RawServer> {
+    const server = new RawServer(answer, certificate);
     await new Promise<void>((resolve) => server.#server.listen(0, host, resolve));
     return server;
   }

@@ -4,6 +4,10 @@ import { link, readFile, rename, unlink, writeFile } from 'node:fs/promises';
 import { systemCode } from '../../errors.ts';
 import type { Owner } from '../../job.ts';
 
+const { O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC } = constants;
+// Windows has no such flag.
+const noFollow = constants.O_NOFOLLOW ?? 0;
+
 /** What is kept beside a `.part` file: whose it is, of what, and how much of it can be relied on. */
 export interface Notes {
   version: 1;
@@ -73,11 +77,13 @@ async function takeOver(
   }
 }
 
-/** Replaces notes in one step. */
+/** Replaces notes in one step; only for their owner. */
 export async function writeNotes(path: string, notes: Notes): Promise<void> {
-  const draft = draftOf(path);
+  // One name, so that a process that dies here leaves nothing that its successor does not use up.
+  const draft = `${path}.next`;
+  const flag = O_WRONLY | O_CREAT | O_TRUNC | noFollow;
   try {
-    await writeFile(draft, JSON.stringify(notes), { flag: 'wx', mode: 0o600 });
+    await writeFile(draft, JSON.stringify(notes), { flag, mode: 0o600 });
     await rename(draft, path);
   } catch (error) {
     await unlink(draft).catch(() => undefined);
@@ -89,7 +95,7 @@ export async function writeNotes(path: string, notes: Notes): Promise<void> {
 async function readNotes(path: string, fresh: Notes): Promise<Notes> {
   const text = await readFile(path, {
     encoding: 'utf8',
-    flag: constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0),
+    flag: O_RDONLY | noFollow,
   });
   const notes = parsed(text);
   if (notes === undefined) return fresh;

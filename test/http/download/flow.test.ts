@@ -1,0 +1,162 @@
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { batches } from '../../../src/http/download/batches.ts';
+import { watchIdle } from '../../../src/http/download/idle-watch.ts';
+import { speedometer } from '../../../src/http/download/speed.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+const patient = { timeout: 20_000 };
+const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+describe('batches', () => {
+  function gathering(sizes: { firstBytes: number; bytes: number; maxAgeMs?: number }) {
+    const clock = new TestClock();
+    const message = new IncomingMessage(new Socket());
+    const watch = watchIdle(clock, 60_000);
+    const body = batches(message, { maxAgeMs: 1000, ...sizes, clock, watch });
+    const next = async (): Promise<number> =>
+      ((await body.next()).value ?? []).reduce((sum, { length }) => sum + length, 0);
+    return { clock, message, watch, body, next };
+  }
+
+  it('hands out at least what is asked for, and the rest at the end', async () => {
+    const { message, next } = gathering({ firstBytes: 10, bytes: 100 });
+    const first = next();
+    for (let at = 0; at < 30; at += 1) message.push(Buffer.alloc(7));
+    message.complete = true;
+    message.push(null);
+    const sizes = [await first, await next(), await next(), await next()];
+    expect(sizes[0]).toBeGreaterThanOrEqual(10);
+    expect(sizes[1]).toBeGreaterThanOrEqual(100);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(210);
+    expect(sizes[3]).toBe(0);
+  });
+
+  it('lets the sender wait while nobody takes what is there', async () => {
+    const { message, next } = gathering({ firstBytes: 1, bytes: 100 });
+    const first = next();
+    message.push(Buffer.alloc(50));
+    await first;
+    for (let at = 0; at < 5; at += 1) {
+      message.push(Buffer.alloc(60));
+      await tick();
+    }
+    expect(message.isPaused()).toBe(true);
+    expect(await next()).toBe(120);
+    await tick();
+    expect(message.isPaused()).toBe(true);
+    expect(await next()).toBe(120);
+    await tick();
+    expect(message.isPaused()).toBe(false);
+  });
+
+  it('does not take the reader’s slowness for a stall', async () => {
+    const { clock, message, watch, next } = gathering({ firstBytes: 1, bytes: 10 });
+    const first = next();
+    message.push(Buffer.alloc(5));
+    await first;
+    message.push(Buffer.alloc(50));
+    await tick();
+    clock.advance(300_000);
+    await tick();
+    expect(watch.signal.aborted).toBe(false);
+    await next();
+    clock.advance(59_000);
+    await tick();
+    expect(watch.signal.aborted).toBe(false);
+    clock.advance(60_000);
+    await expect.poll(() => watch.signal.aborted, patient).toBe(true);
+  });
+
+  it('hands out less where it is old', async () => {
+    const { clock, message, next } = gathering({ firstBytes: 1, bytes: 100 });
+    const first = next();
+    message.push(Buffer.alloc(5));
+    await first;
+    const second = next();
+    message.push(Buffer.alloc(5));
+    await tick();
+    clock.advance(1000);
+    message.push(Buffer.alloc(1));
+    expect(await second).toBe(6);
+  });
+
+  it('hands out what came before a break, then the break', async () => {
+    const { message, next, body } = gathering({ firstBytes: 100, bytes: 100 });
+    const first = next();
+    message.push(Buffer.alloc(5));
+    await tick();
+    message.destroy(new Error('reset'));
+    expect(await first).toBe(5);
+    await expect(body.next()).rejects.toThrow('reset');
+  });
+
+  it('tells a break that came before anyone listened', async () => {
+    const { message, body } = gathering({ firstBytes: 1, bytes: 1 });
+    message.on('error', () => undefined).destroy(new Error('early'));
+    await tick();
+    await expect(body.next()).rejects.toThrow('early');
+  });
+
+  it('takes an end that is not complete for a break', async () => {
+    const { message, body } = gathering({ firstBytes: 1, bytes: 1 });
+    const first = body.next();
+    message.push(null);
+    await expect(first).rejects.toThrow('cut');
+  });
+
+  it('lets the connection go when the reader leaves', async () => {
+    const { message, body } = gathering({ firstBytes: 1, bytes: 1 });
+    const first = body.next();
+    message.push(Buffer.alloc(5));
+    await first;
+    await body.return();
+    expect(message.destroyed).toBe(true);
+  });
+});
+
+describe('watchIdle', () => {
+  it('aborts after the time without a touch, and says why', async () => {
+    const clock = new TestClock();
+    const watch = watchIdle(clock, 60_000);
+    clock.advance(59_999);
+    watch.touch();
+    clock.advance(59_999);
+    await tick();
+    expect(watch.signal.aborted).toBe(false);
+    clock.advance(60_001);
+    await expect.poll(() => watch.signal.aborted, patient).toBe(true);
+    expect(watch.signal.reason).toMatchObject({ message: 'nothing came for 60 s' });
+  });
+
+  it('ends when it is stopped', async () => {
+    const clock = new TestClock();
+    const watch = watchIdle(clock, 60_000);
+    watch.stop();
+    clock.advance(200_000);
+    await tick();
+    expect(watch.signal.aborted).toBe(false);
+  });
+});
+
+describe('speedometer', () => {
+  it('says how many bytes come a second', () => {
+    const clock = new TestClock();
+    const speed = speedometer(clock, 500);
+    expect(speed(500)).toBeUndefined();
+    for (let second = 1; second <= 20; second += 1) {
+      clock.advance(1000);
+      expect(speed(500 + second * 2000)).toBeCloseTo(2000);
+    }
+    for (let second = 1; second <= 20; second += 1) clock.advance(1000);
+    expect(speed(40_500)).toBeLessThan(10);
+  });
+
+  it('never says less than nothing', () => {
+    const clock = new TestClock();
+    const speed = speedometer(clock, 5000);
+    clock.advance(1000);
+    expect(speed(0)).toBe(0);
+  });
+});
