@@ -23,6 +23,11 @@ async function missingFolders(path: string): Promise<string[]> {
 
 /** Creates a file with its content, durable on return. @throws EEXIST where the name is taken. */
 export async function createFile(path: string, text: string): Promise<void> {
+  await writeNew(path, text);
+  await syncFolder(dirname(path));
+}
+
+async function writeNew(path: string, text: string): Promise<void> {
   const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
     await writeWhole(file, text);
@@ -32,7 +37,6 @@ export async function createFile(path: string, text: string): Promise<void> {
   } finally {
     await file.close();
   }
-  await syncFolder(dirname(path));
 }
 
 /**
@@ -86,7 +90,7 @@ export async function readText(path: string): Promise<string | undefined> {
  */
 export async function createExclusively(path: string, text: string, unique: string): Promise<boolean> {
   const draft = `${path}.${unique}.tmp`;
-  await createFile(draft, text);
+  await writeNew(draft, text);
   try {
     await link(draft, path);
   } catch (error) {

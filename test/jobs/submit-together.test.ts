@@ -1,0 +1,275 @@
+import { describe, expect, it } from 'vitest';
+import type { GatewayClient } from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import { keyClaim } from '../../src/jobs/earlier.ts';
+import { newJobId } from '../../src/jobs/job-id.ts';
+import type { Ledger } from '../../src/jobs/ledger.ts';
+import { fingerprintOf } from '../../src/jobs/order.ts';
+import { currentOwner } from '../../src/jobs/owner.ts';
+import { resolveJob } from '../../src/jobs/resolve.ts';
+import {
+  deadOwner,
+  depsFor,
+  freshFolder,
+  httpServer,
+  jobsOf,
+  orderOf,
+  run,
+  says,
+  tcpServer,
+  type Answer,
+} from './harness.ts';
+
+const alive = { owner: currentOwner() };
+
+describe('one key', () => {
+  it('of two runs at once one sends, and both get its job', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const order = orderOf({ key: 'boat' });
+    const both = await Promise.all(
+      [1, 2].map(async () => run(await depsFor(server.url, state, alive), order)),
+    );
+    expect(both.map(({ exit }) => exit)).toEqual([0, 0]);
+    expect(new Set(both.map(({ job }) => job?.id)).size).toBe(1);
+    expect(both.filter(({ resumed }) => resumed === true)).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('of a hundred runs with twenty keys each key sends once', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const all = await Promise.all(
+      Array.from({ length: 100 }, async (_, index) =>
+        run(await depsFor(server.url, state, alive), orderOf({ key: `key-${index % 20}` })),
+      ),
+    );
+    expect(all.map(({ exit }) => exit)).toEqual(Array(100).fill(0));
+    expect(server.created).toBe(20);
+    expect(server.requests).toHaveLength(20);
+    const deps = await depsFor(server.url, state);
+    expect((await jobsOf(deps.ledger)).map(({ key }) => key).sort()).toEqual(
+      Array.from({ length: 20 }, (_, index) => `key-${index}`).sort(),
+    );
+  });
+
+  it('two bodies at once under one key: one is sent, the other is told what differs', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const orders = ['a boat', 'a ship'].map((prompt) =>
+        orderOf({ key: 'k', body: { model: 'vendor-h3', prompt } }),
+      );
+      const both = await Promise.all(
+        orders.map(async (order) => run(await depsFor(server.url, state, alive), order)),
+      );
+      expect(both.map(({ exit }) => exit).sort()).toEqual([0, 2]);
+      expect(both.find(({ exit }) => exit === 2)?.error?.message).toMatch(/prompt was "a (boat|ship)"/);
+      expect(server.created).toBe(1);
+      expect(await jobsOf((await depsFor(server.url, state)).ledger)).toHaveLength(1);
+    }
+  });
+
+  it('another body under a key that stands: exit 2 and nothing sent', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
+    const other = orderOf({ key: 'k', body: { model: 'vendor-h3', prompt: 'b' } });
+    expect(await run(await depsFor(server.url, state), other)).toMatchObject({
+      exit: 2,
+      error: { code: 'conflict' },
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('whose record is lost: exit 7 and nothing sent', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const { job } = await run(deps, orderOf({ key: 'k' }));
+    await deps.ledger.remove(job?.id ?? '');
+    expect((await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).exit).toBe(7);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('a run that died before it claimed its key gives way to the one that has it', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const order = orderOf({ key: 'k' });
+    const fingerprint = fingerprintOf(order, deps.gateway, deps.account);
+    const [early, late] = [newJobId(1), newJobId(2)];
+    for (const id of [early, late]) {
+      const { protocol, key } = order;
+      await deps.ledger.create(id, [
+        { type: 'prepared', protocol, base_url: 'test', fingerprint, account: 'test', key },
+      ]);
+      await deps.ledger.index('fingerprint', fingerprint, id);
+    }
+    // The other process claims between this one's look at the key and its own claim.
+    let looks = 0;
+    const ledger: Ledger = {
+      ...deps.ledger,
+      claimed: async (name) => {
+        const before = await deps.ledger.claimed(name);
+        if ((looks += 1) === 1) await deps.ledger.claim(keyClaim('k'), `${early} ${fingerprint}`);
+        return before;
+      },
+    };
+    expect(await run({ ...deps, ledger }, order)).toMatchObject({ exit: 0, job: { id: early } });
+    expect(await deps.ledger.ids()).toEqual([early]);
+    expect(server.created).toBe(1);
+  });
+});
+
+describe('one job', () => {
+  it('two reruns of a dead run send once between them', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(says({}, 429), says({}, 429));
+    await run(await depsFor(server.url, state, { retries: 1 }));
+    const both = await Promise.all(
+      [1, 2].map(async () => run(await depsFor(server.url, state, { owner: { ...currentOwner() } }))),
+    );
+    expect(both.map(({ exit }) => exit)).toEqual([0, 0]);
+    expect(server.created).toBe(1);
+  });
+
+  it('a run waits for another that is sending, as long as it may', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const held: (() => void)[] = [];
+    server.answers.push((_, response) => {
+      held.push(() => says({ task_id: server.create() })({} as never, response));
+    });
+    const order = orderOf({ key: 'k' });
+    const first = run(await depsFor(server.url, state, alive), order);
+    await expect.poll(() => server.requests.length).toBe(1);
+    const impatient = await depsFor(server.url, state, alive);
+    const pending = await run(impatient, { ...order, deadline: impatient.clock.now() + 1000 });
+    expect(pending).toMatchObject({ exit: 8, error: { charged: 'maybe', retry: 'resume' } });
+    const patient = run(await depsFor(server.url, state, alive), order);
+    held.forEach((answer) => answer());
+    expect((await first).exit).toBe(0);
+    expect(await patient).toMatchObject({ exit: 0, resumed: true });
+    expect(server.created).toBe(1);
+  });
+
+  it('a refusal that another run gets while this one waits binds this one too', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const held: (() => void)[] = [];
+    server.answers.push((_, response) => {
+      held.push(() => says({ error: { message: 'no such thing' } }, 422)({} as never, response));
+    });
+    const order = orderOf({ key: 'k' });
+    const first = run(await depsFor(server.url, state, alive), order);
+    await expect.poll(() => server.requests.length).toBe(1);
+    const second = await depsFor(server.url, state, alive);
+    second.clock.onSleep = () => held.splice(0).forEach((answer) => answer());
+    expect(await run(second, order)).toMatchObject({ exit: 4 });
+    expect((await first).exit).toBe(4);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('an old refusal does not end a run that could not connect at first', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const order = orderOf({ key: 'k' });
+    server.answers.push(says({ error: { message: 'no' } }, 422));
+    expect((await run(await depsFor(server.url, state), order)).exit).toBe(4);
+    const deps = await depsFor(server.url, state);
+    let tries = 0;
+    const client: GatewayClient = {
+      ...deps.client,
+      exchange: (request, options) => {
+        if ((tries += 1) > 1) return deps.client.exchange(request, options);
+        throw new TransportError('unsent', 'unreachable', 'refused');
+      },
+    };
+    expect((await run({ ...deps, client }, order)).exit).toBe(0);
+    expect(server.created).toBe(1);
+  });
+});
+
+describe('a claim without its event', () => {
+  async function claimedOnly(
+    owner: object,
+  ): Promise<[Awaited<ReturnType<typeof httpServer>>, string, string]> {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state, { retries: 0 });
+    server.answers.push(says({}, 429));
+    const { job } = await run(deps, orderOf({ key: 'k' }));
+    await deps.ledger.claim(`send.${job?.id ?? ''}.2`, JSON.stringify(owner));
+    return [server, state, job?.id ?? ''];
+  }
+
+  it('of a dead process makes the job unknown, and a person can end that', async () => {
+    const [server, state, id] = await claimedOnly(deadOwner());
+    const order = orderOf({ key: 'k' });
+    const deps = await depsFor(server.url, state);
+    const lost = await run(deps, order);
+    expect(lost).toMatchObject({ exit: 7, job: { id, state: 'unknown', record: { attempts: 2 } } });
+    expect(server.requests).toHaveLength(1);
+    if (lost.job === undefined) throw new Error('no job');
+    await resolveJob(deps.ledger, lost.job, { how: 'not-created' });
+    expect((await run(await depsFor(server.url, state), order)).exit).toBe(0);
+    expect(server.created).toBe(1);
+  });
+
+  it('of a living process is waited for', async () => {
+    const [server, state] = await claimedOnly(currentOwner());
+    const deps = await depsFor(server.url, state);
+    const order = orderOf({ key: 'k', deadline: deps.clock.now() + 1000 });
+    expect((await run(deps, order)).exit).toBe(8);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('after a refusal under a key makes the job unknown too', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(says({ error: { message: 'no' } }, 422));
+    const deps = await depsFor(server.url, state);
+    const { job } = await run(deps, orderOf({ key: 'k' }));
+    await deps.ledger.claim(`send.${job?.id ?? ''}.2`, 'damaged');
+    expect(await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).toMatchObject({ exit: 7 });
+    expect(server.requests).toHaveLength(1);
+  });
+});
+
+describe('interruptions', () => {
+  it('before a connection stands: 130, nothing sent', async () => {
+    const server = await tcpServer(() => deps.soft.abort('SIGINT'));
+    const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder());
+    expect(await run(deps)).toMatchObject({
+      exit: 130,
+      error: { charged: 'no', retry: 'safe' },
+      job: { state: 'prepared' },
+    });
+    expect(server.connections).toBe(1);
+  });
+
+  it('in a pause between tries: 143 for SIGTERM', async () => {
+    const server = await httpServer(says({}, 429));
+    const deps = await depsFor(server.url, freshFolder());
+    deps.clock.onSleep = () => deps.soft.abort('SIGTERM');
+    expect(await run(deps)).toMatchObject({
+      exit: 143,
+      error: { charged: 'no' },
+      job: { state: 'prepared' },
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('while an answer is outstanding: it is waited for', async () => {
+    const server = await httpServer();
+    const deps = await depsFor(server.url, freshFolder());
+    const later: Answer = (_, response) => {
+      deps.soft.abort('SIGINT');
+      setImmediate(() => says({ task_id: server.create() })({} as never, response));
+    };
+    server.answers.push(later);
+    expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
+  });
+
+  it('a second one gives the answer up: unknown', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    server.answers.push(() => {
+      deps.soft.abort('SIGINT');
+      deps.hard.abort('SIGINT');
+    });
+    expect(await run(deps)).toMatchObject({ exit: 7, job: { state: 'unknown' } });
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(server.requests).toHaveLength(1);
+  });
+});

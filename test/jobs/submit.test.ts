@@ -1,0 +1,457 @@
+import type { ServerResponse } from 'node:http';
+import { describe, expect, it } from 'vitest';
+import { findJob } from '../../src/jobs/ref.ts';
+import { resolveJob } from '../../src/jobs/resolve.ts';
+import { delivered } from '../../src/jobs/run.ts';
+import { submit } from '../../src/jobs/submit.ts';
+import { b } from '../../src/protocols/b/protocol.ts';
+import {
+  closedPort,
+  depsFor,
+  fakeClock,
+  freshFolder,
+  httpServer,
+  jobsOf,
+  jobText,
+  key,
+  orderOf,
+  run,
+  says,
+  tcpServer,
+  type Answer,
+} from './harness.ts';
+
+const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
+
+describe('where no connection stands', () => {
+  it('refused twice, then well: one job, one creation', async () => {
+    const port = await closedPort();
+    const clock = fakeClock();
+    clock.onSleep = async (count) => {
+      if (count === 2) await httpServer(undefined, port);
+    };
+    const deps = await depsFor(`http://127.0.0.1:${port}`, freshFolder(), { clock });
+    expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_0001', state: 'queued' } });
+    expect(clock.pauses).toHaveLength(2);
+    expect(await jobsOf(deps.ledger)).toHaveLength(1);
+  });
+
+  it('refused for ever: exit 6, the job stays prepared, and the rerun sends it', async () => {
+    const [port, state] = [await closedPort(), freshFolder()];
+    const url = `http://127.0.0.1:${port}`;
+    const deps = await depsFor(url, state, { retries: 3 });
+    const failed = await run(deps);
+    expect(failed).toMatchObject({
+      exit: 6,
+      job: { state: 'prepared' },
+      error: { charged: 'no', retry: 'safe' },
+    });
+    expect(failed.error?.code).toBe('unreachable');
+    expect(deps.clock.pauses).toHaveLength(3);
+    const server = await httpServer(undefined, port);
+    const again = await run(await depsFor(url, state));
+    expect(again).toMatchObject({ exit: 0, job: { id: failed.job?.id } });
+    expect(server.created).toBe(1);
+  });
+
+  it('says that it is unreachable, not rate-limited, where the wait ends first', async () => {
+    const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
+    const failed = await run(deps, orderOf({ deadline: deps.clock.now() + 3000 }));
+    expect(failed).toMatchObject({ exit: 6, error: { code: 'unreachable', retry: 'safe' } });
+    expect(deps.clock.pauses.length).toBeLessThan(5);
+  });
+
+  it.each([
+    ['http://no-such-host.invalid', 'a name without an address'],
+    ['https://127.0.0.1:', 'a handshake that nobody answers'],
+  ])('%s: exit 6 and nothing sent (%s)', async (base) => {
+    const silent = await tcpServer(() => undefined);
+    const url = base.endsWith(':') ? `${base}${silent.port}` : base;
+    const deps = await depsFor(url, freshFolder(), { connectTimeoutMs: 150, retries: 1 });
+    expect(await run(deps)).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 0 } } });
+  });
+
+  it('a reset inside the TLS handshake is tried again; no byte of the body went out', async () => {
+    const heard: Buffer[] = [];
+    const server = await tcpServer((socket) => {
+      socket.once('data', (hello) => {
+        heard.push(hello);
+        socket.resetAndDestroy();
+      });
+    });
+    const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder(), { retries: 2 });
+    expect(await run(deps)).toMatchObject({ exit: 6, job: { state: 'prepared' } });
+    expect(server.connections).toBe(3);
+    expect(Buffer.concat(heard).includes('paper boat')).toBe(false);
+  });
+});
+
+describe('a connection that breaks once it stood', () => {
+  it.each<[string, (server: Awaited<ReturnType<typeof httpServer>>) => Answer, number]>([
+    ['after reading all', () => (_, response) => response.destroy(), 0],
+    [
+      'after creating',
+      (server) => (_, response) => {
+        server.create();
+        response.socket?.resetAndDestroy();
+      },
+      1,
+    ],
+  ])('%s: exit 7, the rerun sends nothing, and an adopted handle ends it', async (_, breaks, creations) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(breaks(server));
+    const deps = await depsFor(server.url, state);
+    const lost = await run(deps);
+    expect(lost).toMatchObject({ exit: 7, job: { state: 'unknown' } });
+    expect(lost.error).toMatchObject({ code: 'submit_unknown', charged: 'maybe', retry: 'never' });
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(server.connections).toBe(1);
+    expect(server.created).toBe(creations);
+    if (lost.job === undefined) throw new Error('no job');
+    await resolveJob(deps.ledger, lost.job, { how: 'adopted', handle: 'task_0001' });
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
+      exit: 0,
+      resumed: true,
+      job: { handle: 'task_0001' },
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it.each([
+    ['before it reads', 0],
+    ['after some of the body', 70_000],
+  ])('%s: exit 7, and the rerun does not even connect', async (_, readFirst) => {
+    const state = freshFolder();
+    const server = await tcpServer((socket) => {
+      if (readFirst === 0) return void setTimeout(() => socket.resetAndDestroy(), 20);
+      let read = 0;
+      socket.on('data', (bytes) => {
+        read += bytes.length;
+        if (read > readFirst) socket.resetAndDestroy();
+      });
+    });
+    const url = `http://127.0.0.1:${server.port}`;
+    const order = orderOf({ body: large });
+    expect(await run(await depsFor(url, state), order)).toMatchObject({ exit: 7, job: { state: 'unknown' } });
+    expect((await run(await depsFor(url, state), order)).exit).toBe(7);
+    expect(server.connections).toBe(1);
+  });
+
+  it('silence until the request timeout: exit 7, with the timeout in the words', async () => {
+    const server = await httpServer(() => void server.create());
+    const ran = await run(await depsFor(server.url, freshFolder(), { requestTimeoutMs: 150 }));
+    expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' } });
+    expect(ran.error?.message).toContain('no answer within 0.15 s');
+    expect(server.created).toBe(1);
+  });
+
+  it('an answer that comes in pieces within the timeout is taken', async () => {
+    const server = await httpServer((_, response) => {
+      const text = JSON.stringify({ task_id: server.create() });
+      response.writeHead(200);
+      const next = (at: number): void => {
+        if (at >= text.length) return void response.end();
+        response.write(text[at], () => setImmediate(() => next(at + 1)));
+      };
+      next(0);
+    });
+    expect(await run(await depsFor(server.url, freshFolder()))).toMatchObject({ exit: 0 });
+    expect(server.created).toBe(1);
+  });
+});
+
+describe('answers that prove nothing', () => {
+  const cut: Answer = (_, response) => {
+    response.writeHead(200, { 'content-length': '100' });
+    response.write('{"task_', () => response.destroy());
+  };
+  it.each<[string, Answer, string]>([
+    ['cut before the handle', cut, '{\\"task_'],
+    ['not JSON', says('accepted!'), 'accepted!'],
+    ['empty', says(''), '"text":""'],
+    ['{}', says('{}'), '{}'],
+    ['null', says('null'), 'null'],
+    ['HTML', says('<html>OK</html>', 200, { 'content-type': 'text/html' }), '<html>OK'],
+    ...[500, 502, 504, 507, 408, 409, 425, 301, 302, 303].map((status): [string, Answer, string] => [
+      String(status),
+      says({ error: 'busy?' }, status),
+      'busy?',
+    ]),
+  ])('%s: exit 7, the raw answer is kept, the rerun sends nothing', async (_, answer, kept) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((seen, response) => {
+      server.create();
+      answer(seen, response);
+    });
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
+      exit: 7,
+      error: { charged: 'maybe', retry: 'never' },
+    });
+    expect(jobText(state)).toContain(kept);
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(server.connections).toBe(1);
+    expect(server.created).toBe(1);
+  });
+
+  it.each<[string, (response: ServerResponse) => void]>([
+    [
+      'an endless body',
+      (response) => {
+        response.writeHead(200);
+        const piece = Buffer.alloc(65_536, 'x');
+        const more = (): void => {
+          while (!response.destroyed && response.write(piece));
+          if (!response.destroyed) response.once('drain', more);
+        };
+        more();
+      },
+    ],
+    [
+      'endless headers',
+      (response) => {
+        const { socket } = response;
+        const line = Buffer.from(`x-filler: ${'y'.repeat(1000)}\r\n`);
+        const more = (): void => {
+          while (socket?.writable && socket.write(line));
+          if (socket?.writable) socket.once('drain', more);
+        };
+        socket?.write('HTTP/1.1 200 OK\r\n');
+        more();
+      },
+    ],
+  ])('%s: exit 7, and little of it is kept', async (_, floods) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((__, response) => floods(response));
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(jobText(state).length).toBeLessThan(100_000);
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('an unknown content coding is no crash', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(says({}, 200, { 'content-encoding': 'constructor' }));
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+  });
+});
+
+describe('answers with a handle', () => {
+  it('a body that is cut right behind the handle gives it', async () => {
+    const server = await httpServer((_, response) => {
+      response.writeHead(200, { 'content-length': '100' });
+      response.write(`{"task_id":"${server.create()}"`, () => response.destroy());
+    });
+    expect(await run(await depsFor(server.url, freshFolder()))).toMatchObject({
+      exit: 0,
+      job: { handle: 'task_0001' },
+    });
+  });
+
+  it('a handle beside an error is accepted, with a warning', async () => {
+    const server = await httpServer(says({ task_id: 'task_9', error: { message: 'half of it broke' } }));
+    const deps = await depsFor(server.url, freshFolder());
+    expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_9' } });
+    expect(deps.notes.join()).toContain('half of it broke');
+  });
+
+  it.each([
+    ['{"id":12345678901234567890}', '12345678901234567890'],
+    ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
+  ])('%s is %s, and the job is found by it', async (body, handle) => {
+    const server = await httpServer(says(body));
+    const deps = await depsFor(server.url, freshFolder());
+    expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
+    expect((await findJob(deps.ledger, handle))?.handle).toBe(handle);
+  });
+
+  it('the record holds the answer without the key, and the request went out as asked', async () => {
+    const server = await httpServer(
+      says({ task_id: 'task_1', echo: `Bearer ${key}` }, 200, { 'x-echo': key }),
+    );
+    const state = freshFolder();
+    expect((await run(await depsFor(server.url, state))).exit).toBe(0);
+    expect(jobText(state)).not.toContain(key);
+    expect(jobText(state)).toContain('task_1');
+    expect(server.requests[0]).toMatchObject({ method: 'POST', headers: { authorization: `Bearer ${key}` } });
+    expect(JSON.parse(server.requests[0]?.body ?? '')).toEqual(orderOf().body);
+  });
+
+  it('an answer too long to be recorded whole is not recorded as whole', async () => {
+    const server = await httpServer(says({ filler: 'x'.repeat(80_000), task_id: 'task_1' }));
+    const state = freshFolder();
+    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, job: { handle: 'task_1' } });
+    expect(jobText(state)).toContain('"complete":false');
+  });
+});
+
+describe('refusals', () => {
+  it.each<[number, number, string]>([
+    [401, 3, 'auth'],
+    [403, 3, 'auth'],
+    [400, 4, 'invalid_request'],
+    [402, 4, 'balance'],
+    [404, 4, 'not_found'],
+    [405, 4, 'invalid_request'],
+    [413, 4, 'invalid_request'],
+    [415, 4, 'invalid_request'],
+    [422, 4, 'invalid_request'],
+  ])('%i: exit %i, nothing accepted, and the rerun asks again', async (status, exit, code) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(says({ error: { message: 'no' } }, status));
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
+      exit,
+      error: { code, charged: 'no' },
+      job: { state: 'rejected' },
+    });
+    expect((await run(await depsFor(server.url, state))).exit).toBe(0);
+    expect(server.created).toBe(1);
+  });
+
+  it.each([307, 308])('%i to another host: exit 4, names it, and never speaks to it', async (status) => {
+    const other = await httpServer();
+    const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
+    const ran = await run(await depsFor(server.url, freshFolder()));
+    expect(ran.exit).toBe(4);
+    expect(ran.error?.message).toContain(`127.0.0.1:${other.port}`);
+    expect(other.connections).toBe(0);
+  });
+
+  it.each([301, 302, 303])('%i to another host: exit 7, and never speaks to it', async (status) => {
+    const other = await httpServer();
+    const server = await httpServer(says('', status, { location: other.url }));
+    expect((await run(await depsFor(server.url, freshFolder()))).exit).toBe(7);
+    expect(other.connections).toBe(0);
+  });
+
+  it('Protocol B tells by its code under HTTP 200', async () => {
+    const body = { ModelName: 'Vendor', ModelVersion: '1', Prompt: 'a boat' };
+    const error = (Code: string): Answer =>
+      says({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r1' } });
+    const accepted = says({ Response: { TaskId: 'task_b', RequestId: 'r2' } });
+    for (const [answers, exit] of [
+      [[error('InvalidParameterValue')], 4],
+      [[error('RequestLimitExceeded'), error('RequestLimitExceeded'), accepted], 0],
+      [[error('InternalError')], 7],
+    ] as const) {
+      const server = await httpServer();
+      server.answers.push(...answers);
+      const ran = await run(await depsFor(server.url, freshFolder()), orderOf({ body }, b));
+      expect(ran.exit).toBe(exit);
+      expect(server.requests).toHaveLength(answers.length);
+    }
+  });
+});
+
+describe('busy', () => {
+  const busy = [429, 503].flatMap((status) => [
+    [status, {}, 0] as const,
+    [status, { 'retry-after': '7' }, 7000] as const,
+  ]);
+  it.each(busy)(
+    '%i three times with %j: one creation, gaps of at least %i ms',
+    async (status, headers, gap) => {
+      const server = await httpServer();
+      server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
+      const deps = await depsFor(server.url, freshFolder());
+      expect(await run(deps)).toMatchObject({ exit: 0, job: { record: { attempts: 4 } } });
+      expect(deps.clock.pauses).toHaveLength(3);
+      expect(Math.min(...deps.clock.pauses)).toBeGreaterThanOrEqual(gap);
+      expect(server.created).toBe(1);
+    },
+  );
+
+  it('429 for ever: exit 6 after the tries, nothing accepted; the rerun sends', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
+    const failed = await run(await depsFor(server.url, state));
+    expect(failed).toMatchObject({ exit: 6, error: { code: 'rate_limited', charged: 'no', retry: 'safe' } });
+    expect(server.requests).toHaveLength(6);
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
+      exit: 0,
+      job: { id: failed.job?.id },
+    });
+    expect(server.created).toBe(1);
+  });
+
+  it('a Retry-After beyond the wait: exit 6 at once, and says when', async () => {
+    const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
+    const deps = await depsFor(server.url, freshFolder());
+    const ran = await run(deps, orderOf({ deadline: deps.clock.now() + 1_800_000 }));
+    expect(ran.exit).toBe(6);
+    expect(ran.error?.message).toContain(new Date(deps.clock.now() + 86_400_000).toISOString().slice(0, 13));
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it.each<[string, () => string | string[]]>([
+    ['a date', () => new Date(Date.now() + 60_000).toUTCString()],
+    ['negative', () => '-5'],
+    ['text', () => 'soon'],
+    ['1e99', () => '1e99'],
+    ['twice', () => ['3', '5']],
+  ])('Retry-After is %s: no crash, no hang, one creation at most', async (what, value) => {
+    const server = await httpServer();
+    server.answers.push(says({}, 429, { 'retry-after': value() }));
+    const deps = await depsFor(server.url, freshFolder());
+    const ran = await run(deps, orderOf({ deadline: deps.clock.now() + 600_000 }));
+    expect(ran.exit).toBe(what === '1e99' ? 6 : 0);
+    expect(server.created).toBe(what === '1e99' ? 0 : 1);
+    if (what === 'a date') expect(deps.clock.pauses[0]).toBeGreaterThan(30_000);
+    if (what === 'twice') expect(deps.clock.pauses[0]).toBeGreaterThanOrEqual(5000);
+  });
+});
+
+describe('the same command again', () => {
+  it('resumes a job whose run died after its acceptance, and makes a second take of one that ended well', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const first = await submit(orderOf(), deps);
+    const second = await depsFor(server.url, state);
+    const resumed = await submit(orderOf(), second);
+    expect(resumed).toMatchObject({ resumed: true, job: { id: first.job.id } });
+    await delivered(resumed.job, resumed.run, 'accept', second);
+    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, resumed: false });
+    expect(server.created).toBe(2);
+  });
+
+  it('is a second take while the first run is alive', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const { currentOwner } = await import('../../src/jobs/owner.ts');
+    await run(await depsFor(server.url, state, { owner: currentOwner() }));
+    await run(await depsFor(server.url, state));
+    expect(server.created).toBe(2);
+  });
+
+  it('is another submission where gateway, account or body differ', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    for (const more of [{}, { gateway: 'other' }, { account: 'other' }])
+      await run(await depsFor(server.url, state, more));
+    await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));
+    expect(server.created).toBe(4);
+  });
+
+  it('checks the output before it pays, and not where there is nothing to pay', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
+    await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');
+    expect(server.connections).toBe(0);
+    await run(await depsFor(server.url, state));
+    expect((await run(await depsFor(server.url, state), order)).exit).toBe(0);
+    expect(server.created).toBe(1);
+  });
+
+  it('follows what a person decided about a lost submission', async () => {
+    for (const how of ['not-created', 'resubmit'] as const) {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push((_, response) => response.destroy());
+      const deps = await depsFor(server.url, state);
+      const lost = await run(deps, orderOf({ key: 'k' }));
+      if (lost.job === undefined) throw new Error('no job');
+      await resolveJob(deps.ledger, lost.job, { how });
+      expect(await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).toMatchObject({
+        exit: 0,
+        job: { id: lost.job.id, record: { attempts: 2 } },
+      });
+      expect(server.created).toBe(1);
+    }
+  });
+});
