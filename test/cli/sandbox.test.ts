@@ -1,0 +1,327 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
+import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
+import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+
+const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${name}`, import.meta.url));
+const hasCurl = spawnSync('curl', ['--version']).status === 0;
+const pace = ['--pace', '200ms'];
+const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
+
+let user: User;
+beforeEach(() => {
+  const { cwd } = (user = newUser());
+  mkdirSync(join(cwd, 'tmp'));
+  user.env['TMPDIR'] = join(cwd, 'tmp');
+});
+
+function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}): Promise<CliResult> {
+  return user.run(['sandbox', 'exec', ...pace, ...args, '--', 'sh', '-c', lines], { env });
+}
+
+interface Finding {
+  kind: string;
+}
+
+/** Does so much at once, and no more. */
+async function inTurns<T, R>(width: number, items: readonly T[], act: (item: T) => Promise<R>): Promise<R[]> {
+  const done: R[] = [];
+  const left = [...items.entries()];
+  const turn = async (): Promise<void> => {
+    for (let next = left.shift(); next; next = left.shift()) done[next[0]] = await act(next[1]);
+  };
+  await Promise.all(Array.from({ length: width }, turn));
+  return done;
+}
+
+function kinds({ json }: CliResult): string[] {
+  return (json['findings'] as Finding[]).map(({ kind }) => kind);
+}
+
+function charges({ json }: CliResult): number {
+  return (json['bill'] as unknown[]).length;
+}
+
+describe('exec', () => {
+  it.each([
+    ['exit 0', 0],
+    ['exit 42', 42],
+    ['kill -TERM $$', 143],
+    ['kill -KILL $$', 137],
+  ])('hands on how %j ended', async (lines, code) => {
+    expect((await exec([], lines)).code).toBe(code);
+    expect((await exec(['--verify'], lines)).code).toBe(code);
+  });
+
+  it('says that a command cannot be run', async () => {
+    const run = await user.run(['sandbox', 'exec', '--', './nothing-here']);
+    expect(run).toMatchObject({ code: 2, stdout: '' });
+    expect(run.stderr).toContain('./nothing-here cannot be run');
+  });
+
+  it('gives the script its three streams, and under --json stdout to the one document', async () => {
+    const plain = await user.run(['sandbox', 'exec', '--', 'sh', '-c', 'cat; echo err >&2'], { stdin: 'in' });
+    expect(plain).toMatchObject({ stdout: 'in', stderr: 'err\n' });
+    const json = await exec(['--json'], 'echo out; exit 3');
+    expect(json.json).toMatchObject({ ok: false, exit_code: 3, script_exit_code: 3, bill: [], total: 0 });
+    expect(json.stderr).toContain('out\n');
+  });
+
+  it('passes a signal on, and ends as the script does', async () => {
+    const lines = 'trap "echo stopped; exit 9" TERM; echo ready; while :; do sleep 0.1; done';
+    const { child, result } = user.start(['sandbox', 'exec', '--', 'sh', '-c', lines]);
+    child.stdout?.once('data', () => child.kill('SIGTERM'));
+    expect(await result).toMatchObject({ code: 9, stdout: 'ready\nstopped\n' });
+  });
+
+  it('leaves nothing behind, and works twice in a row with one --key', async () => {
+    const lines = `${boat} --key boat -o "$FILE" && mgw sandbox bill --json`;
+    for (const name of ['one.mp4', 'two.mp4']) {
+      const run = await exec(['-q'], lines, { FILE: name });
+      expect(run.code, run.stderr).toBe(0);
+      const [path = '', ...document] = run.stdout.split('\n');
+      expect(path).toBe(join(user.cwd, name));
+      expect((JSON.parse(document.join('\n')) as { bill: unknown[] }).bill).toHaveLength(1);
+    }
+    expect(readdirSync(join(user.cwd, 'tmp'))).toEqual([]);
+    expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(2);
+  });
+
+  it('refuses what cannot be judged or injected, before the script runs', async () => {
+    expect((await exec(['--min-poll', '5s'], 'echo ran')).stdout).toBe('');
+    const run = await exec(['--fault', 'submit-rply-lost'], 'echo ran');
+    expect(run).toMatchObject({ code: 2, stdout: '' });
+    expect(run.stderr).toContain('did you mean submit-reply-lost?');
+  });
+});
+
+describe('the real gateway', () => {
+  let real: GatewayC;
+  beforeEach(async () => {
+    real = await startGatewayC();
+  });
+  afterEach(() => real.close());
+
+  it('is out of reach: neither its key nor its address is there, wherever they come from', async () => {
+    const keyFile = join(user.cwd, 'key');
+    writeFileSync(keyFile, canaryKey, { mode: 0o600 });
+    const profile = { base_url: real.url, api_key: canaryKey };
+    mkdirSync(join(user.cwd, 'config'), { mode: 0o700 });
+    const config = { profiles: { default: profile, prod: profile } };
+    writeFileSync(join(user.cwd, 'config', 'config.json'), JSON.stringify(config), { mode: 0o600 });
+    const lines = `env; mgw config list --json; mgw auth status; mgw --profile prod models; ${boat}; ${boat} -v --new`;
+    for (const env of [
+      { MGW_API_KEY: canaryKey, MGW_BASE_URL: real.url, DEPLOY_SECRET: `key=${canaryKey}` },
+      { MGW_API_KEY_FILE: keyFile, MGW_BASE_URL: real.url },
+      {},
+    ]) {
+      const run = await exec([], lines, env);
+      expect(run.stdout).toContain('MGW_API_KEY=sandbox-key');
+      expect(run.stdout + run.stderr).not.toContain(canaryKey);
+      expect(run.stdout + run.stderr).not.toContain(real.url);
+    }
+    expect(real.requests).toEqual([]);
+    expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(6);
+  });
+
+  it('is not fallen through to where the script names it', async () => {
+    const named = `--base-url ${real.url}`;
+    const lines = [
+      `${boat} ${named}`,
+      `MGW_BASE_URL=${real.url} MGW_API_KEY=some-other-key ${boat} --new`,
+      `mgw --sandbox models ${named}`,
+      'mgw config set base_url http://127.0.0.1:9 && mgw models',
+    ].join(' && ');
+    const run = await exec(['--json'], lines);
+    expect(run.json['script_exit_code'], run.stderr).toBe(0);
+    expect(charges(run)).toBe(2);
+    expect(real.requests).toEqual([]);
+  });
+
+  it.skipIf(!hasCurl)('is not asked for loopback where a proxy is set', async () => {
+    const get = 'curl -sf -o /dev/null -H "Authorization: Bearer $MGW_API_KEY" "$MGW_BASE_URL/v1/models"';
+    const proxy = { http_proxy: 'http://127.0.0.1:9', HTTP_PROXY: 'http://127.0.0.1:9' };
+    expect((await exec([], `${get} && mgw models`, proxy)).code).toBe(0);
+  });
+});
+
+describe('exec --verify', () => {
+  it.skipIf(!hasCurl).each(['submit-reply-lostx1', 'submit-500-after-acceptx1', 'submit-cutx1'])(
+    'fails a script that simply tries again under %s',
+    async (fault) => {
+      const run = await user.run(['sandbox', 'exec', '--verify', '--fault', fault, '--', script('naive.sh')]);
+      expect(run.code).toBe(5);
+      expect(run.stderr).toContain('charged-twice: The same request was charged 2 times');
+    },
+  );
+
+  it('fails one that makes mgw pay again, and says so beside how the script ended', async () => {
+    const lines = `for try in 1 2 3; do ${boat} --new && exit 0; done; exit 1`;
+    const run = await exec(['--verify', '--json', '--fault', 'submit-reply-lostx2'], lines);
+    expect(run.json).toMatchObject({ ok: false, exit_code: 5, script_exit_code: 0 });
+    expect(kinds(run)).toContain('charged-twice');
+    expect(charges(run)).toBe(3);
+  });
+
+  // What a careful script ends with; each is paid for once at most.
+  const endings: Record<string, number> = {
+    'auth-401': 3,
+    'balance-403': 4,
+    'submit-500': 7,
+    'submit-reset': 7,
+    'submit-reply-lost': 7,
+    'submit-500-after-accept': 7,
+    'submit-502-after-accept': 7,
+    'submit-garbled': 7,
+    'submit-empty': 7,
+    'b-submit-internal-error': 7,
+    'task-fails': 5,
+    'never-finishes': 8,
+    'a-filtered': 5,
+    'a-partly-filtered': 5,
+    'b-finish-errcode': 5,
+    'b-finish-errcodeext': 5,
+  };
+  const models = {
+    a: '--model video-a',
+    b: '--model Video-B --model-version 2.0',
+    c: '--model vendor-h3-mini',
+  };
+  async function named(fault: string, protocol: string): Promise<[string, CliResult]> {
+    const other = newUser();
+    const model = models[protocol as keyof typeof models];
+    const timeout = fault === 'never-finishes' ? '1s' : '1m';
+    const line = `mgw video ${protocol} submit ${model} --prompt "a boat" --key boat --timeout ${timeout} -o boat.mp4`;
+    const lines = `for try in 1 2; do ${line}; code=$?; [ $code = 8 ] || exit $code; done; exit $code`;
+    const judge = ['sandbox', 'exec', ...pace, '--verify', '--json', '--fault', `${fault}x1`];
+    return [fault, await other.run([...judge, '--', 'sh', '-c', lines])];
+  }
+
+  it('passes one that names its job, under every fault of a submission', { timeout: 60_000 }, async () => {
+    const faults = FAULTS.filter(({ name, on }) => on.startsWith('submit') || name === 'auth-401');
+    const runs = await inTurns(4, faults, ({ name, on }) => named(name, /\((.)\)/.exec(on)?.[1] ?? 'c'));
+    for (const [fault, run] of runs) {
+      expect(run.json, fault + run.stderr).toMatchObject({ findings: [], exit_code: endings[fault] ?? 0 });
+      expect(charges(run), fault).toBeLessThanOrEqual(1);
+    }
+  });
+
+  it('passes the example of the documentation, also under chaos', async () => {
+    const runs = await Promise.all(
+      [1, 2, 3].map((seed) => {
+        const chaos = ['--fault', 'chaos@30%', '--seed', String(seed)];
+        return user.run([
+          ...['sandbox', 'exec', ...pace, '--verify', '--json', ...chaos, '--'],
+          ...[script('careful.sh'), `boat-${seed}.mp4`],
+        ]);
+      }),
+    );
+    for (const run of runs) {
+      expect(kinds(run), run.stderr).toEqual([]);
+      expect(charges(run)).toBeLessThanOrEqual(1);
+    }
+  });
+
+  it('says how chaos can be repeated where no seed was given', async () => {
+    expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(/--seed \d+ repeats this chaos/);
+  });
+
+  it('complains of a result that was left behind by a script that ended well', async () => {
+    const left = await exec(['--verify', '--json'], `${boat} --wait`);
+    expect(kinds(left)).toEqual(['never-fetched']);
+    const failed = await exec(['--verify', '--json'], `${boat} --wait; exit 1`);
+    expect(kinds(failed)).toEqual([]);
+    expect(failed.code).toBe(1);
+  });
+
+  it('judges polling only where it is told how fast is too fast, and mgw then keeps to it', async () => {
+    const hasty = `${boat} -q >id; for i in 1 2 3; do mgw video c status - <id; done; exit 1`;
+    expect(kinds(await exec(['--verify', '--json'], hasty))).toEqual([]);
+    expect(kinds(await exec(['--verify', '--json', '--min-poll', '5s'], hasty))).toEqual(['polled-too-fast']);
+    const careful = await exec(['--verify', '--json', '--min-poll', '700ms'], `${boat} -o b.mp4`);
+    expect(kinds(careful), careful.stderr).toEqual([]);
+  });
+});
+
+describe('bill, reset, faults and start', () => {
+  it('bill shows what commands under --sandbox were charged, and reset forgets it', async () => {
+    await user.run([
+      '--sandbox',
+      'video',
+      'c',
+      'submit',
+      'a boat',
+      '--model',
+      'vendor-h3-mini',
+      '--duration',
+      '5',
+    ]);
+    const bill = await user.run(['sandbox', 'bill']);
+    expect(bill.stdout).toMatch(/c +vendor-h3-mini +task_\w+ +5 s +10\n\ntotal: 10 credits\n$/);
+    expect((await user.run(['sandbox', 'reset'])).code).toBe(0);
+    expect((await user.run(['sandbox', 'bill', '--json'])).json).toMatchObject({ bill: [], total: 0 });
+    expect((await user.run(['--sandbox', 'jobs', 'ls', '--json'])).json).toMatchObject({ jobs: [] });
+  });
+
+  it('faults lists every fault', async () => {
+    const run = await user.run(['sandbox', 'faults', '--json']);
+    expect(run.json['faults']).toEqual(FAULTS);
+    const text = (await user.run(['sandbox', 'faults'])).stdout;
+    for (const { name } of FAULTS) expect(text).toMatch(new RegExp(`^${name} `, 'm'));
+  });
+
+  it('start serves mgw and others until it is stopped', async () => {
+    const { child, result } = user.start(['sandbox', 'start', ...pace, '--fault', 'models-502x1']);
+    const exports = await new Promise<string>((resolve) =>
+      child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
+    );
+    const lines = [...exports.matchAll(/^export (\w+)=(\S+)$/gm)].map(([, name, value]) => [name, value]);
+    const env = Object.fromEntries(lines) as Record<string, string>;
+    expect(Object.keys(env)).toEqual(['MGW_BASE_URL', 'MGW_API_KEY', 'MGW_SANDBOX']);
+    const models = await user.run(['models', '--json'], { env });
+    expect(models.json['models'], models.stderr).not.toEqual([]);
+    const port = new URL(env['MGW_BASE_URL'] ?? '').port;
+    const second = await user.run(['sandbox', 'start', '--port', port]);
+    expect(second.code).toBe(2);
+    expect(second.stderr).toContain(`--port ${port}: the sandbox cannot listen there`);
+    child.kill('SIGTERM');
+    expect((await result).code).toBe(0);
+  });
+
+  it('says which folder cannot be used', async () => {
+    writeFileSync(join(user.cwd, 'state'), 'a file');
+    const run = await user.run(['--sandbox', 'models']);
+    expect(run.code).toBe(10);
+    expect(run.stderr).toContain(join(user.cwd, 'state'));
+  });
+});
+
+describe('docs/sandbox.md', () => {
+  const text = readFileSync(new URL('../../docs/sandbox.md', import.meta.url), 'utf8');
+
+  function rows(head: string): string[][] {
+    const table = text.slice(text.indexOf(`| ${head} |`)).split('\n\n')[0] ?? '';
+    const cells = (line: string): string[] => line.slice(2, -2).split(' | ');
+    return table.split('\n').slice(2).filter(Boolean).map(cells);
+  }
+
+  it('lists every fault as it is', () => {
+    const wanted = FAULTS.map(({ name, on, does }) => [`\`${name}\``, on, does]);
+    expect(rows('fault | strikes | does')).toEqual(wanted);
+  });
+
+  it('lists every magic word as it is', async () => {
+    const { MAGIC_WORDS } = await import('../../src/sandbox/outcomes.ts');
+    const wanted = MAGIC_WORDS.map(({ word, areas, does }) => [`\`${word}\``, areas, does]);
+    expect(rows('word | areas | does')).toEqual(wanted);
+  });
+
+  it('shows the example scripts as they are', () => {
+    for (const name of ['naive.sh', 'careful.sh'])
+      expect(text).toContain(`\`\`\`sh\n${readFileSync(script(name), 'utf8')}\`\`\``);
+  });
+});
