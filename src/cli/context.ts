@@ -48,6 +48,7 @@ export function createContext(io: Io, globals: Globals): Context {
   const closers: (() => Promise<void> | void)[] = [];
   const progress = createProgress({
     stderr: io.stderr,
+    env: io.env,
     quiet: globals.quiet ?? false,
     color: globals.color !== false && !io.env['NO_COLOR'],
     now: () => clock.now(),

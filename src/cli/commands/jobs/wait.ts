@@ -7,8 +7,8 @@ import type { Context } from '../../context.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
-import type { Waiting } from '../../output/progress.ts';
 import type { Run } from '../../action.ts';
+import { configured } from '../../protocols.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
@@ -38,9 +38,7 @@ async function wait(context: Context, refs: string[]): Promise<Outcome> {
   const settings = await context.settings();
   const deadline = context.clock.now() + settings.timeoutMs.value;
   const named = await readRefs(refs, context.io);
-  const ended = await Promise.all(
-    named.map((ref) => waitForOne(context, ref, deps, deadline, named.length > 1)),
-  );
+  const ended = await Promise.all(named.map((ref) => waitForOne(context, ref, deps, deadline)));
   if (ended.length === 1 && ended[0] !== undefined) return single(ended[0]);
   const views = ended.map(({ outcome }) => ({
     ...(outcome.json['job'] as object),
@@ -60,17 +58,10 @@ function lines(ended: readonly Ended[]): string {
   return ended.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
 }
 
-async function waitForOne(
-  context: Context,
-  ref: string,
-  deps: JobDeps,
-  deadline: number,
-  several: boolean,
-): Promise<Ended> {
+async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline: number): Promise<Ended> {
   try {
-    const [{ protocols }, { configured }, { beginRun, deliver }, { videoJob }] = await Promise.all([
+    const [{ protocols }, { beginRun, deliver }, { videoJob }] = await Promise.all([
       import('../../../protocols/registry.ts'),
-      import('../../protocols.ts'),
       import('../video/deliver.ts'),
       import('../video/video-job.ts'),
     ]);
@@ -79,7 +70,7 @@ async function waitForOne(
     const protocol = configured(protocols[found.protocol], await context.settings());
     const job = await videoJob(found.id, protocol, deps);
     const run = await beginRun(job, 'finish', deps);
-    const outcome = await deliver(several ? silent(context) : context, protocol, job, deps, {
+    const outcome = await deliver(context, protocol, job, deps, {
       run,
       ask: 'finish',
       deadline,
@@ -90,16 +81,4 @@ async function waitForOne(
   } catch (error) {
     return { ref, outcome: { json: {}, error: toMgwError(error) } };
   }
-}
-
-// Many jobs at once would fight for the one spinner; each says a line when it changes instead.
-function silent(context: Context): Context {
-  const last = new Map<string, string>();
-  const waiting = ({ what }: Waiting): Promise<void> => {
-    const [id = ''] = what.split(' ');
-    if (last.get(id) !== what) context.progress.note(what);
-    last.set(id, what);
-    return Promise.resolve();
-  };
-  return { ...context, progress: { ...context.progress, waiting } };
 }

@@ -12,10 +12,10 @@ import type { Target } from '../../../jobs/target.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
-import type { Waiting } from '../../output/progress.ts';
 import { jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
 import { targetOf, type OutputOptions } from '../../wait-options.ts';
+import { showWaiting } from './waiting.ts';
 
 /** Submits an order (or carries on with it), and delivers as much as it asks for. */
 export async function submitAndDeliver(
@@ -107,29 +107,42 @@ async function carryOut(
   if (delivery.ask === 'accept') return [];
   if (job.state === 'failed') throw failedError(job);
   const { pollIntervalMs } = await context.gateway();
-  const { progress } = context;
+  const shown = showWaiting(job, deps.ledger, context.progress);
   const options: WatchOptions = {
     deadline: delivery.deadline,
     intervalMs: pollIntervalMs,
     atOnce: delivery.atOnce,
-    onUpdate: (seen) => void progress.waiting(waitingFor(seen)),
+    onUpdate: shown.update,
   };
+  try {
+    return await awaited(context, protocol, job, deps, delivery, options);
+  } finally {
+    shown.end();
+  }
+}
+
+async function awaited(
+  context: Context,
+  protocol: Protocol,
+  job: Job,
+  deps: JobDeps,
+  delivery: Delivery,
+  options: WatchOptions,
+): Promise<JobFile[]> {
   if (delivery.target === undefined) {
     if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, options);
     return [];
   }
   const settings = await context.settings();
-  const files = await fetchResults(job, protocol, deps, {
+  return fetchResults(job, protocol, deps, {
     ...options,
     target: delivery.target,
     force: delivery.force,
     key: (await context.gateway()).key,
     trustedOrigins: settings.trustedOrigins.value,
-    onProgress: ({ bytes, total, bytesPerSecond }) => void progress.downloading(bytes, total, bytesPerSecond),
-    toStdout: (bytes) => write(context.io.stdout, bytes),
+    onProgress: (transfer) => context.progress.downloading(transfer),
+    toStdout: (bytes) => write(context.io.stdout, bytes, 'yes'),
   });
-  progress.stop();
-  return files;
 }
 
 // Accepted and paid for under a handle that cannot be asked for: no run of it may look like a success.
@@ -139,13 +152,6 @@ function askable(job: Job, protocol: Protocol): void {
   } catch (error) {
     throw error instanceof MgwError ? Object.assign(error, { next: ['mgw', 'jobs', 'show', job.id] }) : error;
   }
-}
-
-function waitingFor(job: Job): Waiting {
-  const native =
-    job.native_status && job.native_status.toLowerCase() !== job.state ? ` (${job.native_status})` : '';
-  const detail = job.progress === undefined ? undefined : `${Math.round(job.progress)}%`;
-  return { what: `${job.id} ${job.state}${native}`, detail };
 }
 
 /**

@@ -1,0 +1,57 @@
+import { printableLine } from '../../printable.ts';
+import type { Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
+import { elapsed, jobText, leftText, size, transferText, waitingText } from './wording.ts';
+
+const heartbeatMs = 60_000;
+
+/** Plain lines: one for each change of state, and a heartbeat where a minute passes without one. */
+export function lineProgress({ stderr, quiet, now }: ProgressOptions): Progress {
+  const jobs = new Map<string, Waiting>();
+  let pulse: NodeJS.Timeout | undefined;
+  let status: (() => string) | undefined;
+  let started = now();
+  const line = (text: string): void => {
+    if (!quiet) stderr.write(`${printableLine(text)}\n`);
+    clearTimeout(pulse);
+    if (status !== undefined) pulse = setTimeout(beat, heartbeatMs).unref();
+  };
+  const beat = (): void => line(status?.() ?? '');
+  const begin = (next: () => string): void => {
+    if (status === undefined) started = now();
+    status = next;
+  };
+  const waited = (): string => {
+    const all = [...jobs.values()];
+    return `${waitingText(all)} after ${elapsed(now() - started)}${leftText(all, now())}`;
+  };
+  let transferring = false;
+  return {
+    note: line,
+    waiting: (job) => {
+      const before = jobs.get(job.id);
+      jobs.set(job.id, job);
+      begin(waited);
+      if (before === undefined || jobText(before) !== jobText(job)) line(jobText(job));
+    },
+    ended: (id) => {
+      jobs.delete(id);
+      if (jobs.size > 0) return;
+      clearTimeout(pulse);
+      status = undefined;
+    },
+    downloading: (transfer) => {
+      begin(() => `${transferText(transfer)} after ${elapsed(now() - started)}`);
+      if (!transferring) line(beginText(transfer));
+      transferring = true;
+    },
+    stop: () => {
+      clearTimeout(pulse);
+      status = undefined;
+      transferring = false;
+    },
+  };
+}
+
+function beginText({ what = 'downloading', total }: Transfer): string {
+  return total === undefined ? what : `${what} ${size(total)}`;
+}

@@ -1,0 +1,80 @@
+import type { Ora } from 'ora';
+import { printableLine } from '../../printable.ts';
+import type { Progress, ProgressOptions, Waiting } from './progress.ts';
+import { bar, elapsed, leftText, waitingText } from './wording.ts';
+
+/** A line that is drawn again and again: a spinner with what is waited for and how long, then a bar. */
+export function terminalProgress(options: ProgressOptions): Progress {
+  const { stderr, now } = options;
+  const jobs = new Map<string, Waiting>();
+  let started: number | undefined;
+  let timing = (): string => '';
+  const line = spinningLine(options, () => timing());
+  const show = (text: string, suffix: () => string): void => {
+    started ??= now();
+    timing = () => `after ${elapsed(now() - (started ?? 0))}${suffix()}`;
+    line.show(printableLine(text, Math.max(20, (stderr.columns ?? 80) - timing().length - 4)));
+  };
+  const showJobs = (): void => {
+    const all = [...jobs.values()];
+    if (all.length > 0) show(waitingText(all), () => leftText(all, now()));
+  };
+  return {
+    note: (text) => line.above(`${printableLine(text)}\n`),
+    waiting: (job) => {
+      jobs.set(job.id, job);
+      showJobs();
+    },
+    ended: (id) => {
+      jobs.delete(id);
+      showJobs();
+    },
+    downloading: (transfer) => show(bar(transfer), () => ''),
+    stop: () => {
+      started = undefined;
+      line.stop();
+    },
+  };
+}
+
+interface SpinningLine {
+  show(text: string): void;
+  above(text: string): void;
+  stop(): void;
+}
+
+// ora is loaded when there is something to show; whether it still is then decides over starting.
+function spinningLine({ stderr, color }: ProgressOptions, suffix: () => string): SpinningLine {
+  let spinner: Ora | undefined;
+  let loading: Promise<void> | undefined;
+  let shown: string | undefined;
+  const load = async (): Promise<void> => {
+    const { default: ora } = await import('ora');
+    spinner = ora({
+      stream: stderr,
+      isEnabled: true,
+      discardStdin: false,
+      color: color ? 'cyan' : false,
+      suffixText: suffix,
+    });
+    if (shown !== undefined) spinner.start(shown);
+  };
+  return {
+    show: (text) => {
+      shown = text;
+      loading ??= load();
+      if (spinner === undefined) return;
+      spinner.text = text;
+      if (!spinner.isSpinning) spinner.start();
+    },
+    above: (text) => {
+      spinner?.stop();
+      stderr.write(text);
+      if (shown !== undefined) spinner?.start();
+    },
+    stop: () => {
+      shown = undefined;
+      spinner?.stop();
+    },
+  };
+}
