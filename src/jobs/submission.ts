@@ -156,7 +156,7 @@ export class Submission {
     await this.tryRecording('The answer as it came', () =>
       this.deps.ledger.append(this.job.id, { type: 'reply', attempt, reply: this.recordable(reply) }),
     );
-    const verdict = this.order.read(reply, this.order.body);
+    const verdict = this.withoutKey(this.order.read(reply, this.order.body));
     if (verdict.kind === 'accepted') {
       await this.tryRecording('The handle for look-ups', () =>
         this.deps.ledger.index('handle', verdict.handle, this.job.id),
@@ -197,6 +197,15 @@ export class Submission {
       text: text.slice(0, longestRecordedReply),
       complete: reply.complete && text.length <= longestRecordedReply,
     };
+  }
+
+  // Gateways quote the key that they refuse. A handle stays as it is: it must be exact.
+  private withoutKey(verdict: ReplyVerdict): ReplyVerdict {
+    const { redact } = this.deps;
+    if (verdict.kind === 'accepted')
+      return { ...verdict, warning: verdict.warning && redact(verdict.warning) };
+    const { failure } = verdict;
+    return { ...verdict, failure: { ...failure, message: redact(failure.message) } };
   }
 
   private async act(verdict: ReplyVerdict): Promise<void> {
