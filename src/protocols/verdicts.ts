@@ -14,6 +14,7 @@ export function judgeRefusedSubmission(reply: Reply): SubmitVerdict {
   if (!reply.complete) return { kind: 'unknown', failure };
   if (reply.status === 307 || reply.status === 308)
     return { kind: 'rejected', failure: redirected(reply, failure) };
+  if (reply.status === 404) return { kind: 'rejected', failure: misdirected(failure) };
   if (reply.status === 429 || reply.status === 503) return judgeBusy(failure);
   return { kind: definiteRefusals.has(reply.status) ? 'rejected' : 'unknown', failure };
 }
@@ -31,6 +32,14 @@ function redirected(reply: Reply, failure: Failure): Failure {
     code: 'invalid_request',
     message: `The gateway redirects submissions to ${target}; a submission is never redirected. Check the base URL.`,
   };
+}
+
+// A wrong base path shows as a 404 (specification 4.5); so does a missing model, which names itself.
+function misdirected(failure: Failure): Failure {
+  const { message, nativeCode = '' } = failure;
+  if (/model_not_found|model [^/]{0,80}\bnot\b/i.test(`${nativeCode} ${message}`)) return failure;
+  const hint = 'If it does not know the path, check the base URL: mgw adds /v1 and the like itself.';
+  return { ...failure, message: `${message.replace(/\.$/, '')}. ${hint}` };
 }
 
 /**
