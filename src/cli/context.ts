@@ -7,21 +7,13 @@ import type { JobDeps } from '../jobs/gateway.ts';
 import type { Ledger } from '../jobs/ledger.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
+import type { Gateway } from './gateway.ts';
 import type { Globals } from './globals.ts';
 import type { Io } from './io.ts';
-import { createProgress, type Progress } from './output/progress.ts';
+import { createProgress } from './output/create-progress.ts';
+import type { Progress } from './output/progress.ts';
 import { interruptions } from './signals.ts';
 import { version } from './version.ts';
-
-/** Who is spoken to: a gateway of the settings, or the embedded sandbox. */
-export interface Gateway {
-  baseUrl: URL;
-  key: string;
-  /** What `base_url` says in the records. */
-  name: string;
-  /** The least pause between polls, ms. */
-  pollIntervalMs: number;
-}
 
 /** Everything a command works with, made when it is first asked for (the composition root). */
 export interface Context {

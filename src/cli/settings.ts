@@ -1,6 +1,6 @@
 import { readConfig } from '../config/read.ts';
 import { requireBaseUrl, requireKey, resolveSettings, type Settings } from '../config/resolve.ts';
-import type { Gateway } from './context.ts';
+import type { Gateway } from './gateway.ts';
 import type { Globals } from './globals.ts';
 
 /** The settings of one run: flags, environment and config file put together (design 3). */

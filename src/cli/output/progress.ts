@@ -1,7 +1,5 @@
 import type { Writable } from 'node:stream';
 import type { JobState } from '../../job.ts';
-import { lineProgress } from './lines.ts';
-import { terminalProgress } from './spinner.ts';
 
 /** What a person sees on stderr while something goes on. */
 export interface Progress {
@@ -46,14 +44,4 @@ export interface ProgressOptions {
   quiet: boolean;
   color: boolean;
   now: () => number;
-}
-
-/** A terminal with room gets a spinner and a bar; anything else gets plain lines without control codes. */
-export function createProgress(options: ProgressOptions): Progress {
-  return isLively(options) && !options.quiet ? terminalProgress(options) : lineProgress(options);
-}
-
-// A dumb terminal and a CI log cannot take a line back, whatever isTTY says.
-function isLively({ stderr, env }: ProgressOptions): boolean {
-  return stderr.isTTY === true && (stderr.columns ?? 0) > 0 && env['TERM'] !== 'dumb' && !env['CI'];
 }

@@ -9,7 +9,7 @@ import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
 import { readStdin } from '../../stdin.ts';
 import { givenFlags } from './flags.ts';
-import type { SubmitOptions } from './submit.ts';
+import type { SubmitOptions } from './submit-options.ts';
 
 /**
  * The body of a submission from prompt, flags, `--body`, `--set` and the configured defaults, checked.

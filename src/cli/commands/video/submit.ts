@@ -8,14 +8,7 @@ import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import {
-  addOutputOptions,
-  addWaitOptions,
-  checkStdout,
-  targetOf,
-  type OutputOptions,
-  type WaitOptions,
-} from '../../wait-options.ts';
+import { addOutputOptions, addWaitOptions, checkStdout, targetOf } from '../../wait-options.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../protocols.ts';
 import { addProtocolFlags } from './flags.ts';
@@ -23,18 +16,7 @@ import { submissionBody } from './body.ts';
 import { dryRun } from './dry-run.ts';
 import { submitExamples } from './examples.ts';
 import { checkKeyName } from './key-name.ts';
-
-/** The options of `submit` beside the protocol's own flags. */
-export interface SubmitOptions extends WaitOptions, OutputOptions {
-  wait?: boolean;
-  body?: string;
-  set?: string[];
-  key?: string;
-  new?: boolean;
-  dryRun?: boolean;
-  check?: boolean;
-  endpoint?: string;
-}
+import type { SubmitOptions } from './submit-options.ts';
 
 /** `mgw video X submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. */
 export function registerSubmit(group: Command, protocol: Protocol, run: Run): void {
