@@ -1,0 +1,128 @@
+import { describe, expect } from 'vitest';
+import { selfSigned } from '../support/certificates.ts';
+import { fullBacklog } from './blackhole.ts';
+import { preloaded } from './preloads.ts';
+import { it, secured, shown, type SceneOptions } from './scene.ts';
+import { says } from './until.ts';
+
+const protocols = ['a', 'b', 'c'] as const;
+const tried = 'trying again in';
+
+describe.concurrent('a name that does not resolve twice, and then does', () => {
+  it('is submitted once', async ({ open }) => {
+    const scene = await open('c');
+    const { port } = new URL(scene.gateway.url);
+    const env = preloaded('failing-dns', {
+      MGW_TEST_DNS_FAILURES: '2',
+      MGW_BASE_URL: `http://localhost:${port}`,
+    });
+    const run = await scene.run(scene.command('--key', 'boat'), { env });
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.stderr.split('EAI_AGAIN')).toHaveLength(3);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a connection that is refused twice, and then stands', () => {
+  it.for(protocols)('is submitted once (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol, { host: '127.0.0.3' });
+    await scene.gateway.main.stop();
+    const run = scene.start(scene.command('--key', 'boat'));
+    await says(run, tried, 2);
+    await scene.gateway.main.start();
+    expect((await run.result).code, shown(await run.result)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a connection that is refused for ever', () => {
+  it.for(protocols)('ends with exit 6, and the rerun submits (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol, { host: '127.0.0.3' });
+    await scene.gateway.main.stop();
+    const run = await scene.submit('--retries', '1');
+    expect(run.json).toMatchObject({
+      exit_code: 6,
+      error: { code: 'unreachable', charged: 'no', retry: 'safe' },
+    });
+    await scene.gateway.main.start();
+    const again = await scene.again();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a connection that does not come to stand in time', () => {
+  const briefly = ['--request-timeout', '700ms', '--retries', '1'];
+
+  it('ends with exit 6 where no packet is answered, and the rerun submits', async ({ open }) => {
+    const scene = await open('c');
+    const blackhole = await fullBacklog('127.0.0.4');
+    const run = await scene.run(scene.command(...briefly, '--base-url', blackhole.url));
+    await blackhole.stop();
+    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+    const again = await scene.submit();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+
+  it.for(protocols)(
+    'ends with exit 6 where TLS stalls, and the rerun submits (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol, secured());
+      scene.gateway.onTcp.push(...Array.from({ length: 9 }, () => () => true));
+      const run = await scene.submit(...briefly);
+      scene.gateway.onTcp.length = 0;
+      expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+      const again = await scene.again();
+      expect(again.code, shown(again)).toBe(0);
+      await scene.expectInvariants(1);
+    },
+  );
+});
+
+describe.concurrent('a certificate that is not valid', () => {
+  const yesterday = new Date(Date.now() - 86_400_000);
+  const expired = { hosts: ['localhost'], notBefore: new Date(0), notAfter: yesterday };
+  const cases: [string, 'a' | 'b' | 'c', () => SceneOptions][] = [
+    ...protocols.map((protocol): [string, 'a' | 'b' | 'c', () => SceneOptions] => [
+      'self-signed',
+      protocol,
+      () => ({ tls: selfSigned({ hosts: ['localhost'] }) }),
+    ]),
+    ['expired', 'c', () => secured(expired)],
+    ['for another host', 'c', () => secured({ hosts: ['other.example'] })],
+  ];
+
+  it.for(cases)('%s (%s): one handshake, exit 6, nothing sent', async ([, protocol, options], { open }) => {
+    const scene = await open(protocol, options());
+    const run = await scene.submit();
+    expect(run.json, shown(run)).toMatchObject({
+      exit_code: 6,
+      error: { code: 'unreachable', charged: 'no' },
+    });
+    expect(run.json.error.message).toContain('certificate');
+    expect(scene.gateway.main.connections).toHaveLength(1);
+    await scene.expectRerun(6);
+    expect(scene.gateway.main.connections).toHaveLength(2);
+    expect(scene.gateway.seen).toEqual([]);
+    await scene.expectInvariants(0);
+  });
+});
+
+describe.concurrent('a reset inside the TLS handshake, and then none', () => {
+  it.for(['before', 'behind'])('is submitted once (%s the first message)', async (moment, { open }) => {
+    const scene = await open('c', secured());
+    scene.gateway.onTcp.push((socket) => {
+      if (moment === 'before') socket.resetAndDestroy();
+      else socket.once('data', () => socket.resetAndDestroy());
+      return true;
+    });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.stderr).toContain(tried);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});

@@ -1,0 +1,114 @@
+import type { ProtocolName } from '../../src/job.ts';
+
+/** Which of a job's calls a request is. */
+export type Step = 'submit' | 'query' | 'content' | 'other';
+
+/** A request as the gateway saw it. */
+export interface Seen {
+  step: Step;
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  body: string;
+  /** When its head was there, ms since 1970. */
+  at: number;
+}
+
+/** How one protocol is spoken, by the specification; written here once more, so that no mistake is shared. */
+export interface Dialect {
+  /** A submission on the command line. */
+  command: string[];
+  /** Another one, which differs in its prompt. */
+  other: string[];
+  stepOf(seen: Pick<Seen, 'method' | 'path' | 'headers'>): Step;
+  handle(number: number): string;
+  /** The handle that a query asks for. */
+  asked(seen: Pick<Seen, 'path' | 'body'>): string;
+  accepted(handle: string): object;
+  running(handle: string): object;
+  succeeded(handle: string, url: string): object;
+  failed(handle: string): object;
+  missing: { status: number; body: object };
+}
+
+const submit = (protocol: ProtocolName, ...model: string[]): { command: string[]; other: string[] } => {
+  const command = ['video', protocol, 'submit', '--model', ...model, '--prompt'];
+  return { command: [...command, 'a paper boat'], other: [...command, 'a paper plane'] };
+};
+
+const failure = 'the picture could not be made';
+
+const a: Dialect = {
+  ...submit('a', 'video-a'),
+  stepOf: ({ method, path }) => {
+    if (method === 'POST') return path.endsWith(':predictLongRunning') ? 'submit' : 'other';
+    if (/^\/v1beta\/models\/[^/]+\/operations\//.test(path)) return 'query';
+    return path.startsWith('/files/') ? 'content' : 'other';
+  },
+  handle: (number) => `models/video-a/operations/op-${String(number).padStart(4, '0')}`,
+  asked: ({ path }) => decodeURIComponent(path.slice('/v1beta/'.length)),
+  accepted: (name) => ({ name, done: false }),
+  running: (name) => ({ name, done: false }),
+  succeeded: (name, uri) => ({
+    name,
+    done: true,
+    response: { generateVideoResponse: { generatedSamples: [{ video: { uri } }] } },
+  }),
+  failed: (name) => ({ name, done: true, error: { code: 13, message: failure } }),
+  missing: {
+    status: 404,
+    body: { error: { code: 404, message: 'Operation not found', status: 'NOT_FOUND' } },
+  },
+};
+
+const detail = (TaskId: string, Status: string, rest: object): object => ({
+  Response: {
+    TaskType: 'AigcVideoTask',
+    Status,
+    AigcVideoTask: { TaskId, Status, ErrCode: 0, ErrCodeExt: '', Message: '', ...rest },
+    RequestId: 'request-1',
+  },
+});
+
+const b: Dialect = {
+  ...submit('b', 'Video-B', '--model-version', '2.0'),
+  stepOf: ({ method, path, headers }) => {
+    if (method !== 'POST' || path !== '/') return path.startsWith('/files/') ? 'content' : 'other';
+    const action = headers['x-tc-action'];
+    if (action === 'CreateAigcVideoTask') return 'submit';
+    return action === 'DescribeTaskDetail' ? 'query' : 'other';
+  },
+  handle: (number) => `1400000000-AigcVideo-${String(number).padStart(4, '0')}`,
+  asked: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
+  accepted: (TaskId) => ({ Response: { TaskId, RequestId: 'request-1' } }),
+  running: (handle) => detail(handle, 'PROCESSING', {}),
+  succeeded: (handle, FileUrl) =>
+    detail(handle, 'FINISH', { Output: { FileInfos: [{ FileUrl, MetaData: { Duration: 5 } }] } }),
+  failed: (handle) => detail(handle, 'FINISH', { ErrCode: 7, Message: failure }),
+  missing: {
+    status: 200,
+    body: { Response: { Error: { Code: 'ResourceNotFound', Message: 'no such task' }, RequestId: 'r' } },
+  },
+};
+
+const c: Dialect = {
+  ...submit('c', 'vendor-h3-mini'),
+  stepOf: ({ method, path }) => {
+    if (method === 'POST') return /^\/v1\/(videos|video\/generations)$/.test(path) ? 'submit' : 'other';
+    if (/^\/v1\/videos\/[^/]+\/content$/.test(path)) return 'content';
+    return /^\/v1\/(videos|video\/generations)\/[^/]+$/.test(path) ? 'query' : 'other';
+  },
+  handle: (number) => `task_${String(number).padStart(4, '0')}`,
+  asked: ({ path }) => decodeURIComponent(path.split('/').pop() ?? ''),
+  accepted: (task_id) => ({ id: task_id, task_id, object: 'video', status: 'queued', progress: 0 }),
+  running: (task_id) => ({ task_id, status: 'in_progress' }),
+  succeeded: (task_id) => ({ task_id, status: 'completed' }),
+  failed: (task_id) => ({ task_id, status: 'failed', error: { code: '1000', message: failure } }),
+  missing: {
+    status: 404,
+    body: { error: { code: 'task_not_exist', message: 'task not exist', type: 'invalid_request_error' } },
+  },
+};
+
+/** The three protocols. */
+export const dialects: Record<ProtocolName, Dialect> = { a, b, c };

@@ -1,0 +1,157 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { ProtocolName } from '../../src/job.ts';
+import type { Certificate } from '../support/certificates.ts';
+import { film } from '../support/film.ts';
+import { serve, type Served } from '../support/raw-server.ts';
+import { dialects, type Dialect, type Seen, type Step } from './dialects.ts';
+import { listen, type Listener, type OnTcp } from './listener.ts';
+
+/** A request that is being answered. */
+export interface Call extends Seen {
+  response: ServerResponse;
+  socket: Socket;
+  gateway: FaultGateway;
+}
+
+/** An answer of a script: what is said, or a function that does what it likes with the connection. */
+export type Answer =
+  | { status?: number; body?: unknown; headers?: Record<string, string | string[]> }
+  | ((call: Call) => unknown);
+
+/** How a gateway is started. */
+export interface GatewayOptions {
+  protocol: ProtocolName;
+  host?: string;
+  tls?: Certificate;
+  video?: Buffer;
+}
+
+/**
+ * A gateway that speaks one protocol by the specification, keeps count of what it creates, and answers otherwise
+ * where a script says so.
+ */
+export class FaultGateway {
+  readonly dialect: Dialect;
+  readonly seen: Seen[] = [];
+  /** The handles of the tasks that were created and charged. */
+  readonly created: string[] = [];
+  /** The next answers of a kind of call, in turn; then `always`, then as usual. */
+  readonly script: Record<Step, Answer[]> = { submit: [], query: [], content: [], other: [] };
+  /** What is done with the next connections below TLS and HTTP; then they are served as usual. */
+  readonly onTcp: OnTcp[] = [];
+  readonly always: Partial<Record<Step, Answer>> = {};
+  /** How often a task is shown as running before it is finished. */
+  polls = 1;
+  /** How the result is served. */
+  served: Served;
+  /** Bytes of the result that went out. */
+  sent = 0;
+  readonly #polled = new Map<string, number>();
+  #main: Listener | undefined;
+  #files: Listener | undefined;
+
+  private constructor(options: GatewayOptions) {
+    this.dialect = dialects[options.protocol];
+    this.served = { content: options.video ?? film(4096), etag: '"one"' };
+  }
+
+  static async start(options: GatewayOptions): Promise<FaultGateway> {
+    const gateway = new FaultGateway(options);
+    const answer = (request: IncomingMessage, response: ServerResponse): void =>
+      void gateway.#answer(request, response);
+    gateway.#main = await listen({ ...options, onTcp: gateway.onTcp, answer });
+    // B's files are at a host of their own, which must never see a key (specification 4.2).
+    if (options.protocol === 'b') gateway.#files = await listen({ answer });
+    return gateway;
+  }
+
+  get url(): string {
+    return this.#main?.origin ?? '';
+  }
+
+  get main(): Listener {
+    if (this.#main === undefined) throw new Error('the gateway is not listening');
+    return this.#main;
+  }
+
+  /** Where results are. */
+  get filesUrl(): string {
+    return this.#files?.origin ?? this.url;
+  }
+
+  get submissions(): Seen[] {
+    return this.seen.filter(({ step }) => step === 'submit');
+  }
+
+  /** Creates a task, as an accepted submission does. */
+  create(handle = this.dialect.handle(this.created.length + 1)): string {
+    this.created.push(handle);
+    return handle;
+  }
+
+  /** Creates a task, and gives the text of the answer that says so. */
+  accept(): string {
+    return JSON.stringify(this.dialect.accepted(this.create()));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#main?.stop(), this.#files?.stop()]);
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { method = '', url: path = '', socket } = request;
+    const headers = request.headers as Record<string, string>;
+    const step = this.dialect.stepOf({ method, path, headers });
+    const seen: Seen = { step, method, path, headers, body: '', at: Date.now() };
+    this.seen.push(seen);
+    seen.body = await bodyOf(request);
+    const scripted = this.script[step].shift() ?? this.always[step];
+    const call: Call = Object.assign(Object.create(seen) as Seen, { response, socket, gateway: this });
+    if (typeof scripted === 'function') await scripted(call);
+    else if (scripted !== undefined) reply(response, scripted);
+    else this.#usual(call);
+  }
+
+  #usual(call: Call): void {
+    const { step, response } = call;
+    if (step === 'submit') reply(response, { body: this.accept() });
+    else if (step === 'query') this.#show(call);
+    else if (step === 'content') this.sent += serve(call, call.socket, this.served);
+    else if (call.path === '/v1/models') reply(response, { body: listing });
+    else reply(response, { status: 404, body: { error: { message: `Invalid URL (${call.path})` } } });
+  }
+
+  #show(call: Call): void {
+    const handle = this.dialect.asked(call);
+    const isKnown = this.created.includes(handle);
+    reply(call.response, isKnown ? { body: this.shown(handle) } : this.dialect.missing);
+  }
+
+  /** A task as the next query shows it. */
+  shown(handle: string): object {
+    const polls = (this.#polled.get(handle) ?? 0) + 1;
+    this.#polled.set(handle, polls);
+    if (polls <= this.polls) return this.dialect.running(handle);
+    return this.dialect.succeeded(handle, `${this.filesUrl}/files/${polls}`);
+  }
+}
+
+const listing = { data: [{ id: 'Video-B', model_versions: ['2.0'] }] };
+
+/** Says an answer as JSON; a body that is a text goes out as it is. */
+export function reply(response: ServerResponse, answer: Exclude<Answer, (call: Call) => unknown>): void {
+  const { status = 200, body = {}, headers = {} } = answer;
+  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  response.end(typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body));
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  try {
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+  } catch {
+    // The client is gone; what it said until then counts.
+  }
+  return Buffer.concat(chunks).toString();
+}

@@ -1,0 +1,168 @@
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough, Writable } from 'node:stream';
+import { expect } from 'vitest';
+import { main } from '../../src/cli/main.ts';
+import type { Io } from '../../src/cli/io.ts';
+import type { CliJson, CliResult } from '../support/cli.ts';
+
+/** What a row left behind. */
+export interface Evidence {
+  /** The handles of the tasks that the gateway created and charged. */
+  created: readonly string[];
+  /** Every run of the command line. */
+  runs: readonly CliResult[];
+  /** The user's environment: it says where the ledger is, and holds the key. */
+  env: NodeJS.ProcessEnv;
+  /** Every folder that mgw may have written to. */
+  folders: readonly string[];
+  /** The files that hold the key because a user put it there. */
+  keyFiles: readonly string[];
+  /** Where results were to be saved. */
+  outputs: readonly string[];
+  /** The result at its source, or what else may stand at an output. */
+  sources: readonly Buffer[];
+  key: string;
+  /** What servers saw that must never see the key. */
+  strangers: readonly string[];
+}
+
+/**
+ * What holds in every row of docs/faults.md: at most `creations` tasks; every created task in the ledger or its job
+ * `unknown`; each output absent or equal to its source; the key nowhere but in the config, the environment and
+ * requests to the base URL; no stack trace; the ledger still loads. Gives the ledger's jobs.
+ */
+export async function expectInvariants(evidence: Evidence, creations: number): Promise<CliJson['job'][]> {
+  expect(evidence.created.length, 'creations over the first run and the rerun').toBeLessThanOrEqual(
+    creations,
+  );
+  expectOutputs(evidence);
+  expectNoTraces(evidence.runs);
+  expectKeySafe(evidence);
+  const jobs = await ledgerOf(evidence.env);
+  expectRecorded(evidence.created, jobs);
+  return jobs;
+}
+
+/** The jobs that `mgw jobs ls --all --json` shows. */
+export async function ledgerOf(env: NodeJS.ProcessEnv): Promise<CliJson['job'][]> {
+  const listed = await runHere(['jobs', 'ls', '--all'], env);
+  expect(listed.ok, `the ledger does not load: ${JSON.stringify(listed)}`).toBe(true);
+  return (listed as unknown as { jobs: CliJson['job'][] }).jobs;
+}
+
+/** Runs the command line with --json in this process, for what needs no process of its own; gives its document. */
+export async function runHere(args: string[], env: NodeJS.ProcessEnv): Promise<CliJson> {
+  const [stdout, stderr] = [new Gathered(), new Gathered()];
+  const stdin = new PassThrough();
+  stdin.end();
+  const before = process.exitCode;
+  try {
+    await main([...args, '--json'], { stdin, stdout, stderr, env } satisfies Io);
+  } finally {
+    process.exitCode = before;
+  }
+  expect(`${stdout.text}\n${stderr.text}`).not.toMatch(stackLine);
+  return JSON.parse(stdout.text) as CliJson;
+}
+
+// Each run in this process listens to its signals, and would be told of a leak by the eleventh.
+process.setMaxListeners(0);
+
+const stackLine = /^\s+at .*[:(]/m;
+
+class Gathered extends Writable {
+  text = '';
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+function expectRecorded(created: readonly string[], jobs: readonly CliJson['job'][]): void {
+  const missing = created.filter((handle) => !jobs.some((job) => job.handle === handle));
+  const unknown = jobs.filter(({ state }) => state === 'unknown');
+  expect(missing.length, `tasks that the ledger has lost: ${missing.join(' ')}`).toBeLessThanOrEqual(
+    unknown.length,
+  );
+}
+
+function expectOutputs({ outputs, sources }: Evidence): void {
+  for (const path of outputs) {
+    const bytes = contentOf(path);
+    const isSource = bytes === undefined || sources.some((source) => source.equals(bytes));
+    expect(isSource, `${path} is neither absent nor equal to its source`).toBe(true);
+  }
+}
+
+function contentOf(path: string): Buffer | undefined {
+  return lstatSync(path, { throwIfNoEntry: false })?.isFile() ? readFileSync(path) : undefined;
+}
+
+function expectNoTraces(runs: readonly CliResult[]): void {
+  for (const { stdout, stderr, code } of runs) {
+    expect(`${stdout}\n${stderr}`).not.toMatch(stackLine);
+    expect(code, `a bug: ${stderr}${stdout}`).not.toBe(1);
+  }
+}
+
+function expectKeySafe({ key, runs, folders, keyFiles, outputs, strangers }: Evidence): void {
+  const known = [...keyFiles, ...outputs];
+  const places = [
+    ...runs.flatMap(({ stdout, stderr }) => [
+      ['stdout', stdout],
+      ['stderr', stderr],
+    ]),
+    ...strangers.map((said) => ['a server that must not see it', said]),
+    ...folders.flatMap(textsIn).filter(([path = '']) => !known.includes(path)),
+  ];
+  for (const [place = '', text = ''] of places) {
+    const found = findKey(text, key);
+    expect(found, `the key is in ${place}`).toBeUndefined();
+  }
+}
+
+// Paths, links and contents of everything below a folder, byte for byte.
+function textsIn(folder: string): string[][] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return [['a name', path], ...textsIn(path)];
+    if (entry.isSymbolicLink()) return [['a link', readlinkSync(path)]];
+    return entry.isFile() ? [[path, `${path}\n${readFileSync(path, 'latin1')}`]] : [];
+  });
+}
+
+/** A spelling of the key, or of any 12 characters of it in a row, that a text holds; undefined where there is none. */
+export function findKey(text: string, key: string): string | undefined {
+  if (text === '') return undefined;
+  const folded = text.toLowerCase();
+  return spellingsOf(key).find(
+    (form) => folded.includes(form) || (/[A-Z]/.test(form) && text.includes(form)),
+  );
+}
+
+const piece = 12;
+const spellings = new Map<string, string[]>();
+
+function spellingsOf(key: string): string[] {
+  const known = spellings.get(key);
+  if (known !== undefined) return known;
+  const pieces = Array.from({ length: key.length - piece + 1 }, (_, at) => key.slice(at, at + piece));
+  const forms = [...new Set([...pieces.flatMap(escaped), ...[0, 1, 2].map((offset) => base64(key, offset))])];
+  spellings.set(key, forms);
+  return forms;
+}
+
+function escaped(text: string): string[] {
+  const each = (form: (byte: string) => string): string =>
+    [...Buffer.from(text)].map((byte) => form(byte.toString(16).padStart(2, '0'))).join('');
+  return [text, each((hex) => hex), each((hex) => `%${hex}`), each((hex) => `\\u00${hex}`)].map((form) =>
+    form.toLowerCase(),
+  );
+}
+
+// The digits that only the key decides, whatever stands before and behind it.
+function base64(key: string, offset: number): string {
+  const digits = Buffer.concat([Buffer.alloc(offset), Buffer.from(key)]).toString('base64');
+  return digits.slice(Math.ceil((offset * 8) / 6), -4).slice(0, 20);
+}

@@ -1,0 +1,62 @@
+import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTcp, type AddressInfo, type Socket } from 'node:net';
+import { createServer as createTls } from 'node:tls';
+import type { Certificate } from '../support/certificates.ts';
+
+/** What is done with a TCP connection before anything of it is read; true keeps it from the server. */
+export type OnTcp = (socket: Socket) => boolean | undefined;
+
+/** How a listener is reached and what it does. */
+export interface ListenerOptions {
+  /** An address of 127.0.0.0/8; default 127.0.0.1. */
+  host?: string;
+  tls?: Certificate;
+  /** What is done with the next connections, in turn; then they are served as usual. */
+  onTcp?: OnTcp[];
+  answer: (request: IncomingMessage, response: ServerResponse) => void;
+}
+
+/** A server on loopback that can be taken hold of below HTTP and below TLS. */
+export interface Listener {
+  port: number;
+  /** `https://localhost:PORT` with TLS, else `http://HOST:PORT`. */
+  origin: string;
+  /** Every TCP connection so far, in the order they came. */
+  connections: Socket[];
+  /** Breaks every connection and takes no more, until {@link start}. */
+  stop(): Promise<void>;
+  /** Listens again, on the same port. */
+  start(): Promise<void>;
+}
+
+/** Starts a listener; TCP, then TLS where a certificate is given, then HTTP. */
+export async function listen(options: ListenerOptions): Promise<Listener> {
+  const { host = '127.0.0.1', tls, onTcp = [] } = options;
+  const http = createHttp(options.answer);
+  http.on('clientError', (_, socket) => socket.destroy());
+  const secure = tls && createTls(tls, (socket) => http.emit('connection', socket));
+  secure?.on('tlsClientError', () => undefined);
+  const connections: Socket[] = [];
+  const server = createTcp((socket) => {
+    socket.on('error', () => undefined);
+    connections.push(socket);
+    const taken = onTcp.shift()?.(socket) ?? false;
+    if (!taken) (secure ?? http).emit('connection', socket);
+  });
+  const start = (port: number): Promise<void> =>
+    new Promise((resolve, reject) => {
+      server.once('error', reject).listen(port, host, resolve);
+    });
+  await start(0);
+  const { port } = server.address() as AddressInfo;
+  return {
+    port,
+    origin: tls ? `https://localhost:${port}` : `http://${host}:${port}`,
+    connections,
+    start: () => start(port),
+    stop: async () => {
+      for (const socket of connections) socket.destroy();
+      if (server.listening) await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}

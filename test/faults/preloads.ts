@@ -1,0 +1,27 @@
+const sources = {
+  /** Makes the first MGW_TEST_DNS_FAILURES look-ups of a name fail, as a resolver that is down does. */
+  'failing-dns': `
+    import dns from 'node:dns';
+    const { lookup } = dns;
+    let left = Number(process.env.MGW_TEST_DNS_FAILURES);
+    dns.lookup = (hostname, options, callback) => {
+      if (left <= 0) return lookup(hostname, options, callback);
+      left -= 1;
+      const error = Object.assign(new Error('getaddrinfo EAI_AGAIN ' + hostname), { code: 'EAI_AGAIN', hostname });
+      process.nextTick(typeof options === 'function' ? options : callback, error);
+    };`,
+  /** Writes the most memory that the process ever held, in kilobytes, to the file MGW_TEST_PEAK. */
+  'peak-memory': `
+    import { writeFileSync } from 'node:fs';
+    process.on('exit', () => writeFileSync(process.env.MGW_TEST_PEAK, String(process.resourceUsage().maxRSS)));`,
+  /** Lets the process live MGW_TEST_LATER_MS milliseconds in the future. */
+  later: `
+    const now = Date.now;
+    Date.now = () => now() + Number(process.env.MGW_TEST_LATER_MS);`,
+};
+
+/** The environment in which a command starts with one of these changes to what lies below it. */
+export function preloaded(name: keyof typeof sources, env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+  const url = `data:text/javascript,${encodeURIComponent(sources[name])}`;
+  return { NODE_OPTIONS: `--import=${url}`, ...env };
+}

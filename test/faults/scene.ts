@@ -1,0 +1,179 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { canaryKey, newUser, type CliJson, type CliResult, type Running, type User } from '../support/cli.ts';
+import { newAuthority, type Authority, type Subject } from '../support/certificates.ts';
+import { FaultGateway, type GatewayOptions } from './gateway.ts';
+import { expectInvariants, runHere } from './invariants.ts';
+import { listen, type Listener } from './listener.ts';
+
+/** Polls as fast as loopback allows, and gives up soon. */
+export const fast = ['--poll-interval', '20ms'];
+
+/** How a scene begins. */
+export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
+  env?: NodeJS.ProcessEnv;
+}
+
+type RunOptions = Parameters<User['run']>[1];
+
+/** A user, a gateway, and everything the two did: one row of docs/faults.md. */
+export class Scene {
+  readonly gateway: FaultGateway;
+  readonly user: User;
+  readonly runs: CliResult[] = [];
+  /** Files that may hold what the gateway served, and nothing else. */
+  readonly outputs: string[];
+  /** Further folders that mgw may have written to. */
+  readonly folders: string[] = [];
+  readonly #strangers: { said: string[]; listener: Listener }[] = [];
+  #last: { args: string[]; options?: RunOptions } | undefined;
+
+  private constructor(gateway: FaultGateway, env: NodeJS.ProcessEnv) {
+    this.gateway = gateway;
+    this.user = newUser(gateway.url, env);
+    this.outputs = [this.out];
+    if (env['MGW_TEST_CA'] !== undefined) this.#trust(env['MGW_TEST_CA']);
+  }
+
+  static async open(protocol: GatewayOptions['protocol'], options: SceneOptions = {}): Promise<Scene> {
+    const gateway = await FaultGateway.start({ ...options, protocol });
+    return new Scene(gateway, options.env ?? {});
+  }
+
+  /** Where `submit` saves its result. */
+  get out(): string {
+    return join(this.user.cwd, 'out.mp4');
+  }
+
+  /** Submits, waits and saves. */
+  submit(...extra: string[]): Promise<CliResult> {
+    return this.run(this.command(...extra));
+  }
+
+  /** The command line of {@link submit}. */
+  command(...extra: string[]): string[] {
+    return [...this.gateway.dialect.command, '-o', this.out, ...fast, '--json', ...extra];
+  }
+
+  run(args: string[], options?: RunOptions): Promise<CliResult> {
+    return this.start(args, options).result;
+  }
+
+  start(args: string[], options?: RunOptions): Running {
+    this.#last = { args, options };
+    const { child, result } = this.user.start(args, options);
+    return { child, result: result.then((ended) => (this.runs.push(ended), ended)) };
+  }
+
+  /** Runs a command line in this process: for the further cases of a row whose first one has a process of its own. */
+  async here(args: string[]): Promise<CliJson> {
+    const json = await runHere(
+      args.filter((arg) => arg !== '--json'),
+      this.user.env,
+    );
+    this.runs.push({ code: json.exit_code, stdout: JSON.stringify(json), stderr: '', json });
+    return json;
+  }
+
+  /** Runs the last command once more, as a person at a terminal would see it. */
+  again(options?: RunOptions): Promise<CliResult> {
+    const { args = [], options: before } = this.#last ?? {};
+    return this.run(
+      args.filter((arg) => arg !== '--json'),
+      { ...before, ...options },
+    );
+  }
+
+  /** Runs the last command once more: it must end with `code`, and no submission may go out. */
+  async expectRerun(code: number): Promise<CliResult> {
+    const before = this.gateway.submissions.length;
+    const ended = await this.again();
+    expect(ended.code, `the rerun: ${shown(ended)}`).toBe(code);
+    expect(this.gateway.submissions.length - before, 'submissions of the rerun').toBe(0);
+    return ended;
+  }
+
+  /** A server of somebody else; whatever it is told must not hold the key. */
+  async stranger(
+    answer: (request: IncomingMessage, response: ServerResponse) => void,
+    host = '127.0.0.2',
+  ): Promise<Listener> {
+    const said: string[] = [];
+    const listener = await listen({
+      host,
+      answer: (request, response) => {
+        said.push([request.url, ...request.rawHeaders].join('\n'));
+        answer(request, response);
+      },
+    });
+    this.#strangers.push({ said, listener });
+    return listener;
+  }
+
+  /** What holds in every row; `creations` is its column P. Gives the jobs of the ledger. */
+  expectInvariants(creations: number): Promise<CliJson['job'][]> {
+    const { port } = new URL(this.gateway.url);
+    const elsewhere = this.gateway.seen.filter(({ headers }) => !headers['host']?.endsWith(`:${port}`));
+    const said = [
+      ...elsewhere.map((seen) => JSON.stringify(seen)),
+      ...this.#strangers.flatMap((each) => each.said),
+    ];
+    return expectInvariants(
+      {
+        created: this.gateway.created,
+        runs: this.runs,
+        env: this.user.env,
+        folders: [this.user.cwd, ...this.folders],
+        keyFiles: [],
+        outputs: this.outputs,
+        sources: [this.gateway.served.content],
+        key: canaryKey,
+        strangers: said,
+      },
+      creations,
+    );
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.gateway.close(), ...this.#strangers.map(({ listener }) => listener.stop())]);
+    rmSync(this.user.cwd, { recursive: true, force: true });
+  }
+
+  #trust(authority: string): void {
+    const path = join(this.user.cwd, 'authority.pem');
+    writeFileSync(path, authority);
+    Object.assign(this.user.env, { NODE_EXTRA_CA_CERTS: path, MGW_TEST_CA: undefined });
+  }
+}
+
+/** Opens a scene that ends with the test. */
+export type Open = (protocol: GatewayOptions['protocol'], options?: SceneOptions) => Promise<Scene>;
+
+/** A test that is given {@link Open}. */
+export const it = test.extend<{ open: Open }>({
+  // eslint-disable-next-line no-empty-pattern -- vitest wants the pattern, and nothing is taken from it
+  open: async ({}, use) => {
+    const scenes: Scene[] = [];
+    await use(async (protocol, options) => {
+      const scene = await Scene.open(protocol, options);
+      scenes.push(scene);
+      return scene;
+    });
+    await Promise.all(scenes.map((scene) => scene.close()));
+  },
+});
+
+/** What a run said, for the message of a failed expectation. */
+export function shown({ code, stdout, stderr }: CliResult): string {
+  return `exit ${code}\n${stderr}${stdout}`;
+}
+
+let authority: Authority | undefined;
+
+/** A gateway behind TLS whose certificate the user trusts. */
+export function secured(subject: Subject = { hosts: ['localhost'] }): SceneOptions {
+  authority ??= newAuthority();
+  return { tls: authority.issue(subject), env: { MGW_TEST_CA: authority.cert } };
+}

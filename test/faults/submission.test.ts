@@ -1,0 +1,462 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished } from 'vitest';
+import { canaryKey } from '../support/cli.ts';
+import { resetsUnread } from './blackhole.ts';
+import type { Answer, Call } from './gateway.ts';
+import { preloaded } from './preloads.ts';
+import { it, shown, type Scene } from './scene.ts';
+
+const protocols = ['a', 'b', 'c'] as const;
+const unknown = { exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' } };
+
+/** Creates a task and gives an answer that does not tell of it. */
+const created =
+  (answer: Exclude<Answer, (call: Call) => unknown>): Answer =>
+  ({ gateway, response }) => {
+    gateway.create();
+    const { status = 200, body = '', headers = {} } = answer;
+    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+  };
+
+/** Creates a task and sends an answer that ends in the middle. */
+const cutAfter =
+  (textOf: (whole: string, handle: string) => string, status = '200 OK'): Answer =>
+  ({ gateway, socket }) => {
+    const whole = gateway.accept();
+    const text = textOf(whole, gateway.created.at(-1) ?? '');
+    socket.end(`HTTP/1.1 ${status}\r\ncontent-type: application/json\r\ncontent-length: 4096\r\n\r\n${text}`);
+  };
+
+/** What the ledger's files hold. */
+function records({ user }: Scene): string {
+  const folder = join(user.cwd, 'state', 'jobs');
+  return readdirSync(folder)
+    .map((name) => readFileSync(join(folder, name), 'utf8'))
+    .join('');
+}
+
+describe.concurrent('a connection that is accepted and reset before anything is read', () => {
+  it('ends with exit 7, and the rerun sends nothing', async ({ open }) => {
+    const scene = await open('c');
+    const server = await resetsUnread('127.0.0.5');
+    onTestFinished(() => server.stop());
+    const run = await scene.run(scene.command('--base-url', server.url));
+    expect(run.json).toMatchObject(unknown);
+    await scene.expectRerun(7);
+    expect(server.connections()).toBe(1);
+    await scene.expectInvariants(0);
+  });
+});
+
+describe.concurrent('a connection that is reset while the request is handled', () => {
+  it('after half of the body: exit 7, and so is the rerun', async ({ open }) => {
+    const scene = await open('c');
+    let read = 0;
+    scene.gateway.onTcp.push((socket) => {
+      socket.on('data', (bytes) => {
+        read += bytes.length;
+        if (read > 50_000) socket.resetAndDestroy();
+      });
+      return true;
+    });
+    const long = '\u{1f6a2}'.repeat(29_000);
+    const run = await scene.run([...scene.command().map((word) => (word === 'a paper boat' ? long : word))]);
+    expect(run.json).toMatchObject(unknown);
+    await scene.expectRerun(7);
+    await scene.expectInvariants(0);
+  });
+
+  it.for(protocols)(
+    'after all of it is read: exit 7, and so is the rerun (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.script.submit.push(({ socket }) => socket.resetAndDestroy());
+      expect((await scene.submit()).json).toMatchObject(unknown);
+      await scene.expectRerun(7);
+      await scene.expectInvariants(0);
+    },
+  );
+
+  it.for(protocols)(
+    'after the creation: exit 7 until the handle is adopted (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.script.submit.push(({ gateway, socket }) => {
+        gateway.create();
+        socket.resetAndDestroy();
+      });
+      const run = await scene.submit();
+      expect(run.json).toMatchObject(unknown);
+      await scene.expectRerun(7);
+      await scene.expectInvariants(1);
+      const [handle = ''] = scene.gateway.created;
+      await scene.here(['jobs', 'resolve', run.json.job.id, '--adopt', handle]);
+      const resumed = await scene.submit();
+      expect(resumed.code, shown(resumed)).toBe(0);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
+});
+
+describe.concurrent('a creation with silence behind it', () => {
+  it.for(protocols)('ends with exit 7 at the request timeout (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.submit.push(({ gateway }) => void gateway.create());
+    const run = await scene.submit('--request-timeout', '1s');
+    expect(run.json).toMatchObject(unknown);
+    expect(run.json.error.message).toContain('within 1 s');
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a slow answer within the timeout', () => {
+  it.for(protocols)('is awaited (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.submit.push(async ({ gateway, response }) => {
+      const text = gateway.accept();
+      response.writeHead(200, { 'content-type': 'application/json' });
+      for (const character of text) await new Promise((resolve) => response.write(character, resolve));
+      response.end();
+    });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a 200 that tells no handle', () => {
+  const answers: [string, Answer][] = [
+    ['cut before the handle', cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + 5))],
+    ['not JSON', created({ body: 'OK, queued <marker>' })],
+    ['empty', created({ body: '' })],
+    ['{}', created({ body: '{}' })],
+    ['null', created({ body: 'null' })],
+    ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
+  ];
+  const cases = protocols.flatMap((protocol) =>
+    answers.map(([name, answer]): [string, 'a' | 'b' | 'c', Answer] => [name, protocol, answer]),
+  );
+
+  it.for(cases)('%s (%s): exit 7, and the raw answer is kept', async ([name, protocol, answer], { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.submit.push(answer);
+    const command = scene.command();
+    const isFirst = protocol === 'c';
+    expect(isFirst ? (await scene.run(command)).json : await scene.here(command)).toMatchObject(unknown);
+    expect(records(scene)).toContain('"type":"reply"');
+    if (/HTML|not JSON/.test(name)) expect(records(scene)).toContain('<marker>');
+    const again = isFirst ? (await scene.expectRerun(7)).code : (await scene.here(command)).exit_code;
+    expect(again).toBe(7);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent("a 200 that is cut right behind the handle's closing quote", () => {
+  it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const answer = cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + handle.length + 1));
+    scene.gateway.script.submit.push(answer);
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.json.job.handle).toBe(scene.gateway.created[0]);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a server error behind the creation', () => {
+  const cases = protocols.flatMap((protocol) =>
+    [500, 502, 504].map((status): ['a' | 'b' | 'c', number] => [protocol, status]),
+  );
+  it.for(cases)(
+    '%s: HTTP %i ends with exit 7, and the rerun sends nothing',
+    async ([protocol, status], { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"upstream failed"}}' }));
+      const command = scene.command();
+      for (let runs = 0; runs < 2; runs += 1) {
+        const json = protocol === 'c' ? (await scene.run(command)).json : await scene.here(command);
+        expect(json).toMatchObject(unknown);
+      }
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
+});
+
+describe.concurrent('three refusals for now, and then an acceptance', () => {
+  const cases = [
+    ['c', 429, undefined],
+    ['c', 503, undefined],
+    ['c', 429, '1'],
+    ['c', 503, '1'],
+    ['a', 429, '1'],
+    ['b', 503, undefined],
+  ] as const;
+  it.for(cases)('%s: HTTP %i, Retry-After %s', async ([protocol, status, retryAfter], { open }) => {
+    const scene = await open(protocol);
+    const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
+    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    const times = scene.gateway.submissions.map(({ at }) => at);
+    expect(times).toHaveLength(4);
+    const least = Number(retryAfter ?? 0) * 1000 - 10;
+    for (const [index, at] of times.slice(1).entries())
+      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a refusal for now that does not end', () => {
+  it.for(protocols)('429 for ever: exit 6, nothing created (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
+    const run = await scene.submit('--retries', '1');
+    const error = { code: 'rate_limited', charged: 'no', retry: 'safe' };
+    expect(run.json).toMatchObject({ exit_code: 6, error });
+    expect((await scene.again()).code).toBe(6);
+    await scene.expectInvariants(0);
+  });
+
+  it.for(protocols)(
+    '429 with Retry-After: 86400: exit 6 at once, saying when (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
+      const before = Date.now();
+      const run = await scene.submit();
+      expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'rate_limited', retry: 'safe' } });
+      const when = /\d{4}-\d\d-\d\dT[\d:.]+Z/.exec(run.json.error.message)?.[0] ?? '';
+      expect(Date.parse(when) - before).toBeGreaterThanOrEqual(86_400_000);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      expect((await scene.again()).code).toBe(6);
+      await scene.expectInvariants(0);
+    },
+  );
+});
+
+describe.concurrent('an odd Retry-After', () => {
+  const cases: [string, string | string[], number][] = [
+    ['a date', new Date(Date.now() + 1000).toUTCString(), 0],
+    ['negative', '-5', 0],
+    ['text', 'soon', 0],
+    ['1e99', '1e99', 6],
+    ['twice', ['1', '0'], 0],
+  ];
+  it.for(cases)('%s: no crash, no hang', async ([, value, code], { open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push({ status: 429, headers: { 'retry-after': value } });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(code);
+    const again = await scene.again();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a definite refusal', () => {
+  const refusals = [
+    [401, 3, 'auth'],
+    [403, 3, 'auth'],
+    [400, 4, 'invalid_request'],
+    [422, 4, 'invalid_request'],
+    [404, 4, 'not_found'],
+  ] as const;
+  const cases = protocols.flatMap((protocol) => refusals.map((refusal) => [protocol, ...refusal] as const));
+  it.for(cases)('%s: HTTP %i ends with exit %i', async ([protocol, status, code, name], { open }) => {
+    const scene = await open(protocol);
+    const message = status === 404 ? 'Invalid URL (POST /x)' : 'no';
+    scene.gateway.always.submit = { status, body: { error: { message } } };
+    const command = scene.command();
+    for (let runs = 0; runs < 2; runs += 1) {
+      const json = protocol === 'c' ? (await scene.run(command)).json : await scene.here(command);
+      expect(json).toMatchObject({ exit_code: code, error: { code: name, charged: 'no' } });
+      expect(json.error.message).toContain(message);
+      if (status === 404) expect(json.error.message).toMatch(/base URL/);
+    }
+    await scene.expectInvariants(0);
+  });
+});
+
+describe.concurrent('an answer that leaves it open', () => {
+  const cases = protocols.flatMap((protocol) => [408, 409, 425].map((status) => [protocol, status] as const));
+  it.for(cases)('%s: HTTP %i ends with exit 7', async ([protocol, status], { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"conflict"}}' }));
+    const command = scene.command();
+    for (let runs = 0; runs < 2; runs += 1) {
+      const json = protocol === 'c' ? (await scene.run(command)).json : await scene.here(command);
+      expect(json).toMatchObject(unknown);
+    }
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a redirect to another host', () => {
+  const statuses = [301, 302, 303, 307, 308];
+  const cases = protocols.flatMap((protocol) => statuses.map((status) => [protocol, status] as const));
+  it.for(cases)('%s: HTTP %i is not followed', async ([protocol, status], { open }) => {
+    const scene = await open(protocol);
+    const stranger = await scene.stranger((_, response) => response.end('{}'));
+    const location = `${stranger.origin}/elsewhere`;
+    scene.gateway.always.submit = { status, headers: { location } };
+    const command = scene.command();
+    const json = protocol === 'c' ? (await scene.run(command)).json : await scene.here(command);
+    expect(json.exit_code).toBe(status < 304 ? 7 : 4);
+    if (status > 304) expect(json.error.message).toContain(stranger.origin);
+    expect((await scene.here(command)).exit_code).toBe(json.exit_code);
+    expect(stranger.connections).toHaveLength(0);
+    await scene.expectInvariants(status < 304 ? 1 : 0);
+  });
+});
+
+describe.concurrent("B's own errors under HTTP 200", () => {
+  const answer = (Code: string): Exclude<Answer, (call: Call) => unknown> => ({
+    body: JSON.stringify({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r' } }),
+  });
+  it('InvalidParameterValue: exit 4', async ({ open }) => {
+    const scene = await open('b');
+    scene.gateway.always.submit = answer('InvalidParameterValue');
+    expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
+    await scene.expectInvariants(0);
+  });
+  it('RequestLimitExceeded twice: exit 0', async ({ open }) => {
+    const scene = await open('b');
+    scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+  it('InternalError: exit 7', async ({ open }) => {
+    const scene = await open('b');
+    scene.gateway.script.submit.push(created(answer('InternalError')));
+    expect((await scene.submit()).json).toMatchObject(unknown);
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a handle and an error in one answer', () => {
+  const errors = {
+    a: { error: { code: 13, message: 'quota is nearly used up' } },
+    b: { Error: { Code: 'InternalError', Message: 'quota is nearly used up' } },
+    c: { error: { code: 'x', message: 'quota is nearly used up' } },
+  };
+  it.for(protocols)('is accepted, with a warning (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      const body = JSON.parse(gateway.accept()) as { Response?: object };
+      Object.assign(body.Response ?? body, errors[protocol]);
+      response.end(JSON.stringify(body));
+    });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.stderr).toContain('quota is nearly used up');
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent("C's ids", () => {
+  it('a number of 20 digits is polled digit by digit', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      response.end(`{"id":${gateway.create('12345678901234567891')},"status":"queued"}`);
+    });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.json.job.handle).toBe('12345678901234567891');
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('task_id counts where id differs from it', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      response.end(JSON.stringify({ id: 'request-77', task_id: gateway.create(), status: 'queued' }));
+    });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.json.job.handle).toBe(scene.gateway.created[0]);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent("A's operation names that cannot be asked for", () => {
+  const names = [
+    'models/another/operations/op-1',
+    'https://example.com/v1beta/models/video-a/operations/op-1',
+    'models/video-a/operations/../../../v1/models',
+  ];
+  it.for(names)('%s: exit 9, never asked for, never sent again', async (name, { open }) => {
+    const scene = await open('a');
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      response.end(JSON.stringify({ name: gateway.create(name), done: false }));
+    });
+    const run = await scene.submit();
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
+    await scene.expectRerun(9);
+    expect(scene.gateway.seen).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('an answer without an end', () => {
+  const line = `x-${'y'.repeat(1000)}: ${'z'.repeat(1000)}\r\n`;
+  const endless: [string, string, string][] = [
+    ['body', 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"', 'x'.repeat(64 * 1024)],
+    ['head', 'HTTP/1.1 200 OK\r\n', line.repeat(32)],
+  ];
+  it.for(endless)('%s: exit 7 in bounded memory', async ([, start, more], { open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(({ gateway, socket }) => {
+      gateway.create();
+      const pour = (): void => {
+        while (!socket.destroyed && socket.write(more));
+      };
+      socket.on('drain', pour).write(start);
+      pour();
+    });
+    const peak = join(scene.user.cwd, 'peak');
+    const run = await scene.run(scene.command(), { env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }) });
+    expect(run.json).toMatchObject(unknown);
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(150_000);
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('another body under a --key', () => {
+  it.for(protocols)('is exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    await scene.submit('--key', 'boat');
+    const other = await scene.here([...scene.gateway.dialect.other, '--key', 'boat']);
+    expect(other).toMatchObject({ exit_code: 2, error: { code: 'conflict', charged: 'no' } });
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a key that comes back in an answer', () => {
+  it('is redacted in the record and on the terminal', async ({ open }) => {
+    const scene = await open('c');
+    const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+    scene.gateway.script.submit.push(
+      created({ status: 500, body: JSON.stringify({ error: { message: told } }) }),
+    );
+    const run = await scene.submit('-v');
+    expect(run.json).toMatchObject(unknown);
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
+});
