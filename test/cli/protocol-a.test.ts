@@ -1,0 +1,519 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
+import { generated, startGatewayA, type GatewayA } from '../support/gateway-a.ts';
+import { fakeMp4 } from '../support/gateway-c.ts';
+import { inlineVideo, peakMib } from '../support/inline-video.ts';
+import { startFileHost, type FileHost } from '../support/origin.ts';
+
+const bare = ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'a paper boat'];
+const submit = [...bare, '--duration', '8', '--resolution', '720p', '--audio'];
+const fast = ['--poll-interval', '10ms'];
+const save = [...submit, '-o', 'out.mp4', ...fast, '--json'];
+const name = 'models/video-a/operations/op-1';
+
+let gateway: GatewayA;
+let user: User;
+const closers: (() => Promise<void>)[] = [];
+
+beforeEach(async () => {
+  gateway = await startGatewayA();
+  user = newUser(gateway.url);
+  closers.push(() => gateway.close());
+});
+
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+function file(path: string): Buffer {
+  return readFileSync(join(user.cwd, path));
+}
+
+/** What the user finds in their folder beside mgw's own state. */
+function found(): string[] {
+  return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
+}
+
+async function fileHost(host?: string): Promise<FileHost> {
+  const files = await startFileHost(fakeMp4(8000), host);
+  closers.push(() => files.close());
+  return files;
+}
+
+function keysSeen(host: FileHost | GatewayA): (string | undefined)[] {
+  return host.requests.map(({ headers }) => headers.authorization);
+}
+
+/** A result inside the answer, in strict Base64. */
+function inside(bytes: Buffer, more: object = {}): object {
+  return { encodedVideo: bytes.toString('base64'), encoding: 'video/mp4', ...more };
+}
+
+describe('submit -o', () => {
+  it('sends what the specification shows, once, and saves what was served', async () => {
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(gateway.videos[0]);
+    expect(found()).toEqual(['out.mp4']);
+    expect(gateway.created).toBe(1);
+    expect(gateway.requests.map(({ method, path }) => `${method} ${path}`)).toEqual([
+      'POST /v1beta/models/video-a:predictLongRunning',
+      `GET /v1beta/${name}`,
+      `GET /v1beta/${name}`,
+      'GET /files/0',
+    ]);
+    expect(keysSeen(gateway)).toEqual(Array.from({ length: 4 }, () => `Bearer ${canaryKey}`));
+    const [post] = gateway.posts();
+    expect(post?.headers['content-type']).toBe('application/json');
+    expect(JSON.parse(post?.body ?? '')).toEqual({
+      instances: [{ prompt: 'a paper boat' }],
+      parameters: { durationSeconds: 8, resolution: '720p', generateAudio: true },
+    });
+    expect(run.json).toMatchObject({
+      ok: true,
+      exit_code: 0,
+      job: { protocol: 'a', model: 'video-a', handle: name, state: 'succeeded' },
+      files: [{ path: join(user.cwd, 'out.mp4'), bytes: gateway.videos[0]?.length, mime: 'video/mp4' }],
+    });
+    expect(run.stdout + run.stderr).not.toContain(canaryKey);
+  });
+
+  it('puts every field of the specification in its place', async () => {
+    writeFileSync(join(user.cwd, 'photo.dat'), png);
+    const more = ['--aspect-ratio', '9:16', '--negative-prompt', 'rain', '--sample-count', '1'];
+    const rest = ['--person-generation', 'allow_adult', '--seed', '7', '--no-enhance-prompt'];
+    await user.run([...submit, ...more, ...rest, '--image', 'photo.dat']);
+    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual({
+      instances: [
+        {
+          prompt: 'a paper boat',
+          image: { bytesBase64Encoded: png.toString('base64'), mimeType: 'image/png' },
+        },
+      ],
+      parameters: {
+        durationSeconds: 8,
+        resolution: '720p',
+        generateAudio: true,
+        aspectRatio: '9:16',
+        negativePrompt: 'rain',
+        sampleCount: 1,
+        personGeneration: 'allow_adult',
+        seed: 7,
+        enhancePrompt: false,
+      },
+    });
+  });
+
+  it('numbers several samples', async () => {
+    const run = await user.run([...submit, '--sample-count', '2', '-o', 'clip.mp4', ...fast]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stdout).toBe(`${join(user.cwd, 'clip-1.mp4')}\n${join(user.cwd, 'clip-2.mp4')}\n`);
+    expect([file('clip-1.mp4'), file('clip-2.mp4')]).toEqual(gateway.videos.slice(0, 2));
+    expect(found()).toEqual(['clip-1.mp4', 'clip-2.mp4']);
+  });
+
+  it.each([
+    ['an output that exists', ['-o', 'clip.mp4'], 10],
+    ['several videos and one standard output', ['-o', '-'], 2],
+  ])('refuses %s before it pays', async (_, output, code) => {
+    writeFileSync(join(user.cwd, 'clip-2.mp4'), 'mine');
+    const run = await user.run([...submit, '--sample-count', '2', ...output, ...fast]);
+    expect(run.code, run.stderr).toBe(code);
+    expect(gateway.requests).toEqual([]);
+    expect(file('clip-2.mp4').toString()).toBe('mine');
+  });
+
+  it('keeps the checked names where fewer videos come than were ordered', async () => {
+    const { parameters, ...filtered } = partlyFiltered(gateway);
+    gateway.finish = () => filtered;
+    writeFileSync(join(user.cwd, 'clip.mp4'), 'mine');
+    const run = await user.run([...submit, ...parameters, '-o', 'clip.mp4', ...fast]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toContain('Some videos were filtered: a face.');
+    expect(run.stderr).toContain('2 videos were ordered; the gateway shows 1.');
+    expect(file('clip-1.mp4')).toEqual(gateway.videos[0]);
+    expect(file('clip.mp4').toString()).toBe('mine');
+  });
+
+  it('leaves nothing of a second run: files that are there are not fetched again', async () => {
+    await user.run([...save, '--key', 'boat']);
+    const before = gateway.requests.length;
+    const again = await user.run([...save, '--key', 'boat']);
+    expect(again.code, again.stderr).toBe(0);
+    expect(gateway.requests).toHaveLength(before);
+  });
+});
+
+function partlyFiltered(from: GatewayA): { parameters: string[]; response?: unknown } {
+  const rai = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['a face'] };
+  return { parameters: ['--sample-count', '2'], ...generated([{ uri: `${from.url}/files/0` }], rai) };
+}
+
+const png = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(40, 1)]);
+const jpeg = Buffer.concat([Buffer.from('ffd8ffe000104a46', 'hex'), Buffer.alloc(40, 1)]);
+
+describe('what is sent', () => {
+  it.each([
+    ['image/png', png],
+    ['image/jpeg', jpeg],
+  ])('an image as %s by its bytes, whatever its name says', async (mimeType, bytes) => {
+    writeFileSync(join(user.cwd, 'picture.gif'), bytes);
+    const run = await user.run([...submit, '--image', 'picture.gif']);
+    expect(run.code, run.stderr).toBe(0);
+    const { instances } = JSON.parse(gateway.posts()[0]?.body ?? '') as { instances: { image: unknown }[] };
+    expect(instances[0]?.image).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
+  });
+
+  it.each([
+    ['a text', Buffer.from('no image'), 'an image'],
+    ['nothing', Buffer.alloc(0), 'an image'],
+  ])('refuses %s as an image by name, before anything is sent', async (_, bytes, words) => {
+    writeFileSync(join(user.cwd, 'x.png'), bytes);
+    const run = await user.run([...submit, '--image', 'x.png']);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(new RegExp(`--image.*${words}`));
+    expect(gateway.requests).toEqual([]);
+  });
+
+  it('names what is left to the default of the model, on stderr alone', async () => {
+    const run = await user.run([...bare, '--no-audio']);
+    expect(run.stderr).toMatch(/durationSeconds is left to the model's default.*--duration/);
+    expect(run.stderr).toMatch(/resolution is left to the model's default.*--resolution/);
+    expect(run.stderr).not.toContain('generateAudio');
+    expect(run.stdout).toMatch(/^job_\w+\n$/);
+  });
+
+  it('takes what the config sets for the model, and a flag over it', async () => {
+    const set = (field: string, value: string): Promise<CliResult> =>
+      user.run(['config', 'set', `defaults.video.a.video-a.${field}`, value]);
+    for (const [field, value] of [
+      ['duration', '6'],
+      ['resolution', '1080p'],
+      ['audio', 'false'],
+    ] as const)
+      expect((await set(field, value)).code).toBe(0);
+    const run = await user.run([...bare, '--resolution', '720p']);
+    expect(run.stderr).not.toContain('left to the model');
+    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toMatchObject({
+      parameters: { durationSeconds: 6, resolution: '720p', generateAudio: false },
+    });
+  });
+
+  it('--dry-run shows the exact request, and sends nothing', async () => {
+    const run = await user.run([...submit, '--dry-run', '--json']);
+    const shown = run.json['request'] as Record<string, unknown>;
+    const plain = await user.run([...submit, '--dry-run']);
+    expect(gateway.requests).toEqual([]);
+    await user.run(submit);
+    const [post] = gateway.posts();
+    expect(shown).toMatchObject({
+      method: 'POST',
+      url: `${gateway.url}${post?.path ?? ''}`,
+      headers: { 'content-type': 'application/json', Authorization: 'Bearer [redacted]' },
+      body: JSON.parse(post?.body ?? '') as unknown,
+    });
+    expect(plain.stdout).toContain(`POST ${gateway.url}/v1beta/models/video-a:predictLongRunning\n`);
+    expect(run.stdout + plain.stdout).not.toContain(canaryKey);
+  });
+});
+
+describe('the name of the operation', () => {
+  it.each([
+    ['of another model', 'models/other/operations/op-1'],
+    ['an absolute address', 'http://127.0.0.2:1/v1beta/models/video-a/operations/op-1'],
+    ['with steps upwards', 'models/video-a/operations/../../files/0'],
+  ])('%s is paid for and cannot be asked for: exit 9, never sent again', async (_, handle) => {
+    gateway.submits.push({ body: { name: handle, done: false } });
+    const first = await user.run(save);
+    expect(first.json).toMatchObject({
+      exit_code: 9,
+      job: { handle },
+      error: { code: 'result_unavailable', charged: 'yes' },
+    });
+    expect((await user.run(save)).code).toBe(9);
+    expect((await user.run(submit)).code).toBe(9);
+    expect(gateway.requests).toHaveLength(1);
+  });
+});
+
+describe('the end of an operation', () => {
+  const failed = { code: 13, message: 'the furnace went out' };
+  const rai = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['violence 58061214'] };
+
+  it.each<[string, object, number, string, string]>([
+    ['an error', { error: failed }, 5, 'task_failed', 'the furnace went out'],
+    ['an error and samples', { error: failed, ...generated([{}]) }, 5, 'task_failed', 'the furnace'],
+    ['all filtered', generated([], rai), 5, 'content_policy', 'violence 58061214'],
+    ['no samples', generated([]), 5, 'task_failed', 'holds no video'],
+    ['neither error nor response', {}, 9, 'result_unavailable', 'neither an error nor a response'],
+    ['a sample with nothing in it', generated([{}]), 9, 'result_unavailable', 'neither content nor an'],
+    ['empty content', generated([{ encodedVideo: '' }]), 9, 'result_unavailable', 'neither content'],
+  ])('%s', async (_, end, code, error, words) => {
+    gateway.finish = () => end;
+    const run = await user.run(save);
+    expect(run.json, run.stderr).toMatchObject({ ok: false, exit_code: code, error: { code: error } });
+    expect(run.json.error.message).toContain(words);
+    expect(found()).toEqual([]);
+    expect((await user.run(['video', 'a', 'status', '@last'])).code).toBe(code);
+    expect((await user.run(['jobs', 'wait', '@last', ...fast])).code).toBe(code);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('partly filtered is a success with a note, also where nothing is saved', async () => {
+    gateway.finish = () => partlyFiltered(gateway);
+    const run = await user.run([...submit, '--wait', ...fast]);
+    expect(run.code).toBe(0);
+    expect(run.stderr).toContain('Some videos were filtered: a face.');
+  });
+
+  it.each(['true', 1])('done: %j is not success', async (done) => {
+    gateway.queries.push({ body: { name, done, ...gateway.finish(1) } });
+    gateway.polls = 0;
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toContain('a "done" that is neither true nor false');
+    expect(gateway.requests.filter(({ path }) => path.endsWith(name))).toHaveLength(2);
+  });
+
+  it('an absent done is not finished: exit 8 at the deadline, and the printed command resumes', async () => {
+    gateway.queries = Array.from({ length: 200 }, () => ({ body: { name, metadata: {} } }));
+    const late = await user.run([...submit, '-o', 'out.mp4', ...fast, '--timeout', '1s', '--json']);
+    expect(late.json).toMatchObject({ exit_code: 8, error: { code: 'pending', retry: 'resume' } });
+    gateway.queries = [];
+    const next = late.json.error.next ?? [];
+    expect((await user.run([...next.slice(1), ...fast])).code).toBe(0);
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+    expect(file('out.mp4')).toEqual(gateway.videos[0]);
+  });
+
+  it('does not end a wait for anything that is no verdict', async () => {
+    const mishaps = [{ status: 500 }, { status: 429 }, { status: 502, body: '<html>' }, { body: '{"name"' }];
+    const reset = { status: 503 };
+    gateway.queries.push(...mishaps, reset, (_, response) => response.destroy(), { body: 'null' });
+    const run = await user.run([...submit, '-o', 'out.mp4', '--poll-interval', '10ms']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('401 in the middle is exit 3; with a good key the rerun ends well', async () => {
+    gateway.queries.push({ status: 401, body: { error: { message: 'expired key' } } });
+    const run = await user.run(save);
+    expect(run.json).toMatchObject({
+      exit_code: 3,
+      error: { code: 'auth', charged: 'yes', retry: 'resume' },
+    });
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+});
+
+describe('media inside the answer', () => {
+  const good = fakeMp4(30_000);
+
+  it('becomes a file like any other, with nothing left beside it', async () => {
+    gateway.finish = () => generated([inside(good)]);
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(good);
+    expect(run.json.files).toMatchObject([{ bytes: good.length, mime: 'video/mp4' }]);
+    expect(found()).toEqual(['out.mp4']);
+  });
+
+  it('comes to standard output whole', async () => {
+    gateway.finish = () => generated([inside(fakeMp4())]);
+    const run = await user.run([...submit, '-o', '-', ...fast]);
+    expect(Buffer.from(run.stdout)).toEqual(fakeMp4());
+  });
+
+  it('takes escapes as JSON means them', async () => {
+    gateway.queries.push(({ path }, response) => {
+      const text = JSON.stringify({ name: path.slice(8), done: true, ...generated([inside(good)]) });
+      const quoted = text.replace(/"encodedVideo":"[^"]*"/, (member) => escaped(member));
+      response.writeHead(200, { 'content-type': 'application/json' }).end(quoted);
+    });
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(good);
+  });
+
+  it.each([
+    ['a character outside the alphabet', `${good.toString('base64').slice(0, 400)}*AAA`],
+    ['the URL-safe alphabet', Buffer.alloc(30, 0xff).toString('base64url')],
+    ['white space', `${good.toString('base64').slice(0, 76)}\n${good.toString('base64').slice(76)}`],
+    ['bad padding', good.toString('base64').slice(0, 402)],
+    ['padding in the middle', 'AA==AAAA'],
+    ['a Data URL', `data:video/mp4;base64,${good.toString('base64')}`],
+    ['an MP4 that is cut', good.subarray(0, -300).toString('base64')],
+    ['words in place of a video', Buffer.from('{"error":"quota"}').toString('base64')],
+  ])('%s is exit 9, and nothing is published', async (_, encodedVideo) => {
+    gateway.finish = () => generated([{ encodedVideo, encoding: 'video/mp4' }]);
+    const run = await user.run(save);
+    expect(run.json, run.stderr).toMatchObject({ exit_code: 9, error: { charged: 'yes', retry: 'resume' } });
+    expect(run.json.error.message).toMatch(/broken|cut|a text and not a video/);
+    expect(found()).toEqual([]);
+    gateway.finish = () => generated([inside(good)]);
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('an answer that breaks off in the middle is asked for again', async () => {
+    const text = JSON.stringify({ name, done: true, ...generated([inside(good)]) });
+    const cut = text.slice(0, text.length / 2);
+    gateway.queries.push((_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length });
+      response.write(cut, () => response.destroy());
+    });
+    gateway.queries.push({ body: cut }, { body: text });
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(good);
+    expect(found()).toEqual(['out.mp4']);
+  });
+
+  it('of several samples those that are well are saved, and exit 9 tells of the others', async () => {
+    const address = { uri: `${gateway.url}/files/2` };
+    gateway.finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
+    const run = await user.run(save);
+    expect(run.json, run.stderr).toMatchObject({ exit_code: 9, job: { state: 'succeeded' } });
+    expect(run.json.error.message).toMatch(
+      /^2 of 4 files are saved\. .*Sample 2 of 4 is broken.*Sample 4 of 4/,
+    );
+    expect(found()).toEqual(['out-1.mp4', 'out-3.mp4']);
+    expect([file('out-1.mp4'), file('out-3.mp4')]).toEqual([good, gateway.videos[2]]);
+    const before = gateway.requests.filter(({ path }) => path === '/files/2').length;
+    expect((await user.run(save)).code).toBe(9);
+    expect(gateway.requests.filter(({ path }) => path === '/files/2')).toHaveLength(before);
+  });
+
+  it('falls back on the address where the content is broken', async () => {
+    gateway.finish = () => generated([{ encodedVideo: 'A*==', uri: `${gateway.url}/files/1` }]);
+    expect((await user.run(save)).code).toBe(0);
+    expect(file('out.mp4')).toEqual(gateway.videos[1]);
+  });
+
+  it('64 MiB cost no more memory than any other answer', async () => {
+    const video = inlineVideo(64 * 1024 * 1024);
+    gateway.queries.push((_, response) => void video.send(response, name));
+    const running = user.start(save);
+    const [run, peak] = await Promise.all([running.result, peakMib(running.child)]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.json.files[0]?.sha256).toBe(video.sha256);
+    expect(createHash('sha256').update(file('out.mp4')).digest('hex')).toBe(video.sha256);
+    expect(peak).toBeGreaterThan(20);
+    expect(peak).toBeLessThan(150);
+  });
+});
+
+// The first character, every slash and the padding as escapes.
+function escaped(member: string): string {
+  const at = member.indexOf(':') + 2;
+  const value = member
+    .slice(at, -1)
+    .replace(/\//g, '\\/')
+    .replace(/=/g, '\\u003d')
+    .replace(/^./, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return `${member.slice(0, at)}${value}"`;
+}
+
+describe('where the key goes', () => {
+  const own = `Bearer ${canaryKey}`;
+
+  it('to another origin of the same host', async () => {
+    const files = await fileHost('127.0.0.1');
+    files.wants = own;
+    gateway.finish = () => generated([{ uri: `${files.url}/v.mp4?alt=media&x=%20y` }]);
+    expect((await user.run(save)).code).toBe(0);
+    expect(keysSeen(files)).toEqual([own]);
+    expect(files.requests[0]?.path).toBe('/v.mp4?alt=media&x=%20y');
+  });
+
+  it('not to another host, which may serve the file all the same', async () => {
+    const files = await fileHost('127.0.0.2');
+    gateway.finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
+    expect((await user.run(save)).code).toBe(0);
+    expect(keysSeen(files)).toEqual([undefined]);
+    expect(JSON.stringify(files.requests)).not.toContain(canaryKey);
+  });
+
+  it.each([401, 403])('%i from another host is exit 3 with the way to trust it', async (status) => {
+    const files = await fileHost('127.0.0.2');
+    files.wants = own;
+    if (status === 403) files.answers.push({ status, body: { error: { message: 'no key' } } });
+    gateway.finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
+    const run = await user.run(save);
+    expect(run.json).toMatchObject({
+      exit_code: 3,
+      error: { code: 'auth', charged: 'yes', retry: 'resume' },
+    });
+    expect(run.json.error.message).toContain(`--trust-origin ${files.url}`);
+    expect(keysSeen(files)).toEqual([undefined]);
+    const next = run.json.error.next ?? [];
+    expect((await user.run([...next.slice(1), '-o', 'out.mp4', ...fast])).code).toBe(0);
+    expect(keysSeen(files)).toEqual([undefined, own]);
+    expect(file('out.mp4')).toEqual(fakeMp4(8000));
+    expect(gateway.created).toBe(1);
+  });
+
+  it('is judged afresh at every hop of a redirect', async () => {
+    const [near, far] = [await fileHost('127.0.0.1'), await fileHost('127.0.0.2')];
+    const hop = (to: string): { status: number; headers: Record<string, string> } => ({
+      status: 302,
+      headers: { location: to },
+    });
+    near.answers.push(hop(`${far.url}/b`));
+    far.answers.push(hop(`${near.url}/c`));
+    near.answers.push(hop(`${far.url}/d?sign=1`));
+    gateway.finish = () => generated([{ uri: `${near.url}/a` }]);
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(keysSeen(near)).toEqual([own, own]);
+    expect(keysSeen(far)).toEqual([undefined, undefined]);
+    expect(near.requests.concat(far.requests).map(({ path }) => path)).toEqual([
+      '/a',
+      '/c',
+      '/b',
+      '/d?sign=1',
+    ]);
+  });
+
+  it('a redirect without end is bounded', async () => {
+    const files = await fileHost();
+    for (let hop = 0; hop < 20; hop += 1) files.answers.push({ status: 302, headers: { location: '/on' } });
+    gateway.finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
+    expect((await user.run(save)).code).toBe(9);
+    expect(files.requests.length).toBeLessThan(10);
+  });
+
+  it.each([
+    'http://169.254.169.254/latest/meta-data',
+    'http://[::ffff:127.0.0.1]/v',
+    'http://user:s3cret@127.0.0.1/v',
+    'http://127.0.0.1/\nv',
+    'file:///etc/passwd',
+    'data:video/mp4;base64,AAAA',
+    'gs://bucket/v.mp4',
+  ])('%j is asked for nothing: exit 9', async (uri) => {
+    gateway.finish = () => generated([{ uri }]);
+    const run = await user.run(save);
+    expect(run.json, run.stderr).toMatchObject({
+      exit_code: 9,
+      error: { code: 'result_unavailable', charged: 'yes' },
+    });
+    expect(run.json.error.message).not.toContain('s3cret');
+    expect(gateway.requests.filter(({ path }) => !path.startsWith('/v1beta'))).toEqual([]);
+    expect(gateway.requests).toHaveLength(3);
+  });
+
+  it('an address that has expired is asked for afresh', async () => {
+    const files = await fileHost();
+    files.answers.push({ status: 404 }, { status: 410 });
+    gateway.finish = () => generated([{ uri: `${files.url}/v-${files.requests.length}.mp4` }]);
+    expect((await user.run(save)).code).toBe(0);
+    expect(files.requests.map(({ path }) => path)).toEqual(['/v-0.mp4', '/v-1.mp4', '/v-2.mp4']);
+    expect(gateway.created).toBe(1);
+  });
+});
