@@ -1,4 +1,3 @@
-import { createHmac } from 'node:crypto';
 import { join } from 'node:path';
 import { systemClock, type Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
@@ -7,6 +6,7 @@ import type { JobDeps } from '../jobs/gateway.ts';
 import type { Ledger } from '../jobs/ledger.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
+import { accountOf } from './account.ts';
 import type { Gateway } from './gateway.ts';
 import type { Globals } from './globals.ts';
 import type { Io } from './io.ts';
@@ -67,7 +67,7 @@ export function createContext(io: Io, globals: Globals): Context {
     const resolved = await settings();
     return openFileLedger(ledgerFolder(resolved), () => clock.now());
   });
-  return {
+  const context: Context = {
     io,
     clock,
     globals,
@@ -76,31 +76,37 @@ export function createContext(io: Io, globals: Globals): Context {
     gateway,
     client,
     ledger,
-    jobDeps: once(async () => {
-      const [{ currentOwner }, resolved, target] = await Promise.all([
-        import('../jobs/owner.ts'),
-        settings(),
-        gateway(),
-      ]);
-      return {
-        ledger: await ledger(),
-        client: await client(),
-        clock,
-        owner: currentOwner(),
-        gateway: target.name,
-        account: accountOf(target.key),
-        redact: secretRedactor([target.key]),
-        note: (text: string) => progress.note(text),
-        signals: interruptions(),
-        userAgent: `mgw/${version}`,
-        requestTimeoutMs: resolved.requestTimeoutMs.value,
-        retries: resolved.retries.value,
-      };
-    }),
+    jobDeps: once(() => jobDepsOf(context)),
     close: async () => {
       progress.stop();
       for (const close of closers.reverse()) await close();
     },
+  };
+  return context;
+}
+
+async function jobDepsOf(context: Context): Promise<JobDeps> {
+  const { clock, progress } = context;
+  const [{ currentOwner }, settings, { name, key }, ledger, client] = await Promise.all([
+    import('../jobs/owner.ts'),
+    context.settings(),
+    context.gateway(),
+    context.ledger(),
+    context.client(),
+  ]);
+  return {
+    ledger,
+    client,
+    clock,
+    owner: currentOwner(),
+    gateway: name,
+    account: accountOf(key),
+    redact: secretRedactor([key]),
+    note: (text) => progress.note(text),
+    signals: interruptions(),
+    userAgent: `mgw/${version}`,
+    requestTimeoutMs: settings.requestTimeoutMs.value,
+    retries: settings.retries.value,
   };
 }
 
@@ -128,11 +134,6 @@ function sandboxGateway(settings: Settings, sandbox: Pick<Sandbox, 'url' | 'key'
     name: sandboxName,
     pollIntervalMs: asked.source === 'default' ? 200 : asked.value,
   };
-}
-
-// Tells accounts apart in the ledger without keeping anything of the key.
-function accountOf(key: string): string {
-  return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
 }
 
 function once<T>(make: () => Promise<T>): () => Promise<T> {
