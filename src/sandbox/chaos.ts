@@ -4,8 +4,15 @@ import type { FaultEntry } from './fault-catalogue.ts';
 import { FAULTS } from './fault-catalogue.ts';
 import type { FaultHit, FaultName } from './faults.ts';
 
-/** Decides for each call whether chance makes it fail, and how. */
-export type Chaos = (kind: RouteKind, area: Route['area'], probability: number) => FaultHit | undefined;
+/** What a call is, as far as chance is concerned: `subject` is equal for calls about the same thing. */
+export interface Chanced {
+  kind: RouteKind;
+  area: Route['area'];
+  subject: string;
+}
+
+/** Decides for each call whether chance makes it fail, and how; `probability` is a percentage. */
+export type Chaos = (call: Chanced, probability: number) => FaultHit | undefined;
 
 /** The faults that chance chooses among for each kind of call: by how their names begin. */
 const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
@@ -21,18 +28,19 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
 const NEVER: readonly string[] = ['download-stall'];
 
 /**
- * Chance that can be repeated: the n-th call of a kind always fares the same under the same seed, whatever calls of
- * other kinds come in between. `probability` is a percentage.
+ * Chance that can be repeated: the n-th call of a kind about one subject always fares the same under the same seed,
+ * whatever other calls come in between, or at once.
  */
 export function startChaos(seed: number): Chaos {
-  const counts = new Map<RouteKind, number>();
-  return (kind, area, probability) => {
-    const count = (counts.get(kind) ?? 0) + 1;
-    counts.set(kind, count);
-    const [strike, choice, place] = draw(`${seed}:${kind}:${count}`);
-    const names = namesFor(kind, area);
-    const name = names[Math.floor(choice * names.length)];
-    return strike * 100 < probability && name ? { name, percent: Math.floor(place * 100) } : undefined;
+  const counts = new Map<string, number>();
+  return ({ kind, area, subject }, probability) => {
+    const name = `${kind} ${subject}`;
+    const count = (counts.get(name) ?? 0) + 1;
+    counts.set(name, count);
+    const [strike, choice, place] = draw(`${seed} ${count} ${name}`);
+    const ways = namesFor(kind, area);
+    const way = ways[Math.floor(choice * ways.length)];
+    return strike * 100 < probability && way ? { name: way, percent: Math.floor(place * 100) } : undefined;
   };
 }
 

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AuthScheme } from './auth.ts';
+import type { Chanced } from './chaos.ts';
 import type { FaultHit, FaultName } from './faults.ts';
 import type { Area } from './models.ts';
 
@@ -20,7 +21,7 @@ export interface Gateway {
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
   /** What chance makes of a call, where the sandbox was started with `chaos`. */
-  chance: (kind: RouteKind, area: Route['area']) => FaultHit | undefined;
+  chance: (call: Chanced) => FaultHit | undefined;
 }
 
 /** One request, read whole. */

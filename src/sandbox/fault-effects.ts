@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { actionError, gatewayError, invalidKey, taskNotFound } from './envelopes.ts';
 import type { Call, Reply, Route, RouteKind } from './exchange.ts';
 import { json } from './exchange.ts';
@@ -28,7 +29,8 @@ export async function withFaults(
   handle: (call: Call) => Promise<Reply>,
 ): Promise<Reply> {
   const kind = typeof route.kind === 'function' ? route.kind(calm) : route.kind;
-  const call = underChance(calm, calm.gateway.chance(kind, route.area));
+  const subject = `${calm.path} ${createHash('sha256').update(calm.body).digest('hex')}`;
+  const call = underChance(calm, calm.gateway.chance({ kind, area: route.area, subject }));
   const due = EFFECTS.filter(({ on, area }) => on.includes(kind) && (area ?? route.area) === route.area);
   for (const { name, instead } of due) {
     if (instead && call.gateway.take(name)) return instead(call, route);

@@ -28,7 +28,7 @@ export interface SandboxOptions {
   keys?: string[];
   /** Faults by name: see `FAULTS`. */
   faults?: string[];
-  /** Makes task ids the same sequence for the same seed and a fresh state directory, and chaos the same. */
+  /** Makes task ids and the faults of chaos the same for the same seed, calls and fresh state directory. */
   seed?: number;
   /** Milliseconds since 1970; for tests. */
   now?: () => number;
@@ -93,8 +93,8 @@ function chanceOf(
   const wanted = faults.find(({ name }) => name === 'chaos');
   if (wanted === undefined) return () => undefined;
   const chaos = startChaos(seed ?? randomInt(2 ** 31));
-  return (kind, area) => {
-    const hit = chaos(kind, area, wanted.percent);
+  return (call) => {
+    const hit = chaos(call, wanted.percent);
     return hit && take('chaos') && hit;
   };
 }

@@ -67,7 +67,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { model, body, ...rest } = order;
   const { paceMs } = gateway;
   const task: Task = {
-    id: newId(gateway, area),
+    id: newId(gateway, area, fingerprint(body)),
     area,
     model: model.id,
     key,
@@ -137,11 +137,12 @@ function isFailure({ outcome, samples }: Order): boolean {
   return outcome.end === 'fails' || (outcome.end === 'succeeds' && outcome.filtered >= samples);
 }
 
-function newId(gateway: Gateway, area: VideoArea): string {
+// By the order and not by its turn, so that several clients at once get the same ids in every run.
+function newId(gateway: Gateway, area: VideoArea, order: string): string {
   const { seed, stateDir } = gateway;
   if (seed === undefined) return shapeId(area, randomBytes(32).toString('hex'));
   for (let attempt = 0; ; attempt += 1) {
-    const id = shapeId(area, createHash('sha256').update(`${seed}:${attempt}`).digest('hex'));
+    const id = shapeId(area, createHash('sha256').update(`${seed}:${order}:${attempt}`).digest('hex'));
     if (claim(join(stateDir, 'ids', id))) return id;
   }
 }

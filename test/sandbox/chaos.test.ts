@@ -9,7 +9,8 @@ const kinds = ['submit', 'poll', 'download', 'list', 'tts', 'responses'] as cons
 function fates(seed: number, probability: number, calls = 60): (string | undefined)[] {
   const chaos = startChaos(seed);
   return Array.from({ length: calls }, (_, index) => {
-    const hit = chaos(kinds[index % kinds.length] ?? 'poll', 'b', probability);
+    const kind = kinds[index % kinds.length] ?? 'poll';
+    const hit = chaos({ kind, area: 'b', subject: 'x' }, probability);
     return hit && `${hit.name}@${hit.percent}`;
   });
 }
@@ -20,11 +21,13 @@ describe('chance', () => {
     expect(fates(7, 50)).not.toEqual(fates(8, 50));
   });
 
-  test('does not depend on the calls of other kinds in between', () => {
+  test('does not depend on the other calls in between', () => {
     const [alone, among] = [startChaos(3), startChaos(3)];
+    const call = { kind: 'submit', area: 'c', subject: 'x' } as const;
     for (let count = 0; count < 50; count += 1) {
-      among('poll', 'c', 50);
-      expect(among('submit', 'c', 50)).toEqual(alone('submit', 'c', 50));
+      among({ ...call, kind: 'poll' }, 50);
+      among({ ...call, subject: 'y' }, 50);
+      expect(among(call, 50)).toEqual(alone(call, 50));
     }
   });
 
@@ -39,7 +42,9 @@ describe('chance', () => {
   test('chooses among every fault of a kind of call, and of no other protocol', () => {
     const seen = (area: 'b' | 'c'): Set<string> => {
       const chaos = startChaos(1);
-      const hits = kinds.flatMap((kind) => Array.from({ length: 500 }, () => chaos(kind, area, 100)?.name));
+      const hits = kinds.flatMap((kind) =>
+        Array.from({ length: 500 }, () => chaos({ kind, area, subject: 'x' }, 100)?.name),
+      );
       return new Set(hits.filter((name) => name !== undefined));
     };
     const ways = FAULTS.map(({ name }) => name).filter(
