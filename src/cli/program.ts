@@ -10,6 +10,7 @@ import { version } from './version.ts';
 const loaders: Record<string, () => Promise<Register>> = {
   video: async () => (await import('./commands/video/video.ts')).registerVideo,
   jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
+  tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
   models: async () => (await import('./commands/models.ts')).registerModels,
   sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
   auth: async () => (await import('./commands/auth.ts')).registerAuth,

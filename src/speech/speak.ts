@@ -1,7 +1,8 @@
-import { xApiKey } from '../exchange.ts';
+import { xApiKey, type Reply } from '../exchange.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import { delivered, detached } from '../jobs/run.ts';
+import type { ReplyVerdict } from '../jobs/settle.ts';
 import { jobOf, submit, withJob, type Submitted } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { deliverEarlier } from './earlier-take.ts';
@@ -19,6 +20,8 @@ export interface SpeechOrder {
   key?: string;
   /** A deliberate second take. */
   fresh: boolean;
+  /** Takes a complete 5xx as proof that nothing was handled (the setting `submit.retry_5xx`). */
+  retry5xx?: boolean;
   /** When everything ends, ms since 1970. */
   deadline: number;
 }
@@ -59,7 +62,7 @@ export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSin
     return { job: (await deps.ledger.read(job.id)) ?? job, file, resumed: stream === undefined };
   } catch (error) {
     await detached(job, run, error, deps);
-    throw withJob(error, job);
+    throw withJob(error, (await deps.ledger.read(job.id)) ?? job);
   }
 }
 
@@ -71,7 +74,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
     variant: order.variant,
     exchange: speechExchange(order.body),
     auth: xApiKey,
-    read: readSpeechHead,
+    read: (reply) => readHead(reply, order.retry5xx ?? false),
     send: (client, request, options) => call.send(client, request, options),
     key: order.key,
     fresh: order.fresh,
@@ -79,6 +82,12 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
     deadline: order.deadline,
     beforeSending: () => sink.open(),
   };
+}
+
+function readHead(reply: Reply, retry5xx: boolean): ReplyVerdict {
+  const verdict = readSpeechHead(reply);
+  const repeatable = retry5xx && verdict.kind === 'unknown' && reply.complete && reply.status >= 500;
+  return repeatable ? { kind: 'busy', failure: verdict.failure } : verdict;
 }
 
 // A stream that is open although its beginning could not be recorded is paid for: its audio is saved all the same.

@@ -1,0 +1,122 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { exitCodes, MgwError, usageError } from '../../../errors.ts';
+import type { Job, JobFile } from '../../../job.ts';
+import type { JobDeps } from '../../../jobs/gateway.ts';
+import { jobOf } from '../../../jobs/submit.ts';
+import { at, canonicalJson, type Json } from '../../../json.ts';
+import { FileSink } from '../../../speech/file-sink.ts';
+import { PiecesError } from '../../../speech/pieces-error.ts';
+import { joinerFor, speakPieces } from '../../../speech/pieces.ts';
+import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
+import { speak } from '../../../speech/speak.ts';
+import { StreamSink } from '../../../speech/stream-sink.ts';
+import type { Context } from '../../context.ts';
+import { jobView } from '../../output/json.ts';
+import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import type { PreparedSpeech } from './prepare.ts';
+import type { TtsOptions } from './options.ts';
+
+/** Speaks what was prepared, as one job or with `--split` as several, and says where the audio is. */
+export async function deliverSpeech(
+  context: Context,
+  speech: PreparedSpeech,
+  options: TtsOptions,
+): Promise<Outcome> {
+  const deliver = options.split ? deliverPieces : deliverOne;
+  const deps = await context.jobDeps();
+  try {
+    return await deliver(context, speech, options, deps);
+  } catch (error) {
+    return failed(error);
+  } finally {
+    context.progress.stop();
+  }
+}
+
+async function deliverOne(
+  context: Context,
+  speech: PreparedSpeech,
+  options: TtsOptions,
+  deps: JobDeps,
+): Promise<Outcome> {
+  const { progress } = context;
+  const settings = await context.settings();
+  const order = {
+    body: speech.bodies[0] ?? {},
+    variant: speech.format.wav ? 'wav' : undefined,
+    key: options.key,
+    fresh: options.new ?? false,
+    retry5xx: settings.submitRetry5xx.value,
+    deadline: deps.clock.now() + settings.timeoutMs.value,
+  };
+  const onAudio = (bytes: number): void => progress.downloading({ bytes });
+  const { job, file, resumed } = await speak(order, { ...deps, onAudio }, sinkFor(context, speech, options));
+  progress.stop();
+  progress.note(resumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
+  return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path };
+}
+
+function spokenText(job: Job): string {
+  const words = at(job.usage as Json, 'text_words');
+  const usage = typeof words === 'number' ? `: ${words} characters by the gateway's count` : '';
+  return `Spoken as ${job.id}${usage}.`;
+}
+
+async function deliverPieces(
+  context: Context,
+  speech: PreparedSpeech,
+  options: TtsOptions,
+  deps: JobDeps,
+): Promise<Outcome> {
+  const { progress } = context;
+  const { bodies, format } = speech;
+  const joiner = joinerFor(format.wire);
+  if (joiner === undefined)
+    throw usageError(`--split cannot join ${format.name}; allowed: mp3, wav, pcm, ogg_opus`);
+  const { timeoutMs, stateDir } = await context.settings();
+  const order = {
+    bodies,
+    fresh: options.new ?? false,
+    deadline: deps.clock.now() + timeoutMs.value,
+    concurrency: options.concurrency ?? 3,
+    folder: folderFor(speech, stateDir.value),
+    mime: format.mime,
+    join: joiner,
+    onPiece: (whole: number) => progress.note(`${whole} of ${bodies.length} pieces are spoken.`),
+  };
+  const { jobs, file, reused } = await speakPieces(order, deps, sinkFor(context, speech, options));
+  const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
+  progress.note(`Spoken in ${jobs.length} pieces${kept}.`);
+  return { json: { jobs: jobs.map(jobView), ...filesOf(file) }, text: file?.path };
+}
+
+// Beside the output, where a person finds them; what goes to a pipe has no such place.
+function folderFor({ target, bodies }: PreparedSpeech, stateDir: string): string {
+  if (target !== undefined) return `${target}.pieces`;
+  const name = createHash('sha256').update(canonicalJson(bodies)).digest('hex').slice(0, 32);
+  return join(stateDir, 'speech', name);
+}
+
+function sinkFor(
+  context: Context,
+  { target, format, sampleRate }: PreparedSpeech,
+  options: TtsOptions,
+): AudioSink {
+  const wavRate = format.wav ? sampleRate : undefined;
+  if (target === undefined) return new StreamSink(context.io.stdout, wavRate);
+  return new FileSink({ target, force: options.force ?? false, mime: format.mime, wavRate });
+}
+
+function filesOf(file: JobFile | undefined): { files?: JobFile[] } {
+  return file === undefined ? {} : { files: [file] };
+}
+
+function failed(error: unknown): Outcome {
+  // `mgw tts … -o - | head -c 1`: the reader has had enough, and wants to hear nothing about it.
+  if (error instanceof MgwError && error.cause instanceof ReaderGone)
+    return { json: {}, exitCode: exitCodes.incomplete, silent: true };
+  if (error instanceof PiecesError) return { json: { jobs: error.jobs.map(jobView) }, error };
+  const job = jobOf(error);
+  return { json: job ? { job: jobView(job) } : {}, error: toMgwError(error) };
+}

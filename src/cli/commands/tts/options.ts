@@ -1,0 +1,54 @@
+import type { Command } from 'commander';
+import { repeatable, single, wholeNumber } from '../../options.ts';
+import { addOutputOptions, addRetriesOption, type OutputOptions } from '../../wait-options.ts';
+
+/** The options of `mgw tts` beside those that are settings. */
+export interface TtsOptions extends OutputOptions {
+  file?: string;
+  format?: string;
+  sampleRate?: number;
+  set?: string[];
+  split?: boolean;
+  pieceLength?: number;
+  concurrency?: number;
+  key?: string;
+  new?: boolean;
+  dryRun?: boolean;
+  check?: boolean;
+}
+
+/** Adds the flags of `mgw tts`. */
+export function addTtsOptions(command: Command): void {
+  addSpeechOptions(command);
+  command
+    .addOption(repeatable('--set <path=value>', 'set a body field in native spelling: req_params.…'))
+    .option(
+      '--split',
+      'speak a long text in pieces, and join them; run again, it pays for missing pieces only',
+    )
+    .addOption(
+      single('--piece-length <characters>', 'the longest piece of --split (default 1000)', wholeNumber(1)),
+    )
+    .addOption(
+      single('--concurrency <n>', 'how many pieces are spoken at once (default 3)', wholeNumber(1, 64)),
+    )
+    .addOption(single('--key <name>', 'name this job for ever: the same key never pays twice'))
+    .option('--new', 'a deliberate second take of an earlier submission')
+    .option('--dry-run', 'show the request that would be sent, and send nothing')
+    .option('--no-check', 'skip the local checks')
+    .addOption(
+      single('--timeout <duration>', 'how long it may take in all, such as 90s or 20m (default 30m)'),
+    )
+    .addOption(single('--request-timeout <duration>', 'how long the answer may take to begin (default 2m)'));
+  addRetriesOption(command);
+  addOutputOptions(command);
+}
+
+function addSpeechOptions(command: Command): void {
+  command
+    .addOption(single('--speaker <voice>', 'the voice (default: tts.speaker, else left to the gateway)'))
+    .addOption(single('--format <name>', 'mp3, wav, pcm or ogg_opus (default: by the extension, else mp3)'))
+    .addOption(
+      single('--sample-rate <hertz>', 'samples a second (default 24000)', wholeNumber(1, 1_000_000)),
+    );
+}

@@ -1,0 +1,108 @@
+import { resolve } from 'node:path';
+import type { Settings } from '../../../config/resolve.ts';
+import { usageError } from '../../../errors.ts';
+import { at, type JsonObject } from '../../../json.ts';
+import { applySets } from '../../../protocols/compose.ts';
+import { violationMessage } from '../../../protocols/violations.ts';
+import { checkSpeech } from '../../../speech/check.ts';
+import { formatFor, type SpeechFormat } from '../../../speech/format.ts';
+import { splitText } from '../../../speech/split.ts';
+import type { Context } from '../../context.ts';
+import { readInputText } from '../../input-file.ts';
+import { readStdin } from '../../stdin.ts';
+import { targetOf } from '../../wait-options.ts';
+import type { TtsOptions } from './options.ts';
+
+/** What is to be spoken, and how: read and checked, nothing sent yet. */
+export interface PreparedSpeech {
+  /** One body for each call: several with `--split`. */
+  bodies: JsonObject[];
+  format: SpeechFormat;
+  /** Hertz. */
+  sampleRate: number;
+  /** Absolute path, or undefined for standard output. */
+  target: string | undefined;
+}
+
+const defaultRate = 24_000;
+const defaultPieceLength = 1000;
+
+/**
+ * Puts text, flags and settings together, and checks them.
+ * @throws MgwError('usage') naming every flag or field that is wrong.
+ */
+export async function prepareSpeech(
+  context: Context,
+  given: string | undefined,
+  options: TtsOptions,
+): Promise<PreparedSpeech> {
+  checkSplit(options);
+  const settings = await context.settings();
+  const target = outputOf(context, options);
+  const format = formatFor(options.format ?? settings.ttsFormat.value, target);
+  const text = await textOf(context, given, options);
+  const body = bodyOf(text, format, options, settings);
+  const violations = options.check === false ? [] : checkSpeech(body);
+  if (violations.length > 0) throw usageError(violationMessage(violations));
+  const rate = at(body, 'req_params.audio_params.sample_rate');
+  const sampleRate = typeof rate === 'number' ? rate : defaultRate;
+  return { bodies: options.split ? piecesOf(body, options) : [body], format, sampleRate, target };
+}
+
+function checkSplit(options: TtsOptions): void {
+  const { split, key, pieceLength, concurrency } = options;
+  if (split && key !== undefined)
+    throw usageError(
+      '--key names one job, and --split makes several: run it again, and only missing pieces are paid for.',
+    );
+  const stray =
+    pieceLength !== undefined ? '--piece-length' : concurrency !== undefined ? '--concurrency' : '';
+  if (!split && stray !== '') throw usageError(`${stray} goes with --split.`);
+}
+
+function outputOf(context: Context, options: TtsOptions): string | undefined {
+  const target = targetOf(options);
+  if (target === undefined)
+    throw usageError(
+      'Where to put the audio? Name a file by -o FILE, or write it to standard output by -o -.',
+    );
+  if (target.kind !== 'stdout') return resolve(target.path);
+  if (context.io.stdout.isTTY && !options.dryRun)
+    throw usageError('Audio is not for a terminal: pipe it to a player, or name a file by -o.');
+  return undefined;
+}
+
+async function textOf(context: Context, given: string | undefined, options: TtsOptions): Promise<string> {
+  const { file } = options;
+  if (given !== undefined && file !== undefined) throw usageError('Give TEXT or --file, not both.');
+  if (given === undefined && file === undefined)
+    throw usageError('What to speak? Give TEXT, --file FILE, or - to read it from standard input.');
+  if (given !== undefined && given !== '-') return given;
+  const text =
+    given === '-' || file === '-' ? await readStdin(context.io) : await readInputText(file ?? '', '--file');
+  return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
+}
+
+function bodyOf(text: string, format: SpeechFormat, options: TtsOptions, settings: Settings): JsonObject {
+  const speaker = settings.ttsSpeaker.value;
+  const sampleRate = options.sampleRate ?? settings.ttsSampleRate.value ?? defaultRate;
+  const body: JsonObject = {
+    req_params: {
+      text,
+      ...(speaker !== undefined && { speaker }),
+      // Defaults may differ between versions, so both are sent explicitly (specification 9).
+      audio_params: { format: format.wire, sample_rate: sampleRate },
+    },
+  };
+  applySets(body, options.set ?? []);
+  return body;
+}
+
+function piecesOf(body: JsonObject, options: TtsOptions): JsonObject[] {
+  const text = at(body, 'req_params.text');
+  const pieces = splitText(typeof text === 'string' ? text : '', options.pieceLength ?? defaultPieceLength);
+  return pieces.map((piece) => ({
+    ...body,
+    req_params: { ...(body['req_params'] as JsonObject), text: piece },
+  }));
+}

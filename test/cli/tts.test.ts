@@ -1,0 +1,255 @@
+import { existsSync, mkdtempSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+
+const text = 'A paper boat at sea. It floats.';
+
+const running: Sandbox[] = [];
+afterEach(async () => {
+  for (const sandbox of running.splice(0)) await sandbox.close();
+});
+
+interface Bench {
+  user: User;
+  /** What was charged so far. */
+  charges: () => number;
+  file: (name: string) => Buffer;
+  folder: () => string[];
+}
+
+async function bench(...faults: string[]): Promise<Bench> {
+  const stateDir = mkdtempSync(join(tmpdir(), 'mgw-tts-'));
+  const sandbox = await startSandbox({ stateDir, faults, keys: [canaryKey] });
+  running.push(sandbox);
+  const user = newUser(sandbox.url);
+  return {
+    user,
+    charges: () => readBill(stateDir).length,
+    file: (name) => readFileSync(join(user.cwd, name)),
+    folder: () => readdirSync(user.cwd).filter((name) => !/^(state|config)$/.test(name)),
+  };
+}
+
+function rendered(format: SpeechFormat, sampleRate = 24_000): Buffer {
+  return Buffer.from(renderSpeech({ text, format, sampleRate }));
+}
+
+describe('speaking', () => {
+  it('saves MP3, prints its path alone, and tells the usage', async () => {
+    const { user, file, folder } = await bench();
+    const run = await user.run(['tts', text, '-o', 'a.mp3']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stdout).toBe(`${join(user.cwd, 'a.mp3')}\n`);
+    expect(run.stderr).toMatch(/Spoken as job_\w+: 25 characters/);
+    expect(file('a.mp3')).toEqual(rendered('mp3'));
+    expect(folder()).toEqual(['a.mp3']);
+  });
+
+  it('gives one JSON document with job, file and usage, and no key anywhere', async () => {
+    const { user } = await bench();
+    const run = await user.run(['tts', text, '-o', 'a.opus', '--json', '-v']);
+    expect(run.json).toMatchObject({
+      ok: true,
+      job: { protocol: 'tts', state: 'succeeded', model: 'speech-tts-2.0', usage: { text_words: 25 } },
+      files: [{ path: join(user.cwd, 'a.opus'), mime: 'audio/ogg' }],
+    });
+    expect(run.stdout + run.stderr).not.toContain(canaryKey);
+  });
+
+  it.each([
+    ['--file', ['--file', 'text.txt'], undefined],
+    ['standard input', ['-'], `${text}\n`],
+    ['--file -', ['--file', '-'], `\ufeff${text}\r\n`],
+  ])('takes the text from %s', async (_, args, stdin) => {
+    const { user, file } = await bench();
+    writeFileSync(join(user.cwd, 'text.txt'), `${text}\n`);
+    const run = await user.run(['tts', ...args, '-o', 'a.pcm'], { stdin });
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('a.pcm')).toEqual(rendered('pcm'));
+  });
+
+  it('writes WAV with one header, at the rate that was asked for', async () => {
+    const { user, file } = await bench();
+    await user.run(['tts', text, '-o', 'a.wav', '--sample-rate', '16000']);
+    const wav = file('a.wav');
+    expect(wav.subarray(44)).toEqual(rendered('pcm', 16_000));
+    expect([wav.readUInt32LE(24), wav.readUInt32LE(40)]).toEqual([16_000, wav.length - 44]);
+  });
+
+  it('streams to standard output, and nothing else there', async () => {
+    const { user } = await bench();
+    const child = user.start(['tts', text, '-o', '-', '--format', 'ogg_opus']).child;
+    const chunks: Buffer[] = [];
+    child.stdout?.on('data', (chunk: Buffer) => chunks.push(chunk));
+    await new Promise((resolve) => child.once('close', resolve));
+    expect(Buffer.concat(chunks)).toEqual(rendered('ogg_opus'));
+  });
+
+  it('shows the request and sends nothing with --dry-run', async () => {
+    const { user, charges } = await bench();
+    const run = await user.run([
+      'tts',
+      text,
+      '-o',
+      '-',
+      '--set',
+      'req_params.audio_params.speech_rate=10',
+      '--speaker',
+      'v1',
+      '--dry-run',
+    ]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stdout).toContain('POST http://127.0.0.1');
+    expect(run.stdout).toContain('/api/v3/tts/unidirectional');
+    expect(run.stdout).toContain('X-Api-Key: [redacted]');
+    expect(run.stdout).not.toContain(canaryKey);
+    expect(JSON.parse(run.stdout.slice(run.stdout.indexOf('{')))).toEqual({
+      req_params: {
+        text,
+        speaker: 'v1',
+        audio_params: { format: 'mp3', sample_rate: 24_000, speech_rate: 10 },
+      },
+    });
+    expect(charges()).toBe(0);
+  });
+});
+
+describe('a bad day', () => {
+  it.each(['tts-cut', 'tts-reset'])('%s: exit 9, kept, and a rerun pays nothing', async (fault) => {
+    const { user, charges, folder } = await bench(fault);
+    const command = ['tts', text, '-o', 'a.mp3', '--json'];
+    const incomplete = { exit_code: 9, error: { code: 'speech_incomplete', charged: 'yes', retry: 'never' } };
+    expect((await user.run(command)).json).toMatchObject(incomplete);
+    expect((await user.run(command)).json).toMatchObject(incomplete);
+    expect(charges()).toBe(1);
+    expect(folder()).toEqual(['a.mp3.part']);
+  });
+
+  it('an error frame is exit 5 and keeps what came', async () => {
+    const { user, folder, charges } = await bench('tts-error-frame');
+    const run = await user.run(['tts', text, '-o', 'a.mp3', '--json']);
+    expect(run.json).toMatchObject({ exit_code: 5, error: { code: 'server_error', charged: 'maybe' } });
+    expect(folder()).toEqual(['a.mp3.part']);
+    expect(charges()).toBe(1);
+  });
+
+  it('429 is tried again; 500 is unknown, and a rerun pays nothing', async () => {
+    const busy = await bench('tts-429x1');
+    expect((await busy.user.run(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
+    const broken = await bench('tts-500');
+    const command = ['tts', text, '-o', 'a.mp3', '--json'];
+    const first = await broken.user.run(command);
+    expect(first.json).toMatchObject({ exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe' } });
+    expect((await broken.user.run(command)).json).toMatchObject({ exit_code: 7 });
+    expect(first.json.error.message).not.toContain('--adopt');
+  });
+
+  it('a voice that is denied is exit 3 and says where a voice is set', async () => {
+    const { user } = await bench();
+    const run = await user.run(['tts', text, '-o', 'a.mp3'], { env: { MGW_TTS_SPEAKER: 'forbidden-voice' } });
+    expect(run.code).toBe(3);
+    expect(run.stderr).toContain('MGW_TTS_SPEAKER');
+  });
+
+  it('a reader that leaves is no news: exit 9 or nothing, and quiet', async () => {
+    const { user } = await bench();
+    const { child, result } = user.start(['tts', text.repeat(200), '-o', '-', '--format', 'pcm', '-q']);
+    child.stdout?.once('data', () => child.stdout?.destroy());
+    const { code, stderr } = await result.catch(() => ({ code: 9, stderr: '' }));
+    expect(code).toBe(9);
+    expect(stderr).toBe('');
+  });
+
+  it('a kill inside the stream is told by the next run, which pays nothing', async () => {
+    const { user, charges, folder } = await bench();
+    const command = ['tts', text.repeat(400), '-o', 'a.pcm', '--format', 'pcm'];
+    const { child, result } = user.start(command);
+    const part = join(user.cwd, 'a.pcm.part');
+    const killed = setInterval(() => {
+      if (existsSync(part) && readFileSync(part).length > 0) child.kill('SIGKILL');
+    }, 1);
+    const { code } = await result;
+    clearInterval(killed);
+    if (code === 0) throw new Error('it was over before it could be killed');
+    const again = await user.run([...command, '--json']);
+    expect(again.json).toMatchObject({ exit_code: 9, error: { code: 'speech_incomplete' } });
+    expect(again.json.error.message).toContain('a.pcm.part');
+    expect(charges()).toBe(1);
+    expect(folder()).toEqual(['a.pcm.part']);
+  });
+});
+
+describe('--split', () => {
+  it('speaks pieces and joins them; the result is whole', async () => {
+    const { user, file, folder, charges } = await bench();
+    const run = await user.run(['tts', text, '--split', '--piece-length', '25', '-o', 'a.mp3', '--json']);
+    expect(run.json).toMatchObject({ ok: true, jobs: [{ state: 'succeeded' }, { state: 'succeeded' }] });
+    const pieces = ['A paper boat at sea.', 'It floats.'].map((piece) =>
+      Buffer.from(renderSpeech({ text: piece, format: 'mp3', sampleRate: 24_000 })),
+    );
+    expect(file('a.mp3')).toEqual(Buffer.concat(pieces));
+    expect(folder()).toEqual(['a.mp3']);
+    expect(charges()).toBe(2);
+  });
+
+  it('pays for missing pieces only when it is run again', async () => {
+    const { user, charges, folder } = await bench('tts-cutx1');
+    const command = ['tts', text, '--split', '--piece-length', '25', '--concurrency', '1', '-o', 'a.mp3'];
+    const first = await user.run([...command, '--json']);
+    expect(first.json).toMatchObject({ exit_code: 9, jobs: [{ state: 'failed' }] });
+    expect((await user.run([...command, '--new'])).code).toBe(0);
+    expect(charges()).toBe(3);
+    expect(folder()).toEqual(['a.mp3']);
+  });
+});
+
+describe('wrong input sends nothing', () => {
+  it.each([
+    [['tts', '-o', 'a.mp3'], /What to speak/],
+    [['tts', 'Hi'], /Where to put/],
+    [['tts', 'Hi', '--file', 'x', '-o', 'a.mp3'], /not both/],
+    [['tts', ' … ', '-o', 'a.mp3'], /req_params\.text/],
+    [['tts', '', '-o', 'a.mp3'], /req_params\.text/],
+    [['tts', 'Hi', '-o', 'a.flac'], /\.flac/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--sample-rate', '0'], /--sample-rate/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--set', 'model=x'], /model/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--set', 'req_params.audio_params.format=wav'], /--format wav/],
+    [['tts', 'Hi', '-o', '-', '--json'], /standard output/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--key', 'a/b'], /--key/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--key', 'a', '--split'], /--split/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--concurrency', '2'], /goes with --split/],
+    [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
+    [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],
+  ])('%j', async (args, message) => {
+    const { user, charges, folder } = await bench();
+    const run = await user.run(args);
+    expect(run.code).toBe(2);
+    expect(run.stdout + run.stderr).toMatch(message);
+    expect(charges()).toBe(0);
+    expect(folder()).toEqual([]);
+  });
+
+  it('text that is not UTF-8', async () => {
+    const { user, charges } = await bench();
+    writeFileSync(join(user.cwd, 'bad.txt'), Buffer.from([0x48, 0xff, 0x69]));
+    const run = await user.run(['tts', '--file', 'bad.txt', '-o', 'a.mp3']);
+    expect([run.code, charges()]).toEqual([2, 0]);
+    expect(run.stderr).toContain('UTF-8');
+  });
+
+  it('an output that exists', async () => {
+    const { user, charges } = await bench();
+    writeFileSync(join(user.cwd, 'a.mp3'), 'mine');
+    expect((await user.run(['tts', 'Hi', '-o', 'a.mp3', '--json'])).json).toMatchObject({
+      exit_code: 10,
+      error: { code: 'output_exists', charged: 'no' },
+    });
+    expect(charges()).toBe(0);
+    expect((await user.run(['tts', 'Hi', '-o', 'a.mp3', '--force'])).code).toBe(0);
+  });
+});

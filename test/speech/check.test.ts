@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest';
+import { formatFor } from '../../src/speech/format.ts';
+import { checkSpeech } from '../../src/speech/check.ts';
+import { splitText } from '../../src/speech/split.ts';
+
+const params = (more: object): { req_params: object } => ({ req_params: { text: 'Hello', ...more } });
+
+describe('a body', () => {
+  test.each([
+    [params({})],
+    [params({ speaker: 'zh_female_x', audio_params: { format: 'mp3', sample_rate: 24_000 } })],
+    [params({ audio_params: { format: 'aac', speech_rate: 10 }, additions: '{}' })],
+    [params({ text: '你好' })],
+    [params({ text: '7' })],
+  ])('%j may be sent', (body) => {
+    expect(checkSpeech(body as never)).toEqual([]);
+  });
+
+  test.each([
+    [{}, 'req_params.text'],
+    [params({ text: '' }), 'req_params.text'],
+    [params({ text: ' …! ' }), 'req_params.text'],
+    [params({ text: 7 }), 'req_params.text'],
+    [params({ speaker: ' ' }), 'req_params.speaker'],
+    [params({ speaker: 5 }), 'req_params.speaker'],
+    [params({ audio_params: { format: 'wav' } }), 'req_params.audio_params.format'],
+    [params({ audio_params: { sample_rate: '24000' } }), 'req_params.audio_params.sample_rate'],
+    [params({ audio_params: { sample_rate: 0.5 } }), 'req_params.audio_params.sample_rate'],
+    [{ ...params({}), model: 'speech-tts-2.0' }, 'model'],
+  ])('%j may not', (body, field) => {
+    expect(checkSpeech(body as never)).toMatchObject([{ field }]);
+  });
+
+  test('what can be spoken is the same for the check and for the pieces', () => {
+    for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
+      expect([text, splitText(text, 10).length > 0]).toEqual([
+        text,
+        checkSpeech(params({ text }) as never).length === 0,
+      ]);
+  });
+});
+
+describe('the format', () => {
+  test.each([
+    [undefined, 'a.mp3', 'mp3', 'mp3', false],
+    [undefined, 'a.WAV', 'wav', 'pcm', true],
+    [undefined, 'a.pcm', 'pcm', 'pcm', false],
+    [undefined, 'a.ogg', 'ogg_opus', 'ogg_opus', false],
+    [undefined, 'a.opus', 'ogg_opus', 'ogg_opus', false],
+    [undefined, 'a', 'mp3', 'mp3', false],
+    [undefined, '-', 'mp3', 'mp3', false],
+    ['wav', 'a.mp3', 'wav', 'pcm', true],
+    ['aac', 'a.aac', 'aac', 'aac', false],
+  ])('%s to %s is %s', (named, output, name, wire, wav) => {
+    expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
+  });
+
+  test('an extension of other audio is refused, since the file would be something else', () => {
+    expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
+  });
+});
