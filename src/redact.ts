@@ -4,7 +4,8 @@ export const redacted = '[redacted]';
 // A shorter secret is a word of its own in too many texts: it is replaced only where it stands alone.
 const shortest = 8;
 
-const secretHeader = /auth|key|token|cookie|secret|signature|credential/i;
+// Tokens in the plural are counted: `X-Control-Require-Usage-Tokens-Return`.
+const secretHeader = /auth|key|token(?!s)|cookie|secret|signature|credential/i;
 // Header lines, JSON members and curl arguments alike: a name, a colon or equals sign, the value up to its end.
 const headerInText =
   /\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)(\\?["']?\s*[:=]\s*\\?["']?)[^"'\r\n\\]+/gi;

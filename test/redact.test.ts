@@ -130,6 +130,11 @@ describe('redactor', () => {
 });
 
 describe('redactHeaders', () => {
+  it('shows what only counts tokens', () => {
+    const headers = { 'x-control-require-usage-tokens-return': '*', 'x-token': 'secret' };
+    expect(redactHeaders(headers)).toEqual({ ...headers, 'x-token': '[redacted]' });
+  });
+
   it('hides what authenticates and shows the rest', () => {
     const headers = {
       Authorization: 'Bearer sk-1',
