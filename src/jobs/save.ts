@@ -1,9 +1,9 @@
-import { lstat } from 'node:fs/promises';
+import { lstat, rm } from 'node:fs/promises';
 import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
-import { publish } from '../http/publish.ts';
+import { publish, sidecarOf } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
@@ -60,10 +60,23 @@ export async function saveResult(
   const result = watched.observation.results[place.index] ?? { sources: [] };
   if (result.sources.length === 0) throw noSource(watched, place.index);
   const got = await obtained(result.sources, place, { job, protocol, deps, options, watched });
-  await publish(got.path, place.path, { force: options.force });
   const file: JobFile = { ...got, path: place.path, mime: got.mime ?? result.mime };
+  // Recorded ahead of its publication: what stands at the path later is recognised as ours by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
+  await publishOnce(got.path, file, options.force);
   return file;
+}
+
+// Of two processes with one target the second finds the very file that it has fetched itself.
+async function publishOnce(part: string, file: JobFile, force: boolean): Promise<void> {
+  try {
+    await publish(part, file.path, { force });
+  } catch (error) {
+    const isSame = error instanceof MgwError && error.code === 'output_exists' && (await isIntact(file));
+    if (!isSame) throw error;
+    await rm(part, { force: true });
+    await rm(sidecarOf(part), { force: true });
+  }
 }
 
 // What this job put there before stays; anything else is not ours to overwrite.
