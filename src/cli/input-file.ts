@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import { constants } from 'node:fs';
-import { messageOf, usageError } from '../errors.ts';
+import { messageOf, systemCode, usageError } from '../errors.ts';
 import { decodeUtf8 } from './stdin.ts';
 
 const mostBytes = 64 * 1024 * 1024;
@@ -11,7 +11,7 @@ const mostBytes = 64 * 1024 * 1024;
  */
 export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
-    throw usageError(`${flag}: cannot read ${path}: ${messageOf(error)}`);
+    throw usageError(`${flag}: cannot read ${path}: ${whyUnreadable(error)}.`);
   });
   try {
     const stat = await file.stat();
@@ -21,6 +21,16 @@ export async function readInputFile(path: string, flag: string): Promise<Uint8Ar
   } finally {
     await file.close();
   }
+}
+
+function whyUnreadable(error: unknown): string {
+  const words: Record<string, string> = {
+    ENOENT: 'there is no such file',
+    EACCES: 'permission denied',
+    ENOTDIR: 'a part of the path is not a folder',
+    ELOOP: 'its links lead in a circle',
+  };
+  return words[systemCode(error) ?? ''] ?? messageOf(error);
 }
 
 /** The text of a file that a flag names. @throws MgwError('usage') like {@link readInputFile}, or for bad UTF-8. */

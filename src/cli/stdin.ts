@@ -1,5 +1,5 @@
 import { usageError } from '../errors.ts';
-import type { Io } from './io.ts';
+import { write, type Io } from './io.ts';
 
 const mostBytes = 64 * 1024 * 1024;
 
@@ -8,6 +8,8 @@ const mostBytes = 64 * 1024 * 1024;
  * @throws MgwError('usage') where it is not valid UTF-8, or larger than 64 MiB.
  */
 export async function readStdin(io: Io): Promise<string> {
+  // Nothing moves on a terminal until something is typed: it must not look as if mgw hung.
+  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal; Ctrl-D ends it.\n');
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of io.stdin) {
@@ -23,9 +25,7 @@ export async function readStdin(io: Io): Promise<string> {
 export function decodeUtf8(bytes: Uint8Array, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch (error) {
-    throw usageError(
-      `${what} is not valid UTF-8 (${error instanceof Error ? error.message : 'unreadable'}).`,
-    );
+  } catch {
+    throw usageError(`${what} is not valid UTF-8.`);
   }
 }

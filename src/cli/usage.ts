@@ -19,6 +19,8 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
       return missingArgument(command, quoted);
     case 'commander.excessArguments':
       return excessArguments(command);
+    case 'commander.invalidArgument':
+      return invalidArgument(command, text);
     default:
       return complaint(command, text);
   }
@@ -43,6 +45,15 @@ function missingArgument(command: Command, name: string): MgwError {
   const term = `<${name}${argument?.variadic ? '...' : ''}>`;
   const what = argument?.description ? `: ${argument.description}` : '';
   return complaint(command, `${pathOf(command)} needs ${term}${what}.`);
+}
+
+function invalidArgument(command: Command, text: string): MgwError {
+  const [, value = '', name, choices] =
+    /^command-argument value '([^]*)' is invalid for argument '(.*?)'\. Allowed choices are (.*)\.$/.exec(
+      text,
+    ) ?? [];
+  if (choices === undefined) return complaint(command, text);
+  return complaint(command, `<${name ?? ''}>: ${shown(value)} is not allowed; allowed: ${choices}`);
 }
 
 function excessArguments(command: Command): MgwError {

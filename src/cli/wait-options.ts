@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import { usageError } from '../errors.ts';
 import type { Target } from '../jobs/target.ts';
 import type { Context } from './context.ts';
@@ -21,24 +21,30 @@ export interface OutputOptions {
 /** Adds the flags of waiting: never one flag for two of these (design 1). */
 export function addWaitOptions(command: Command): void {
   command
-    .addOption(single('--timeout <duration>', 'how long to wait, such as 90s or 20m (default 30m)'))
-    .addOption(single('--poll-interval <duration>', 'least pause between polls (default 5s)'))
-    .addOption(single('--request-timeout <duration>', 'limit of one HTTP call'));
+    .addOption(waiting('--timeout <duration>', 'how long to wait, such as 90s or 20m (default 30m)'))
+    .addOption(waiting('--poll-interval <duration>', 'least pause between polls (default 5s)'))
+    .addOption(waiting('--request-timeout <duration>', 'limit of one HTTP call'));
   addRetriesOption(command);
 }
 
 /** Adds `--retries`. */
 export function addRetriesOption(command: Command): void {
   command.addOption(
-    single('--retries <n>', 'how often a refused or unsent request is tried again (default 5)'),
+    waiting('--retries <n>', 'how often a refused or unsent request is tried again (default 5)'),
   );
+}
+
+function waiting(flags: string, description: string): Option {
+  return single(flags, description).helpGroup('Waiting:');
 }
 
 /** Adds `-o` and `--force`. */
 export function addOutputOptions(command: Command): void {
   command
-    .addOption(single('-o, --output <file>', 'save the result here; - writes it to stdout'))
-    .option('--force', 'overwrite the output');
+    .addOption(
+      single('-o, --output <file>', 'save the result here; - writes it to stdout').helpGroup('Output:'),
+    )
+    .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'));
 }
 
 /** The target of `-o`, or undefined where none is given. @throws MgwError('usage') for an empty one. */

@@ -21,5 +21,6 @@ async function reset(context: Context): Promise<Outcome> {
     recursive: true,
     force: true,
   });
+  context.progress.note('The sandbox has no tasks, no bill and no jobs any more.');
   return { json: { reset: true } };
 }

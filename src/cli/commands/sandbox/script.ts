@@ -4,7 +4,7 @@ import { constants, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { formatDuration } from '../../../duration.ts';
-import { MgwError } from '../../../errors.ts';
+import { MgwError, systemCode } from '../../../errors.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 import { shellWord } from '../../output/human.ts';
 
@@ -91,7 +91,7 @@ export function runScript(
     const ended = (): void => signals.forEach((signal) => process.off(signal, forward));
     child.once('error', (error) => {
       ended();
-      reject(new MgwError('usage', `${file} cannot be run: ${error.message}`, { cause: error }));
+      reject(new MgwError('usage', `${file} cannot be run: ${whyNotRun(error)}.`, { cause: error }));
     });
     child.once('close', (code, signal) => {
       ended();
@@ -101,3 +101,11 @@ export function runScript(
 }
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+function whyNotRun(error: Error): string {
+  const words: Record<string, string> = {
+    ENOENT: 'there is no such command',
+    EACCES: 'it is no program, or may not be run',
+  };
+  return words[systemCode(error) ?? ''] ?? error.message;
+}

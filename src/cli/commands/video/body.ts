@@ -63,8 +63,9 @@ function isUnsent(cause: unknown): boolean {
 }
 
 async function promptFromStdin(context: Context): Promise<string> {
-  const text = await readStdin(context.io);
-  return text.replace(/\r?\n$/, '');
+  const text = (await readStdin(context.io)).replace(/\r?\n$/, '');
+  if (text === '') throw usageError('PROMPT -: standard input is empty.');
+  return text;
 }
 
 async function givenBody(context: Context, source: string | undefined): Promise<JsonObject | undefined> {

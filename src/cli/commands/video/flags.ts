@@ -8,7 +8,7 @@ import { readInputFile, readInputText } from '../../input-file.ts';
 export function addProtocolFlags(command: Command, protocol: Protocol): void {
   for (const flag of protocol.flags) {
     for (const option of optionsFor(flag))
-      command.addOption(flag.group ? option.helpGroup(flag.group) : option);
+      command.addOption(flag.group ? option.helpGroup(`${flag.group}:`) : option);
   }
 }
 
@@ -18,7 +18,7 @@ function optionsFor(flag: Flag): Option[] {
   const name = longName(flag);
   return [
     new Option(`--${name}`, flag.description),
-    new Option(`--no-${name}`, `do not: ${flag.description}`),
+    new Option(`--no-${name}`, `the opposite of --${name}, said explicitly`),
   ];
 }
 

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import type { Settings } from '../../../config/resolve.ts';
 import type { Ask } from '../../../job.ts';
 import type { JsonObject } from '../../../json.ts';
@@ -32,7 +32,7 @@ export function registerSubmit(group: Command, protocol: Protocol, run: Run): vo
     .option('--new', 'a deliberate second take of an earlier submission')
     .option('--dry-run', 'show the request that would be sent, and send nothing')
     .option('--no-check', 'skip the local checks')
-    .option('--wait', 'wait until the job has finished');
+    .addOption(new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'));
   if (protocol.endpoints !== undefined) {
     command.addOption(
       oneOf(single('--endpoint <name>', 'which of the equivalent paths'), protocol.endpoints),
