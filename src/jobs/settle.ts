@@ -9,6 +9,13 @@ export type ReplyVerdict =
   | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
   | { kind: 'rejected' | 'busy' | 'unknown'; failure: Failure };
 
+/** A verdict whose words hold no key: gateways quote the one that they refuse. A handle stays exact. */
+export function withoutKey(verdict: ReplyVerdict, redact: (text: string) => string): ReplyVerdict {
+  if (verdict.kind === 'accepted') return { ...verdict, warning: verdict.warning && redact(verdict.warning) };
+  const { failure } = verdict;
+  return { ...verdict, failure: { ...failure, message: redact(failure.message) } };
+}
+
 /** The event that records a verdict about an attempt. */
 export function eventOf(verdict: ReplyVerdict, attempt: number): JobEvent {
   switch (verdict.kind) {

@@ -8,7 +8,7 @@ import { refusalOf, refusedForNow, tooLong, unsentError } from './submission-err
 import { submitTimeoutMs, type JobDeps } from './gateway.ts';
 import type { Order } from './order.ts';
 import { isAlive } from './owner.ts';
-import { eventOf, settle, type ReplyVerdict } from './settle.ts';
+import { eventOf, settle, withoutKey, type ReplyVerdict } from './settle.ts';
 
 const longestRecordedReply = 64 * 1024;
 
@@ -84,13 +84,24 @@ export class Submission {
 
   private async attempt(): Promise<void> {
     const attempt = this.nextAttempt;
-    const { client, requestTimeoutMs = submitTimeoutMs, signals } = this.deps;
-    const send: NonNullable<Order['send']> =
-      this.order.send ?? ((to, request, options) => to.exchange(request, options));
     this.begun = false;
     let reply: Reply;
     try {
-      reply = await send(client, this.order.exchange, {
+      reply = await this.exchange(attempt);
+    } catch (error) {
+      return this.onNoReply(error, attempt);
+    }
+    return this.onReply(reply, attempt);
+  }
+
+  private async exchange(attempt: number): Promise<Reply> {
+    const { client, requestTimeoutMs = submitTimeoutMs, signals } = this.deps;
+    const send: NonNullable<Order['send']> =
+      this.order.send ?? ((to, request, options) => to.exchange(request, options));
+    const interrupted = (): void => this.tellOfWaiting();
+    signals.soft.addEventListener('abort', interrupted, { once: true });
+    try {
+      return await send(client, this.order.exchange, {
         auth: this.order.auth,
         timeoutMs: requestTimeoutMs,
         maxBytes: 1024 * 1024,
@@ -98,10 +109,15 @@ export class Submission {
         connectSignal: signals.soft,
         onConnected: () => this.begin(attempt),
       });
-    } catch (error) {
-      return this.onNoReply(error, attempt);
+    } finally {
+      signals.soft.removeEventListener('abort', interrupted);
     }
-    return this.onReply(reply, attempt);
+  }
+
+  private tellOfWaiting(): void {
+    if (!this.begun) return;
+    const { note } = this.deps;
+    note('Interrupted; the answer to what was sent is awaited, since it may be charged. Again gives it up.');
   }
 
   private async begin(attempt: number): Promise<void> {
@@ -156,7 +172,7 @@ export class Submission {
     await this.tryRecording('The answer as it came', () =>
       this.deps.ledger.append(this.job.id, { type: 'reply', attempt, reply: this.recordable(reply) }),
     );
-    const verdict = this.withoutKey(this.order.read(reply, this.order.body));
+    const verdict = withoutKey(this.order.read(reply, this.order.body), this.deps.redact);
     if (verdict.kind === 'accepted') {
       await this.tryRecording('The handle for look-ups', () =>
         this.deps.ledger.index('handle', verdict.handle, this.job.id),
@@ -197,15 +213,6 @@ export class Submission {
       text: text.slice(0, longestRecordedReply),
       complete: reply.complete && text.length <= longestRecordedReply,
     };
-  }
-
-  // Gateways quote the key that they refuse. A handle stays as it is: it must be exact.
-  private withoutKey(verdict: ReplyVerdict): ReplyVerdict {
-    const { redact } = this.deps;
-    if (verdict.kind === 'accepted')
-      return { ...verdict, warning: verdict.warning && redact(verdict.warning) };
-    const { failure } = verdict;
-    return { ...verdict, failure: { ...failure, message: redact(failure.message) } };
   }
 
   private async act(verdict: ReplyVerdict): Promise<void> {

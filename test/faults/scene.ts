@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { canaryKey, newUser, type CliJson, type CliResult, type Running, type User } from '../support/cli.ts';
 import { newAuthority, type Authority, type Subject } from '../support/certificates.ts';
+import { mountDisk, type Disk } from './disk.ts';
 import { FaultGateway, type GatewayOptions } from './gateway.ts';
 import { expectInvariants, runHere } from './invariants.ts';
 import { listen, type Listener } from './listener.ts';
@@ -28,6 +29,7 @@ export class Scene {
   /** Further folders that mgw may have written to. */
   readonly folders: string[] = [];
   readonly #strangers: { said: string[]; listener: Listener }[] = [];
+  readonly #disks: Disk[] = [];
   #last: { args: string[]; options?: RunOptions } | undefined;
 
   private constructor(gateway: FaultGateway, env: NodeJS.ProcessEnv) {
@@ -136,7 +138,15 @@ export class Scene {
     );
   }
 
+  /** A file system of so many kilobytes below a folder of the user's; it goes with the scene. */
+  mount(folder: string, kilobytes: number): Disk {
+    const disk = mountDisk(join(this.user.cwd, folder), kilobytes);
+    this.#disks.push(disk);
+    return disk;
+  }
+
   async close(): Promise<void> {
+    for (const disk of this.#disks) disk.unmount();
     await Promise.all([this.gateway.close(), ...this.#strangers.map(({ listener }) => listener.stop())]);
     rmSync(this.user.cwd, { recursive: true, force: true });
   }

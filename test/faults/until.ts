@@ -6,13 +6,14 @@ export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await delay(2);
 }
 
-/** Resolves once a run has said a text on stderr so many times. */
-export function says({ child }: Running, text: string | RegExp, times = 1): Promise<void> {
+/** Resolves once a run has said a text on stderr so many times. @throws Error where it ends without. */
+export function says({ child, result }: Running, text: string, times = 1): Promise<void> {
   let said = '';
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     child.stderr?.on('data', (chunk: Buffer) => {
       said += chunk.toString();
       if (said.split(text).length > times) resolve();
     });
+    void result.then(() => reject(new Error(`it ended and said no "${text}" but: ${said}`)));
   });
 }

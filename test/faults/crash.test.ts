@@ -1,0 +1,300 @@
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect } from 'vitest';
+import type { Running } from '../support/cli.ts';
+import { canMount } from './disk.ts';
+import type { Answer } from './gateway.ts';
+import { ledgerOf } from './invariants.ts';
+import { it, secured, shown, type Scene } from './scene.ts';
+import { says, until } from './until.ts';
+
+const protocols = ['a', 'b', 'c'] as const;
+
+function stateOf({ user }: Scene): string {
+  return join(user.cwd, 'state');
+}
+
+/** The files of the ledger's jobs with what they hold. */
+function records(scene: Scene): [string, string][] {
+  const folder = join(stateOf(scene), 'jobs');
+  if (!existsSync(folder)) return [];
+  const names = readdirSync(folder).filter((name) => name.endsWith('.jsonl'));
+  return names.map((name) => [join(folder, name), readFileSync(join(folder, name), 'utf8')]);
+}
+
+/** Starts a command and kills it at a moment that `arm` waits for. */
+async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<void> {
+  const running: Running[] = [];
+  arm(() => running[0]?.child.kill('SIGKILL'));
+  running.push(scene.start(scene.command()));
+  expect((await running[0]?.result)?.code).toBe(137);
+}
+
+describe.concurrent('kill -9 before the connection stands', () => {
+  it.for(protocols)('the rerun submits once (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol, secured());
+    await killedAt(scene, (kill) => {
+      scene.gateway.onTcp.push(() => {
+        kill();
+        return true;
+      });
+    });
+    const again = await scene.again();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('kill -9 once "sending" is recorded, and before the answer is', () => {
+  const silence: Answer = () => undefined;
+  const moments: [string, (scene: Scene, kill: () => void) => void][] = [
+    [
+      '"sending" is on the disk',
+      (scene, kill) => {
+        scene.gateway.script.submit.push(silence);
+        void until(() => records(scene).some(([, text]) => text.includes('"sending"'))).then(kill);
+      },
+    ],
+    [
+      'the connection has a first byte',
+      (scene, kill) => {
+        scene.gateway.onTcp.push((socket) => {
+          socket.once('data', kill);
+          return true;
+        });
+      },
+    ],
+    ['the request has been read', (scene, kill) => void scene.gateway.script.submit.push(kill)],
+    [
+      'the task has been created',
+      (scene, kill) =>
+        void scene.gateway.script.submit.push(({ gateway }) => {
+          gateway.create();
+          kill();
+        }),
+    ],
+    [
+      'half of the answer has been sent',
+      (scene, kill) =>
+        void scene.gateway.script.submit.push(({ gateway, response }) => {
+          const text = gateway.accept();
+          response.writeHead(200, { 'content-length': text.length });
+          response.write(text.slice(0, text.length / 2), kill);
+        }),
+    ],
+  ];
+  it.for(moments)('%s: the rerun ends with exit 7 and sends nothing', async ([, arm], { open }) => {
+    const scene = await open('c');
+    await killedAt(scene, (kill) => arm(scene, kill));
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
+
+  it.for(['a', 'b'] as const)('the request has been read: exit 7 (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    await killedAt(scene, (kill) => void scene.gateway.script.submit.push(kill));
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('kill -9 once the answer is recorded', () => {
+  it.for(protocols)('while polling: the rerun resumes (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it.for(protocols)('before it is read: the rerun resumes (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
+    // Each line is synced before the next step, so a log that ends here is what a kill at this moment leaves.
+    for (const [path, text] of records(scene))
+      writeFileSync(path, /^[^]*"type":"reply".*\n/.exec(text)?.[0] ?? '');
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a log that ends behind any of its lines, or inside it', () => {
+  it('never leads to a second creation', { timeout: 60_000 }, async ({ open }) => {
+    const scene = await open('c');
+    await killedAt(scene, (kill) => void scene.gateway.script.content.push(kill));
+    const [path, text] = records(scene)[0] ?? ['', ''];
+    const lines = text.split(/(?<=\n)/);
+    expect(lines.length).toBeGreaterThan(5);
+    const sending = lines.findIndex((line) => line.includes('"type":"sending"'));
+    for (let count = sending + 1; count <= lines.length; count += 1) {
+      for (const torn of ['', lines[count]?.slice(0, 20) ?? '']) {
+        writeFileSync(path, lines.slice(0, count).join('') + torn);
+        rmSync(scene.out, { force: true });
+        const json = await scene.here(scene.command());
+        expect([0, 7], JSON.stringify(json)).toContain(json.exit_code);
+      }
+    }
+    expect(scene.gateway.submissions).toHaveLength(1);
+  });
+});
+
+describe.skipIf(!canMount)(
+  'a state folder that cannot be written before sending',
+  { concurrent: true },
+  () => {
+    it('a full disk: exit 10, nothing sent', async ({ open }) => {
+      const scene = await open('c');
+      const disk = scene.mount('state', 256);
+      disk.fill();
+      const run = await scene.submit();
+      expect(run.json).toMatchObject({
+        exit_code: 10,
+        error: { code: 'local_io', charged: 'no', retry: 'safe' },
+      });
+      await scene.expectRerun(10);
+      disk.clear();
+      await scene.expectInvariants(0);
+    });
+
+    it('a read-only file system: exit 10, nothing sent', async ({ open }) => {
+      const scene = await open('c');
+      const disk = scene.mount('state', 256);
+      disk.readOnly();
+      const run = await scene.submit();
+      expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
+      await scene.expectRerun(10);
+      disk.writable();
+      await scene.expectInvariants(0);
+    });
+
+    it('a disk that fills up while the connection is made: exit 10, nothing sent', async ({ open }) => {
+      const scene = await open('c', secured());
+      const disk = scene.mount('state', 256);
+      scene.gateway.onTcp.push(() => {
+        disk.fill();
+        return false;
+      });
+      const run = await scene.submit();
+      expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
+      expect(scene.gateway.seen).toEqual([]);
+      disk.clear();
+      const again = await scene.again();
+      expect(again.code, shown(again)).toBe(0);
+      await scene.expectInvariants(1);
+    });
+  },
+);
+
+describe.concurrent('a file in place of the state folder', () => {
+  it('exit 10, nothing sent', async ({ open }) => {
+    const scene = await open('c');
+    writeFileSync(stateOf(scene), 'not a folder');
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
+    await scene.expectRerun(10);
+    rmSync(stateOf(scene));
+    await scene.expectInvariants(0);
+  });
+});
+
+describe.skipIf(!canMount)('a disk that is full once the task is accepted', { concurrent: true }, () => {
+  it.for(protocols)(
+    'the handle is on stdout and stderr, and can be adopted (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const disk = scene.mount('state', 256);
+      scene.gateway.script.submit.push(({ gateway, response }) => {
+        disk.fill();
+        // Longer than what may be left of the last page of the record.
+        response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
+      });
+      const run = await scene.run(scene.command().filter((word) => word !== '--json'));
+      const [handle = ''] = scene.gateway.created;
+      expect(run.code, shown(run)).toBe(10);
+      expect(run.stdout).toContain(handle);
+      expect(run.stderr).toContain(handle);
+      disk.clear();
+      await scene.expectRerun(7);
+      const [job] = await scene.expectInvariants(1);
+      await scene.here(['jobs', 'resolve', job?.id ?? '', '--adopt', handle]);
+      const resumed = await scene.submit();
+      expect(resumed.code, shown(resumed)).toBe(0);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
+});
+
+describe.concurrent('processes side by side', () => {
+  it('two with one --key: both end well, one creation', async ({ open }) => {
+    const scene = await open('c');
+    const command = scene.command('--key', 'boat');
+    const runs = await Promise.all([scene.run(command), scene.run(command)]);
+    for (const run of runs) expect(run.code, shown(run)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('a hundred with twenty keys: all end well, twenty creations', { timeout: 120_000 }, async ({ open }) => {
+    const scene = await open('c');
+    const all = Array.from({ length: 100 }, (_, index) =>
+      scene.run([...scene.gateway.dialect.command, '--key', `boat-${index % 20}`]),
+    );
+    const runs = await Promise.all(all);
+    expect(runs.filter(({ code }) => code !== 0).map(shown)).toEqual([]);
+    expect(scene.gateway.submissions).toHaveLength(20);
+    expect(new Set(runs.map(({ stdout }) => stdout)).size).toBe(20);
+    await scene.expectInvariants(20);
+  });
+});
+
+describe.concurrent('SIGINT', () => {
+  it.for(protocols)(
+    'while the answer is outstanding: it is awaited, then 130 (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const running = scene.start(scene.command('--key', 'boat'));
+      scene.gateway.script.submit.push(async ({ gateway, response }) => {
+        const text = gateway.accept();
+        running.child.kill('SIGINT');
+        await says(running, 'Interrupted');
+        response.end(text);
+      });
+      const run = await running.result;
+      expect(run.code, shown(run)).toBe(130);
+      const [job] = await ledgerOf(scene.user.env);
+      expect(job).toMatchObject({ handle: scene.gateway.created[0], state: 'queued' });
+      await scene.expectRerun(0);
+      await scene.expectInvariants(1);
+    },
+  );
+
+  it.for(protocols)('while polling: 130, and the rerun resumes (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const running = scene.start(scene.command());
+    scene.gateway.script.query.push(() => running.child.kill('SIGINT'));
+    const run = await running.result;
+    expect(run.json, shown(run)).toMatchObject({
+      exit_code: 130,
+      error: { charged: 'yes', retry: 'resume' },
+    });
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('between two polls: 130, and the rerun resumes', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.polls = 3;
+    const slowly = ['--poll-interval', '20s', '--json'];
+    const running = scene.start([...scene.gateway.dialect.command, '-o', scene.out, ...slowly]);
+    await says(running, 'Accepted');
+    running.child.kill('SIGINT');
+    const run = await running.result;
+    expect(run.json, shown(run)).toMatchObject({
+      exit_code: 130,
+      error: { charged: 'yes', retry: 'resume' },
+    });
+    const resumed = await scene.submit();
+    expect(resumed.code, shown(resumed)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});

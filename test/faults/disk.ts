@@ -1,0 +1,56 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** A small file system of a test's own. */
+export interface Disk {
+  /** Leaves no room, not a byte. */
+  fill(): void;
+  /** Makes room again. */
+  clear(): void;
+  readOnly(): void;
+  writable(): void;
+  unmount(): void;
+}
+
+/** Mounts a file system of `kilobytes` at a folder, which is made. */
+export function mountDisk(folder: string, kilobytes: number): Disk {
+  mkdirSync(folder, { recursive: true });
+  mount('-t', 'tmpfs', '-o', `size=${kilobytes}k`, 'tmpfs', folder);
+  const ballast = join(folder, 'ballast');
+  return {
+    fill: () => fill(ballast, kilobytes * 1024),
+    clear: () => rmSync(ballast, { force: true }),
+    readOnly: () => mount('-o', 'remount,ro', folder),
+    writable: () => mount('-o', 'remount,rw', folder),
+    unmount: () => execFileSync('umount', ['-l', folder]),
+  };
+}
+
+function mount(...args: string[]): void {
+  execFileSync('mount', args, { stdio: 'ignore' });
+}
+
+function fill(path: string, bytes: number): void {
+  for (let size = bytes; size >= 1; size = Math.floor(size / 2)) {
+    try {
+      writeFileSync(path, Buffer.alloc(size), { flag: 'a' });
+    } catch {
+      // What fitted of it is there; the rest is tried in smaller pieces.
+    }
+  }
+}
+
+/** True where this user may mount file systems; the rows of full disks are skipped elsewhere. */
+export const canMount = ((): boolean => {
+  const folder = mkdtempSync(join(tmpdir(), 'mgw-mount-'));
+  try {
+    mountDisk(folder, 64).unmount();
+    return true;
+  } catch {
+    return false;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+})();
