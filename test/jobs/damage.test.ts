@@ -1,0 +1,190 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Reply } from '../../src/exchange.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import { decodeEvents } from '../../src/jobs/event-log.ts';
+import type { Order } from '../../src/jobs/order.ts';
+import { depsFor, freshFolder, orderOf, run, type TestDeps } from './harness.ts';
+
+type Outcome = 'accepts' | 'is busy' | 'breaks off' | 'never answers';
+
+/** A gateway that is only counted. */
+interface Counted {
+  posts: number;
+  outcomes: Outcome[];
+  /** Settles when a request is out that is never answered. */
+  hanging: Promise<void>;
+  hang: () => void;
+}
+
+async function depsWith(counted: Counted, state: string): Promise<TestDeps> {
+  const deps = await depsFor('http://127.0.0.1:9', state);
+  const answers: Record<Exclude<Outcome, 'never answers'>, () => Reply> = {
+    accepts: () => ({ status: 200, headers: {}, text: '{"task_id":"task_1"}', complete: true }),
+    'is busy': () => ({ status: 429, headers: {}, text: '{}', complete: true }),
+    'breaks off': () => {
+      throw new TransportError('sent', 'broken', 'reset');
+    },
+  };
+  const exchange: GatewayClient['exchange'] = async (_, options) => {
+    await options.onConnected?.();
+    counted.posts += 1;
+    const outcome = counted.outcomes.shift() ?? 'accepts';
+    if (outcome !== 'never answers') return answers[outcome]();
+    counted.hang();
+    return new Promise(() => undefined);
+  };
+  return { ...deps, client: { ...deps.client, exchange } };
+}
+
+function gateway(...outcomes: Outcome[]): Counted {
+  let hang = (): void => undefined;
+  const hanging = new Promise<void>((resolve) => (hang = resolve));
+  return { posts: 0, outcomes, hanging, hang: () => hang() };
+}
+
+/** A run that ends at a point where a byte may have been sent. */
+interface Stage {
+  name: string;
+  outcomes: Outcome[];
+  /** What is cut off the end of the job's log: lines that the run did not come to write. */
+  dropLines: number;
+  exits: number[];
+}
+
+const stages: Stage[] = [
+  { name: 'while it was sending', outcomes: ['never answers'], dropLines: 0, exits: [2, 7, 10] },
+  { name: 'in its second attempt', outcomes: ['is busy', 'never answers'], dropLines: 0, exits: [2, 7, 10] },
+  { name: 'with the answer unread', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
+  { name: 'once accepted', outcomes: ['accepts'], dropLines: 0, exits: [0, 2, 7, 10] },
+  { name: 'with the answer lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
+];
+
+/** What a run left behind, to be put back as often as it is damaged. */
+interface Left {
+  state: string;
+  files: Map<string, Buffer>;
+  /** What every rerun works with. */
+  deps: TestDeps;
+  counted: Counted;
+}
+
+async function leave(stage: Stage, order: Order): Promise<Left> {
+  const state = freshFolder();
+  const counted = gateway(...stage.outcomes);
+  await Promise.race([run(await depsWith(counted, state), order), counted.hanging]);
+  expect(counted.posts).toBe(stage.outcomes.length);
+  const files = new Map<string, Buffer>();
+  for (const folder of ['jobs', 'claims'])
+    for (const name of readdirSync(join(state, folder)))
+      files.set(join(state, folder, name), readFileSync(join(state, folder, name)));
+  const log = [...files.keys()].find(isLog) ?? '';
+  const lines = (files.get(log)?.toString() ?? '').split(/(?<=\n)/);
+  files.set(log, Buffer.from(lines.slice(0, lines.length - stage.dropLines).join('')));
+  const rerun = gateway();
+  return { state, files, counted: rerun, deps: await depsWith(rerun, state) };
+}
+
+function isLog(path: string): boolean {
+  return path.endsWith('.jsonl');
+}
+
+function putBack({ files }: Left): void {
+  for (const [path, bytes] of files) writeFileSync(path, bytes);
+}
+
+async function expectNothingSent(left: Left, stage: Stage, order: Order, what: string): Promise<void> {
+  const ran = await run(left.deps, order);
+  expect(left.counted.posts, what).toBe(0);
+  expect(stage.exits, what).toContain(ran.exit);
+  if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
+}
+
+// Everything that is read of a file. Damage that reads alike is tried once; a claim is whole or reads as nothing.
+function reading(path: string, bytes: Buffer): string {
+  const text = bytes.toString();
+  if (!isLog(path)) return bytes.length > 0 ? 'damaged' : '';
+  const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? '';
+  return JSON.stringify([decodeEvents(text), text.endsWith('\n'), protocol]);
+}
+
+async function expectNothingSentWith(
+  left: Left,
+  stage: Stage,
+  order: Order,
+  damage: (bytes: Buffer) => Iterable<Buffer>,
+): Promise<void> {
+  for (const [path, bytes] of left.files) {
+    const tried = new Set<string>();
+    for (const damaged of damage(bytes)) {
+      const read = reading(path, damaged);
+      if (tried.has(read)) continue;
+      tried.add(read);
+      putBack(left);
+      writeFileSync(path, damaged);
+      await expectNothingSent(left, stage, order, `${path} with ${JSON.stringify(damaged.toString())}`);
+    }
+    expect(tried.size).toBeGreaterThan(isLog(path) ? 4 : 0);
+    putBack(left);
+  }
+}
+
+function* cuts(bytes: Buffer): Iterable<Buffer> {
+  for (let cut = 0; cut < bytes.length; cut += 1) yield bytes.subarray(0, cut);
+}
+
+function* flips(bytes: Buffer): Iterable<Buffer> {
+  for (let bit = 0; bit < bytes.length * 8; bit += 1) {
+    const flipped = Buffer.from(bytes);
+    flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+    yield flipped;
+  }
+}
+
+describe.each(stages)('a run that died $name', (stage) => {
+  describe.each(['boat', undefined])('(key: %s)', (key) => {
+    const order = orderOf({ key });
+
+    it('is not sent again while its records are whole', async () => {
+      const left = await leave(stage, order);
+      putBack(left);
+      await expectNothingSent(left, stage, order, 'whole');
+    });
+
+    it('nor with any record cut at any byte', async () => {
+      await expectNothingSentWith(await leave(stage, order), stage, order, cuts);
+    });
+
+    it('nor with any bit of any record flipped', async () => {
+      await expectNothingSentWith(await leave(stage, order), stage, order, flips);
+    });
+
+    it('nor with something else in the place of any record', async () => {
+      const left = await leave(stage, order);
+      const index = readdirSync(join(left.state, 'index'))
+        .filter((name) => name.startsWith('fingerprint'))
+        .map((name) => join(left.state, 'index', name));
+      const odd: ((path: string) => void)[] = [
+        (path) => writeFileSync(path, ''),
+        (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n'),
+        (path) => symlinkSync('/etc/hostname', path),
+        (path) => symlinkSync('/nowhere', path),
+        (path) => mkdirSync(path),
+        (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0),
+      ];
+      for (const path of [...left.files.keys(), ...index]) {
+        for (const [kind, put] of odd.entries()) {
+          rmSync(path, { recursive: true });
+          put(path);
+          await expectNothingSent(left, stage, order, `${path} replaced by ${kind}`);
+          rmSync(path, { recursive: true });
+          if (index.includes(path)) mkdirSync(path);
+          putBack(left);
+        }
+      }
+    });
+  });
+});

@@ -1,0 +1,87 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { JobEvent } from '../../src/job.ts';
+import { decodeEvents, encodeEvent, tornEnd } from '../../src/jobs/event-log.ts';
+
+const now = 1_795_000_000_000;
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+const lost: JobEvent = {
+  type: 'lost',
+  attempt: 1,
+  error: { code: 'submit_unknown', message: 'no\nanswer "é"' },
+};
+const log = [accepted, lost].map((event) => encodeEvent(event, now)).join('');
+
+describe('a log', () => {
+  it('gives back every event with its time', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.string({ unit: 'binary' }), { maxLength: 5 }),
+        fc.jsonValue(),
+        (handles, details) => {
+          const events = [
+            ...handles.map((handle): JobEvent => ({ type: 'accepted', handle })),
+            { type: 'finished', state: 'succeeded', native_status: 'ok', details } satisfies JobEvent,
+          ];
+          const text = events.map((event) => encodeEvent(event, now)).join('');
+          expect(text.split('\n')).toHaveLength(events.length + 1);
+          const expected = events.map((event) => ({ v: 1, at: new Date(now).toISOString(), ...event }));
+          const plain = JSON.parse(JSON.stringify(expected)) as object[];
+          expect(decodeEvents(text)).toMatchObject(plain);
+        },
+      ),
+    );
+  });
+
+  it('that is torn in its last line has lost that line only, closed off since or not', () => {
+    const whole = encodeEvent(accepted, now);
+    for (let cut = whole.length; cut < log.length; cut += 1) {
+      const torn = log.slice(0, cut);
+      expect(decodeEvents(torn)).toMatchObject([accepted]);
+      if (cut > whole.length)
+        expect(decodeEvents(torn + tornEnd + whole)).toMatchObject([accepted, accepted]);
+    }
+  });
+
+  it('without a single whole line has lost its beginning', () => {
+    const whole = encodeEvent(accepted, now);
+    for (let cut = 0; cut < whole.length; cut += 1) {
+      expect(decodeEvents(whole.slice(0, cut))).toEqual([undefined]);
+      expect(decodeEvents(whole.slice(0, cut) + tornEnd)).toEqual([undefined]);
+    }
+  });
+
+  it('shows every flipped bit as an unreadable line, or as a torn last one', () => {
+    const bytes = Buffer.from(log);
+    const first = Buffer.byteLength(encodeEvent(accepted, now));
+    for (let bit = 0; bit < bytes.length * 8; bit += 1) {
+      const flipped = Buffer.from(bytes);
+      flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+      const read = decodeEvents(flipped.toString());
+      const isEnd = bit >> 3 === bytes.length - 1;
+      if (isEnd) expect(read).toMatchObject([accepted]);
+      else expect(read.filter((event) => event === undefined).length, String(bit)).toBeGreaterThan(0);
+      const other = bit >> 3 < first ? lost : accepted;
+      if (bit >> 3 !== first - 1) expect(read).toContainEqual(expect.objectContaining(other));
+    }
+  });
+
+  it.each([
+    ['of a later version', (line: string) => line.replace('"v":1', '"v":2')],
+    ['that is no object', () => '[1]'],
+    ['that is no JSON', () => 'task_1'],
+    ['that is empty', () => ''],
+  ])('does not read a line %s', async (_, change) => {
+    const { crc32 } = await import('node:zlib');
+    const head = change(encodeEvent(accepted, now).trimEnd()).replace(/,"crc":.*$/, '');
+    const sum = crc32(head).toString(16).padStart(8, '0');
+    expect(decodeEvents(`${head},"crc":"${sum}"}\n${encodeEvent(lost, now)}`)).toMatchObject([
+      undefined,
+      lost,
+    ]);
+  });
+
+  it('does not count the mark that two processes set on one torn line', () => {
+    expect(decodeEvents(`${log}${tornEnd}${encodeEvent(accepted, now)}`)).toHaveLength(3);
+  });
+});

@@ -1,0 +1,345 @@
+import { execFile, spawnSync } from 'node:child_process';
+import {
+  appendFileSync,
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { build } from 'rolldown';
+import { describe, expect, it } from 'vitest';
+import type { JobEvent } from '../../src/job.ts';
+import { decodeEvents } from '../../src/jobs/event-log.ts';
+import { openFileLedger } from '../../src/jobs/file-ledger.ts';
+import { jobIdForm, newJobId } from '../../src/jobs/job-id.ts';
+import type { Ledger } from '../../src/jobs/ledger.ts';
+import { deadOwner, freshFolder, onEnd } from './harness.ts';
+
+const now = 1_795_000_000_000;
+const prepared: JobEvent = {
+  type: 'prepared',
+  protocol: 'a',
+  base_url: 'https://gateway.example',
+  fingerprint: 'f1',
+  account: 'a1',
+};
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+
+interface Made {
+  ledger: Ledger;
+  state: string;
+  id: string;
+  path: string;
+}
+
+async function made(...events: JobEvent[]): Promise<Made> {
+  const state = join(freshFolder(), 'deep', 'state');
+  const ledger = await openFileLedger(state, () => now);
+  const id = newJobId(now);
+  await ledger.create(id, [prepared, ...events]);
+  return { ledger, state, id, path: join(state, 'jobs', `${id}.jsonl`) };
+}
+
+function filesUnder(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+}
+
+describe('a job', () => {
+  it('is what was recorded of it, also for whoever opens the folder next', async () => {
+    const { ledger, state, id } = await made(accepted);
+    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+    const job = await (await openFileLedger(state, () => now)).read(id);
+    expect(job).toEqual(await ledger.read(id));
+    expect(job).toMatchObject({ id, protocol: 'a', state: 'succeeded', handle: 'task_1' });
+    expect(job?.created_at).toBe(new Date(now).toISOString());
+  });
+
+  it('cannot be created twice, is gone once removed, and what is no id names none', async () => {
+    const { ledger, id } = await made();
+    await expect(ledger.create(id, [prepared])).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+    await ledger.remove(id);
+    expect(await ledger.read(id)).toBeUndefined();
+    expect(await ledger.ids()).toEqual([]);
+    for (const odd of ['', '..', '../claims/x', `${id}/..`, 'job_', `${id}.jsonl`])
+      expect(await ledger.read(odd)).toBeUndefined();
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
+  });
+
+  it('is its owner’s alone: files 0600, folders 0700', async () => {
+    const { ledger, state, id } = await made();
+    await ledger.append(id, accepted);
+    await ledger.claim('key.boat', `${id} f1`);
+    await ledger.index('handle', 'task_1', id);
+    const files = filesUnder(state);
+    expect(files).toHaveLength(3);
+    for (const file of files) expect(statSync(file).mode & 0o777, file).toBe(0o600);
+    const folders = readdirSync(state, { recursive: true, withFileTypes: true }).filter((entry) =>
+      entry.isDirectory(),
+    );
+    for (const folder of [
+      state,
+      join(state, '..'),
+      ...folders.map((entry) => join(entry.parentPath, entry.name)),
+    ])
+      expect(statSync(folder).mode & 0o777, folder).toBe(0o700);
+  });
+
+  it('keeps what is appended behind a torn line', async () => {
+    const { ledger, id, path } = await made();
+    appendFileSync(path, '{"v":1,"type":"obser');
+    expect((await ledger.read(id))?.state).toBe('prepared');
+    await ledger.append(id, accepted);
+    await ledger.append(id, { type: 'observed', state: 'running', native_status: 'run' });
+    expect(await ledger.read(id)).toMatchObject({
+      state: 'running',
+      handle: 'task_1',
+      record: { damaged: 0 },
+    });
+  });
+
+  it('keeps its handle where its beginning is damaged', async () => {
+    const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
+    const text = readFileSync(path, 'utf8');
+    writeFileSync(path, text.replace('"f1"', '"f2"'));
+    expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
+  });
+});
+
+describe('in place of a job’s file', () => {
+  const odd: [string, (path: string) => void][] = [
+    ['an empty file', (path) => writeFileSync(path, '')],
+    ['a future version', (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n')],
+    ['binary', (path) => writeFileSync(path, Buffer.from([0xff, 0xfe, 0, 10, 10]))],
+    ['a link to another file', (path) => symlinkSync('/etc/hostname', path)],
+    ['a link to nowhere', (path) => symlinkSync('/nowhere', path)],
+    ['a FIFO', (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0)],
+    ['a folder', (path) => mkdirSync(path)],
+  ];
+  it.each(odd)('%s is an unknown job, and touches no other', async (_, put) => {
+    const { ledger, id, path } = await made(accepted);
+    const other = newJobId(now + 1);
+    await ledger.create(other, [prepared, accepted]);
+    rmSync(path);
+    put(path);
+    expect(await ledger.read(id)).toMatchObject({ id, state: 'unknown' });
+    expect(await ledger.read(other)).toMatchObject({ state: 'queued' });
+    expect(await ledger.ids()).toEqual([other, id]);
+  });
+
+  it.skipIf(process.getuid?.() === 0)('a file without permission is an unknown job', async () => {
+    const { ledger, id, path } = await made(accepted);
+    chmodSync(path, 0);
+    expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
+  });
+
+  it.each(odd.slice(3))('%s is not written to', async (_, put) => {
+    const { ledger, id, path } = await made(accepted);
+    rmSync(path);
+    put(path);
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+  });
+});
+
+describe('a claim', () => {
+  it('is one’s for ever, its content that of the first', async () => {
+    const { ledger } = await made();
+    expect(await ledger.claimed('key.boat')).toBeUndefined();
+    expect(await ledger.claim('key.boat', 'one')).toBeUndefined();
+    expect(await ledger.claim('key.boat', 'two')).toBe('one');
+    expect(await ledger.claimed('key.boat')).toBe('one');
+    await ledger.release('key.boat');
+    await ledger.release('key.boat');
+    expect(await ledger.claim('key.boat', 'two')).toBeUndefined();
+  });
+
+  it('takes any name, and keeps it inside its folder', async () => {
+    const { ledger, state } = await made();
+    const before = filesUnder(join(state, 'claims')).length;
+    const names = [
+      'key.../../x',
+      'key.a/b',
+      'key.é',
+      `key.${'@'.repeat(128)}`,
+      `key.${'@'.repeat(127)}`,
+      'key.\n',
+    ];
+    for (const name of names) expect(await ledger.claim(name, name.slice(0, 6).trim())).toBeUndefined();
+    for (const name of names) expect(await ledger.claimed(name)).toBe(name.slice(0, 6).trim());
+    expect(filesUnder(join(state, 'claims'))).toHaveLength(before + names.length);
+  });
+
+  it('has one winner of any number, and leaves nothing else behind', async () => {
+    const { ledger, state } = await made();
+    const results = await Promise.all(
+      Array.from({ length: 50 }, (_, index) => ledger.claim('send', `p${index}`)),
+    );
+    expect(results.filter((held) => held === undefined)).toHaveLength(1);
+    expect(new Set(results.filter((held) => held !== undefined)).size).toBe(1);
+    expect(readdirSync(join(state, 'claims'))).toEqual(['send']);
+  });
+
+  it('stands though its content is damaged', async () => {
+    const { ledger, state } = await made();
+    await ledger.claim('send', 'content');
+    const path = join(state, 'claims', 'send');
+    const whole = readFileSync(path);
+    const cuts = [...whole.keys()].map((cut) => whole.subarray(0, cut));
+    const flips = Array.from({ length: whole.length * 8 }, (_, bit) => {
+      const flipped = Buffer.from(whole);
+      flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+      return flipped;
+    });
+    for (const damaged of [...cuts, ...flips]) {
+      writeFileSync(path, damaged);
+      expect(await ledger.claimed('send')).toBe('');
+      expect(await ledger.claim('send', 'mine')).toBe('');
+    }
+  });
+});
+
+describe('an index', () => {
+  it('gives the jobs of a value, newest first, each once', async () => {
+    const { ledger } = await made();
+    const ids = [3, 1, 2].map((time) => newJobId(time));
+    for (const id of [...ids, ...ids]) await ledger.index('handle', 'task', id);
+    expect(await ledger.lookup('handle', 'task')).toEqual([...ids].sort().reverse());
+    expect(await ledger.lookup('handle', 'other')).toEqual([]);
+    expect(await ledger.lookup('fingerprint', 'task')).toEqual([]);
+  });
+
+  it.each<[string, (folder: string) => void]>([
+    ['an empty folder', (folder) => mkdirSync(folder)],
+    ['a file', (folder) => writeFileSync(folder, '')],
+    ['a link', (folder) => symlinkSync('/tmp', folder)],
+    ['a FIFO', (folder) => expect(spawnSync('mkfifo', [folder]).status).toBe(0)],
+    ['a folder of other things', (folder) => mkdirSync(join(folder, 'x'), { recursive: true })],
+  ])('%s in its place gives all jobs: it proves nothing', async (_, put) => {
+    const { ledger, state, id } = await made();
+    await ledger.index('handle', 'task', newJobId(5));
+    const [name = ''] = readdirSync(join(state, 'index'));
+    rmSync(join(state, 'index', name), { recursive: true });
+    put(join(state, 'index', name));
+    expect(await ledger.lookup('handle', 'task')).toEqual([id]);
+  });
+});
+
+describe('ids', () => {
+  it('sort by their time, and have the form that is asked of them', () => {
+    const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];
+    const ids = times.map(newJobId);
+    expect([...ids].sort()).toEqual(ids);
+    for (const id of ids) expect(id).toMatch(jobIdForm);
+    expect(new Set(Array.from({ length: 500 }, () => newJobId(now))).size).toBe(500);
+  });
+
+  it('of a folder are the jobs alone, newest first', async () => {
+    const { ledger, state, id } = await made();
+    const newer = newJobId(now + 1000);
+    await ledger.create(newer, [prepared]);
+    for (const odd of ['x.jsonl', `${id}.jsonl.draft.tmp`, '.DS_Store', 'job_.jsonl'])
+      writeFileSync(join(state, 'jobs', odd), '');
+    expect(await ledger.ids()).toEqual([newer, id]);
+  });
+});
+
+describe('a folder that cannot be used', () => {
+  it.each([
+    ['a file', (path: string) => writeFileSync(path, '')],
+    ['a link to nowhere', (path: string) => symlinkSync('/nowhere/at/all', path)],
+  ])('%s: exit 10, naming it', async (_, put) => {
+    const state = join(freshFolder(), 'state');
+    put(state);
+    await expect(openFileLedger(state, () => now)).rejects.toMatchObject({
+      code: 'local_io',
+      exitCode: 10,
+      message: expect.stringContaining(state) as string,
+    });
+  });
+});
+
+const PROGRAM = `
+  import { openFileLedger } from './ledger.mjs';
+  const [state, id, name] = process.argv.slice(2);
+  const ledger = await openFileLedger(state, () => Date.now());
+  const won = [];
+  for (let count = 0; count < 200; count += 1) {
+    await ledger.append(id, { type: 'observed', state: 'running', native_status: name + '.' + count + 'x'.repeat(count * 8) });
+    if (count % 10 === 0 && (await ledger.claim('claim.' + count, name)) === undefined) won.push(count);
+  }
+  console.log(JSON.stringify(won));
+`;
+
+it('eight processes with 200 appends each lose nothing, and each claim has one winner', async () => {
+  const { state, id, path, ledger } = await made(accepted);
+  const folder = freshFolder();
+  await build({
+    input: 'src/jobs/file-ledger.ts',
+    platform: 'node',
+    output: { file: join(folder, 'ledger.mjs'), format: 'esm' },
+    logLevel: 'silent',
+  });
+  writeFileSync(join(folder, 'program.mjs'), PROGRAM);
+  const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
+  const won = await Promise.all(
+    names.map(async (name) => {
+      const run = await promisify(execFile)(process.execPath, [join(folder, 'program.mjs'), state, id, name]);
+      return JSON.parse(run.stdout) as number[];
+    }),
+  );
+  const events = decodeEvents(readFileSync(path, 'utf8'));
+  const seen = events.flatMap((event) => (event?.type === 'observed' ? [event.native_status] : []));
+  const written = names.flatMap((name) =>
+    Array.from({ length: 200 }, (_, count) => `${name}.${count}${'x'.repeat(count * 8)}`),
+  );
+  expect(seen.sort()).toEqual(written.sort());
+  expect(events).toHaveLength(1602);
+  expect((await ledger.read(id))?.record.damaged).toBe(0);
+  expect(won.flat().sort((one, other) => one - other)).toEqual(
+    Array.from({ length: 20 }, (_, index) => index * 10),
+  );
+});
+
+// A file system of its own, so small that it fills up in the middle of a line.
+const canMount = process.platform === 'linux' && process.getuid?.() === 0;
+it.skipIf(!canMount)(
+  'a disk that fills up costs the last line only, and goes on once there is room',
+  async () => {
+    const disk = mkdtempSync(join(tmpdir(), 'mgw-small-'));
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', disk]).status === 0;
+    onEnd(() => {
+      if (mounted) spawnSync('umount', [disk]);
+      rmSync(disk, { recursive: true, force: true });
+    });
+    if (!mounted) return;
+    const ledger = await openFileLedger(join(disk, 'state'), () => now);
+    const id = newJobId(now);
+    await ledger.create(id, [prepared, accepted]);
+    writeFileSync(join(disk, 'filler'), 'x'.repeat(30_000));
+    const observed = (count: number): JobEvent => ({
+      type: 'observed',
+      state: 'running',
+      native_status: `${count} ${'y'.repeat(150)}`,
+    });
+    let count = 0;
+    const fill = async (): Promise<void> => {
+      for (;;) await ledger.append(id, observed((count += 1)));
+    };
+    await expect(fill()).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+    expect(await ledger.read(id)).toMatchObject({ handle: 'task_1', record: { damaged: 0 } });
+    await expect(ledger.create(newJobId(now + 1), [prepared])).rejects.toMatchObject({ code: 'local_io' });
+    expect(await ledger.ids()).toEqual([id]);
+    rmSync(join(disk, 'filler'));
+    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+    expect(await ledger.read(id)).toMatchObject({ state: 'succeeded', record: { damaged: 0 } });
+  },
+);

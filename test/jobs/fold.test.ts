@@ -1,0 +1,233 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Ask, Job, JobEvent, JobState, RecordedEvent } from '../../src/job.ts';
+import { foldJob } from '../../src/jobs/fold.ts';
+
+const id = 'job_00000000000000';
+const at = '2026-11-20T12:00:00.000Z';
+const error = { code: 'server_error', message: 'no' };
+const owner = { pid: 7, start: '1', host: 'here' };
+const reply = { status: 200, headers: {}, text: '{}', complete: true };
+const prepared: JobEvent = {
+  type: 'prepared',
+  protocol: 'c',
+  base_url: 'https://gateway.example',
+  fingerprint: 'f',
+  account: 'a',
+};
+
+function fold(...events: (JobEvent | 'damage')[]): Job {
+  const lines = events.map((event) => (event === 'damage' ? undefined : { ...event, at }));
+  const job = foldJob(id, [{ ...prepared, at }, ...lines]);
+  if (job === undefined) throw new Error('no job');
+  return job;
+}
+
+const sending = (attempt: number): JobEvent => ({ type: 'sending', attempt, owner });
+const accepted = (handle = 'task_1'): JobEvent => ({ type: 'accepted', handle });
+const ended = (type: 'refused' | 'rejected' | 'lost', attempt: number): JobEvent => ({
+  type,
+  attempt,
+  error,
+});
+
+const attempt = fc.integer({ min: 1, max: 4 });
+const states = fc.constantFrom<JobState[]>('queued', 'running', 'succeeded', 'failed');
+const asks = fc.constantFrom<Ask[]>('accept', 'finish', 'file');
+const runs = fc.constantFrom('r1', 'r2', 'r3');
+
+/** Any event at all, in any order: processes that were thought dead write late. */
+const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
+  attempt.map(sending),
+  attempt.map((n): JobEvent => ({ type: 'reply', attempt: n, reply })),
+  fc
+    .tuple(fc.constantFrom('refused' as const, 'rejected' as const, 'lost' as const), attempt)
+    .map(([type, n]) => ended(type, n)),
+  fc.constantFrom('task_1', 'task_2').map(accepted),
+  states.map((state): JobEvent => ({ type: 'observed', state, native_status: state })),
+  fc
+    .constantFrom('succeeded' as const, 'failed' as const)
+    .map((state): JobEvent => ({ type: 'finished', state, native_status: state })),
+  fc
+    .constantFrom('adopted' as const, 'not-created' as const, 'resubmit' as const)
+    .map((how): JobEvent => ({ type: 'resolved', how })),
+  fc.tuple(runs, asks).map(([run, ask]): JobEvent => ({ type: 'began', run, owner, ask })),
+  fc.tuple(runs, asks).map(([run, ask]): JobEvent => ({ type: 'delivered', run, ask })),
+  runs.map((run): JobEvent => ({ type: 'detached', run, exit_code: 8 })),
+  fc.constant('damage' as const),
+);
+const history = fc.array(anyEvent, { maxLength: 25 });
+
+const step = fc.tuple(history, anyEvent);
+
+describe('whatever is written, in whatever order', () => {
+  it('a handle is never lost and never replaced', () => {
+    fc.assert(
+      fc.property(step, ([events, next]) => {
+        const before = fold(...events);
+        const after = fold(...events, next);
+        if (before.handle !== undefined) expect(after.handle).toBe(before.handle);
+        const first = events.find((event) => event !== 'damage' && event.type === 'accepted');
+        expect(before.handle).toBe(first === undefined ? undefined : (first as { handle: string }).handle);
+      }),
+    );
+  });
+
+  it('success with a handle is never undone', () => {
+    fc.assert(
+      fc.property(step, ([events, next]) => {
+        const before = fold(...events);
+        fc.pre(before.state === 'succeeded');
+        expect(fold(...events, next)).toMatchObject({
+          state: 'succeeded',
+          native_status: before.native_status,
+        });
+      }),
+    );
+  });
+
+  it('nothing but a refusal of the last attempt or a person leads back to where it may be sent', () => {
+    fc.assert(
+      fc.property(step, ([events, next]) => {
+        const before = fold(...events);
+        fc.pre(before.state === 'sending' || before.state === 'unknown');
+        const after = fold(...events, next);
+        fc.pre(after.state === 'prepared' || after.state === 'rejected');
+        if (next === 'damage') throw new Error('damage made it sendable');
+        expect(['refused', 'rejected', 'resolved']).toContain(next.type);
+        if (next.type === 'refused' || next.type === 'rejected')
+          expect(next.attempt).toBeGreaterThanOrEqual(before.record.attempts);
+      }),
+    );
+  });
+
+  it('damage without a handle is unknown until a person decides', () => {
+    fc.assert(
+      fc.property(history, (events) => {
+        const job = fold(...events);
+        const lastDamage = events.lastIndexOf('damage');
+        const settled = events
+          .slice(lastDamage + 1)
+          .some((event) => event !== 'damage' && event.type === 'resolved' && event.how !== 'adopted');
+        fc.pre(lastDamage >= 0 && !settled && job.handle === undefined);
+        expect(job.state).toBe('unknown');
+      }),
+    );
+  });
+
+  it('without a handle no job is queued, running, succeeded or failed', () => {
+    fc.assert(
+      fc.property(history, (events) => {
+        const job = fold(...events);
+        if (job.handle === undefined)
+          expect(['prepared', 'sending', 'unknown', 'rejected']).toContain(job.state);
+      }),
+    );
+  });
+
+  it('attempts never go down, and a started one is counted', () => {
+    fc.assert(
+      fc.property(step, ([events, next]) => {
+        const after = fold(...events, next).record.attempts;
+        expect(after).toBeGreaterThanOrEqual(fold(...events).record.attempts);
+        if (next !== 'damage' && next.type === 'sending') expect(after).toBeGreaterThanOrEqual(next.attempt);
+      }),
+    );
+  });
+});
+
+describe('a submission', () => {
+  it.each<[string, JobEvent[], Partial<Job>]>([
+    ['is prepared', [], { state: 'prepared' }],
+    ['is being sent', [sending(1)], { state: 'sending', submitted_at: at }],
+    ['is busy', [sending(1), ended('refused', 1)], { state: 'prepared', error }],
+    ['is refused', [sending(1), ended('rejected', 1)], { state: 'rejected', error }],
+    ['is lost', [sending(1), ended('lost', 1)], { state: 'unknown', error }],
+    ['is accepted', [sending(1), accepted()], { state: 'queued', handle: 'task_1' }],
+    [
+      'is adopted',
+      [sending(1), ended('lost', 1), { type: 'resolved', how: 'adopted' }, accepted()],
+      { state: 'queued' },
+    ],
+    [
+      'is known not to be created',
+      [sending(1), ended('lost', 1), { type: 'resolved', how: 'not-created' }],
+      { state: 'rejected' },
+    ],
+    [
+      'is to be sent again',
+      [sending(1), ended('lost', 1), { type: 'resolved', how: 'resubmit' }],
+      { state: 'prepared' },
+    ],
+    [
+      'is accepted at last',
+      [sending(1), ended('lost', 1), accepted()],
+      { state: 'queued', error: undefined },
+    ],
+  ])('%s', (_, events, expected) => {
+    expect(fold(...events)).toMatchObject(expected);
+  });
+
+  it('late words about an earlier attempt do not end the one under way', () => {
+    for (const type of ['refused', 'rejected', 'lost'] as const)
+      expect(fold(sending(1), ended('refused', 1), sending(2), ended(type, 1))).toMatchObject({
+        state: 'sending',
+        record: { attempts: 2, sender: owner },
+      });
+    const late = fold(sending(1), ended('lost', 1), sending(2), { type: 'reply', attempt: 1, reply });
+    expect(late.record.pendingReply).toBeUndefined();
+  });
+
+  it('an answer is pending until something is said about it', () => {
+    expect(fold(sending(1), { type: 'reply', attempt: 1, reply }).record.pendingReply).toEqual(reply);
+    expect(
+      fold(sending(1), { type: 'reply', attempt: 1, reply }, accepted()).record.pendingReply,
+    ).toBeUndefined();
+  });
+
+  it('what a person settled behind the damage holds, and new damage counts again', () => {
+    expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
+    expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
+  });
+});
+
+describe('what came of it', () => {
+  it('a failure that the gateway takes back is gone', () => {
+    const job = fold(
+      accepted(),
+      { type: 'finished', state: 'failed', native_status: 'FAIL', error },
+      { type: 'observed', state: 'running', native_status: 'RUN', progress: 40 },
+    );
+    expect(job).toMatchObject({ state: 'running', progress: 40, error: undefined, finished_at: undefined });
+  });
+
+  it('keeps the newest record of each file', () => {
+    const file = (path: string, bytes: number): JobEvent => ({
+      type: 'file',
+      file: { path, bytes, sha256: 'x' },
+    });
+    const job = fold(accepted(), file('/a', 1), file('/b', 2), file('/a', 3));
+    expect(job.files.map(({ path, bytes }) => [path, bytes])).toEqual([
+      ['/b', 2],
+      ['/a', 3],
+    ]);
+    expect(job.fetched_at).toBe(at);
+  });
+
+  it('remembers what the first run asked for, the most that was delivered, and who is still at it', () => {
+    const job = fold(
+      { type: 'began', run: 'r1', owner, ask: 'finish' },
+      { type: 'began', run: 'r2', owner, ask: 'file' },
+      { type: 'began', run: 'r3', owner, ask: 'accept' },
+      { type: 'delivered', run: 'r2', ask: 'file' },
+      { type: 'delivered', run: 'r3', ask: 'accept' },
+    );
+    expect(job.record).toMatchObject({ asked: 'finish', delivered: 'file', runs: [{ run: 'r1' }] });
+  });
+});
+
+it('is no job without a readable beginning', () => {
+  const event: RecordedEvent = { ...accepted(), at };
+  for (const lines of [[], [undefined], [event], [undefined, { ...prepared, at }]])
+    expect(foldJob(id, lines)).toBeUndefined();
+});
