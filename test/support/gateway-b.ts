@@ -15,6 +15,8 @@ export interface GatewayB extends Origin {
   submits: Answer[];
   /** Answers of the next queries. */
   queries: Answer[];
+  /** Answers of the next requests for the listing. */
+  listings: Answer[];
   /** Polls that show the task at work before it is finished. */
   polls: number;
   /** What a finished task shows in `AigcVideoTask` in place of what is usual. */
@@ -37,6 +39,11 @@ export async function startGatewayB(filesAt?: string): Promise<GatewayB> {
   const video = fakeMp4(9000);
   const files = await startFileHost(video, filesAt);
   const handle = (seen: Seen, response: ServerResponse): void => {
+    const listing = seen.path === '/v1/models' ? gateway.listings.shift() : undefined;
+    if (listing !== undefined) {
+      play(listing, seen, response);
+      return;
+    }
     if (seen.method === 'GET' && seen.path === '/v1/models' && gateway.models !== undefined) {
       json(response, { object: 'list', data: gateway.models });
       return;
@@ -81,6 +88,7 @@ export async function startGatewayB(filesAt?: string): Promise<GatewayB> {
     posts: () => gateway.requests.filter(({ headers }) => headers['x-tc-action'] === 'CreateAigcVideoTask'),
     submits: [],
     queries: [],
+    listings: [],
     polls: 1,
     task: {},
     outer: {},

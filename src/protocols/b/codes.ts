@@ -84,8 +84,10 @@ function unlistedCode(nativeCode = '', message = ''): ErrorCode {
  */
 export function taskFailure(reply: Reply, body: Json, task: Json | undefined, status: string): Failure {
   const number = at(task, 'ErrCode') === 0 ? undefined : idAt(task, 'ErrCode');
-  const nativeCode = idAt(task, 'ErrCodeExt') ?? number ?? status;
-  const message = textAt(task, 'Message') ?? `The task ended as ${status} with ${nativeCode} and no message.`;
+  const told = idAt(task, 'ErrCodeExt') ?? number;
+  const nativeCode = told ?? status;
+  const ended = told === undefined ? status : `${status} with ${told}`;
+  const message = textAt(task, 'Message') ?? `The task ended as ${ended}, without a message.`;
   const policy = classify(`${nativeCode} ${message}`, 400) === 'content_policy';
   const code = policy ? 'content_policy' : 'task_failed';
   return { code, message, nativeCode, requestId: requestIdOf(reply, body) };

@@ -92,8 +92,11 @@ function mimeOf(file: JsonObject): string | undefined {
   return type.includes('/') ? type : mimeByType.get(type);
 }
 
+// Without what follows a question mark: it may be a signature, and this is for a log to keep.
 function filesDespiteFailure(task: Json | undefined): string | undefined {
-  const urls = filesOf(task).flatMap((file) => textAt(file, 'FileUrl') ?? []);
+  const urls = filesOf(task)
+    .flatMap((file) => textAt(file, 'FileUrl') ?? [])
+    .map((url) => url.replace(/[?#].*$/s, '?…'));
   return urls.length === 0
     ? undefined
     : `The gateway calls it failed and lists a file all the same: ${urls.join(' ')}`;

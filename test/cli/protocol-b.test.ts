@@ -1,0 +1,450 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { callError, startGatewayB, type GatewayB } from '../support/gateway-b.ts';
+
+const model = ['--model', 'Video-B', '--model-version', '2.0'];
+const submit = ['video', 'b', 'submit', ...model, '--prompt', 'a paper boat'];
+const fast = ['--poll-interval', '10ms'];
+const save = [...submit, '-o', 'out.mp4', ...fast, '--json'];
+const task = '12000000000000000001';
+
+let gateway: GatewayB;
+let user: User;
+
+beforeEach(async () => {
+  gateway = await startGatewayB();
+  user = newUser(gateway.url);
+});
+
+afterEach(() => gateway.close());
+
+function file(path: string): Buffer {
+  return readFileSync(join(user.cwd, path));
+}
+
+/** What the user finds in their folder beside mgw's own state. */
+function found(): string[] {
+  return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
+}
+
+/** The body of the n-th creation. */
+function sent(index = 0): unknown {
+  return JSON.parse(gateway.posts()[index]?.body ?? '');
+}
+
+describe('submit -o', () => {
+  it('sends what the specification shows, once, and saves what was served', async () => {
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(found()).toEqual(['out.mp4']);
+    expect(gateway.created).toBe(1);
+    const calls = gateway.requests.filter(({ method }) => method === 'POST');
+    expect(calls.map(({ path, headers }) => `${path} ${String(headers['x-tc-action'])}`)).toEqual([
+      '/ CreateAigcVideoTask',
+      '/ DescribeTaskDetail',
+      '/ DescribeTaskDetail',
+    ]);
+    for (const { headers } of calls)
+      expect(headers).toMatchObject({
+        authorization: `Bearer ${canaryKey}`,
+        'content-type': 'application/json',
+        'x-tc-version': '2018-07-17',
+      });
+    expect(calls.map(({ body }) => JSON.parse(body) as unknown)).toEqual([
+      { ModelName: 'Video-B', ModelVersion: '2.0', Prompt: 'a paper boat' },
+      { TaskId: task },
+      { TaskId: task },
+    ]);
+    expect(run.json).toMatchObject({
+      ok: true,
+      exit_code: 0,
+      job: { protocol: 'b', model: 'Video-B', handle: task, state: 'succeeded', native_status: 'FINISH' },
+      files: [{ path: join(user.cwd, 'out.mp4'), bytes: gateway.video.length, mime: 'video/mp4' }],
+    });
+    expect(run.json.job['details']).toEqual([{ MetaData: { Duration: 5.04 } }]);
+    expect(run.stdout + run.stderr).not.toContain(canaryKey);
+  });
+
+  it('puts every field of the specification in its place, in its letter case', async () => {
+    const assets = ['--first-frame', 'https://example.com/a.png', '--reference', 'https://example.com/b.png'];
+    const output = ['--duration', '5', '--resolution', '720P', '--aspect-ratio', '16:9', '--no-audio'];
+    const rest = ['--storage-mode', 'Temporary', '--negative-prompt', 'rain', '--return-usage'];
+    const run = await user.run([...submit, ...assets, ...output, ...rest]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(sent()).toEqual({
+      ModelName: 'Video-B',
+      ModelVersion: '2.0',
+      Prompt: 'a paper boat',
+      NegativePrompt: 'rain',
+      FileInfos: [
+        { Type: 'Url', Url: 'https://example.com/a.png', Category: 'Image', Usage: 'FirstFrame' },
+        { Type: 'Url', Url: 'https://example.com/b.png', Category: 'Image', Usage: 'Reference' },
+      ],
+      OutputConfig: {
+        StorageMode: 'Temporary',
+        Resolution: '720P',
+        Duration: 5,
+        AspectRatio: '16:9',
+        AudioGeneration: 'Disabled',
+      },
+      ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
+    });
+    expect(run.stderr).not.toContain("Left to the model's default");
+  });
+
+  it('--dry-run shows the exact request, and sends nothing at all', async () => {
+    const shown = (await user.run([...submit, '--dry-run', '--json'])).json['request'];
+    const plain = await user.run([...submit, '--dry-run']);
+    expect(gateway.requests).toEqual([]);
+    expect(shown).toEqual({
+      method: 'POST',
+      url: `${gateway.url}/`,
+      headers: {
+        'content-type': 'application/json',
+        'X-TC-Version': '2018-07-17',
+        'X-TC-Action': 'CreateAigcVideoTask',
+        Authorization: 'Bearer [redacted]',
+      },
+      body: { ModelName: 'Video-B', ModelVersion: '2.0', Prompt: 'a paper boat' },
+    });
+    expect(plain.stdout).toContain('X-TC-Action: CreateAigcVideoTask\n');
+    expect(JSON.stringify(shown) + plain.stdout).not.toContain(canaryKey);
+  });
+
+  it.each([
+    ['--resolution', '720p'],
+    ['--set', 'SubAppId=1'],
+    ['--set', 'FileInfos.0.FileId=x'],
+    ['--set', 'model_version=2.0'],
+    ['--ext-info', '{"ExtVideoParameters":{"ReturnUsage":true}}'],
+    ['--first-frame', 'http://10.0.0.1/a.png'],
+  ])('refuses %s %s before anything is submitted', async (flag, value) => {
+    const run = await user.run([...submit, flag, value]);
+    expect(run.code, run.stderr).toBe(2);
+    expect(gateway.posts()).toEqual([]);
+  });
+});
+
+describe('the listing', () => {
+  const unversioned = ['video', 'b', 'submit', '--prompt', 'x'];
+  const many = { id: 'Video-B', model_versions: ['1.0', '2.0'] };
+  const one = { id: 'Lite', model_versions: [{ version: '7.1' }] };
+
+  it.each([
+    ['there is no such route', {}],
+    ['it is down', { status: 503 }],
+    ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
+    ['it is a web page', { body: '<html></html>' }],
+  ])('does not stop a submission with its version where %s', async (_, answer) => {
+    if ('status' in answer || 'body' in answer) gateway.listings.push(answer, answer);
+    const run = await user.run(submit);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toContain('The model listing cannot be had');
+    expect(gateway.created).toBe(1);
+  });
+
+  it('gives the version that is left out, where there is just one', async () => {
+    gateway.models = [many, one];
+    const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);
+    expect(dry.json['request']).toMatchObject({ body: { ModelVersion: '7.1' } });
+    for (const check of [[], ['--no-check']])
+      expect((await user.run([...unversioned, '--model', 'Lite', '--new', ...check])).code).toBe(0);
+    expect([sent(0), sent(1)]).toEqual([
+      { ModelName: 'Lite', ModelVersion: '7.1', Prompt: 'x' },
+      { ModelName: 'Lite', ModelVersion: '7.1', Prompt: 'x' },
+    ]);
+  });
+
+  it.each([
+    ['a version left out of several', ['--model', 'Video-B'], /--model-version.*"1.0", "2.0"/],
+    ['a version of another model', ['--model', 'Lite', '--model-version', '2.0'], /"2.0".*"7.1"/],
+    ['a model in another letter case', ['--model', 'lite', '--model-version', '7.1'], /--model .*Lite/],
+  ])('shows the choices for %s, and nothing is submitted', async (_, flags, choices) => {
+    gateway.models = [many, one];
+    const run = await user.run([...unversioned, ...flags]);
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toMatch(choices);
+    expect(gateway.posts()).toEqual([]);
+  });
+
+  it('judges nothing under --no-check, and fills only what is left out', async () => {
+    gateway.models = [many, one];
+    const wrong = await user.run([...unversioned, '--model', 'Lite', '--model-version', '9', '--no-check']);
+    expect(wrong.code, wrong.stderr).toBe(0);
+    expect(sent()).toEqual({ ModelName: 'Lite', ModelVersion: '9', Prompt: 'x' });
+    expect(gateway.requests).toHaveLength(1);
+    expect((await user.run([...unversioned, '--model', 'Video-B', '--no-check'])).code).toBe(4);
+    expect(sent(1)).toEqual({ ModelName: 'Video-B', Prompt: 'x' });
+  });
+});
+
+describe('--ext-info @FILE', () => {
+  const text = '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}';
+
+  it('sends the text of the file', async () => {
+    writeFileSync(join(user.cwd, 'ext.json'), `${text}\n`);
+    const run = await user.run([...submit, '--ext-info', '@ext.json']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(sent()).toMatchObject({ ExtInfo: text });
+  });
+
+  it.each([
+    ['missing', '@none.json'],
+    ['a folder', '@.'],
+    ['no UTF-8', '@latin.json'],
+    ['not what it must be', '@plain.json'],
+  ])('refuses one that is %s by name', async (_, value) => {
+    writeFileSync(join(user.cwd, 'latin.json'), Buffer.from([0x7b, 0xe9, 0x7d]));
+    writeFileSync(join(user.cwd, 'plain.json'), '{"ReturnUsage":true}');
+    const run = await user.run([...submit, '--ext-info', value]);
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toContain('--ext-info');
+    expect(gateway.posts()).toEqual([]);
+  });
+});
+
+describe('the answer to a creation', () => {
+  it.each([
+    ['InvalidParameterValue', 4, 'invalid_request', 'no', 0],
+    ['AuthFailure.TokenFailure', 3, 'auth', 'no', 0],
+    ['InternalError', 7, 'submit_unknown', 'maybe', 7],
+  ])('%s under HTTP 200 is exit %i', async (Code, code, error, charged, rerun) => {
+    gateway.submits.push({ body: callError(Code) });
+    const run = await user.run(save);
+    expect(run.json).toMatchObject({ exit_code: code, error: { code: error, charged } });
+    expect(run.json.error.message).toContain(`because of ${Code}`);
+    expect(run.json.error.request_id).toBe('req-of-the-error');
+    expect(gateway.posts()).toHaveLength(1);
+    // A refusal may be tried again; where it may exist nothing is sent.
+    expect((await user.run(save)).code).toBe(rerun);
+    expect(gateway.posts()).toHaveLength(rerun === 0 ? 2 : 1);
+    expect(gateway.created).toBe(rerun === 0 ? 1 : 0);
+  });
+
+  it('RequestLimitExceeded twice, then well: one task', async () => {
+    const limits = ['RequestLimitExceeded', 'RequestLimitExceeded.UinLimitExceeded'];
+    gateway.submits.push(...limits.map((code) => ({ body: callError(code) })));
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(gateway.posts()).toHaveLength(3);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('a task id with an error beside it is accepted, and warned of', async () => {
+    const { Error } = (callError('InternalError') as { Response: { Error: object } }).Response;
+    gateway.submits.push({ body: { Response: { TaskId: 'odd-1', Error, RequestId: 'r' } } });
+    const run = await user.run([...submit, '--json']);
+    expect(run.json).toMatchObject({ ok: true, job: { handle: 'odd-1' } });
+    expect(run.stderr).toContain('because of InternalError');
+  });
+});
+
+describe('the answer to a query', () => {
+  it('an error under HTTP 200 that is no verdict does not end the wait', async () => {
+    const codes = ['InternalError', 'RequestLimitExceeded', 'FailedOperation.Busy', 'Strange'];
+    gateway.queries.push(...codes.map((code) => ({ body: callError(code) })));
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it.each(['ResourceNotFound'])('%s right after the creation is waited for', async (code) => {
+    gateway.queries.push(...[1, 2, 3].map(() => ({ body: callError(code) })));
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('AuthFailure is exit 3; with a good key the rerun ends well', async () => {
+    gateway.queries.push({ body: callError('AuthFailure') });
+    const run = await user.run(save);
+    expect(run.json).toMatchObject({
+      exit_code: 3,
+      error: { code: 'auth', charged: 'yes', retry: 'resume' },
+    });
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it.each<[string, object, number, string, string]>([
+    ['ErrCode 7', { ErrCode: 7, Message: 'it broke' }, 5, 'task_failed', 'it broke'],
+    ['ErrCodeExt', { ErrCodeExt: 'x', Message: 'so it is' }, 5, 'task_failed', 'so it is'],
+    [
+      'refused content',
+      { ErrCode: 70000, ErrCodeExt: 'InvalidParameter.VoilationContent', Message: 'a word' },
+      5,
+      'content_policy',
+      'a word',
+    ],
+    ['no ErrCode', { ErrCode: undefined }, 9, 'result_unavailable', 'without the ErrCode 0'],
+    ['no file', { Output: { FileInfos: [] } }, 9, 'result_unavailable', 'lists no file'],
+    ['a file without an address', { Output: { FileInfos: [{}] } }, 9, 'result_unavailable', 'no address'],
+  ])('FINISH with %s is no success', async (_, shown, code, error, words) => {
+    gateway.task = shown;
+    const run = await user.run(save);
+    expect(run.json, run.stderr).toMatchObject({ ok: false, exit_code: code, error: { code: error } });
+    expect(run.json.error.message).toContain(words);
+    expect(found()).toEqual([]);
+    if (code === 9) await staysUnproven();
+    expect(gateway.created).toBe(1);
+  });
+
+  async function staysUnproven(): Promise<void> {
+    expect((await user.run(['video', 'b', 'status', '@last'])).code).toBe(9);
+    expect((await user.run(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
+  }
+
+  it('what proves nothing is not recorded as a success, and may become one', async () => {
+    gateway.task = { ErrCode: undefined };
+    expect((await user.run(save)).json.job.state).toBe('running');
+    gateway.task = {};
+    expect((await user.run(save)).json.job.state).toBe('succeeded');
+    expect(gateway.created).toBe(1);
+    expect(file('out.mp4')).toEqual(gateway.video);
+  });
+
+  it('ABORTED is a failure', async () => {
+    gateway.task = { Status: 'PROCESSING' };
+    gateway.outer = { Status: 'ABORTED' };
+    expect((await user.run(save)).json).toMatchObject({ exit_code: 5, job: { native_status: 'ABORTED' } });
+  });
+
+  it('an outer FINISH over an inner PROCESSING keeps polling', async () => {
+    gateway.task = { Status: 'PROCESSING' };
+    const late = await user.run([...submit, '-o', 'out.mp4', ...fast, '--timeout', '1s', '--json']);
+    expect(late.json).toMatchObject({ exit_code: 8, job: { state: 'running', native_status: 'PROCESSING' } });
+    gateway.task = {};
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('a failure that lists a file all the same says so, without its signature', async () => {
+    gateway.task = { ErrCode: 7 };
+    const run = await user.run([...submit, '--wait', ...fast]);
+    expect(run.code).toBe(5);
+    expect(run.stderr).toContain(`${gateway.files.url}/${task}.mp4`);
+    expect(run.stderr).not.toContain('s3cret');
+  });
+
+  it('usage and details of the file reach --json', async () => {
+    const FileInfos = [{ FileUrl: `${gateway.files.url}/a`, FileType: 'mp4', MetaData: { Duration: 8 } }];
+    gateway.task = { Output: { FileInfos, Usage: { OutputSeconds: 8 } } };
+    const { job } = (await user.run(save)).json;
+    expect(job['usage']).toEqual({ OutputSeconds: 8 });
+    expect(job['details']).toEqual([{ FileType: 'mp4', MetaData: { Duration: 8 } }]);
+  });
+});
+
+describe('the file host', () => {
+  const here = (path: string): object => ({ Output: { FileInfos: [{ FileUrl: path }] } });
+
+  it.each([
+    ['an origin of its own', '127.0.0.1'],
+    ['another host', '127.0.0.2'],
+  ])('on %s it sees no key in any header', async (_, host) => {
+    await gateway.close();
+    gateway = await startGatewayB(host);
+    const run = await newUser(gateway.url).run([...submit, '-o', 'out.mp4', ...fast]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(gateway.files.requests).toHaveLength(1);
+    const [{ headers, path } = { headers: {}, path: '' }] = gateway.files.requests;
+    expect(path).toBe(`/${task}.mp4?sign=s3cret`);
+    expect(Object.keys(headers).sort()).toEqual([
+      'accept',
+      'accept-encoding',
+      'connection',
+      'host',
+      'user-agent',
+    ]);
+  });
+
+  it('nor where it is the gateway itself, or a trusted origin, or asks for one', async () => {
+    const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.files.url}/1` }];
+    gateway.task = { Output: { FileInfos: files } };
+    gateway.files.wants = `Bearer ${canaryKey}`;
+    const trust = ['--trust-origin', gateway.files.url];
+    const run = await user.run([...save, ...trust]);
+    expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
+    const gets = gateway.requests.filter(({ path }) => path === '/files/0').concat(gateway.files.requests);
+    expect(gets.length).toBeGreaterThanOrEqual(2);
+    for (const { headers } of gets) expect(JSON.stringify(headers)).not.toContain(canaryKey);
+  });
+
+  it('nor behind a redirect to the gateway', async () => {
+    gateway.files.answers.push({ status: 302, headers: { location: `${gateway.url}/elsewhere` } });
+    await user.run(save);
+    const followed = gateway.requests.filter(({ path }) => path === '/elsewhere');
+    expect(followed.map(({ headers }) => headers.authorization)).toEqual([undefined]);
+  });
+
+  it('an address that expired once is asked for afresh', async () => {
+    gateway.files.answers.push({ status: 403, body: { error: { message: 'expired' } } });
+    const run = await user.run(save);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(gateway.created).toBe(1);
+  });
+
+  it.each([401, 404])('%i for ever is exit 9, and the job stays succeeded', async (status) => {
+    gateway.files.answers = Array.from({ length: 50 }, () => ({ status, body: { error: 'expired' } }));
+    const run = await user.run(save);
+    expect(run.json).toMatchObject({
+      exit_code: 9,
+      job: { state: 'succeeded' },
+      error: { code: 'result_unavailable', charged: 'yes', retry: 'resume' },
+    });
+    expect(gateway.files.requests.length).toBeLessThan(10);
+    gateway.files.answers = [];
+    expect((await user.run(save)).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('several files are numbered', async () => {
+    const FileInfos = [{ FileUrl: `${gateway.files.url}/1` }, { FileUrl: `${gateway.files.url}/2` }];
+    gateway.task = { Output: { FileInfos } };
+    expect((await user.run(save)).code).toBe(0);
+    expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
+  });
+
+  it('one of two that is gone is exit 9, with the other saved', async () => {
+    const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.files.url}/2` }];
+    gateway.task = { Output: { FileInfos } };
+    const run = await user.run(save);
+    expect(run.json.exit_code).toBe(9);
+    expect(run.json.error.message).toMatch(/^1 of 2 files are saved\. /);
+    expect(found()).toEqual(['out-2.mp4']);
+  });
+
+  it.each([
+    'http://169.254.169.254/latest/meta-data',
+    'http://[::ffff:127.0.0.1]/v',
+    'http://user:s3cret@127.0.0.1/v',
+    'file:///etc/hostname',
+    'data:video/mp4;base64,AAAAGGZ0eXBtcDQyAAAAAG1wNDJpc29t',
+  ])('%j is asked for nothing: exit 9', async (url) => {
+    gateway.task = here(url);
+    const run = await user.run(save);
+    expect(run.json, run.stderr).toMatchObject({
+      exit_code: 9,
+      job: { state: 'succeeded' },
+      error: { code: 'result_unavailable', charged: 'yes' },
+    });
+    expect(run.stdout + run.stderr).not.toContain('s3cret');
+    expect(gateway.files.requests).toEqual([]);
+    expect(gateway.requests.filter(({ method, path }) => method !== 'POST' && path !== '/v1/models')).toEqual(
+      [],
+    );
+    expect(found()).toEqual([]);
+  });
+
+  it.each([
+    ['a web page', { body: '<!doctype html><p>Sign in', headers: { 'content-type': 'text/html' } }],
+    ['an error under 200', { body: { error: { message: 'not here' } } }],
+  ])('%s in place of the file is exit 9, and nothing is published', async (_, answer) => {
+    gateway.files.answers.push(answer, answer, answer, answer, answer, answer);
+    expect((await user.run(save)).json).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
+    expect(found().filter((entry) => entry.endsWith('.mp4'))).toEqual([]);
+  });
+});
