@@ -1,11 +1,11 @@
-import { messageOf } from '../errors.ts';
+import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Failure, Reply, SpooledMedia } from '../exchange.ts';
 import type { CallOptions } from '../http/client.ts';
 import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { recordOf } from './errors.ts';
+import { fetchCommand, recordOf } from './errors.ts';
 import { queryTimeoutMs, type JobDeps } from './gateway.ts';
 
 /** Opens the place for media that arrives inside a poll answer. */
@@ -38,8 +38,18 @@ export async function observe(
   if (verdict.kind !== 'observation') return { job, verdict, spooled };
   const event = change(job, verdict, deps.redact);
   if (event === undefined) return { job, verdict, spooled };
-  await deps.ledger.append(job.id, event);
+  await record(job, event, deps);
   return { job: (await deps.ledger.read(job.id)) ?? job, verdict, spooled };
+}
+
+// What cannot be recorded is seen again by the next look: the job is paid for, and goes on.
+async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
+  try {
+    await deps.ledger.append(job.id, event);
+  } catch (error) {
+    const next = fetchCommand(job);
+    throw new MgwError('local_io', messageOf(error), { charged: 'yes', retry: 'resume', next, cause: error });
+  }
 }
 
 async function ask(
@@ -79,11 +89,19 @@ async function spooledExchange(
   openSink: OpenSink,
 ): Promise<Reply> {
   const answer = await deps.client.stream(request, options);
-  const spool = new MediaSpool({ members, openSink, maxTextBytes: 16 * 1024 * 1024 });
+  // Media may take as long as they keep coming; the rest of an answer has the time of any other.
+  let hasMedia = false;
+  const open: OpenSink = (index) => {
+    hasMedia = true;
+    return openSink(index);
+  };
+  const timer = setTimeout(() => answer.close(), options.timeoutMs);
+  const spool = new MediaSpool({ members, openSink: open, maxTextBytes: 16 * 1024 * 1024 });
   let complete = true;
   try {
     for await (const chunk of answer.body) {
       await spool.push(chunk);
+      if (hasMedia) timer.refresh();
       if (spool.overflow) break;
     }
   } catch (error) {
@@ -91,6 +109,7 @@ async function spooledExchange(
     deps.note(`The answer broke off: ${messageOf(error)}`);
     complete = false;
   } finally {
+    clearTimeout(timer);
     answer.close();
   }
   const { text, spooled, overflow } = await spool.end();
