@@ -60,9 +60,15 @@ async function print(outcome: Outcome, io: Io, globals: Globals): Promise<void> 
   const error = outcome.error && withGlobals(outcome.error, globals);
   if (globals.json && !silent) return write(io.stdout, `${jsonDocument({ ...outcome, error })}\n`);
   if (text) await write(io.stdout, `${text}\n`);
-  if (error === undefined) return;
+  if (error === undefined) return warnOfPart(outcome, io);
   const lines = [...(help ? [help, ''] : []), errorText(error), ...(globals.verbose ? traceOf(error) : [])];
   await write(io.stderr, `${lines.join('\n')}\n`).catch(() => undefined);
+}
+
+// Of several jobs each has said for itself what is wrong; the exit code is not to come as a surprise.
+async function warnOfPart({ exitCode }: Outcome, io: Io): Promise<void> {
+  if (exitCode !== exitCodes.partial) return;
+  await write(io.stderr, `mgw: Not all of the jobs are well. (exit ${exitCode})\n`).catch(() => undefined);
 }
 
 function traceOf(error: Error & { code: string }): string[] {

@@ -28,7 +28,7 @@ export function oneOf(option: Option, words: readonly string[]): Option {
   const parse = option.parseArg;
   option.choices(words);
   return option.argParser((value: string, before: unknown) => {
-    if (!words.includes(value)) throw refused(option, value, words.join(', '));
+    if (!words.includes(value)) throw refused(option, value, `one of ${words.join(', ')}`);
     return parse === undefined ? value : parse(value, before);
   });
 }
@@ -51,7 +51,7 @@ function parsed(option: Option, value: string, parse: (text: string) => unknown)
 }
 
 function refused(option: Option, value: string, allowed: string): Error {
-  return usageError(`${nameOf(option)}: ${shownValue(value)} is not allowed; allowed: ${allowed}`);
+  return usageError(`${nameOf(option)} ${shownValue(value)}: allowed is ${allowed}.`);
 }
 
 function shownValue(value: string): string {

@@ -26,10 +26,21 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
   }
 }
 
-/** The error for a command that there is not, with the nearest one (`sumbit?`) or all there are. */
+/** The error for a command that there is not: where it is, the nearest one (`hint`, as in `submit?`), or all. */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
-  const help = hint === undefined ? `There are: ${commandNames(parent)}.` : `Did you mean ${hint}`;
-  return complaint(parent, `${pathOf(parent)} has no command ${shown(name)}. ${help}`);
+  const of = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
+  const elsewhere = below(parent).filter((command) => command.name() === name);
+  const help =
+    elsewhere.length > 0
+      ? `There is ${elsewhere.map(pathOf).join(', ')}.`
+      : hint === undefined
+        ? `There are: ${commandNames(parent)}.`
+        : `Did you mean ${hint}`;
+  return complaint(parent, `There is no command ${shown(name)}${of}. ${help}`);
+}
+
+function below(command: Command): Command[] {
+  return command.commands.flatMap((child) => [child, ...below(child)]);
 }
 
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
@@ -37,7 +48,7 @@ function unknownFlag(command: Command, word: string, hint: string | undefined): 
   if (/\s/.test(flag))
     return complaint(command, `${shown(word)} looks like a flag. A text that begins with - goes behind --.`);
   const help = hint === undefined ? '' : ` Did you mean ${hint}`;
-  return complaint(command, `${pathOf(command)} has no flag ${shown(flag)}.${help}`);
+  return complaint(command, `There is no flag ${shown(flag)} of ${pathOf(command)}.${help}`);
 }
 
 function missingArgument(command: Command, name: string): MgwError {
@@ -53,13 +64,15 @@ function invalidArgument(command: Command, text: string): MgwError {
       text,
     ) ?? [];
   if (choices === undefined) return complaint(command, text);
-  return complaint(command, `<${name ?? ''}>: ${shown(value)} is not allowed; allowed: ${choices}`);
+  return complaint(command, `<${name ?? ''}> ${shown(value)}: allowed is one of ${choices}.`);
 }
 
 function excessArguments(command: Command): MgwError {
   const most = command.registeredArguments.length;
   const takes = ['no argument', 'one argument'][most] ?? `${most} arguments`;
-  const advice = most === 0 ? '' : ' A text with blanks wants quotes.';
+  // What may be left out is a text; references may not.
+  const isText = command.registeredArguments[0]?.required === false;
+  const advice = isText ? ' A text with blanks wants quotes.' : '';
   const given = command.args.map(shown).join(' ');
   return complaint(command, `${pathOf(command)} takes ${takes}, and was given ${given}.${advice}`);
 }

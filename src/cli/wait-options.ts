@@ -56,8 +56,9 @@ export function targetOf(options: OutputOptions): Target | undefined {
   return output === '-' ? { kind: 'stdout' } : { kind: 'file', path: output };
 }
 
-/** Standard output can hold the media or the JSON document, not both. @throws MgwError('usage'). */
+/** Refuses an empty `-o`, and media and JSON document both on standard output. @throws MgwError('usage'). */
 export function checkStdout(context: Context, options: OutputOptions): void {
+  targetOf(options);
   if (options.output !== '-' || !context.globals.json) return;
   throw usageError('--output - and --json both want standard output; choose one.');
 }

@@ -36,7 +36,7 @@ export function jobLine(job: Job): string {
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';
   const error =
     job.error && shownState(job) !== 'succeeded' ? ` ${printableLine(job.error.message, 200)}` : '';
-  return `${job.id} ${shownState(job)}${progress}${native}${error}`;
+  return `${job.id} ${shownState(job)}${native}${progress}${error}`;
 }
 
 /** A table with a head; cells are made printable, columns padded, and no colour is used. */

@@ -23,6 +23,7 @@ export function registerStatus(group: Command, protocol: Protocol, run: Run): vo
 }
 
 interface Seen {
+  ref: string;
   job?: Job;
   error?: MgwError;
 }
@@ -31,7 +32,8 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
   const protocol = configured(registered, await context.settings());
   const deps = await context.jobDeps();
   const seen: Seen[] = [];
-  for (const ref of await readRefs(refs, context.io)) seen.push(await look(ref, protocol, deps));
+  for (const ref of await readRefs(refs, context.io))
+    seen.push({ ref, ...(await look(ref, protocol, deps)) });
   const jobs = seen.map(({ job, error }) => ({
     ...(job && jobView(job)),
     ...(error && { query: errorView(error) }),
@@ -39,12 +41,12 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
   const text = seen.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
   if (seen.length === 1) return { json: { job: jobs[0] }, text, error: seen[0]?.error };
   const bad = seen.filter(({ error }) => error !== undefined);
-  for (const { error } of bad) context.progress.note(error?.message ?? '');
+  for (const { ref, error } of bad) context.progress.note(`${ref}: ${error?.message ?? ''}`);
   return { json: { jobs }, text, exitCode: bad.length > 0 ? exitCodes.partial : exitCodes.ok };
 }
 
 // A query that fails is the command's error; a job that is still running is none.
-async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Seen> {
+async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
     const [{ videoJob }, { hasResult, observe }, { noResult }] = await Promise.all([

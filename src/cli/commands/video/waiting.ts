@@ -1,4 +1,4 @@
-import type { Job } from '../../../job.ts';
+import { isFinal, type Job } from '../../../job.ts';
 import { usualDurationMs } from '../../../jobs/history.ts';
 import type { Ledger } from '../../../jobs/ledger.ts';
 import type { Progress } from '../../output/progress.ts';
@@ -31,7 +31,8 @@ export function showWaiting(
     expectedAt = since + ms;
     update(last);
   });
-  update(job);
+  // What has ended is not waited for: it is only asked once more for its result.
+  if (!isFinal(job.state)) update(job);
   return {
     update,
     end: () => {
