@@ -1,0 +1,43 @@
+import OpenAI from 'openai';
+import { expect, test } from 'vitest';
+import { sandbox } from './harness.ts';
+
+// A client that nobody here wrote reads the sandbox's Responses.
+async function client(): Promise<OpenAI> {
+  const { url, key } = await sandbox();
+  return new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
+}
+
+test('a whole response', async () => {
+  const openai = await client();
+  const response = await openai.responses.create({ model: 'text-1', input: 'Say hello' });
+  expect(response.output_text).toBe('The sandbox was asked: Say hello');
+  expect(response.status).toBe('completed');
+});
+
+test('a streamed response, put together again', async () => {
+  const openai = await client();
+  const stream = openai.responses.stream({ model: 'text-1', input: 'Say hello' });
+  let text = '';
+  stream.on('response.output_text.delta', ({ delta }) => (text += delta));
+  const response = await stream.finalResponse();
+  expect(text).toBe('The sandbox was asked: Say hello');
+  expect(response.output_text).toBe(text);
+});
+
+test('errors of every kind', async () => {
+  const openai = await client();
+  const call = (body: object): Promise<unknown> => openai.responses.create(body as never);
+  await expect(call({ model: 'text-1' })).rejects.toBeInstanceOf(OpenAI.BadRequestError);
+  await expect(call({ model: 'nobody', input: 'Hi' })).rejects.toBeInstanceOf(OpenAI.InternalServerError);
+  const stranger = openai.withOptions({ apiKey: 'wrong' });
+  await expect(stranger.responses.create({ model: 'text-1', input: 'Hi' })).rejects.toBeInstanceOf(
+    OpenAI.AuthenticationError,
+  );
+});
+
+test('the model listing', async () => {
+  const openai = await client();
+  const models = await openai.models.list();
+  expect(models.data.map(({ id }) => id)).toContain('text-1');
+});
