@@ -1,7 +1,7 @@
 import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
 import { readBounded } from '../http/read-bounded.ts';
-import { readAhead } from './read-ahead.ts';
+import { readAhead } from '../http/read-ahead.ts';
 
 const longestErrorBody = 1024 * 1024;
 const mostAhead = 4 * 1024 * 1024;

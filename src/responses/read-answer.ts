@@ -1,0 +1,84 @@
+import type { Clock } from '../clock.ts';
+import type { StreamedReply } from '../http/client.ts';
+import { readBounded } from '../http/read-bounded.ts';
+import { TransportError } from '../http/transport-error.ts';
+import { tryParseJson } from '../json.ts';
+import { ResponseStream } from './read-stream.ts';
+import { readResponse, type ResponseEnd } from './wire.ts';
+
+/** The most of an answer that is read, or held before it is, bytes. */
+export const mostBytes = 64 * 1024 * 1024;
+
+/** How long an answer may take. */
+export interface AnswerLimits {
+  clock: Clock;
+  /** The longest silence, ms. */
+  silenceMs: number;
+  /** When it is given up, ms since 1970. */
+  deadline: number;
+}
+
+/**
+ * Reads the answer of a call that was accepted: a response, or the events of one.
+ *
+ * @param onText takes the text as it arrives
+ */
+export async function readAnswer(
+  answer: StreamedReply,
+  limits: AnswerLimits,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  const type = answer.headers['content-type'] ?? '';
+  const body = impatiently(answer, limits);
+  const end = await read(/json|html/i.test(type) ? readWhole(body, onText) : readEvents(body, onText));
+  answer.close();
+  return end;
+}
+
+async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    return { kind: 'cut', why: error.message };
+  }
+}
+
+/** The body of an answer that is given up when it is silent for too long, or at the deadline. */
+export async function* impatiently(answer: StreamedReply, limits: AnswerLimits): AsyncGenerator<Uint8Array> {
+  const { silenceMs, deadline, clock } = limits;
+  const ms = Math.min(silenceMs, deadline - clock.now(), 2 ** 31 - 1);
+  const timer = setTimeout(() => answer.close(), Math.max(0, ms));
+  try {
+    for await (const chunk of answer.body) {
+      timer.refresh();
+      yield chunk;
+      if (clock.now() > deadline) return;
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readWhole(
+  body: AsyncIterable<Uint8Array>,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  const { bytes, complete } = await readBounded(body, mostBytes);
+  if (!complete) return { kind: 'cut', why: 'the answer was cut' };
+  const end = readResponse(tryParseJson(new TextDecoder().decode(bytes)));
+  if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
+  return end;
+}
+
+async function readEvents(
+  body: AsyncIterable<Uint8Array>,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  const stream = new ResponseStream(onText);
+  for await (const chunk of body) {
+    stream.push(chunk);
+    if (stream.end !== undefined) return stream.end;
+  }
+  return stream.finish();
+}

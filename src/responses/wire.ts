@@ -1,0 +1,127 @@
+import { jsonBody, jsonHeaders, type Exchange, type Failure } from '../exchange.ts';
+import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
+import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
+
+/** How a response came to its end (specification 4.5 leaves its shape open; wire facts 6). */
+export type ResponseEnd =
+  /** `text` is that of every message; empty where the model did something else, such as calling a tool. */
+  | { kind: 'completed'; text: string; response?: JsonObject }
+  /** The model was stopped before it had said all. */
+  | { kind: 'incomplete'; reason: string; text: string; response?: JsonObject }
+  | { kind: 'failed'; failure: Failure; response?: JsonObject }
+  /** Accepted, and made in the background. */
+  | { kind: 'pending'; status: string; response: JsonObject }
+  /** Nothing proves that this is the whole answer. */
+  | { kind: 'cut'; why: string };
+
+/** The request for a body. */
+export function responsesExchange(body: JsonObject): Exchange {
+  const headers: Record<string, string> = { ...jsonHeaders };
+  if (body['stream'] === true) headers['accept'] = 'text/event-stream, application/json;q=0.9';
+  return { method: 'POST', path: '/v1/responses', headers, body: jsonBody(body) };
+}
+
+/** Reads a whole response, as it comes without a stream or in a stream's last event. Never throws. */
+export function readResponse(json: Json | undefined): ResponseEnd {
+  if (!isObject(json)) return { kind: 'cut', why: 'the answer is no response' };
+  const { status } = json;
+  if (isError(json['error']) || status === 'failed' || status === 'cancelled') return failed(json, json);
+  if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
+  const { text, refusal } = spoken(json);
+  if (status === 'incomplete') return incomplete(json, text);
+  // Some relays leave the status out; the answer itself is then the evidence.
+  if (status !== 'completed' && !(status === undefined && text !== ''))
+    return { kind: 'cut', why: 'the answer does not say that it is completed' };
+  return text === '' && refusal !== '' ? refused(refusal, json) : { kind: 'completed', text, response: json };
+}
+
+/** One event of a stream, read. */
+export type ResponseEvent =
+  | { kind: 'text'; delta: string; place: string }
+  /** The whole text of a part whose deltas may have come or not. */
+  | { kind: 'part'; text: string; place: string }
+  | { kind: 'refusal'; delta: string }
+  | { kind: 'end'; end: ResponseEnd }
+  | { kind: 'other' };
+
+/**
+ * Reads one server-sent event by the `type` in its data, or by its name where the data has none. Unknown ones are
+ * `other`, and so is the `[DONE]` that some relays add. Never throws.
+ */
+export function readEvent(name: string | undefined, data: string): ResponseEvent {
+  const json = tryParseJson(data);
+  if (!isObject(json)) return { kind: 'other' };
+  const type = textAt(json, 'type') ?? name ?? '';
+  const place = JSON.stringify([at(json, 'output_index'), at(json, 'content_index'), at(json, 'item_id')]);
+  switch (type) {
+    case 'response.output_text.delta':
+      return { kind: 'text', delta: textAt(json, 'delta') ?? '', place };
+    case 'response.output_text.done':
+      return { kind: 'part', text: textAt(json, 'text') ?? '', place };
+    case 'response.refusal.delta':
+      return { kind: 'refusal', delta: textAt(json, 'delta') ?? '' };
+    case 'response.completed':
+    case 'response.incomplete':
+    case 'response.failed':
+    case 'response.cancelled':
+    case 'error':
+      return { kind: 'end', end: terminal(type, json) };
+    default:
+      return isError(json['error']) ? { kind: 'end', end: failed(json) } : { kind: 'other' };
+  }
+}
+
+// The event's name is the verdict; the response inside it brings the words.
+function terminal(type: string, event: JsonObject): ResponseEnd {
+  const inner = at(event, 'response');
+  const response = isObject(inner) ? inner : undefined;
+  if (type === 'response.incomplete') return incomplete(response, spoken(response).text);
+  if (type !== 'response.completed')
+    return failed(response && isError(response['error']) ? response : event, response);
+  if (response === undefined) return { kind: 'completed', text: '' };
+  return readResponse({ ...response, status: response['status'] ?? 'completed' });
+}
+
+function incomplete(response: JsonObject | undefined, text: string): ResponseEnd {
+  const reason = textAt(response, 'incomplete_details.reason') ?? 'no reason given';
+  if (reason !== 'content_filter') return { kind: 'incomplete', reason, text, response };
+  const message = 'The answer was held back by the content filter.';
+  return { kind: 'failed', failure: { code: 'content_policy', message, nativeCode: reason }, response };
+}
+
+/** A refusal of the model is no answer. */
+export function refused(refusal: string, response?: JsonObject): ResponseEnd {
+  return {
+    kind: 'failed',
+    failure: { code: 'content_policy', message: `The model refused: ${refusal}` },
+    response,
+  };
+}
+
+function failed(source: JsonObject, response?: JsonObject): ResponseEnd {
+  const status = textAt(response, 'status');
+  const message =
+    messageIn(source) ?? (status === 'cancelled' ? 'The response was cancelled.' : 'The response failed.');
+  const nativeCode = nativeCodeIn(source);
+  const code = classify(`${nativeCode ?? ''} ${message}`, 200);
+  const failure: Failure = { code: code === 'bad_reply' ? 'task_failed' : code, message, nativeCode };
+  return { kind: 'failed', failure, response };
+}
+
+function isError(error: Json | undefined): boolean {
+  return (isObject(error) && Object.keys(error).length > 0) || (typeof error === 'string' && error !== '');
+}
+
+// `output_text` at the top is a convenience of libraries, not of the wire.
+function spoken(response: JsonObject | undefined): { text: string; refusal: string } {
+  const items = listAt(response, 'output').filter((item) => at(item, 'type') === 'message');
+  const parts = items.flatMap((item) => listAt(item, 'content'));
+  const join = (type: string, member: string): string =>
+    parts.map((part) => (at(part, 'type') === type ? (textAt(part, member) ?? '') : '')).join('');
+  return { text: join('output_text', 'text'), refusal: join('refusal', 'refusal') };
+}
+
+function listAt(value: Json | undefined, path: string): Json[] {
+  const found = at(value, path);
+  return Array.isArray(found) ? found : [];
+}

@@ -1,0 +1,165 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { ResponseStream } from '../../src/responses/read-stream.ts';
+import type { ResponseEnd } from '../../src/responses/wire.ts';
+
+const response = (more: object): object => ({ id: 'resp_1', object: 'response', ...more });
+const said = (text: string): object[] => [{ type: 'message', content: [{ type: 'output_text', text }] }];
+const place = { item_id: 'm', output_index: 0, content_index: 0 };
+const delta = (text: string): object => ({ type: 'response.output_text.delta', ...place, delta: text });
+const completed = (text: string): object => ({
+  type: 'response.completed',
+  response: response({ status: 'completed', output: said(text) }),
+});
+
+/** Events as server-sent ones, with a name before each. */
+function sse(...events: object[]): string {
+  return events
+    .map((event) => `event: ${(event as { type: string }).type}\ndata: ${JSON.stringify(event)}\n\n`)
+    .join('');
+}
+
+function read(stream: string, cuts: readonly number[] = []): { text: string; end: ResponseEnd } {
+  let text = '';
+  const reader = new ResponseStream((piece) => (text += piece));
+  const bytes = Buffer.from(stream);
+  const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+  for (const [index, end] of places.slice(1).entries()) reader.push(bytes.subarray(places[index], end));
+  return { end: reader.finish(), text };
+}
+
+describe('text', () => {
+  test('comes by deltas, and the end confirms it', () => {
+    const stream = sse({ type: 'response.created' }, delta('Hel'), delta('lo'), completed('Hello'));
+    expect(read(stream)).toMatchObject({ text: 'Hello', end: { kind: 'completed', text: 'Hello' } });
+  });
+
+  test('is the same for any chunks, line ends and comments', () => {
+    const plain = sse(delta('Grüße 😀\n'), delta('你好'), completed('Grüße 😀\n你好'));
+    const forms = [plain, plain.replaceAll('\n\n', '\r\n\r\n'), `\ufeff: hello\n\n${plain}`, plain.trimEnd()];
+    fc.assert(
+      fc.property(fc.constantFrom(...forms), fc.array(fc.nat()), (form, cuts) => {
+        expect(read(form, cuts)).toMatchObject({ text: 'Grüße 😀\n你好', end: { kind: 'completed' } });
+      }),
+    );
+  });
+
+  test('needs no event names, and survives data over several lines', () => {
+    const data = JSON.stringify(completed('Hi'), undefined, 1).replaceAll('\n', '\ndata: ');
+    expect(read(`data: ${JSON.stringify(delta('Hi'))}\n\ndata: ${data}\n\ndata: [DONE]\n\n`)).toMatchObject({
+      text: 'Hi',
+      end: { kind: 'completed' },
+    });
+  });
+
+  test('needs no type in the data where the event has a name', () => {
+    const stream = `event: response.output_text.delta\ndata: {"delta":"Hi"}\n\n${sse(completed('Hi'))}`;
+    expect(read(stream).text).toBe('Hi');
+  });
+
+  test('comes from what is done, or from the last event, where no delta came', () => {
+    const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
+    expect(read(sse(done, completed('Hello'))).text).toBe('Hello');
+    expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');
+    expect(read(sse(completed('Hello')))).toMatchObject({ text: 'Hello', end: { text: 'Hello' } });
+  });
+
+  test('of other kinds is not the answer', () => {
+    const reasoning = { type: 'response.reasoning_summary_text.delta', delta: 'hmm' };
+    expect(read(sse(reasoning, delta('Hi'), completed('Hi'))).text).toBe('Hi');
+  });
+});
+
+describe('the end', () => {
+  test.each([
+    ['no terminal event', sse(delta('Hel')), /without its last event/],
+    ['an empty stream', '', /without its last event/],
+    [
+      'a last event that is cut',
+      sse(delta('Hi')) + sse(completed('Hi')).slice(0, -10),
+      /without its last event/,
+    ],
+    ['[DONE] alone', sse(delta('Hi')) + 'data: [DONE]\n\n', /without its last event/],
+  ])('%s is no end', (_, stream, why) => {
+    expect(read(stream).end).toMatchObject({ kind: 'cut', why: expect.stringMatching(why) as string });
+  });
+
+  test.each([
+    [
+      'response.failed',
+      {
+        type: 'response.failed',
+        response: response({ error: { code: 'server_error', message: 'Broken.' } }),
+      },
+    ],
+    [
+      'an error at the top of the event',
+      { type: 'response.failed', error: { code: 'x', message: 'Broken.' } },
+    ],
+    ['an error event', { type: 'error', code: 'x', message: 'Broken.', param: null }],
+    ['a bare error', { error: { message: 'Broken.' } }],
+    ['a bare error as text', { error: 'Broken.' }],
+  ])('%s is a failure', (_, event) => {
+    const stream = sse(delta('Hi')) + `data: ${JSON.stringify(event)}\n\n` + sse(completed('Hi'));
+    expect(read(stream)).toMatchObject({
+      text: 'Hi',
+      end: { kind: 'failed', failure: { message: 'Broken.' } },
+    });
+  });
+
+  test('a class is read from the words', () => {
+    const event = { type: 'error', code: 'insufficient_quota', message: 'You exceeded your current quota' };
+    expect(read(sse(event)).end).toMatchObject({
+      failure: { code: 'balance', nativeCode: 'insufficient_quota' },
+    });
+    expect(read(sse({ type: 'response.cancelled' })).end).toMatchObject({ failure: { code: 'task_failed' } });
+  });
+
+  test('incomplete tells why, and the text stays', () => {
+    const event = {
+      type: 'response.incomplete',
+      response: response({
+        status: 'incomplete',
+        incomplete_details: { reason: 'max_output_tokens' },
+        output: said('Hel'),
+      }),
+    };
+    expect(read(sse(delta('Hel'), event))).toMatchObject({
+      text: 'Hel',
+      end: { kind: 'incomplete', reason: 'max_output_tokens', text: 'Hel' },
+    });
+  });
+
+  test('the content filter and a refusal are no answers', () => {
+    const filtered = {
+      type: 'response.incomplete',
+      response: response({ incomplete_details: { reason: 'content_filter' } }),
+    };
+    expect(read(sse(filtered)).end).toMatchObject({ failure: { code: 'content_policy' } });
+    const refusal = { type: 'response.refusal.delta', delta: 'I cannot.' };
+    const end = { type: 'response.completed', response: response({ status: 'completed', output: [] }) };
+    expect(read(sse(refusal, end)).end).toMatchObject({
+      kind: 'failed',
+      failure: { code: 'content_policy', message: 'The model refused: I cannot.' },
+    });
+  });
+
+  test('nothing behind it counts', () => {
+    expect(
+      read(sse(delta('Hi'), completed('Hi'), delta('!'), { type: 'error', message: 'x' })),
+    ).toMatchObject({
+      text: 'Hi',
+      end: { kind: 'completed' },
+    });
+  });
+
+  test('an endless event is given up', () => {
+    const reader = new ResponseStream(() => undefined);
+    const chunk = Buffer.alloc(1024 * 1024, 'x');
+    reader.push(Buffer.from('data: '));
+    let taken = 0;
+    for (; reader.end === undefined && taken < 64; taken += 1) reader.push(chunk);
+    expect(taken).toBeLessThan(20);
+    expect(reader.finish()).toMatchObject({ kind: 'cut' });
+  });
+});

@@ -1,0 +1,62 @@
+import { describe, expect, test } from 'vitest';
+import { readResponse, responsesExchange } from '../../src/responses/wire.ts';
+
+const message = (...content: object[]): object => ({ type: 'message', content });
+const text = (words: string): object => ({ type: 'output_text', text: words, annotations: [] });
+
+test('the request', () => {
+  const body = { model: 'm', input: 'Hi' };
+  expect(responsesExchange(body)).toEqual({
+    method: 'POST',
+    path: '/v1/responses',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  expect(responsesExchange({ ...body, stream: true }).headers['accept']).toMatch(/^text\/event-stream/);
+});
+
+describe('a whole response', () => {
+  test('is the text of every message, in order', () => {
+    const output = [{ type: 'reasoning' }, message(text('Hello'), text(', ')), message(text('world'))];
+    expect(readResponse({ status: 'completed', output } as never)).toMatchObject({
+      kind: 'completed',
+      text: 'Hello, world',
+    });
+  });
+
+  test('may say nothing at all: a call of a tool', () => {
+    const response = { status: 'completed', output: [{ type: 'function_call' }] };
+    expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });
+  });
+
+  test('without a status is believed where it has text', () => {
+    expect(readResponse({ output: [message(text('Hi'))] } as never)).toMatchObject({
+      kind: 'completed',
+      text: 'Hi',
+    });
+    expect(readResponse({ output: [] })).toMatchObject({ kind: 'cut' });
+  });
+
+  test.each([
+    [undefined, 'cut'],
+    [null, 'cut'],
+    ['text', 'cut'],
+    [[], 'cut'],
+    [{}, 'cut'],
+    [{ status: 'done', output: [message(text('Hi'))] }, 'cut'],
+    [{ status: 'queued' }, 'pending'],
+    [{ status: 'in_progress', output: [message(text('Hi'))] }, 'pending'],
+    [{ status: 'failed', error: null }, 'failed'],
+    [{ status: 'cancelled' }, 'failed'],
+    [{ status: 'completed', error: { message: 'no' }, output: [message(text('Hi'))] }, 'failed'],
+    [{ error: { message: 'no' } }, 'failed'],
+    [{ error: 'no' }, 'failed'],
+    [{ status: 'completed', error: {}, output: [message(text('Hi'))] }, 'completed'],
+    [{ status: 'completed', output: [message({ type: 'refusal', refusal: 'I cannot.' })] }, 'failed'],
+    [{ status: 'incomplete', incomplete_details: null, output: [] }, 'incomplete'],
+    [{ status: 'completed', output: 'Hi' }, 'completed'],
+    [{ status: 'completed', output: [null, 7, { type: 'message', content: 'x' }] }, 'completed'],
+  ])('%j is %s', (json, kind) => {
+    expect(readResponse(json as never).kind).toBe(kind);
+  });
+});
