@@ -20,14 +20,14 @@ export interface Dialect {
   command: string[];
   /** Another one, which differs in its prompt. */
   other: string[];
-  stepOf(seen: Pick<Seen, 'method' | 'path' | 'headers'>): Step;
-  handle(number: number): string;
+  stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
+  handle: (number: number) => string;
   /** The handle that a query asks for. */
-  asked(seen: Pick<Seen, 'path' | 'body'>): string;
-  accepted(handle: string): object;
-  running(handle: string): object;
-  succeeded(handle: string, url: string): object;
-  failed(handle: string): object;
+  asked: (seen: Pick<Seen, 'path' | 'body'>) => string;
+  accepted: (handle: string) => object;
+  running: (handle: string) => object;
+  succeeded: (handle: string, url: string) => object;
+  failed: (handle: string) => object;
   missing: { status: number; body: object };
 }
 

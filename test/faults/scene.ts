@@ -29,7 +29,7 @@ export class Scene {
   /** Further folders that mgw may have written to. */
   readonly folders: string[] = [];
   readonly #strangers: { said: string[]; listener: Listener }[] = [];
-  readonly #disks: Disk[] = [];
+  readonly #endings: (() => unknown)[] = [];
   #last: { args: string[]; options?: RunOptions } | undefined;
 
   private constructor(gateway: FaultGateway, env: NodeJS.ProcessEnv) {
@@ -141,12 +141,17 @@ export class Scene {
   /** A file system of so many kilobytes below a folder of the user's; it goes with the scene. */
   mount(folder: string, kilobytes: number): Disk {
     const disk = mountDisk(join(this.user.cwd, folder), kilobytes);
-    this.#disks.push(disk);
+    this.onEnd(() => disk.unmount());
     return disk;
   }
 
+  /** Runs when the scene ends. */
+  onEnd(ending: () => unknown): void {
+    this.#endings.push(ending);
+  }
+
   async close(): Promise<void> {
-    for (const disk of this.#disks) disk.unmount();
+    for (const ending of this.#endings.reverse()) await ending();
     await Promise.all([this.gateway.close(), ...this.#strangers.map(({ listener }) => listener.stop())]);
     rmSync(this.user.cwd, { recursive: true, force: true });
   }

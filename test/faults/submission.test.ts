@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished } from 'vitest';
+import { describe, expect } from 'vitest';
 import { canaryKey } from '../support/cli.ts';
 import { resetsUnread } from './blackhole.ts';
 import type { Answer, Call } from './gateway.ts';
@@ -40,7 +40,7 @@ describe.concurrent('a connection that is accepted and reset before anything is 
   it('ends with exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await open('c');
     const server = await resetsUnread('127.0.0.5');
-    onTestFinished(() => server.stop());
+    scene.onEnd(() => server.stop());
     const run = await scene.run(scene.command('--base-url', server.url));
     expect(run.json).toMatchObject(unknown);
     await scene.expectRerun(7);

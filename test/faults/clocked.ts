@@ -1,0 +1,55 @@
+import { join } from 'node:path';
+import { createClient } from '../../src/http/client.ts';
+import type { Job } from '../../src/job.ts';
+import { openFileLedger } from '../../src/jobs/file-ledger.ts';
+import type { JobDeps } from '../../src/jobs/gateway.ts';
+import { currentOwner } from '../../src/jobs/owner.ts';
+import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
+import { protocols } from '../../src/protocols/registry.ts';
+import { canaryKey, type CliJson } from '../support/cli.ts';
+import { TestClock } from '../support/test-clock.ts';
+import type { Scene } from './scene.ts';
+
+/** A job's wait with a clock of the test's own; the sockets and the ledger are those of the scene. */
+export interface Clocked {
+  clock: TestClock;
+  /** Waits for the job of a run that has submitted it, as `fetch` does. */
+  wait: (job: CliJson['job'], options?: Partial<WatchOptions>) => Promise<Watched>;
+}
+
+/** Sets a scene's clock to now; its pauses pass at once and move it. */
+export async function clocked(scene: Scene): Promise<Clocked> {
+  const clock = new TestClock(Infinity);
+  clock.advance(Date.now() - clock.now());
+  const ledger = await openFileLedger(join(scene.user.cwd, 'state'), () => clock.now());
+  const baseUrl = new URL(scene.gateway.url);
+  const client = createClient({ baseUrl, key: canaryKey, userAgent: 'mgw/test' });
+  scene.onEnd(() => client.close());
+  const deps: JobDeps = {
+    ledger,
+    client,
+    clock,
+    owner: currentOwner(),
+    gateway: scene.gateway.url,
+    account: 'test',
+    redact: (text) => text,
+    note: () => undefined,
+    signals: { soft: new AbortController().signal, hard: new AbortController().signal },
+    userAgent: 'mgw/test',
+    retries: 5,
+  };
+  return {
+    clock,
+    wait: async ({ id }, options) => {
+      const job = await ledger.read(id);
+      if (job === undefined) throw new Error(`there is no job ${id}`);
+      const deadline = clock.now() + 30 * 60_000;
+      return watch(job, protocolOf(job), deps, { deadline, intervalMs: 5000, atOnce: false, ...options });
+    },
+  };
+}
+
+function protocolOf({ protocol }: Job): (typeof protocols)['a'] {
+  if (protocol === 'tts') throw new Error('speech is not waited for');
+  return protocols[protocol];
+}

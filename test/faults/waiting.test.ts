@@ -1,0 +1,258 @@
+import { describe, expect } from 'vitest';
+import type { CliJson } from '../support/cli.ts';
+import { clocked } from './clocked.ts';
+import { dialects } from './dialects.ts';
+import { reply, type Answer, type Call } from './gateway.ts';
+import { fast, it, shown, type Scene } from './scene.ts';
+
+const protocols = ['a', 'b', 'c'] as const;
+
+/** Says what a task is like, whatever handle was asked for. */
+const task =
+  (bodyOf: (handle: string, call: Call) => unknown): Answer =>
+  (call) =>
+    reply(call.response, { body: bodyOf(call.gateway.dialect.asked(call), call) });
+
+const troubles: Record<string, Answer> = {
+  429: { status: 429 },
+  500: { status: 500, body: { error: { message: 'internal' } } },
+  502: { status: 502, body: '<html>Bad Gateway</html>', headers: { 'content-type': 'text/html' } },
+  503: { status: 503 },
+  504: { status: 504, body: '' },
+  reset: ({ socket }) => socket.resetAndDestroy(),
+  HTML: { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } },
+};
+
+/** Submits without waiting, and gives the job. */
+async function submitted(scene: Scene): Promise<CliJson> {
+  const json = await scene.here(scene.gateway.dialect.command);
+  expect(json.exit_code).toBe(0);
+  return json;
+}
+
+describe.concurrent('"not found" three times right after the submission', () => {
+  it.for(protocols)('ends with exit 0 (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const { missing } = dialects[protocol];
+    scene.gateway.script.query.push(missing, missing, missing);
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('"not found" for ever', () => {
+  it.for(protocols)('ends with exit 9 once 60 s have passed (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.always.query = dialects[protocol].missing;
+    const { job } = await submitted(scene);
+    const { clock, wait } = await clocked(scene);
+    const began = clock.now();
+    await expect(wait(job)).rejects.toMatchObject({ exitCode: 9, code: 'not_found', charged: 'yes' });
+    expect(clock.now() - began).toBeGreaterThanOrEqual(55_000);
+    expect(clock.now() - began).toBeLessThan(120_000);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('thirty troubles in any mix, and then the end', () => {
+  it.for(protocols)('ends well (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const kinds = Object.values(troubles);
+    const mix = Array.from({ length: 30 }, () => kinds[Math.floor(Math.random() * kinds.length)] ?? {});
+    scene.gateway.script.query.push(...mix);
+    const { job } = await submitted(scene);
+    const { wait, clock } = await clocked(scene);
+    const ended = await wait(job, { deadline: clock.now() + 24 * 3_600_000 });
+    expect(ended.job.state).toBe('succeeded');
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+
+  it.for(protocols)('each kind once: exit 0 (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.query.push(...Object.values(troubles));
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a 401 in the middle', () => {
+  it.for(protocols)('exit 3, and 0 once the key is good again (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const { running } = dialects[protocol];
+    scene.gateway.script.query.push(task(running), {
+      status: 401,
+      body: { error: { message: 'invalid key' } },
+    });
+    const run = await scene.submit();
+    const error = { code: 'auth', charged: 'yes', retry: 'resume' };
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 3, error });
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('exit 3, and 0 with another key and the command that was printed', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.script.query.push({ status: 401, body: { error: { message: 'invalid key' } } });
+    const run = await scene.submit();
+    const [, ...next] = run.json.error.next ?? [];
+    const env = { MGW_API_KEY: 'sk-another-0123456789' };
+    const fetched = await scene.run([...next, '-o', scene.out, ...fast], { env });
+    expect(fetched.code, shown(fetched)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a task that never finishes', () => {
+  it.for(protocols)(
+    'exit 8 at the deadline, and the printed command resumes (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.always.query = task(dialects[protocol].running);
+      const run = await scene.submit('--timeout', '2s');
+      const error = { code: 'pending', charged: 'yes', retry: 'resume' };
+      expect(run.json, shown(run)).toMatchObject({ exit_code: 8, error });
+      delete scene.gateway.always.query;
+      const [mgw, ...next] = run.json.error.next ?? [];
+      expect(mgw).toBe('mgw');
+      const waited = await scene.run([...next, ...fast]);
+      expect(waited.code, shown(waited)).toBe(0);
+      expect((await scene.submit()).code).toBe(0);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
+});
+
+/** Runs a case whose task ends, or does not, in an odd way: twice, since the rerun must not pay for it again. */
+async function expectOdd(
+  scene: Scene,
+  body: (handle: string, call: Call) => unknown,
+  code: number,
+): Promise<void> {
+  scene.gateway.always.query = task(body);
+  const command = scene.command('--key', 'boat', '--timeout', code === 8 ? '500ms' : '20s');
+  expect(await scene.here(command)).toMatchObject({ exit_code: code });
+  expect(await scene.here(command)).toMatchObject({ exit_code: code });
+  await scene.expectInvariants(1);
+}
+
+describe.concurrent("A's operation that is done", () => {
+  const samples = {
+    generateVideoResponse: { generatedSamples: [{ video: { uri: 'https://example.com/v' } }] },
+  };
+  const error = { code: 13, message: 'it failed' };
+  const cases: [string, object, number][] = [
+    ['with an error', { done: true, error }, 5],
+    ['with neither', { done: true }, 9],
+    ['with both', { done: true, error, response: samples }, 5],
+    ['with no samples', { done: true, response: { generateVideoResponse: { generatedSamples: [] } } }, 5],
+    ['as the text "true"', { done: 'true', response: samples }, 8],
+  ];
+  it.for(cases)('%s', async ([, body, code], { open }) => {
+    const scene = await open('a');
+    await expectOdd(scene, (name) => ({ name, ...body }), code);
+  });
+});
+
+describe.concurrent("B's task at FINISH", () => {
+  type Body = { Response: { Status: string; AigcVideoTask: Record<string, unknown> } };
+  const finished = (handle: string, change: (body: Body) => void): Body => {
+    const body = dialects.b.succeeded(handle, 'http://127.0.0.1:9/never') as Body;
+    change(body);
+    return body;
+  };
+  const cases: [string, (body: Body) => void, number][] = [
+    ['without ErrCode', ({ Response }) => delete Response.AigcVideoTask['ErrCode'], 9],
+    ['with an ErrCodeExt', ({ Response }) => (Response.AigcVideoTask['ErrCodeExt'] = 'InternalError'), 5],
+    ['with ErrCode 7', ({ Response }) => (Response.AigcVideoTask['ErrCode'] = 7), 5],
+    ['outside, PROCESSING inside', ({ Response }) => (Response.AigcVideoTask['Status'] = 'PROCESSING'), 8],
+    ['without a file', ({ Response }) => (Response.AigcVideoTask['Output'] = { FileInfos: [] }), 9],
+  ];
+  it.for(cases)('%s', async ([, change, code], { open }) => {
+    const scene = await open('b');
+    await expectOdd(scene, (handle) => finished(handle, change), code);
+  });
+});
+
+describe.concurrent("C's status words", () => {
+  it('an unknown one ten times, and then success: exit 0', async ({ open }) => {
+    const scene = await open('c');
+    const odd = task((task_id) => ({ task_id, status: 'simmering' }));
+    scene.gateway.script.query.push(...Array.from({ length: 10 }, () => odd));
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.stderr).toContain('simmering');
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('"unknown" right after the submission: exit 0', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.script.query.push(task((task_id) => ({ task_id, status: 'unknown' })));
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a status that goes back after success', () => {
+  it.for(protocols)(
+    'while the result is fetched: it is fetched all the same (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const { running, failed } = dialects[protocol];
+      scene.gateway.polls = 0;
+      scene.gateway.script.content.push({ status: 410 }, { status: 410 });
+      const back = [task(running), task(failed)];
+      scene.gateway.script.query.push(
+        task((handle, { gateway }) => gateway.shown(handle)),
+        ...back,
+      );
+      const run = await scene.submit('--key', 'boat');
+      expect(run.json, shown(run)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
+      await scene.expectRerun(0);
+      await scene.expectInvariants(1);
+    },
+  );
+
+  it.for(protocols)('before the result is fetched: success is kept (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const { running, failed } = dialects[protocol];
+    scene.gateway.polls = 0;
+    const { job } = await submitted(scene);
+    await scene.here(['jobs', 'wait', job.id, ...fast]);
+    scene.gateway.script.query.push(task(running), task(failed));
+    const run = await scene.run(['video', protocol, 'fetch', job.id, '-o', scene.out, ...fast, '--json']);
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('kill -9 ten times at random while waiting', () => {
+  it('the rerun ends with exit 0, with one creation', async ({ open }) => {
+    const scene = await open('c');
+    let left = 1;
+    let kill = (): unknown => undefined;
+    scene.gateway.always.query = (call) => {
+      left -= 1;
+      if (left === 0) return kill();
+      reply(call.response, { body: dialects.c.running(dialects.c.asked(call)) });
+    };
+    for (let times = 0; times < 10; times += 1) {
+      const running = scene.start(scene.command());
+      kill = () => running.child.kill('SIGKILL');
+      expect((await running.result).code).toBe(137);
+      left = 1 + Math.floor(Math.random() * 3);
+    }
+    delete scene.gateway.always.query;
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
