@@ -23,8 +23,13 @@ export function addWaitOptions(command: Command): void {
   command
     .addOption(waiting('--timeout <duration>', 'how long to wait, such as 90s or 20m (default 30m)'))
     .addOption(waiting('--poll-interval <duration>', 'least pause between polls (default 5s)'))
-    .addOption(waiting('--request-timeout <duration>', 'limit of one HTTP call'));
+    .addOption(requestTimeoutOption());
   addRetriesOption(command);
+}
+
+/** `--request-timeout`. */
+export function requestTimeoutOption(): Option {
+  return waiting('--request-timeout <duration>', 'limit of one HTTP call');
 }
 
 /** Adds `--retries`. */

@@ -3,6 +3,7 @@ import { MgwError } from '../../errors.ts';
 import type { Model } from '../../protocols/models.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
+import { addRetriesOption, requestTimeoutOption } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/human.ts';
 import type { Run } from '../action.ts';
@@ -18,6 +19,9 @@ export function registerModels(parent: Command, run: Run): void {
     .description('list the models of the key')
     .argument('[id]', 'show this model alone')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), ['a', 'b', 'c']))
+    .addOption(requestTimeoutOption());
+  addRetriesOption(command);
+  command
     .addHelpText('after', '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json')
     .action((id: string | undefined) => run(command, (context) => models(context, id, command.opts())));
 }
@@ -33,6 +37,7 @@ async function models(context: Context, id: string | undefined, options: ModelsO
         options.protocol === undefined || protocols.some((name) => name === options.protocol),
     )
     .sort((one, other) => (one.id < other.id ? -1 : 1));
+  if (shown.length === 0) context.progress.note('No models.');
   return { json: { models: shown.map(view) }, text: shown.length === 0 ? '' : text(shown) };
 }
 

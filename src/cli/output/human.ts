@@ -6,7 +6,9 @@ import { printable, printableLine } from '../../printable.ts';
 /** An error as a person reads it: what happened, whether money was spent, what to type next. */
 export function errorText(error: MgwError): string {
   const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
-  if (error.requestId !== undefined) lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
+  // Many gateways say it in the message already.
+  if (error.requestId !== undefined && !error.message.includes(error.requestId))
+    lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
   if (error.next !== undefined) lines.push(`  next: ${error.next.map(shellWord).join(' ')}`);
   return lines.join('\n');
 }
