@@ -97,7 +97,8 @@ export async function createExclusively(path: string, text: string, unique: stri
     if (systemCode(error) === 'EEXIST') return false;
     throw error;
   } finally {
-    await unlink(draft);
+    // A draft that stays behind is never read.
+    await unlink(draft).catch(() => undefined);
   }
   await syncOrUndo(path);
   return true;

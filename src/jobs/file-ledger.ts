@@ -34,7 +34,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   return {
     create: (id, events) => local(() => createJob(jobPath(id), lines(events)), stateDir),
     append: (id, event) => local(() => appendFile(jobPath(id), lines([event]), tornEnd), stateDir),
-    read: (id) => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : Promise.resolve(undefined)),
+    read: (id) => local(async () => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined), stateDir),
     ids: () => local(() => listIds(folders.jobs), stateDir),
     remove: (id) => local(() => unlink(jobPath(id)), stateDir),
     ...claimsIn(folders.claims, stateDir),
@@ -58,12 +58,16 @@ async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> 
   }
 }
 
+// What says nothing about the file: this process has too much open.
+const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
+
 async function readJob(id: string, path: string): Promise<Job | undefined> {
   let text: string | undefined;
   try {
     text = await readText(path);
-  } catch {
+  } catch (error) {
     // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
+    if (shortages.has(systemCode(error) ?? '')) throw error;
     text = '';
   }
   if (text === undefined) return undefined;

@@ -180,6 +180,8 @@ export class Submission {
     }
     try {
       await this.record(eventOf(verdict, attempt));
+      if (verdict.kind === 'accepted' && this.job.handle === undefined)
+        throw new Error('what was recorded cannot be read');
     } catch (error) {
       throw this.unrecorded(verdict, error);
     }
