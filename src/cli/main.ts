@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { exitCodes } from '../errors.ts';
+import { exitCodes, messageOf, MgwError } from '../errors.ts';
 import { printable } from '../printable.ts';
 import type { Action } from './action.ts';
 import { createContext, type Context } from './context.ts';
@@ -25,8 +25,9 @@ export async function main(argv: string[], io: Io = process): Promise<void> {
   context?.progress.stop();
   try {
     await print(outcome, io, globals);
+    await record(outcome, context);
   } catch (error) {
-    await complain(error, outcome, io, globals);
+    await complain(error, outcome, io);
     process.exitCode ||= exitCodes.local;
   }
   await context?.close();
@@ -77,9 +78,21 @@ function traceOf(error: Error & { code: string }): string[] {
 }
 
 // What could not be printed may be the only word of a paid job: it is said on stderr.
-async function complain(thrown: unknown, outcome: Outcome, io: Io, globals: Globals): Promise<void> {
+async function complain(thrown: unknown, { printed, text = '' }: Outcome, io: Io): Promise<void> {
   const error = toMgwError(thrown);
-  const lost = [outcome.text ?? '', outcome.error?.message ?? ''].filter((text) => text !== '');
-  const lines = [errorText(withGlobals(error, globals)), ...lost.map((text) => printable(text))];
+  const lines =
+    printed === undefined
+      ? [errorText(error)]
+      : [
+          errorText(new MgwError(error.code, error.message, { charged: 'yes', retry: 'resume' })),
+          printable(text),
+        ];
   await write(io.stderr, `${lines.join('\n')}\n`).catch(() => undefined);
+}
+
+// Without this record the same command resumes: worth a word, and no failure of what was asked for.
+async function record({ printed }: Outcome, context: Context | undefined): Promise<void> {
+  await printed?.().catch((error: unknown) => {
+    context?.progress.note(`That this was delivered could not be recorded: ${messageOf(error)}`);
+  });
 }

@@ -8,6 +8,8 @@ export interface Outcome {
   text?: string;
   /** Why it is not ok. */
   error?: MgwError;
+  /** Records that it was said; not called where it could not be. Only what cost money has such a record. */
+  printed?: () => Promise<void>;
   /** Help that goes to stderr above the error. */
   help?: string;
   /** True where the command has already written its data itself. */

@@ -47,7 +47,14 @@ async function wait(context: Context, refs: string[]): Promise<Outcome> {
   for (const { ref, outcome } of ended)
     if (outcome.error) context.progress.note(`${ref}: ${outcome.error.message}`);
   const bad = ended.some(({ outcome }) => outcome.error !== undefined);
-  return { json: { jobs: views }, text: lines(ended), exitCode: bad ? exitCodes.partial : exitCodes.ok };
+  return {
+    json: { jobs: views },
+    text: lines(ended),
+    exitCode: bad ? exitCodes.partial : exitCodes.ok,
+    printed: async () => {
+      for (const { outcome } of ended) await outcome.printed?.();
+    },
+  };
 }
 
 function single(ended: Ended): Outcome {

@@ -74,7 +74,10 @@ export interface Delivery {
   atOnce: boolean;
 }
 
-/** Waits for a job as far as the delivery asks, saves its files, and records how the run ended. */
+/**
+ * Waits for a job as far as the delivery asks, saves its files, and records how the run ended. That it ended well is
+ * recorded by the outcome's `printed`: before its id or path was said, a repeat of the command must not pay again.
+ */
 export async function deliver(
   context: Context,
   protocol: Protocol,
@@ -84,11 +87,14 @@ export async function deliver(
 ): Promise<Outcome> {
   try {
     const files = await carryOut(context, protocol, job, deps, delivery);
-    await delivered(job, delivery.run, delivery.ask, deps);
     const done = (await deps.ledger.read(job.id)) ?? job;
     const paths = files.map((file) => file.path).join('\n');
     const text = delivery.target?.kind === 'stdout' ? '' : delivery.target ? paths : job.id;
-    return { json: { job: jobView(done), ...(delivery.target && { files }) }, text };
+    return {
+      json: { job: jobView(done), ...(delivery.target && { files }) },
+      text,
+      printed: () => delivered(job, delivery.run, delivery.ask, deps),
+    };
   } catch (error) {
     await detached(job, delivery.run, error, deps);
     const last = (await deps.ledger.read(job.id)) ?? job;
