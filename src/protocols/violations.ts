@@ -39,8 +39,10 @@ function shorten(value: string, most: number): string {
  * value means that nothing was given.
  */
 export function violationMessage(violations: readonly Violation[], model?: string): string {
-  const scope = model === undefined ? '' : ` for ${shownValue(model)}`;
-  return violations.map((violation) => line(violation, scope)).join('\n');
+  const name = shownValue(model);
+  // Of the model itself nothing is said "for" it.
+  const scope = ({ value }: Violation): string => (name === '' || value === name ? '' : ` for ${name}`);
+  return violations.map((violation) => line(violation, scope(violation))).join('\n');
 }
 
 function line({ field, value, allowed, flag }: Violation, scope: string): string {

@@ -61,4 +61,11 @@ describe('violationMessage', () => {
       '--last-frame (last_frame_image_url): missing; needed: a URL\nseconds: 4 is not allowed; allowed: 5 to 15',
     );
   });
+
+  it('says nothing for a model of the model itself', () => {
+    const model = { field: 'ModelName', value: 'video-b', allowed: 'Video-B', flag: '--model' };
+    expect(violationMessage([model], 'video-b')).toBe(
+      '--model (ModelName): video-b is not allowed; allowed: Video-B',
+    );
+  });
 });
