@@ -1,0 +1,409 @@
+import type { ServerResponse } from 'node:http';
+import { describe, expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import type { Job, JobState } from '../../src/job.ts';
+import type { Ledger } from '../../src/jobs/ledger.ts';
+import { importHandle } from '../../src/jobs/ref.ts';
+import { submit } from '../../src/jobs/submit.ts';
+import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
+import { a } from '../../src/protocols/a/protocol.ts';
+import { b } from '../../src/protocols/b/protocol.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import type { Protocol } from '../../src/protocols/protocol.ts';
+import { finished as finishedA, name as operation } from '../protocols/a/support.ts';
+import { finished as finishedB } from '../protocols/b/support.ts';
+import {
+  depsFor,
+  freshFolder,
+  httpServer,
+  jobText,
+  orderOf,
+  says,
+  type Answer,
+  type HttpServer,
+  type TestDeps,
+} from './harness.ts';
+
+interface Scene {
+  server: HttpServer;
+  state: string;
+  deps: TestDeps;
+  job: Job;
+}
+
+/** A job that was just accepted; `more` changes what its process works with. */
+async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state, more);
+  const { job } = await submit(orderOf(), deps);
+  server.requests.splice(0);
+  return { server, state, deps, job };
+}
+
+/** A job of a protocol that was accepted elsewhere under a handle. */
+async function sceneOf(
+  protocol: Protocol,
+  handle: string,
+  more: Parameters<typeof depsFor>[2] = {},
+): Promise<Scene> {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state, more);
+  return { server, state, deps, job: await importHandle(handle, protocol.name, deps) };
+}
+
+const minutes = 60_000;
+
+async function waitFor(
+  { deps, job }: Pick<Scene, 'deps' | 'job'>,
+  protocol: Protocol = c,
+  options: Partial<WatchOptions> = {},
+): Promise<Watched & { exit: 0 }> {
+  const deadline = deps.clock.now() + 30 * minutes;
+  return {
+    exit: 0,
+    ...(await watch(job, protocol, deps, { deadline, intervalMs: 5000, atOnce: false, ...options })),
+  };
+}
+
+async function failure(waiting: Promise<unknown>): Promise<MgwError> {
+  const error = await waiting.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (error instanceof MgwError) return error;
+  throw error instanceof Error ? error : new Error('it ended well');
+}
+
+const running = says({ task_id: 'task_0001', status: 'in_progress' });
+const completed = says({
+  task_id: 'task_0001',
+  status: 'completed',
+  result_url: 'https://files.example/v.mp4',
+});
+const missing = says({ error: { message: 'task not found' } }, 404);
+const times = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
+const posts = ({ server }: Scene): number => server.requests.filter(({ method }) => method === 'POST').length;
+
+describe('how often it asks', () => {
+  it('after 5 s first, then at intervals that grow from 5 to 10 s', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(40, running), completed);
+    await waitFor(at);
+    const { pauses } = at.deps.clock;
+    expect(pauses).toHaveLength(41);
+    expect(pauses[0]).toBe(5000);
+    expect(Math.min(...pauses)).toBeGreaterThanOrEqual(5000);
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(10_000);
+    const mean = (list: number[]): number => list.reduce((sum, ms) => sum + ms, 0) / list.length;
+    expect(mean(pauses.slice(-20))).toBeGreaterThan(mean(pauses.slice(0, 4)) + 1000);
+    expect(new Set(pauses.slice(-20)).size).toBeGreaterThan(10);
+  });
+
+  it('at once where the job is not new', async () => {
+    const at = await scene();
+    at.server.answers.push(completed);
+    await waitFor(at, c, { atOnce: true });
+    expect(at.deps.clock.pauses).toEqual([]);
+  });
+
+  it('never before Retry-After is over', async () => {
+    const at = await scene();
+    at.server.answers.push(
+      says({}, 429, { 'retry-after': '42' }),
+      says({}, 503, { 'retry-after': '90' }),
+      completed,
+    );
+    await waitFor(at);
+    expect(at.deps.clock.pauses[1]).toBeGreaterThanOrEqual(42_000);
+    expect(at.deps.clock.pauses[2]).toBeGreaterThanOrEqual(90_000);
+  });
+
+  it('more and more seldom while answers fail, up to a limit, and as before once one comes', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(10, says({}, 502)), ...times(3, running), completed);
+    await waitFor(at);
+    const { pauses } = at.deps.clock;
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(37_500);
+    expect(pauses[9]).toBeGreaterThan(20_000);
+    expect(Math.max(...pauses.slice(11))).toBeLessThanOrEqual(10_000);
+  });
+});
+
+describe('what ends it', () => {
+  it('success, with its result', async () => {
+    const at = await scene();
+    at.server.answers.push(running, completed);
+    const states: JobState[] = [];
+    const seen = await waitFor(at, c, { onUpdate: ({ state }) => states.push(state) });
+    expect(seen.job).toMatchObject({ state: 'succeeded', native_status: 'completed' });
+    expect(seen.observation.results).toHaveLength(1);
+    expect(states).toEqual(['running', 'succeeded']);
+    expect(posts(at)).toBe(0);
+  });
+
+  it('failure: exit 5 in the gateway’s words', async () => {
+    const at = await scene();
+    at.server.answers.push(
+      says({ task_id: 'task_0001', status: 'failed', error: { message: 'out of paper' } }),
+    );
+    expect(await failure(waitFor(at))).toMatchObject({
+      exitCode: 5,
+      charged: 'maybe',
+      message: 'out of paper',
+    });
+    expect(await at.deps.ledger.read(at.job.id)).toMatchObject({
+      state: 'failed',
+      error: { message: 'out of paper' },
+    });
+  });
+
+  it('the deadline: exit 8 with one last look there, and the next wait goes on', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(1000, running));
+    const deadline = at.deps.clock.now() + 61_234;
+    const pending = await failure(waitFor(at, c, { deadline }));
+    expect(pending).toMatchObject({ exitCode: 8, code: 'pending', charged: 'yes', retry: 'resume' });
+    expect(pending.next).toEqual(['mgw', 'jobs', 'wait', at.job.id]);
+    expect(at.deps.clock.now()).toBe(deadline);
+    expect(at.deps.clock.pauses).toHaveLength(at.server.requests.length);
+    at.server.answers.splice(0);
+    at.server.answers.push(completed);
+    expect((await waitFor(at)).exit).toBe(0);
+  });
+
+  it('a deadline that is past: exit 8 without a look, or with one where the job is not new', async () => {
+    const at = await scene();
+    at.server.answers.push(running);
+    const deadline = at.deps.clock.now() - 1;
+    expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
+    expect(at.server.requests).toHaveLength(0);
+    expect((await failure(waitFor(at, c, { deadline, atOnce: true }))).exitCode).toBe(8);
+    expect(at.server.requests).toHaveLength(1);
+  });
+
+  it('a Retry-After beyond the deadline: exit 8 at the deadline', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(2, says({}, 429, { 'retry-after': '1e99' })));
+    const deadline = at.deps.clock.now() + 10 * minutes;
+    expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
+    expect(at.deps.clock.now()).toBe(deadline);
+  });
+
+  it.each([401, 403])('%i: exit 3, and with a good key the next wait ends well', async (status) => {
+    const at = await scene();
+    at.server.answers.push(running, says({ error: { message: 'bad key' } }, status));
+    expect(await failure(waitFor(at))).toMatchObject({
+      exitCode: 3,
+      code: 'auth',
+      charged: 'yes',
+      retry: 'resume',
+    });
+    at.server.answers.push(completed);
+    const job = await at.deps.ledger.read(at.job.id);
+    expect((await waitFor({ ...at, job: job ?? at.job })).exit).toBe(0);
+    expect(posts(at)).toBe(0);
+  });
+
+  it('an interruption in a pause: 130, and the job goes on', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(10, running));
+    at.deps.clock.onSleep = (count) => {
+      if (count === 3) at.deps.soft.abort('SIGINT');
+    };
+    expect(await failure(waitFor(at))).toMatchObject({
+      exitCode: 130,
+      charged: 'yes',
+      retry: 'resume',
+      next: ['mgw', 'jobs', 'wait', at.job.id],
+    });
+  });
+
+  it('an interruption while an answer is outstanding: 143 at once', async () => {
+    const at = await scene();
+    at.server.answers.push(() => at.deps.soft.abort('SIGTERM'));
+    expect(await failure(waitFor(at))).toMatchObject({ exitCode: 143, charged: 'yes' });
+  });
+});
+
+describe('a task that is not found', () => {
+  it('three times behind the submission, then running: 0', async () => {
+    const at = await scene();
+    at.server.answers.push(missing, missing, missing, running, completed);
+    expect((await waitFor(at)).exit).toBe(0);
+  });
+
+  it('for ever: exit 9 once 60 s have passed, without a POST', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(100, missing));
+    const from = at.deps.clock.now();
+    expect(await failure(waitFor(at))).toMatchObject({
+      exitCode: 9,
+      code: 'not_found',
+      charged: 'yes',
+      retry: 'never',
+    });
+    expect(at.deps.clock.now() - from).toBeGreaterThan(60_000);
+    expect(at.deps.clock.now() - from).toBeLessThan(75_000);
+    expect(posts(at)).toBe(0);
+  });
+
+  it('that was started elsewhere, at unknown time: exit 9 at once', async () => {
+    const at = await sceneOf(c, 'task_77');
+    at.server.answers.push(missing);
+    expect((await failure(waitFor(at))).exitCode).toBe(9);
+    expect(at.server.requests).toHaveLength(1);
+  });
+});
+
+describe('what does not end it', () => {
+  const troubles: Answer[] = [
+    says({}, 429),
+    says({ error: 'x' }, 500),
+    says('<html>bad gateway</html>', 502, { 'content-type': 'text/html' }),
+    says('', 503),
+    says({}, 504),
+    (_, response) => response.destroy(),
+    (_, response) => response.socket?.resetAndDestroy(),
+    says('<html>hello</html>', 200, { 'content-type': 'text/html' }),
+    says('{"status":'),
+    (_, response) => {
+      response.writeHead(200, { 'content-length': '50' });
+      response.write('{"task_id":"task_0001",', () => response.destroy());
+    },
+  ];
+
+  it('thirty troubles of any kind, then finished: 0', async () => {
+    const at = await scene();
+    at.server.answers.push(...troubles, ...troubles, ...troubles, completed);
+    expect((await waitFor(at)).exit).toBe(0);
+    expect(at.server.requests).toHaveLength(31);
+    expect(posts(at)).toBe(0);
+  });
+
+  it('a gateway that says nothing: each look ends at its timeout', async () => {
+    const at = await scene({ requestTimeoutMs: 60 });
+    at.server.answers.push(
+      () => undefined,
+      (_, response) => void response.writeHead(200).write('{'),
+      completed,
+    );
+    expect((await waitFor(at)).exit).toBe(0);
+    expect(at.server.requests).toHaveLength(3);
+  });
+
+  it('a status word that nobody knows, and one that says unknown', async () => {
+    const at = await scene();
+    const word = (status: string): Answer => says({ task_id: 'task_0001', status });
+    at.server.answers.push(word('unknown'), ...times(10, word('simmering')), completed);
+    const words = new Set<string | undefined>();
+    const seen = await waitFor(at, c, { onUpdate: ({ native_status: native }) => words.add(native) });
+    expect(seen.exit).toBe(0);
+    expect([...words]).toEqual(['unknown', 'simmering', 'completed']);
+    // Ten looks that show the same are one line of the record.
+    expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
+  });
+
+  it('a status that goes back behind success: success is kept, and its result asked for again', async () => {
+    const at = await scene();
+    at.server.answers.push(completed);
+    const { job } = await waitFor(at);
+    const failed = says({ task_id: 'task_0001', status: 'failed' });
+    at.server.answers.push(running, failed, running, completed);
+    const again = await waitFor({ ...at, job }, c, { atOnce: true });
+    expect(again.job).toMatchObject({ state: 'succeeded', finished_at: job.finished_at });
+    expect(at.server.answers).toHaveLength(0);
+  });
+});
+
+describe('Protocol A', () => {
+  const error = { code: 3, message: 'it broke' };
+  const sample = [{ video: { uri: 'https://files.example/v.mp4' } }];
+  it.each<[string, unknown[], number]>([
+    ['done with an error', [{ name: operation, done: true, error }], 5],
+    ['done with neither', [{ name: operation, done: true }], 9],
+    ['done with both', [{ ...finishedA(sample), error }], 5],
+    ['done without samples', [finishedA([])], 5],
+    ['done in words, then done', [{ ...finishedA(sample), done: 'true' }, finishedA(sample)], 0],
+    ['not done, then done', [{ name: operation }, { name: operation, done: false }, finishedA(sample)], 0],
+  ])('%s', async (_, answers, exit) => {
+    const at = await sceneOf(a, operation);
+    at.server.answers.push(...answers.map((body) => says(body)));
+    const ended = await waitFor(at, a).catch((reason: unknown) => reason as MgwError);
+    expect('exit' in ended ? ended.exit : ended.exitCode).toBe(exit);
+    expect(at.server.answers).toHaveLength(0);
+    expect((await at.deps.ledger.read(at.job.id))?.state === 'succeeded').toBe(exit === 0);
+  });
+
+  it.each(['https://elsewhere.example/x', '../../etc', 'models/m/operations/a?b'])(
+    'a handle %s cannot be asked for: exit 9, no request',
+    async (handle) => {
+      const at = await sceneOf(a, handle);
+      expect(await failure(waitFor(at, a))).toMatchObject({ exitCode: 9, charged: 'yes' });
+      expect(at.server.requests).toHaveLength(0);
+    },
+  );
+
+  const video = Buffer.alloc(60_000, 'v').toString('base64');
+  const inline = JSON.stringify(finishedA([{ video: { encodedVideo: video } }]));
+
+  /** Sends a text in so many pieces, one every few milliseconds. */
+  function inPieces(text: string, pieces: number, everyMs: number, response: ServerResponse): void {
+    const size = Math.ceil(text.length / pieces);
+    const next = (at: number): void => {
+      if (at >= text.length) return void response.end();
+      response.write(text.slice(at, at + size));
+      setTimeout(() => next(at + size), everyMs);
+    };
+    next(0);
+  }
+
+  it('media inside the answer may take longer than a request, as long as they come', async () => {
+    const at = await sceneOf(a, operation, { requestTimeoutMs: 250 });
+    at.server.answers.push((_, response) => inPieces(inline, 20, 20, response));
+    const seen = await waitFor(at, a);
+    expect(seen.spooled).toEqual([{ bytes: 60_000 }]);
+    expect(at.server.requests).toHaveLength(1);
+  });
+
+  it('media that stall, and an answer that trickles without any, are given up and asked for again', async () => {
+    const at = await sceneOf(a, operation, { requestTimeoutMs: 100 });
+    at.server.answers.push(
+      (_, response) => void response.write(inline.slice(0, 40_000)),
+      (_, response) => inPieces(' '.repeat(1000), 1000, 10, response),
+      says(inline),
+    );
+    const seen = await waitFor(at, a);
+    expect(seen.spooled).toEqual([{ bytes: 60_000 }]);
+    expect(at.server.requests).toHaveLength(3);
+  });
+});
+
+describe('Protocol B', () => {
+  it.each<[string, unknown[], number]>([
+    ['FINISH without ErrCode', [finishedB({ ErrCode: undefined })], 9],
+    ['FINISH with ErrCodeExt', [finishedB({ ErrCodeExt: 'Bad', Message: 'no' })], 5],
+    ['FINISH with ErrCode 7', [finishedB({ ErrCode: 7, Message: 'no' })], 5],
+    ['outer FINISH, inner PROCESSING, then finished', [finishedB({ Status: 'PROCESSING' }), finishedB()], 0],
+    ['FINISH without a file', [finishedB({ Output: {} })], 9],
+  ])('%s', async (_, answers, exit) => {
+    const at = await sceneOf(b, 't-1');
+    at.server.answers.push(...answers.map((body) => says(body)));
+    const ended = await waitFor(at, b).catch((reason: unknown) => reason as MgwError);
+    expect('exit' in ended ? ended.exit : ended.exitCode).toBe(exit);
+    expect(at.server.answers).toHaveLength(0);
+  });
+});
+
+it('what cannot be recorded ends the wait as paid and to be resumed', async () => {
+  const at = await scene();
+  at.server.answers.push(running);
+  const ledger: Ledger = {
+    ...at.deps.ledger,
+    append: () => Promise.reject(new MgwError('local_io', 'the disk is full', { retry: 'safe' })),
+  };
+  expect(await failure(waitFor({ ...at, deps: { ...at.deps, ledger } }))).toMatchObject({
+    exitCode: 10,
+    charged: 'yes',
+    retry: 'resume',
+  });
+});
