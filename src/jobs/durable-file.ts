@@ -1,4 +1,4 @@
-import { constants } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { access, link, open, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { systemCode } from '../errors.ts';
@@ -69,18 +69,19 @@ async function writeWhole(file: FileHandle, text: string): Promise<void> {
 }
 
 /** A plain file's text, or undefined where there is none; links and special files are not followed. */
-export async function readText(path: string): Promise<string | undefined> {
-  let file: FileHandle;
+// Synchronous: four calls for a small file take a fifth of the time that as many trips to the thread pool take.
+export function readText(path: string): string | undefined {
+  let file: number;
   try {
-    file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    file = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     if (systemCode(error) === 'ENOENT') return undefined;
     throw error;
   }
   try {
-    return (await file.stat()).isFile() ? await file.readFile('utf8') : '';
+    return fstatSync(file).isFile() ? readFileSync(file, 'utf8') : '';
   } finally {
-    await file.close();
+    closeSync(file);
   }
 }
 

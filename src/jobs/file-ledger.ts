@@ -34,7 +34,8 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   return {
     create: (id, events) => local(() => createJob(jobPath(id), lines(events)), stateDir),
     append: (id, event) => local(() => appendFile(jobPath(id), lines([event]), tornEnd), stateDir),
-    read: (id) => local(async () => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined), stateDir),
+    read: (id) =>
+      local(() => Promise.resolve(jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined), stateDir),
     ids: () => local(() => listIds(folders.jobs), stateDir),
     remove: (id) => local(() => unlink(jobPath(id)), stateDir),
     ...claimsIn(folders.claims, stateDir),
@@ -61,10 +62,10 @@ async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> 
 // What says nothing about the file: this process has too much open.
 const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
-async function readJob(id: string, path: string): Promise<Job | undefined> {
+function readJob(id: string, path: string): Job | undefined {
   let text: string | undefined;
   try {
-    text = await readText(path);
+    text = readText(path);
   } catch (error) {
     // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
     if (shortages.has(systemCode(error) ?? '')) throw error;
@@ -102,9 +103,9 @@ async function listIds(folder: string): Promise<string[]> {
 function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'claimed' | 'release'> {
   const pathOf = (name: string): string => join(folder, claimFile(name));
   const claimed = (name: string): Promise<string | undefined> =>
-    local(async () => {
-      const text = await readText(pathOf(name));
-      return text === undefined ? undefined : checked(text);
+    local(() => {
+      const text = readText(pathOf(name));
+      return Promise.resolve(text === undefined ? undefined : checked(text));
     }, stateDir);
   return {
     claimed,
