@@ -4,6 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { exitCodes, MgwError, usageError } from '../errors.ts';
+import { speedometer } from '../http/download/speed.ts';
+import { localError } from '../http/local-error.ts';
 import { checkOutput } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
@@ -61,7 +63,9 @@ export async function fetchResults(
 ): Promise<JobFile[]> {
   const { target } = options;
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
-  const scratch = await mkdtemp(join(tmpdir(), 'mgw-'));
+  const scratch = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
+    throw localError(error, tmpdir(), 'yes');
+  });
   try {
     const onDisk: OnDisk = { kind: 'file', path: join(scratch, 'result.mp4') };
     const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false });
@@ -93,7 +97,11 @@ async function fetchTo(
   const hold = async (): Promise<void> => {
     held ??= await fileLease(path, job, deps, options.deadline);
   };
-  const inline = inlineMedia(path, job.id, hold);
+  const speed = speedometer(deps.clock, 0);
+  const inline = inlineMedia(path, job.id, {
+    before: hold,
+    onBytes: (bytes) => options.onProgress?.({ bytes, bytesPerSecond: speed(bytes) }),
+  });
   try {
     const watched = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
     await hold();

@@ -16,23 +16,30 @@ export interface InlineMedia {
   discard(): Promise<void>;
 }
 
+/** What goes on around the sinks. */
+export interface InlineHooks {
+  /** Runs ahead of each sink: two processes must not write the same names. */
+  before: () => Promise<void>;
+  /** Told how much of the media that is arriving has come, bytes. */
+  onBytes: (bytes: number) => void;
+}
+
 /**
  * Sinks beside `target`, named after the job and the target, so that a rerun after a crash takes their names
- * again. `before` runs ahead of the first one: two processes must not write the same names. What a sink of the
- * disk throws is MgwError('local_io'), exit 10.
+ * again. What the disk says about a sink is MgwError('local_io'), exit 10.
  */
-export function inlineMedia(target: string, jobId: string, before: () => Promise<void>): InlineMedia {
+export function inlineMedia(target: string, jobId: string, hooks: InlineHooks): InlineMedia {
   const files = new Map<number, JobFile>();
   const paths = new Set<string>();
   // Not the target's name itself: with all that stands around it, it may be too long for a name.
   const mark = createHash('sha256').update(basename(target)).digest('hex').slice(0, 8);
   return {
     openSink: async (index) => {
-      await before();
+      await hooks.before();
       const path = join(dirname(target), `.${jobId}.${mark}.${index}.part`);
       paths.add(path);
       files.delete(index);
-      return onDisk(path, () => hashingSink(path, (file) => files.set(index, file)));
+      return onDisk(path, () => hashingSink(path, hooks.onBytes, (file) => files.set(index, file)));
     },
     file: (index) => files.get(index),
     discard: async () => {
@@ -41,7 +48,11 @@ export function inlineMedia(target: string, jobId: string, before: () => Promise
   };
 }
 
-async function hashingSink(path: string, done: (file: JobFile) => void): ReturnType<OpenSink> {
+async function hashingSink(
+  path: string,
+  onBytes: (bytes: number) => void,
+  done: (file: JobFile) => void,
+): ReturnType<OpenSink> {
   await rm(path, { force: true });
   const handle = await open(path, 'wx');
   const hash = createHash('sha256');
@@ -54,6 +65,7 @@ async function hashingSink(path: string, done: (file: JobFile) => void): ReturnT
         hash.update(chunk);
         bytes += chunk.length;
         await written;
+        onBytes(bytes);
       }),
     close: async () => {
       await onDisk(path, () => synced(handle));

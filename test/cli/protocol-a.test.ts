@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
@@ -154,6 +154,17 @@ function partlyFiltered(from: GatewayA): { parameters: string[]; response?: unkn
 
 const png = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(40, 1)]);
 const jpeg = Buffer.concat([Buffer.from('ffd8ffe000104a46', 'hex'), Buffer.alloc(40, 1)]);
+
+describe('fetch', () => {
+  it('picks up an operation that was started elsewhere, by its whole name', async () => {
+    await user.run(submit);
+    const other = newUser(gateway.url);
+    const run = await other.run(['video', 'a', 'fetch', name, '-o', 'out.mp4', ...fast]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.videos[0]);
+    expect(gateway.created).toBe(1);
+  });
+});
 
 describe('what is sent', () => {
   it.each([
@@ -377,6 +388,48 @@ describe('media inside the answer', () => {
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(good);
     expect(found()).toEqual(['out.mp4']);
+  });
+
+  it('an answer that stalls is given up and asked for again', async () => {
+    const text = JSON.stringify({ name, done: true, ...generated([inside(good)]) });
+    gateway.queries.push((_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length });
+      response.write(text.slice(0, -20_000));
+    });
+    gateway.queries.push({ body: text });
+    const run = await user.run([...save, '--request-timeout', '300ms']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(file('out.mp4')).toEqual(good);
+  });
+
+  it('two processes that fetch one job make one file, and nothing else', async () => {
+    await user.run([...submit, '--key', 'boat']);
+    gateway.polls = 0;
+    gateway.finish = () => generated([inside(good)]);
+    const fetch = ['video', 'a', 'fetch', '@boat', '-o', 'out.mp4', ...fast];
+    const runs = await Promise.all([user.run(fetch), user.run(fetch), user.run(fetch)]);
+    expect(runs.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect(file('out.mp4')).toEqual(good);
+    expect(found()).toEqual(['out.mp4']);
+  });
+
+  it('a folder that is gone by then is exit 10; once it is back, the rerun ends well', async () => {
+    mkdirSync(join(user.cwd, 'sub'));
+    gateway.finish = () => {
+      rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });
+      return generated([inside(good)]);
+    };
+    const command = [...submit, '-o', 'sub/out.mp4', ...fast, '--json'];
+    const run = await user.run(command);
+    expect(run.json).toMatchObject({
+      exit_code: 10,
+      error: { code: 'local_io', charged: 'yes', retry: 'resume' },
+    });
+    mkdirSync(join(user.cwd, 'sub'));
+    gateway.finish = () => generated([inside(good)]);
+    expect((await user.run(command)).code).toBe(0);
+    expect(file('sub/out.mp4')).toEqual(good);
+    expect(gateway.created).toBe(1);
   });
 
   it('of several samples those that are well are saved, and exit 9 tells of the others', async () => {
