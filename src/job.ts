@@ -126,6 +126,8 @@ export interface JobRecord {
   attempts: number;
   /** The process that is sending, while state is `sending`. */
   sender?: Owner;
+  /** The process that made the last attempt; it stays. */
+  sentBy?: Owner;
   /** A reply that was recorded and not read yet. */
   pendingReply?: RecordedReply;
   /** Runs that began and have not ended; their processes may be gone. */

@@ -117,6 +117,7 @@ function endAttempt(job: Job, event: SubmissionEvent & { type: 'refused' | 'reje
 function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): void {
   job.record.attempts = Math.max(job.record.attempts, event.attempt);
   job.record.sender = event.owner;
+  job.record.sentBy = event.owner;
   job.submitted_at = event.at;
   job.error = undefined;
   if (job.handle === undefined) job.state = 'sending';

@@ -35,13 +35,20 @@ export async function deliverEarlier(
 async function afterOthers(job: Job, run: string, deadline: number, deps: SpeechDeps): Promise<Job> {
   const { clock, ledger, signals } = deps;
   for (let last = job; ; last = (await ledger.read(job.id)) ?? last) {
-    const others = last.record.runs.filter((other) => other.run !== run && isAlive(other.owner));
-    if (others.length === 0) return last;
+    if (!isReadElsewhere(last, run)) return last;
     if (clock.now() > deadline) throw pendingError(last);
     await clock.sleep(200, signals.soft).catch(() => {
       throw interruptedError(signals.soft, last, 'yes');
     });
   }
+}
+
+// Only who sent has the stream: others wait as this run does, and two that waited for each other would wait for ever.
+function isReadElsewhere({ record: { runs, sentBy } }: Job, run: string): boolean {
+  return runs.some(
+    ({ run: other, owner }) =>
+      other !== run && owner.pid === sentBy?.pid && owner.start === sentBy.start && isAlive(owner),
+  );
 }
 
 // The process that read the stream died in it: whatever it wrote stays where it is.

@@ -5,6 +5,7 @@ import type { JobEvent } from '../../src/job.ts';
 import type { JobDeps } from '../../src/jobs/gateway.ts';
 import { newJobId } from '../../src/jobs/job-id.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
+import { currentOwner } from '../../src/jobs/owner.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { sha256Of } from '../../src/speech/hash.ts';
 import { speak, type Spoken } from '../../src/speech/speak.ts';
@@ -109,6 +110,26 @@ test('killed behind the publication: the file is recognised, nothing sent', asyn
   const details = { kept };
   await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
   expect(await run()).toMatchObject({ resumed: true, file: { path: target } });
+  expect(server.requests).toHaveLength(0);
+});
+
+test('a run that lives and waits as this one does is not waited for', async () => {
+  const bench = await after(sending, reply, accepted);
+  const { server, target, folder, deps } = bench;
+  writeFileSync(target, audio);
+  const kept = { path: `${target}.part`, bytes: audio.length, sha256: await sha256Of(target) };
+  const [id = ''] = await deps.ledger.ids();
+  const events: JobEvent[] = [
+    { type: 'finished', state: 'succeeded', native_status: '20000000', details: { kept } },
+    { type: 'began', run: 'r2', owner: currentOwner(), ask: 'file' },
+  ];
+  for (const event of events) await deps.ledger.append(id, event);
+  const fingerprint = (await deps.ledger.read(id))?.record.fingerprint ?? '';
+  await deps.ledger.claim('key.boat', `${id} ${fingerprint}`);
+  const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
+  const order = { body, key: 'boat', fresh: false, deadline: deps.clock.now() + 10_000 };
+  expect(await speak(order, deps, sink)).toMatchObject({ resumed: true, file: { path: target } });
+  expect(names(folder)).toEqual(['a.mp3']);
   expect(server.requests).toHaveLength(0);
 });
 
