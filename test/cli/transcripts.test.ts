@@ -1,0 +1,42 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { runHere, wordsOf } from '../support/one-process.ts';
+import { newShell, type Ran } from '../support/shell.ts';
+import { patternOf, readTranscript, withoutBlankLines, type Step } from '../support/transcript.ts';
+
+const folder = fileURLToPath(new URL('transcripts/', import.meta.url));
+const hasFullDisk = existsSync('/dev/full');
+
+function transcripts(of: string): { name: string; steps: Step[] }[] {
+  const names = readdirSync(of).filter((name) => name.endsWith('.txt'));
+  return names.map((name) => ({ name, steps: readTranscript(readFileSync(`${of}/${name}`, 'utf8')) }));
+}
+
+function hold(step: Step, ran: Ran): void {
+  const about = `$ ${step.command}\n${ran.stdout}\n2> ${ran.stderr}\n`;
+  expect(withoutBlankLines(ran.stdout), about).toMatch(patternOf(step.stdout));
+  expect(withoutBlankLines(ran.stderr), about).toMatch(patternOf(step.stderr));
+  expect(ran.code, about).toBe(step.code);
+}
+
+describe.concurrent('a person at a terminal sees what the transcript says:', () => {
+  const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
+  it.each(shells)('$name', { timeout: 60_000 }, async ({ steps }) => {
+    const shell = newShell();
+    expect(steps).not.toHaveLength(0);
+    try {
+      for (const step of steps) hold(step, await shell.run(step.command));
+    } finally {
+      shell.close();
+    }
+  });
+});
+
+describe.each(transcripts(`${folder}one-process`))('$name says what is printed for', ({ steps }) => {
+  it.each(steps)('$command', async (step) => {
+    const [mgw, ...argv] = wordsOf(step.command);
+    expect(mgw).toBe('mgw');
+    hold(step, await runHere(argv));
+  });
+});

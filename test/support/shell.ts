@@ -1,0 +1,56 @@
+import { spawn } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
+
+/** A home with nothing in it but a `mgw` on the PATH, and a shell that starts there. */
+export interface Shell {
+  home: string;
+  env: NodeJS.ProcessEnv;
+  /** Runs a line as a shell does; what is not read from stdin is at its end at once. */
+  run(line: string): Promise<Ran>;
+  /** Takes the home away. */
+  close(): void;
+}
+
+/** What a line came to. */
+export interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** A fresh home. `env` adds to the few variables that are set. */
+export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
+  const home = mkdtempSync(join(tmpdir(), 'mgw-home-'));
+  const programs = join(home, '.bin');
+  mkdirSync(programs);
+  program(programs, 'mgw', `exec '${process.execPath}' '${bin}' "$@"`);
+  const variables = { HOME: home, PATH: `${programs}${delimiter}${process.env['PATH'] ?? ''}`, ...env };
+  return {
+    home,
+    env: variables,
+    run: (line) => runLine(line, home, variables),
+    close: () => rmSync(home, { recursive: true, force: true }),
+  };
+}
+
+/** Puts a shell script onto the PATH of a home. */
+export function program(folder: string, name: string, text: string): void {
+  writeFileSync(join(folder, name), `#!/bin/sh\n${text}\n`);
+  chmodSync(join(folder, name), 0o755);
+}
+
+function runLine(line: string, cwd: string, env: NodeJS.ProcessEnv): Promise<Ran> {
+  const child = spawn('sh', ['-c', line], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const ran: Ran = { code: -1, stdout: '', stderr: '' };
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (ran.stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (ran.stderr += text));
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) => resolve({ ...ran, code: code ?? 128 }));
+  });
+}

@@ -1,0 +1,58 @@
+/**
+ * A transcript is what a person sees at a terminal: a line behind `$ ` is typed, what follows up to the next one is
+ * the answer. Lines that begin with `2> ` come on stderr; `[exit 2]` is the exit code where it is not 0; a line `...`
+ * stands for any lines, and a word in angle brackets of the list below for whatever fits. Blanks that pad a column may
+ * be any number from two. A line behind `# ` is a remark. Every transcript starts in an empty home.
+ */
+export interface Step {
+  command: string;
+  stdout: string[];
+  stderr: string[];
+  code: number;
+}
+
+const fits: Record<string, string> = {
+  job: 'job_[0-9a-hjkmnp-tv-z]{14}',
+  task: '[\\w-]+(?:/[\\w.-]+)*',
+  home: '/\\S+?/mgw-home-\\w+',
+  time: '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z',
+  size: '\\d+(?:\\.\\d)? [kM]?B',
+  n: '\\d+',
+  hex: '[0-9a-f]+',
+  any: '.*',
+};
+
+/** The steps of a transcript. */
+export function readTranscript(text: string): Step[] {
+  const steps: Step[] = [];
+  for (const line of text.split('\n')) {
+    const step = steps.at(-1);
+    if (line.startsWith('$ ')) steps.push({ command: line.slice(2), stdout: [], stderr: [], code: 0 });
+    else if (line.startsWith('# ') || line === '') continue;
+    else if (step === undefined) throw new Error(`a transcript begins with a command, not with: ${line}`);
+    else if (/^\[exit \d+\]$/.test(line)) step.code = Number(line.slice(6, -1));
+    else if (line.startsWith('2> ')) step.stderr.push(line.slice(3));
+    else step.stdout.push(line);
+  }
+  return steps;
+}
+
+/** A pattern for lines as a transcript has them; blank lines count for nothing. */
+export function patternOf(lines: readonly string[]): RegExp {
+  const parts = lines.map((line) => (line === '...' ? '(?:.*\n)*?' : `${linePattern(line)} *\n`));
+  return new RegExp(`^${parts.join('')}$`);
+}
+
+function linePattern(line: string): string {
+  const escaped = line.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&').replace(/ {2,}/g, ' {2,}');
+  return escaped.replace(/<(\w+)>/g, (word, name: string) => fits[name] ?? word);
+}
+
+/** Output as a pattern is held against it. */
+export function withoutBlankLines(text: string): string {
+  return text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line) => `${line}\n`)
+    .join('');
+}
