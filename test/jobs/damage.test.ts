@@ -7,7 +7,8 @@ import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { decodeEvents } from '../../src/jobs/event-log.ts';
 import type { Order } from '../../src/jobs/order.ts';
-import { depsFor, freshFolder, orderOf, run, type TestDeps } from './harness.ts';
+import { freshFolder } from '../support/servers.ts';
+import { depsFor, orderOf, run, type TestDeps } from './harness.ts';
 
 type Outcome = 'accepts' | 'is busy' | 'breaks off' | 'never answers';
 

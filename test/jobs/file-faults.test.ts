@@ -3,16 +3,8 @@ import type * as fs from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { UnrecordedHandle } from '../../src/jobs/submit.ts';
-import {
-  depsFor,
-  freshFolder,
-  httpServer,
-  jobsOf,
-  orderOf,
-  run,
-  type HttpServer,
-  type Ran,
-} from './harness.ts';
+import { freshFolder, httpServer, type HttpServer } from '../support/servers.ts';
+import { depsFor, jobsOf, orderOf, run, type Ran } from './harness.ts';
 
 type Fault = 'ENOSPC' | 'EIO' | 'short write' | 'death';
 

@@ -2,18 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import type { Ledger } from '../../src/jobs/ledger.ts';
 import { UnrecordedHandle } from '../../src/jobs/submit.ts';
-import {
-  depsFor,
-  freshFolder,
-  httpServer,
-  jobsOf,
-  orderOf,
-  run,
-  says,
-  type Answer,
-  type HttpServer,
-  type Ran,
-} from './harness.ts';
+import { freshFolder, httpServer, says, type Answer, type HttpServer } from '../support/servers.ts';
+import { depsFor, jobsOf, orderOf, run, type Ran } from './harness.ts';
 
 type Fate = 'dies at' | 'fails' | 'fails after';
 

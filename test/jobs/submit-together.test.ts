@@ -7,18 +7,8 @@ import type { Ledger } from '../../src/jobs/ledger.ts';
 import { fingerprintOf } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/jobs/owner.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
-import {
-  deadOwner,
-  depsFor,
-  freshFolder,
-  httpServer,
-  jobsOf,
-  orderOf,
-  run,
-  says,
-  tcpServer,
-  type Answer,
-} from './harness.ts';
+import { freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
+import { deadOwner, depsFor, jobsOf, orderOf, run } from './harness.ts';
 
 const alive = { owner: currentOwner() };
 

@@ -5,21 +5,8 @@ import { resolveJob } from '../../src/jobs/resolve.ts';
 import { delivered } from '../../src/jobs/run.ts';
 import { submit } from '../../src/jobs/submit.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
-import {
-  closedPort,
-  depsFor,
-  fakeClock,
-  freshFolder,
-  httpServer,
-  jobsOf,
-  jobText,
-  key,
-  orderOf,
-  run,
-  says,
-  tcpServer,
-  type Answer,
-} from './harness.ts';
+import { closedPort, freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
+import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run } from './harness.ts';
 
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 

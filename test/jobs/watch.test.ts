@@ -12,17 +12,8 @@ import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
 import { finished as finishedA, name as operation } from '../protocols/a/support.ts';
 import { finished as finishedB } from '../protocols/b/support.ts';
-import {
-  depsFor,
-  freshFolder,
-  httpServer,
-  jobText,
-  orderOf,
-  says,
-  type Answer,
-  type HttpServer,
-  type TestDeps,
-} from './harness.ts';
+import { freshFolder, httpServer, says, type Answer, type HttpServer } from '../support/servers.ts';
+import { depsFor, jobText, orderOf, type TestDeps } from './harness.ts';
 
 interface Scene {
   server: HttpServer;

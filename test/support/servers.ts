@@ -1,0 +1,142 @@
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTcp, type AddressInfo, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach } from 'vitest';
+
+const cleanUps: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+/** Runs after the test, the last one first. */
+export function onEnd(cleanUp: () => Promise<void> | void): void {
+  cleanUps.push(cleanUp);
+}
+
+// The tests write and sync thousands of times: memory spares the disk.
+const root = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+
+/** A folder that is removed after the test. */
+export function freshFolder(): string {
+  const folder = mkdtempSync(join(root, 'mgw-jobs-'));
+  onEnd(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** One request as a server saw it. */
+export interface Seen {
+  method: string;
+  path: string;
+  headers: IncomingMessage['headers'];
+  body: string;
+}
+
+/** How a server answers one request. */
+export type Answer = (seen: Seen, response: ServerResponse) => void;
+
+export interface HttpServer {
+  url: string;
+  port: number;
+  requests: Seen[];
+  /** How many connections were made. */
+  connections: number;
+  /** The answers of the next requests; then the usual one. */
+  answers: Answer[];
+  /** How many tasks were created. */
+  created: number;
+  /** Creates a task and gives its handle. */
+  create(): string;
+}
+
+/** An HTTP server whose usual answer creates a task of Protocol C, or what `usual` says. */
+export async function httpServer(usual?: Answer, port = 0): Promise<HttpServer> {
+  const state: HttpServer = {
+    url: '',
+    port: 0,
+    requests: [],
+    connections: 0,
+    answers: [],
+    created: 0,
+    create: () => `task_${String((state.created += 1)).padStart(4, '0')}`,
+  };
+  const server = createHttp((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('error', () => undefined);
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const { method = '', url = '', headers } = request;
+      const seen = { method, path: url, headers, body: Buffer.concat(chunks).toString() };
+      state.requests.push(seen);
+      const answer = state.answers.shift() ?? usual ?? accepts(state);
+      answer(seen, response);
+    });
+  });
+  server.on('connection', () => (state.connections += 1));
+  state.port = await listening(server, port);
+  state.url = `http://127.0.0.1:${state.port}`;
+  onEnd(() => {
+    server.closeAllConnections();
+    return closed(server);
+  });
+  return state;
+}
+
+function accepts(state: HttpServer): Answer {
+  return (_, response) => sendJson(response, { task_id: state.create(), status: 'queued' });
+}
+
+export function sendJson(
+  response: ServerResponse,
+  body: unknown,
+  status = 200,
+  headers: Record<string, string | string[]> = {},
+): void {
+  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  response.end(typeof body === 'string' ? body : JSON.stringify(body));
+}
+
+/** An answer of fixed contents. */
+export function says(body: unknown, status = 200, headers: Record<string, string | string[]> = {}): Answer {
+  return (_, response) => sendJson(response, body, status, headers);
+}
+
+export interface TcpServer {
+  port: number;
+  connections: number;
+}
+
+/** A server of raw connections. */
+export async function tcpServer(onConnection: (socket: Socket, count: number) => void): Promise<TcpServer> {
+  const state = { port: 0, connections: 0 };
+  const sockets = new Set<Socket>();
+  const server = createTcp((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
+    onConnection(socket, (state.connections += 1));
+  });
+  state.port = await listening(server, 0);
+  onEnd(() => {
+    for (const socket of sockets) socket.destroy();
+    return closed(server);
+  });
+  return state;
+}
+
+/** A port on which nothing listens. */
+export async function closedPort(): Promise<number> {
+  const server = createTcp();
+  const port = await listening(server, 0);
+  await closed(server);
+  return port;
+}
+
+async function listening(server: Server, port: number): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => void server.close(() => resolve()));
+}
