@@ -12,6 +12,8 @@ const loaders: Record<string, () => Promise<Register>> = {
   jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
   tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
   models: async () => (await import('./commands/models.ts')).registerModels,
+  responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,
+  api: async () => (await import('./commands/api/api.ts')).registerApi,
   sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
   auth: async () => (await import('./commands/auth.ts')).registerAuth,
   config: async () => (await import('./commands/config.ts')).registerConfig,

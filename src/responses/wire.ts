@@ -103,7 +103,7 @@ function failed(source: JsonObject, response?: JsonObject): ResponseEnd {
   const message =
     messageIn(source) ?? (status === 'cancelled' ? 'The response was cancelled.' : 'The response failed.');
   const nativeCode = nativeCodeIn(source);
-  const code = classify(`${nativeCode ?? ''} ${message}`, 200);
+  const code = nativeCode === 'server_error' ? nativeCode : classify(`${nativeCode ?? ''} ${message}`, 200);
   const failure: Failure = { code: code === 'bad_reply' ? 'task_failed' : code, message, nativeCode };
   return { kind: 'failed', failure, response };
 }

@@ -5,6 +5,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { speechBody } from '../speech/frames.ts';
+import { speechServer } from '../speech/harness.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 
 const text = 'A paper boat at sea. It floats.';
@@ -166,21 +168,23 @@ describe('a bad day', () => {
   });
 
   it('a kill inside the stream is told by the next run, which pays nothing', async () => {
-    const { user, charges, folder } = await bench();
-    const command = ['tts', text.repeat(400), '-o', 'a.pcm', '--format', 'pcm'];
+    const server = await speechServer((response) => {
+      response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
+    });
+    const user = newUser(server.url);
+    const command = ['tts', text, '-o', 'a.mp3'];
     const { child, result } = user.start(command);
-    const part = join(user.cwd, 'a.pcm.part');
-    const killed = setInterval(() => {
+    const part = join(user.cwd, 'a.mp3.part');
+    const killer = setInterval(() => {
       if (existsSync(part) && readFileSync(part).length > 0) child.kill('SIGKILL');
-    }, 1);
-    const { code } = await result;
-    clearInterval(killed);
-    if (code === 0) throw new Error('it was over before it could be killed');
+    }, 5);
+    expect((await result).code).toBe(137);
+    clearInterval(killer);
     const again = await user.run([...command, '--json']);
     expect(again.json).toMatchObject({ exit_code: 9, error: { code: 'speech_incomplete' } });
-    expect(again.json.error.message).toContain('a.pcm.part');
-    expect(charges()).toBe(1);
-    expect(folder()).toEqual(['a.pcm.part']);
+    expect(again.json.error.message).toContain('a.mp3.part');
+    expect(readFileSync(part, 'utf8')).toBe('some audio');
+    expect(server.requests).toHaveLength(1);
   });
 });
 

@@ -1,6 +1,11 @@
 import type { Command } from 'commander';
 import { repeatable, single, wholeNumber } from '../../options.ts';
-import { addOutputOptions, addRetriesOption, type OutputOptions } from '../../wait-options.ts';
+import {
+  addOutputOptions,
+  addRetriesOption,
+  requestTimeoutOption,
+  type OutputOptions,
+} from '../../wait-options.ts';
 
 /** The options of `mgw tts` beside those that are settings. */
 export interface TtsOptions extends OutputOptions {
@@ -37,9 +42,12 @@ export function addTtsOptions(command: Command): void {
     .option('--dry-run', 'show the request that would be sent, and send nothing')
     .option('--no-check', 'skip the local checks')
     .addOption(
-      single('--timeout <duration>', 'how long it may take in all, such as 90s or 20m (default 30m)'),
+      single(
+        '--timeout <duration>',
+        'how long it may take in all, such as 90s or 20m (default 30m)',
+      ).helpGroup('Waiting:'),
     )
-    .addOption(single('--request-timeout <duration>', 'how long the answer may take to begin (default 2m)'));
+    .addOption(requestTimeoutOption());
   addRetriesOption(command);
   addOutputOptions(command);
 }

@@ -1,0 +1,87 @@
+import type { Command } from 'commander';
+import { MgwError } from '../../../errors.ts';
+import type { GatewayClient } from '../../../http/client.ts';
+import type { Run } from '../../action.ts';
+import type { Context } from '../../context.ts';
+import { oneOf, repeatable, single } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { version } from '../../version.ts';
+import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
+import type { ApiOptions } from './request.ts';
+
+const examples = `
+Examples:
+  $ mgw api GET /v1/models
+  $ mgw api GET /v1/videos/TASK/content > video.mp4
+  $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
+A POST may cost money: it is sent once, and not recorded.`;
+
+/** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
+export function registerApi(parent: Command, run: Run): void {
+  const command = parent
+    .command('api')
+    .description('make a raw call; prints the body of the answer')
+    .argument('<method>', 'GET or POST')
+    .argument('<path>', 'path below the base URL, with its query')
+    .addOption(single('--body <json>', 'the body: JSON, @FILE, or - for stdin'))
+    .addOption(repeatable('--header <line>', "a header: 'Name: value'"))
+    .addOption(
+      oneOf(single('--auth <how>', 'how the key is sent (default bearer)'), ['bearer', 'x-api-key', 'none']),
+    )
+    .option('--include', 'print status and headers before the body')
+    .addOption(requestTimeoutOption());
+  addRetriesOption(command);
+  command
+    .addHelpText('after', examples)
+    .action((method: string, path: string) =>
+      run(command, (context) => api(context, method, path, command.opts())),
+    );
+}
+
+async function api(context: Context, method: string, path: string, options: ApiOptions): Promise<Outcome> {
+  const [{ apiRequest, authSchemes }, { apiCall, refusalOf }, { answerView, printAnswer }] =
+    await Promise.all([import('./request.ts'), import('./call.ts'), import('./print.ts')]);
+  const exchange = await apiRequest(context, method, path, options);
+  const settings = await context.settings();
+  const auth = options.auth ?? 'bearer';
+  const { interruptions } = await import('../../signals.ts');
+  const signal = interruptions().soft;
+  const call = {
+    auth: authSchemes[auth],
+    timeoutMs: settings.requestTimeoutMs.value ?? 120_000,
+    signal,
+    // A POST gets a connection of its own: only then is it known whether a byte was sent.
+    ...(exchange.method === 'POST' && { onConnected: () => Promise.resolve() }),
+  };
+  const note = (text: string): void => context.progress.note(text);
+  const retry = { clock: context.clock, retries: settings.retries.value, note, signal };
+  const { secretRedactor } = await import('../../../redact.ts');
+  const redact = secretRedactor([(await context.gateway()).key]);
+  const client = auth === 'none' ? await keyless(context) : await context.client();
+  try {
+    const answer = await apiCall(client, exchange, call, retry);
+    const error = refusalOf(exchange, answer.reply);
+    if (context.globals.json) return { json: await answerView(answer, redact), error };
+    await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
+    return { json: {}, error };
+  } catch (error) {
+    throw signal.aborted ? interrupted(signal, exchange.method) : error;
+  } finally {
+    client.close();
+  }
+}
+
+function interrupted(signal: AbortSignal, method: string): MgwError {
+  const post = method === 'POST';
+  const text = post ? 'Interrupted: the request may have been handled.' : 'Interrupted.';
+  return new MgwError('pending', text, {
+    exit: signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted',
+    charged: post ? 'maybe' : 'no',
+    retry: post ? 'never' : 'safe',
+  });
+}
+
+async function keyless(context: Context): Promise<GatewayClient> {
+  const { createClient } = await import('../../../http/client.ts');
+  return createClient({ baseUrl: (await context.gateway()).baseUrl, key: '', userAgent: `mgw/${version}` });
+}

@@ -1,0 +1,80 @@
+import type { Command } from 'commander';
+import { bearer } from '../../../exchange.ts';
+import type { Run } from '../../action.ts';
+import type { Context } from '../../context.ts';
+import { repeatable, single } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
+import type { ResponsesOptions } from './body.ts';
+
+const examples = `
+Examples:
+  $ mgw responses "Write a haiku about the sea" --model text-1 --stream
+  $ mgw responses --file question.txt --model text-1 --instructions "Answer in one word" --json
+  $ mgw responses --body @request.json --set max_output_tokens=200
+Not a job: it is not recorded, and never sent again once it may have been charged.`;
+
+/** `mgw responses [INPUT|-] --model M`: one call of the Responses endpoint (specification 4.5). */
+export function registerResponses(parent: Command, run: Run): void {
+  const command = parent
+    .command('responses')
+    .description('ask a model; prints the text of its answer')
+    .argument('[input]', 'what to ask; - reads it from stdin')
+    .addOption(single('--model <name>', 'the model, as mgw models lists it'))
+    .option('--stream', 'print the text as it arrives')
+    .addOption(single('--instructions <text>', 'how the model should answer'))
+    .addOption(single('--file <file>', 'the input is in this file; - reads it from stdin'))
+    .addOption(single('--body <@file>', 'the body as JSON: @file.json, or - for stdin'))
+    .addOption(repeatable('--set <path=value>', 'set a body field in native spelling'))
+    .option('--dry-run', 'show the request that would be sent, and send nothing')
+    .addOption(
+      single('--timeout <duration>', 'how long it may take in all, such as 90s or 20m (default 30m)'),
+    )
+    .addOption(requestTimeoutOption());
+  addRetriesOption(command);
+  command
+    .addHelpText('after', examples)
+    .action((input: string | undefined) =>
+      run(command, (context) => responses(context, input, command.opts())),
+    );
+}
+
+async function responses(
+  context: Context,
+  input: string | undefined,
+  options: ResponsesOptions,
+): Promise<Outcome> {
+  const { responsesBody } = await import('./body.ts');
+  const body = await responsesBody(context, input, options);
+  const settings = await context.settings();
+  if (options.dryRun) {
+    const [{ dryRun }, { responsesExchange }] = await Promise.all([
+      import('../video/dry-run.ts'),
+      import('../../../responses/wire.ts'),
+    ]);
+    return dryRun(responsesExchange(body), bearer, settings);
+  }
+  const [{ respond }, { interruptions }, { outcomeOf }, { Printer }] = await Promise.all([
+    import('../../../responses/respond.ts'),
+    import('../../signals.ts'),
+    import('./outcome.ts'),
+    import('./printer.ts'),
+  ]);
+  const { clock, progress } = context;
+  const deps = {
+    client: await context.client(),
+    clock,
+    signal: interruptions().soft,
+    note: (text: string) => progress.note(text),
+    retries: settings.retries.value,
+    requestTimeoutMs: settings.requestTimeoutMs.value,
+  };
+  const printer = new Printer(context, options.stream === true);
+  const deadline = clock.now() + settings.timeoutMs.value;
+  try {
+    const end = await respond(body, deps, (text) => printer.take(text), deadline);
+    return outcomeOf(end, printer.text);
+  } finally {
+    await printer.finish();
+  }
+}

@@ -1,0 +1,188 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { pathBelow } from '../../src/cli/commands/api/request.ts';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { speechServer, type Answer, type SpeechServer } from '../speech/harness.ts';
+
+async function bench(...answers: Answer[]): Promise<{ user: User; server: SpeechServer }> {
+  const server = await speechServer(...answers);
+  return { server, user: newUser(server.url) };
+}
+
+const say =
+  (status: number, body: string | Buffer, headers: Record<string, string> = {}): Answer =>
+  (response) =>
+    void response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+
+describe('GET', () => {
+  it('sends the key and prints the body as it is', async () => {
+    const { user, server } = await bench(say(200, '{"data": [ ]}'));
+    const run = await user.run(['api', 'get', '/v1/models?x=1']);
+    expect([run.code, run.stdout, run.stderr]).toEqual([0, '{"data": [ ]}', '']);
+    expect(server.requests).toMatchObject([
+      { path: '/v1/models?x=1', headers: { authorization: `Bearer ${canaryKey}` } },
+    ]);
+  });
+
+  it('is tried again on 429 and 5xx', async () => {
+    const { user, server } = await bench(say(502, ''), say(200, '{}'));
+    expect((await user.run(['api', 'GET', '/v1/models'])).code).toBe(0);
+    expect(server.requests).toHaveLength(2);
+  });
+
+  it('passes bytes on untouched', async () => {
+    const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, index) => index % 256));
+    const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));
+    const { child } = user.start(['api', 'GET', '/v1/videos/t/content']);
+    const chunks: Buffer[] = [];
+    child.stdout?.on('data', (chunk: Buffer) => chunks.push(chunk));
+    await new Promise((resolve) => child.once('close', resolve));
+    expect(Buffer.concat(chunks)).toEqual(bytes);
+  });
+
+  it.each([
+    ['--auth x-api-key', ['--auth', 'x-api-key'], { 'x-api-key': canaryKey }],
+    ['--auth none', ['--auth', 'none'], {}],
+  ])('%s', async (_, args, expected) => {
+    const { user, server } = await bench(say(200, '{}'));
+    await user.run(['api', 'GET', '/x', ...args]);
+    const { authorization, 'x-api-key': own } = server.requests[0]?.headers ?? {};
+    expect({ authorization, 'x-api-key': own }).toEqual({
+      authorization: undefined,
+      'x-api-key': undefined,
+      ...expected,
+    });
+  });
+
+  it('--include shows status and headers, and hides what is secret', async () => {
+    const { user } = await bench(
+      say(200, 'hello', { 'content-type': 'text/plain', 'set-cookie': 'a=b', 'x-request-id': 'r1' }),
+    );
+    const { stdout } = await user.run(['api', 'GET', '/x', '--include']);
+    expect(stdout).toMatch(/^HTTP 200\n/);
+    expect(stdout).toContain('x-request-id: r1\n');
+    expect(stdout).toContain('set-cookie: [redacted]');
+    expect(stdout.endsWith('\n\nhello')).toBe(true);
+  });
+
+  it('--json gives one document; a key that comes back is hidden', async () => {
+    const { user } = await bench(say(200, JSON.stringify({ echo: canaryKey })));
+    const run = await user.run(['api', 'GET', '/x', '--json']);
+    expect(run.json).toMatchObject({ ok: true, status: 200, body: { echo: '[redacted]' } });
+    expect((await user.run(['api', 'GET', '/x'])).stdout).toBe('{"echo":"[redacted]"}');
+  });
+});
+
+describe('POST', () => {
+  it('sends the body exactly, with the headers that are given', async () => {
+    const { user, server } = await bench(say(200, '{}'));
+    writeFileSync(join(user.cwd, 'body.json'), '{ "n": 12345678901234567890 }');
+    const run = await user.run([
+      'api',
+      'POST',
+      '/',
+      '--body',
+      '@body.json',
+      '--header',
+      'X-TC-Action: DescribeTaskDetail',
+    ]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(server.requests[0]).toMatchObject({
+      path: '/',
+      body: readFileSync(join(user.cwd, 'body.json'), 'utf8'),
+      headers: { 'x-tc-action': 'DescribeTaskDetail', 'content-type': 'application/json' },
+    });
+  });
+
+  it('takes the body from standard input, and of another type as it is', async () => {
+    const { user, server } = await bench(say(200, '{}'));
+    await user.run(['api', 'POST', '/x', '--body', '-', '--header', 'Content-Type: text/plain'], {
+      stdin: 'hi',
+    });
+    expect(server.requests[0]).toMatchObject({ body: 'hi', headers: { 'content-type': 'text/plain' } });
+  });
+
+  it.each([
+    ['429', say(429, ''), { exit_code: 6, error: { code: 'rate_limited', charged: 'no', retry: 'safe' } }],
+    [
+      '500',
+      say(500, '{}'),
+      { exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' } },
+    ],
+    ['a reset', (response) => void response.destroy(), { exit_code: 7, error: { charged: 'maybe' } }],
+    [
+      '400',
+      say(400, '{"message":"bad"}'),
+      { exit_code: 4, body: { message: 'bad' }, error: { charged: 'no' } },
+    ],
+    ['401', say(401, '{}'), { exit_code: 3, error: { code: 'auth' } }],
+    ['302', say(302, '', { location: 'https://evil.example/' }), { exit_code: 7 }],
+  ] as [string, Answer, object][])('%s: never tried again', async (_, answer, expected) => {
+    const { user, server } = await bench(answer);
+    expect((await user.run(['api', 'POST', '/x', '--body', '{}', '--json'])).json).toMatchObject(expected);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('prints the body of a refusal on stdout, and the error on stderr', async () => {
+    const { user } = await bench(say(400, '{"error":{"message":"no such field"}}'));
+    const run = await user.run(['api', 'POST', '/x', '--body', '{}']);
+    expect([run.code, run.stdout]).toEqual([4, '{"error":{"message":"no such field"}}']);
+    expect(run.stderr).toContain('HTTP 400: no such field');
+  });
+});
+
+describe('wrong input sends nothing', () => {
+  it.each([
+    [['api', 'PUT', '/x'], /METHOD/],
+    [['api', 'GET', 'v1/models'], /begin with \//],
+    [['api', 'GET', 'https://other.example/v1/models'], /not below the base URL/],
+    [['api', 'GET', '/x', '--body', '{}'], /--body goes with POST/],
+    [['api', 'POST', '/x', '--body', '{'], /--body is not JSON/],
+    [['api', 'POST', '/x', '--body', '@missing.json'], /--body/],
+    [['api', 'GET', '/x', '--header', 'nonsense'], /--header/],
+    [['api', 'GET', '/x', '--header', `Authorization: Bearer ${canaryKey}`], /--auth/],
+    [['api', 'GET', '/x', '--header', 'Host: x'], /--header Host/],
+    [['api', 'GET', '/x', '--header', 'A: b', '--header', 'a: c'], /given twice/],
+    [['api', 'GET', '/x', '--header', 'A: b\r\nC: d'], /ASCII|Name: value/],
+    [['api', 'GET', '/x', '--auth', 'basic'], /bearer, x-api-key, none/],
+  ])('%j', async (args, message) => {
+    const { user, server } = await bench(say(200, '{}'));
+    const run = await user.run(args);
+    expect([run.code, run.stdout]).toEqual([2, '']);
+    expect(run.stderr).toMatch(message);
+    expect(run.stderr).not.toContain(canaryKey);
+    expect(server.requests).toHaveLength(0);
+  });
+});
+
+describe('a path', () => {
+  const base = new URL('https://gateway.example:8443/proxy');
+
+  it.each([
+    ['/v1/models', '/v1/models'],
+    ['/v1/models?a=1&b=ü', '/v1/models?a=1&b=%C3%BC'],
+    ['/v1/a b#c', '/v1/a%20b'],
+    ['https://gateway.example:8443/proxy/v1/models', '/v1/models'],
+    ['/', '/'],
+    ['//evil.example/x', '//evil.example/x'],
+  ])('%s is %s below the base URL', (path, expected) => {
+    expect(pathBelow(base, path)).toBe(expected);
+  });
+
+  it.each([
+    'https://gateway.example/proxy/v1',
+    'http://gateway.example:8443/proxy/v1',
+    'https://gateway.example:8443/other',
+    'https://gateway.example:8443/proxyother',
+    'https://user:pass@gateway.example:8443/proxy/v1',
+    '/../x',
+    '/%2e%2e/x',
+    'v1/models',
+    'file:///etc/passwd',
+    '@evil.example/',
+    '\\\\evil.example',
+  ])('%s is refused', (path) => {
+    expect(() => pathBelow(base, path)).toThrow(/PATH/);
+  });
+});

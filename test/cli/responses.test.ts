@@ -1,0 +1,144 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { speechServer } from '../speech/harness.ts';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+
+const running: Sandbox[] = [];
+afterEach(async () => {
+  for (const sandbox of running.splice(0)) await sandbox.close();
+});
+
+async function bench(...faults: string[]): Promise<{ user: User; charges: () => number }> {
+  const stateDir = mkdtempSync(join(tmpdir(), 'mgw-responses-'));
+  const sandbox = await startSandbox({ stateDir, faults, keys: [canaryKey] });
+  running.push(sandbox);
+  return { user: newUser(sandbox.url), charges: () => readBill(stateDir).length };
+}
+
+const ask = ['responses', 'Say hello', '--model', 'text-1'];
+const answer = 'The sandbox was asked: Say hello';
+
+describe('an answer', () => {
+  it.each([[[]], [['--stream']]])('is printed with a newline %j', async (more) => {
+    const { user } = await bench();
+    const run = await user.run([...ask, ...more]);
+    expect([run.code, run.stdout, run.stderr]).toEqual([0, `${answer}\n`, '']);
+  });
+
+  it.each([[[]], [['--stream']]])('is one JSON document with --json %j', async (more) => {
+    const { user } = await bench();
+    const run = await user.run([...ask, ...more, '--json']);
+    expect(run.json).toMatchObject({
+      ok: true,
+      text: answer,
+      response: { status: 'completed', usage: { total_tokens: 8 } },
+    });
+  });
+
+  it.each([
+    ['standard input', ['responses', '-', '--model', 'text-1'], `Say hello\n`],
+    ['--file', ['responses', '--file', 'q.txt', '--model', 'text-1'], ''],
+    ['--body', ['responses', '--body', '@b.json'], ''],
+    [
+      '--body with flags over it',
+      ['responses', 'Say hello', '--body', '{"model":"x","input":"y"}', '--model', 'text-1'],
+      '',
+    ],
+    ['--set', ['responses', '--body', '{}', '--set', 'model=text-1', '--set', 'input=Say hello'], ''],
+  ])('takes its input from %s', async (_, args, stdin) => {
+    const { user } = await bench();
+    writeFileSync(join(user.cwd, 'q.txt'), 'Say hello\n');
+    writeFileSync(join(user.cwd, 'b.json'), JSON.stringify({ model: 'text-1', input: 'Say hello' }));
+    const run = await user.run(args, { stdin });
+    expect([run.code, run.stdout]).toEqual([0, `${answer}\n`]);
+  });
+
+  it('comes as it arrives, before the stream has ended', async () => {
+    let finish: () => void = () => undefined;
+    const server = await speechServer((response) => {
+      const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(event({ type: 'response.output_text.delta', delta: 'Hel' }));
+      finish = () =>
+        response.end(
+          event({ type: 'response.output_text.delta', delta: 'lo' }) + event({ type: 'response.completed' }),
+        );
+    });
+    const { child, result } = newUser(server.url).start([...ask, '--stream']);
+    const first = await new Promise((resolve) =>
+      child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
+    );
+    expect(first).toBe('Hel');
+    finish();
+    expect(await result).toMatchObject({ code: 0 });
+  });
+
+  it('is not asked for with --dry-run', async () => {
+    const { user, charges } = await bench();
+    const run = await user.run([...ask, '--stream', '--instructions', 'Be short', '--dry-run', '--json']);
+    expect(run.json).toMatchObject({
+      request: {
+        method: 'POST',
+        headers: { Authorization: 'Bearer [redacted]' },
+        body: { model: 'text-1', input: 'Say hello', instructions: 'Be short', stream: true },
+      },
+    });
+    expect(charges()).toBe(0);
+  });
+});
+
+describe('no answer', () => {
+  it('without a terminal event: exit 9, the text so far is there, and it was charged once', async () => {
+    const { user, charges } = await bench('responses-cut');
+    const run = await user.run([...ask, '--stream']);
+    expect(run.code).toBe(9);
+    expect(answer.startsWith(run.stdout.trimEnd())).toBe(true);
+    expect(charges()).toBe(1);
+    expect((await user.run([...ask, '--stream', '--json'])).json).toMatchObject({
+      error: { code: 'result_corrupt', charged: 'yes', retry: 'never' },
+    });
+  });
+
+  it.each([
+    ['responses', 'Hi [response-fails]', { exit_code: 5, error: { code: 'server_error' } }],
+    ['responses', 'Hi [response-refuses]', { exit_code: 5, error: { code: 'content_policy' } }],
+    ['responses', 'Hi [no-balance]', { exit_code: 4, error: { code: 'balance', charged: 'no' } }],
+  ])('%s %s', async (command, input, expected) => {
+    const { user } = await bench();
+    for (const more of [[], ['--stream']]) {
+      const run = await user.run([command, input, '--model', 'text-1', '--json', ...more]);
+      expect(run.json).toMatchObject(expected);
+    }
+  });
+
+  it('an answer that hit its limit is printed, and exit 9 says so', async () => {
+    const { user } = await bench();
+    const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
+    expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);
+    expect(run.stderr).toContain('max_output_tokens');
+  });
+
+  it('429 is tried again', async () => {
+    const { user, charges } = await bench('responses-429x1');
+    expect((await user.run(ask)).code).toBe(0);
+    expect(charges()).toBe(1);
+  });
+});
+
+it.each([
+  [['responses', '--model', 'text-1'], /What to ask/],
+  [['responses', 'Hi'], /Which model/],
+  [['responses', 'Hi', '--file', 'x', '--model', 'm'], /not both/],
+  [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
+  [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],
+  [['responses', 'Hi', '--model', 'm', '--body', '{'], /not JSON/],
+])('wrong input sends nothing: %j', async (args, message) => {
+  const { user, charges } = await bench();
+  const run = await user.run(args);
+  expect([run.code, run.stdout, charges()]).toEqual([2, '', 0]);
+  expect(run.stderr).toMatch(message);
+});
