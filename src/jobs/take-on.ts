@@ -16,8 +16,7 @@ import { shownState } from './settle.ts';
 export async function takeOn(order: Order, deps: JobDeps, run: string): Promise<Job> {
   const { ledger, owner } = deps;
   const fingerprint = fingerprintOf(order, deps.gateway, deps.account);
-  const earlier = await findJob(order, deps, fingerprint);
-  if (earlier === undefined || mayBeSent(earlier)) await order.beforeSending?.();
+  const earlier = await findReady(order, deps, fingerprint);
   const own = earlier ?? (await create(order, deps, fingerprint, run));
   const job = order.key === undefined ? own : await claimKey(order.key, own, fingerprint, order, deps);
   const isNew = earlier === undefined && job === own;
@@ -25,6 +24,20 @@ export async function takeOn(order: Order, deps: JobDeps, run: string): Promise<
   if (isNew || shownState(job) === 'unknown') return job;
   await ledger.append(job.id, { type: 'began', run, owner, ask: order.ask });
   return (await ledger.read(job.id)) ?? job;
+}
+
+// What stands in the way of sending may be the result that another process of the same key has just put there.
+async function findReady(order: Order, deps: JobDeps, fingerprint: string): Promise<Job | undefined> {
+  const earlier = await findJob(order, deps, fingerprint);
+  if (earlier !== undefined && !mayBeSent(earlier)) return earlier;
+  try {
+    await order.beforeSending?.();
+    return earlier;
+  } catch (error) {
+    const last = await findJob(order, deps, fingerprint);
+    if (last === undefined || mayBeSent(last)) throw error;
+    return last;
+  }
 }
 
 function mayBeSent(job: Job): boolean {

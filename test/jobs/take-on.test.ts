@@ -1,0 +1,30 @@
+import { expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import { currentOwner } from '../../src/jobs/owner.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
+import { depsFor, jobsOf, orderOf, run } from './harness.ts';
+
+const alive = { owner: currentOwner() };
+const exists = new MgwError('output_exists', 'boat.mp4 exists');
+
+it('takes on the job of its key where another process put the result there meanwhile', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const other = await depsFor(server.url, state, alive);
+  const beforeSending = async (): Promise<void> => {
+    await run(other, orderOf({ key: 'boat' }));
+    throw exists;
+  };
+  const ran = await run(await depsFor(server.url, state, alive), orderOf({ key: 'boat', beforeSending }));
+  expect(ran).toMatchObject({ exit: 0, resumed: true });
+  expect(server.requests).toHaveLength(1);
+  expect(await jobsOf(other.ledger)).toHaveLength(1);
+});
+
+it('is refused by what stands there for any other reason, and nothing is recorded', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state);
+  const order = orderOf({ key: 'boat', beforeSending: () => Promise.reject(exists) });
+  expect(await run(deps, order)).toMatchObject({ exit: 10, error: { code: 'output_exists' } });
+  expect(server.requests).toHaveLength(0);
+  expect(await jobsOf(deps.ledger)).toEqual([]);
+});
