@@ -164,6 +164,12 @@ describe('fetch', () => {
     expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.videos[0]);
     expect(gateway.created).toBe(1);
   });
+
+  it('of an operation that the gateway does not know is exit 9, and sends no POST', async () => {
+    const run = await user.run(['video', 'a', 'fetch', 'models/video-a/operations/none', '--json']);
+    expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
+    expect(gateway.posts()).toEqual([]);
+  });
 });
 
 describe('what is sent', () => {

@@ -257,6 +257,21 @@ describe('the answer to a query', () => {
     expect(gateway.created).toBe(1);
   });
 
+  it('a task that the gateway does not know is exit 9, and nothing is created', async () => {
+    const run = await user.run(['video', 'b', 'fetch', '12000000000000000404', '--json']);
+    expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
+    expect(gateway.posts()).toEqual([]);
+  });
+
+  it('a task that was started elsewhere is picked up by its id, to the last digit', async () => {
+    await user.run(submit);
+    const other = newUser(gateway.url);
+    const run = await other.run(['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.video);
+    expect(gateway.created).toBe(1);
+  });
+
   it('AuthFailure is exit 3; with a good key the rerun ends well', async () => {
     gateway.queries.push({ body: callError('AuthFailure') });
     const run = await user.run(save);
