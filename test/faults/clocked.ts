@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { createClient } from '../../src/http/client.ts';
-import type { Job } from '../../src/job.ts';
+import type { Job, JobFile } from '../../src/job.ts';
+import { fetchResults } from '../../src/jobs/fetch.ts';
 import { openFileLedger } from '../../src/jobs/file-ledger.ts';
 import type { JobDeps } from '../../src/jobs/gateway.ts';
 import { currentOwner } from '../../src/jobs/owner.ts';
@@ -13,13 +14,15 @@ import type { Scene } from './scene.ts';
 /** A job's wait with a clock of the test's own; the sockets and the ledger are those of the scene. */
 export interface Clocked {
   clock: TestClock;
+  /** Waits for a finished job's result and saves it at the scene's output. */
+  save: (job: CliJson['job'], onProgress: (bytes: number) => void) => Promise<JobFile[]>;
   /** Waits for the job of a run that has submitted it, as `fetch` does. */
   wait: (job: CliJson['job'], options?: Partial<WatchOptions>) => Promise<Watched>;
 }
 
-/** Sets a scene's clock to now; its pauses pass at once and move it. */
-export async function clocked(scene: Scene): Promise<Clocked> {
-  const clock = new TestClock(Infinity);
+/** Sets a scene's clock to now; its pauses pass at once and move it, those of `long` milliseconds as the test says. */
+export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
+  const clock = new TestClock(long);
   clock.advance(Date.now() - clock.now());
   const ledger = await openFileLedger(join(scene.user.cwd, 'state'), () => clock.now());
   const baseUrl = new URL(scene.gateway.url);
@@ -38,13 +41,29 @@ export async function clocked(scene: Scene): Promise<Clocked> {
     userAgent: 'mgw/test',
     retries: 5,
   };
+  const waiting = { deadline: clock.now() + 30 * 60_000, intervalMs: 5000, atOnce: false };
+  const jobOf = async ({ id }: CliJson['job']): Promise<Job> => {
+    const job = await ledger.read(id);
+    if (job === undefined) throw new Error(`there is no job ${id}`);
+    return job;
+  };
   return {
     clock,
-    wait: async ({ id }, options) => {
-      const job = await ledger.read(id);
-      if (job === undefined) throw new Error(`there is no job ${id}`);
-      const deadline = clock.now() + 30 * 60_000;
-      return watch(job, protocolOf(job), deps, { deadline, intervalMs: 5000, atOnce: false, ...options });
+    wait: async (named, options) => {
+      const job = await jobOf(named);
+      return watch(job, protocolOf(job), deps, { ...waiting, ...options });
+    },
+    save: async (named, onProgress) => {
+      const job = await jobOf(named);
+      return fetchResults(job, protocolOf(job), deps, {
+        ...waiting,
+        target: { kind: 'file', path: scene.out },
+        toStdout: () => Promise.resolve(),
+        force: false,
+        key: canaryKey,
+        trustedOrigins: [],
+        onProgress: ({ bytes }) => onProgress(bytes),
+      });
     },
   };
 }

@@ -9,6 +9,8 @@ export interface Disk {
   fill(): void;
   /** Makes room again. */
   clear(): void;
+  /** Gives it so many kilobytes in all. */
+  resize(kilobytes: number): void;
   readOnly(): void;
   writable(): void;
   unmount(): void;
@@ -22,6 +24,7 @@ export function mountDisk(folder: string, kilobytes: number): Disk {
   return {
     fill: () => fill(ballast, kilobytes * 1024),
     clear: () => rmSync(ballast, { force: true }),
+    resize: (size) => mount('-o', `remount,size=${size}k`, folder),
     readOnly: () => mount('-o', 'remount,ro', folder),
     writable: () => mount('-o', 'remount,rw', folder),
     unmount: () => execFileSync('umount', ['-l', folder]),

@@ -1,5 +1,5 @@
 import { rmSync, writeFileSync } from 'node:fs';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { RequestListener } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { canaryKey, newUser, type CliJson, type CliResult, type Running, type User } from '../support/cli.ts';
@@ -28,7 +28,8 @@ export class Scene {
   readonly outputs: string[];
   /** Further folders that mgw may have written to. */
   readonly folders: string[] = [];
-  readonly #strangers: { said: string[]; listener: Listener }[] = [];
+  /** What strangers were told. */
+  readonly #told: string[] = [];
   readonly #endings: (() => unknown)[] = [];
   #last: { args: string[]; options?: RunOptions } | undefined;
 
@@ -98,30 +99,25 @@ export class Scene {
   }
 
   /** A server of somebody else; whatever it is told must not hold the key. */
-  async stranger(
-    answer: (request: IncomingMessage, response: ServerResponse) => void,
-    host = '127.0.0.2',
-  ): Promise<Listener> {
-    const said: string[] = [];
-    const listener = await listen({
-      host,
-      answer: (request, response) => {
-        said.push([request.url, ...request.rawHeaders].join('\n'));
-        answer(request, response);
-      },
+  stranger(answer: RequestListener, host = '127.0.0.2'): Promise<Listener> {
+    return this.server(host, (request, response) => {
+      this.#told.push([request.url, ...request.rawHeaders].join('\n'));
+      answer(request, response);
     });
-    this.#strangers.push({ said, listener });
+  }
+
+  /** A further server that ends with the scene. */
+  async server(host: string, answer: RequestListener): Promise<Listener> {
+    const listener = await listen({ host, answer });
+    this.onEnd(() => listener.stop());
     return listener;
   }
 
-  /** What holds in every row; `creations` is its column P. Gives the jobs of the ledger. */
-  expectInvariants(creations: number): Promise<CliJson['job'][]> {
+  /** What holds in every row; `creations` is its column P, `mine` what a user has put at the output. */
+  expectInvariants(creations: number, mine: Buffer[] = []): Promise<CliJson['job'][]> {
     const { port } = new URL(this.gateway.url);
     const elsewhere = this.gateway.seen.filter(({ headers }) => !headers['host']?.endsWith(`:${port}`));
-    const said = [
-      ...elsewhere.map((seen) => JSON.stringify(seen)),
-      ...this.#strangers.flatMap((each) => each.said),
-    ];
+    const strangers = [...elsewhere.map((seen) => JSON.stringify(seen)), ...this.#told];
     return expectInvariants(
       {
         created: this.gateway.created,
@@ -130,9 +126,9 @@ export class Scene {
         folders: [this.user.cwd, ...this.folders],
         keyFiles: [],
         outputs: this.outputs,
-        sources: [this.gateway.served.content],
+        sources: [this.gateway.served.content, ...mine],
         key: canaryKey,
-        strangers: said,
+        strangers,
       },
       creations,
     );
@@ -152,7 +148,7 @@ export class Scene {
 
   async close(): Promise<void> {
     for (const ending of this.#endings.reverse()) await ending();
-    await Promise.all([this.gateway.close(), ...this.#strangers.map(({ listener }) => listener.stop())]);
+    await this.gateway.close();
     rmSync(this.user.cwd, { recursive: true, force: true });
   }
 

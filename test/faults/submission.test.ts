@@ -430,7 +430,7 @@ describe.concurrent('an answer without an end', () => {
     const peak = join(scene.user.cwd, 'peak');
     const run = await scene.run(scene.command(), { env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }) });
     expect(run.json).toMatchObject(unknown);
-    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(150_000);
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
     await scene.expectRerun(7);
     await scene.expectInvariants(1);
   });

@@ -1,0 +1,490 @@
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { describe, expect } from 'vitest';
+import { film } from '../support/film.ts';
+import { head, serve, type Served } from '../support/raw-server.ts';
+import { clocked } from './clocked.ts';
+import { canMount } from './disk.ts';
+import { reply, type Answer } from './gateway.ts';
+import { preloaded } from './preloads.ts';
+import { fast, it, secured, shown, type Scene } from './scene.ts';
+import { until } from './until.ts';
+
+const protocols = ['a', 'b', 'c'] as const;
+
+/** Serves the result as it is, with something changed. */
+const as =
+  (change: Partial<Served>): Answer =>
+  (call) => {
+    call.gateway.sent += serve(call, call.socket, { ...call.gateway.served, ...change });
+  };
+
+/** Says a raw answer and closes. */
+const raw =
+  (status: string, headers: Record<string, string | number>, body: Buffer | string = ''): Answer =>
+  ({ socket }) => {
+    socket.write(head(status, headers));
+    socket.end(body);
+  };
+
+function saved(scene: Scene): Buffer {
+  return readFileSync(scene.out);
+}
+
+/** Fails unless the job is succeeded, its result not published, and the exit code this. */
+async function expectUnpublished(scene: Scene, code: number, ...flags: string[]): Promise<void> {
+  const command = scene.command('--key', 'boat', ...flags);
+  for (let runs = 0; runs < 2; runs += 1) {
+    const json = await scene.here(command);
+    expect(json, JSON.stringify(json)).toMatchObject({ exit_code: code, job: { state: 'succeeded' } });
+    expect(json.error).toMatchObject({ charged: 'yes', retry: code === 9 ? json.error.retry : 'resume' });
+    expect(existsSync(scene.out)).toBe(false);
+  }
+  await scene.expectInvariants(1);
+}
+
+/** Submits and saves in a process of its own, and reruns: both must end with 0 and the very file. */
+async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
+  const run = await scene.submit('--key', 'boat', ...flags);
+  expect(run.code, shown(run)).toBe(0);
+  expect(saved(scene).equals(scene.gateway.served.content)).toBe(true);
+  await scene.expectRerun(0);
+  await scene.expectInvariants(1);
+}
+
+describe.concurrent('a connection that is cut at every sixteenth of the file', () => {
+  it('equal bytes, and under a tenth of them sent twice', async ({ open }) => {
+    const video = film(1_600_000);
+    const scene = await open('c', { video });
+    const cuts = Array.from({ length: 15 }, (_, index) => (video.length * (index + 1)) / 16);
+    scene.gateway.script.content.push(...cuts.map((cutAt) => as({ cutAt })));
+    await expectSaved(scene);
+    expect(scene.gateway.sent).toBeLessThan(1.1 * video.length);
+  });
+});
+
+describe.concurrent('a continuation that is none', () => {
+  const video = film(400_000);
+  const half = as({ cutAt: 200_000 });
+  const content = film(300_000);
+  const partial = (range: string, etag = '"one"'): Answer =>
+    raw(
+      '206 Partial Content',
+      { etag, 'content-range': range, 'content-length': 100 },
+      content.subarray(0, 100),
+    );
+  const cases: [string, (scene: Scene) => void][] = [
+    ['ranges ignored', ({ gateway }) => gateway.script.content.push(half, as({ ranges: false }))],
+    [
+      'an ETag that changes between the tries',
+      ({ gateway }) => {
+        gateway.script.content.push(half);
+        gateway.served = { content, etag: '"two"' };
+        gateway.script.content[0] = as({ content: video, etag: '"one"', cutAt: 200_000 });
+      },
+    ],
+    [
+      'a 206 of another ETag',
+      ({ gateway }) => gateway.script.content.push(half, partial('bytes 200000-200099/400000', '"two"')),
+    ],
+    [
+      'a 206 with a wrong start',
+      ({ gateway }) => gateway.script.content.push(half, partial('bytes 100-199/400000')),
+    ],
+    [
+      'a 206 with a wrong total',
+      ({ gateway }) => gateway.script.content.push(half, partial('bytes 200000-200099/200100')),
+    ],
+    [
+      'a 416 at the full size',
+      ({ gateway }) =>
+        gateway.script.content.push(
+          raw('200 OK', { etag: '"one"', 'transfer-encoding': 'chunked' }, chunk(video)),
+          raw('416 Range Not Satisfiable', { 'content-range': 'bytes */400000', 'content-length': 0 }),
+        ),
+    ],
+    [
+      'a 416 at another size',
+      ({ gateway }) =>
+        gateway.script.content.push(
+          half,
+          raw('416 Range Not Satisfiable', { 'content-range': 'bytes */123', 'content-length': 0 }),
+        ),
+    ],
+  ];
+  it.for(cases)('%s: equal bytes, never a mix', async ([, arrange], { open }) => {
+    const scene = await open('c', { video });
+    arrange(scene);
+    await expectSaved(scene);
+  });
+});
+
+/** One chunk of a chunked body, without the end of it. */
+function chunk(bytes: Buffer): Buffer {
+  return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
+}
+
+describe.concurrent('a length that is not true', () => {
+  const video = film(50_000);
+  const cases: [string, Answer][] = [
+    ['too long', raw('200 OK', { 'content-length': 60_000 }, video)],
+    ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
+    ['none, and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
+  ];
+  it.for(cases)('%s: not published, tried again, exit 9', async ([, answer], { open }) => {
+    const scene = await open('c', { video });
+    scene.gateway.always.content = answer;
+    await expectUnpublished(scene, 9, '--retries', '1');
+    expect(scene.gateway.seen.filter(({ step }) => step === 'content').length).toBeGreaterThanOrEqual(4);
+  });
+});
+
+describe.concurrent('something else in place of the file', () => {
+  const video = film(50_000);
+  const cases: [string, Answer][] = [
+    ['HTML', { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } }],
+    ['HTML called a video', { body: '<!doctype html><p>no', headers: { 'content-type': 'video/mp4' } }],
+    ['JSON', { body: { error: { message: 'the video is gone' } } }],
+    [
+      'gzip, though identity was asked for',
+      raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
+    ],
+  ];
+  it.for(cases)('%s: exit 9, nothing published', async ([, answer], { open }) => {
+    const scene = await open('c', { video });
+    scene.gateway.always.content = answer;
+    await expectUnpublished(scene, 9);
+  });
+
+  it('a gzip bomb: exit 9 in bounded memory', async ({ open }) => {
+    const scene = await open('c');
+    const bomb = gzipSync(Buffer.alloc(300 * 1024 * 1024));
+    const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };
+    scene.gateway.always.content = raw('200 OK', headers, bomb);
+    const peak = join(scene.user.cwd, 'peak');
+    const env = preloaded('peak-memory', { MGW_TEST_PEAK: peak });
+    const run = await scene.run(scene.command(), { env });
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 9, job: { state: 'succeeded' } });
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
+    await scene.expectRerun(9);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('an address that has expired', () => {
+  it.for(protocols)('once: a fresh one is asked for, exit 0 (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
+    await expectSaved(scene);
+    const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
+    if (protocol === 'b') expect(new Set(asked).size).toBe(2);
+  });
+
+  it.for(protocols)('for ever: exit 9, and the job stays succeeded (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.always.content = { status: 410, body: 'gone' };
+    await expectUnpublished(scene, 9);
+    delete scene.gateway.always.content;
+    expect((await scene.submit('--key', 'boat')).code).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a redirect of the result', () => {
+  it.for(['a', 'c'] as const)(
+    'to another site: followed without the key (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const stranger = await scene.stranger((_, response) => {
+        response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
+      });
+      scene.gateway.script.content.push({ status: 302, headers: { location: `${stranger.origin}/film` } });
+      await expectSaved(scene);
+      expect(stranger.connections.length).toBeGreaterThan(0);
+    },
+  );
+
+  it('from https to http: exit 9, and no connection', async ({ open }) => {
+    const scene = await open('c', secured());
+    const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
+    scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
+    const run = await scene.submit();
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 9, job: { state: 'succeeded' } });
+    await scene.expectRerun(9);
+    expect(stranger.connections).toHaveLength(0);
+    await scene.expectInvariants(1);
+  });
+
+  it.for(['a loop', 'six hops'])('%s: exit 9, bounded', async (kind, { open }) => {
+    const scene = await open('c');
+    scene.gateway.always.content = scene.gateway.always.other = ({ path, response }) => {
+      const hop = Number(/hop=(\d)/.exec(path)?.[1] ?? 0);
+      if (kind === 'six hops' && hop >= 6) {
+        reply(response, { body: 'too far' });
+        return;
+      }
+      reply(response, {
+        status: 302,
+        headers: { location: kind === 'a loop' ? path : `/x?hop=${hop + 1}` },
+      });
+    };
+    await expectUnpublished(scene, 9);
+    expect(scene.gateway.seen.length).toBeLessThan(30);
+  });
+});
+
+describe.concurrent("A's uri", () => {
+  const at = (scene: Scene, origin: string): void => {
+    scene.gateway.polls = 0;
+    scene.gateway.always.query = (call) =>
+      reply(call.response, {
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), `${origin}/film`),
+      });
+  };
+
+  it('at another origin of the same site: the key is sent', async ({ open }) => {
+    const scene = await open('a');
+    const keys: unknown[] = [];
+    const own = await scene.server('127.0.0.1', (request, response) => {
+      keys.push(request.headers.authorization);
+      response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
+    });
+    at(scene, own.origin);
+    await expectSaved(scene);
+    expect(keys[0]).toMatch(/^Bearer sk-/);
+  });
+
+  it('at another site: no key is sent', async ({ open }) => {
+    const scene = await open('a');
+    const stranger = await scene.stranger((_, response) => {
+      response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
+    });
+    at(scene, stranger.origin);
+    await expectSaved(scene);
+  });
+
+  it('at another site that answers 401: exit 3 with a way to trust it', async ({ open }) => {
+    const scene = await open('a');
+    const stranger = await scene.stranger((_, response) => response.writeHead(401).end());
+    at(scene, stranger.origin);
+    const run = await scene.submit();
+    expect(run.json, shown(run)).toMatchObject({
+      exit_code: 3,
+      job: { state: 'succeeded' },
+      error: { charged: 'yes' },
+    });
+    expect(run.json.error.message).toContain(`--trust-origin ${stranger.origin}`);
+    await scene.expectRerun(3);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent("B's file host", () => {
+  it('sees no key in any header', async ({ open }) => {
+    const scene = await open('b');
+    await expectSaved(scene);
+    const { host } = new URL(scene.gateway.filesUrl);
+    const there = scene.gateway.seen.filter(({ headers }) => headers['host'] === host);
+    expect(there.length).toBeGreaterThan(0);
+    for (const { headers } of there) expect(Object.keys(headers)).not.toContain('authorization');
+  });
+});
+
+describe.concurrent('a slow file', () => {
+  const video = film(400_000);
+
+  it('one byte a second is waited for', async ({ open }) => {
+    const scene = await open('c', { video });
+    const { clock, save } = await clocked(scene, 50_000);
+    scene.gateway.script.content.push(async ({ socket }) => {
+      socket.write(head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length }));
+      for (let at = 0; at < 90; at += 1) {
+        socket.write(video.subarray(at, at + 1));
+        // The client lives in this very loop: a few turns of it, and the byte is there.
+        for (let turns = 0; turns < 4; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+        clock.advance(1000);
+      }
+      socket.end(video.subarray(90));
+    });
+    const { job } = await scene.here(scene.gateway.dialect.command);
+    const [file] = await save(job, () => undefined);
+    expect(file?.bytes).toBe(video.length);
+    expect(saved(scene).equals(video)).toBe(true);
+    expect(scene.gateway.seen.filter(({ step }) => step === 'content')).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+
+  it('a stall is given up after the idle time, and resumed', async ({ open }) => {
+    const scene = await open('c', { video });
+    const { clock, save } = await clocked(scene, 50_000);
+    let got = 0;
+    scene.gateway.script.content.push(async (call) => {
+      const { etag = '' } = scene.gateway.served;
+      call.socket.write(
+        head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length, etag }),
+      );
+      call.socket.write(video.subarray(0, 200_000));
+      await until(() => existsSync(`${scene.out}.part`) && readFileSync(`${scene.out}.part`).length >= 16);
+      const before = clock.now();
+      await until(() => (clock.advance(1000), clock.now() - before >= 61_000));
+    });
+    const { job } = await scene.here(scene.gateway.dialect.command);
+    await save(job, (bytes) => (got = bytes));
+    expect(got).toBe(video.length);
+    expect(saved(scene).equals(video)).toBe(true);
+    const asked = scene.gateway.seen.filter(({ step }) => step === 'content');
+    expect(asked).toHaveLength(2);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('kill -9 at every twentieth of the file', () => {
+  it(
+    'the output is absent or whole, and the rerun ends with exit 0',
+    { timeout: 60_000 },
+    async ({ open }) => {
+      const video = film(400_000);
+      const scene = await open('c', { video });
+      for (let part = 1; part <= 20; part += 1) {
+        const running = scene.start(scene.command());
+        scene.gateway.script.content.push((call) => {
+          const { content, etag = '' } = scene.gateway.served;
+          call.socket.write(
+            head('200 OK', { 'content-type': 'video/mp4', 'content-length': content.length, etag }),
+          );
+          call.socket.write(content.subarray(0, (content.length * part) / 20), () =>
+            running.child.kill('SIGKILL'),
+          );
+        });
+        const { code } = await running.result;
+        if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
+        // Behind the last byte it may end well ahead of the signal.
+        if (code === 0) break;
+      }
+      scene.gateway.script.content.length = 0;
+      await scene.expectRerun(0);
+      expect(saved(scene).equals(video)).toBe(true);
+      await scene.expectInvariants(1);
+    },
+  );
+});
+
+describe.skipIf(!canMount)('a disk that fills up in the middle of the file', { concurrent: true }, () => {
+  it('exit 10 with .part kept, and exit 0 once there is room', async ({ open }) => {
+    const video = film(3_000_000);
+    const scene = await open('c', { video });
+    const disk = scene.mount('films', 1024);
+    const out = join(scene.user.cwd, 'films', 'out.mp4');
+    scene.outputs.push(out);
+    const run = await scene.run([...scene.gateway.dialect.command, '-o', out, ...fast, '--json']);
+    const error = { code: 'local_io', charged: 'yes', retry: 'resume' };
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 10, job: { state: 'succeeded' }, error });
+    expect(existsSync(`${out}.part`)).toBe(true);
+    disk.resize(16_384);
+    await scene.expectRerun(0);
+    expect(readFileSync(out).equals(video)).toBe(true);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('an output that cannot be written', () => {
+  const cases: [string, (path: string) => void][] = [
+    ['exists', (path) => writeFileSync(path, 'mine')],
+    ['is a folder', (path) => mkdirSync(path)],
+    ['is a link', (path) => symlinkSync('/dev/null', path)],
+    ['is a link to nothing', (path) => symlinkSync('nothing', path)],
+  ];
+  it.for(cases)('%s: exit 10, untouched, before anything is paid', async ([, make], { open }) => {
+    const scene = await open('c');
+    make(scene.out);
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+    await scene.expectRerun(10);
+    expect(scene.gateway.seen).toEqual([]);
+    await scene.expectInvariants(0, [Buffer.from('mine')]);
+  });
+});
+
+describe.concurrent('two processes that fetch one job', () => {
+  it('make one file, and both end with exit 0', async ({ open }) => {
+    const scene = await open('c', { video: film(2_000_000) });
+    const { job } = await scene.here(scene.gateway.dialect.command);
+    const command = ['video', 'c', 'fetch', job.id, '-o', scene.out, ...fast, '--json'];
+    const runs = await Promise.all([scene.run(command), scene.run(command)]);
+    for (const run of runs) expect(run.code, shown(run)).toBe(0);
+    expect(saved(scene).equals(scene.gateway.served.content)).toBe(true);
+    expect(scene.gateway.seen.filter(({ step }) => step === 'content')).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent("A's video inside the answer", () => {
+  const inline = (scene: Scene, encoded: string): void => {
+    scene.gateway.always.query = (call) => {
+      const name = JSON.stringify(scene.gateway.dialect.asked(call));
+      const sample = `{"video":{"encodedVideo":"${encoded}","encoding":"video/mp4"}}`;
+      const body = `{"name":${name},"done":true,"response":{"generateVideoResponse":{"generatedSamples":[${sample}]}}}`;
+      reply(call.response, { body });
+    };
+  };
+  const video = film(3000);
+  const encoded = video.toString('base64');
+
+  it.for([
+    ['a bad alphabet', `${encoded.slice(0, 100)}*${encoded.slice(101)}`],
+    ['bad padding', `${encoded.replace(/=+$/, '')}A===`],
+  ] as const)('%s: exit 9', async ([, text], { open }) => {
+    const scene = await open('a', { video });
+    inline(scene, text);
+    await expectUnpublished(scene, 9);
+  });
+
+  it('escapes in the string: equal bytes', async ({ open }) => {
+    const scene = await open('a', { video });
+    inline(scene, encoded.replaceAll('/', '\\/').replaceAll('=', '\\u003d'));
+    await expectSaved(scene);
+  });
+
+  it('a large one: equal bytes in bounded memory', async ({ open }) => {
+    const piece = Buffer.alloc(3 * 1024 * 1024, 'frame');
+    const encodedPiece = piece.toString('base64');
+    const scene = await open('a', { video: Buffer.concat(Array.from({ length: 64 }, () => piece)) });
+    scene.gateway.script.query.push(async ({ gateway, response, path }) => {
+      const name = gateway.dialect.asked({ path, body: '' });
+      const operation = JSON.stringify({ name, done: true, response: { generateVideoResponse: {} } });
+      response.write(`${operation.slice(0, -3)}{"generatedSamples":[{"video":{"encodedVideo":"`);
+      for (let count = 0; count < 64; count += 1)
+        await new Promise((resolve) => response.write(encodedPiece, resolve));
+      response.end('"}}]}}}');
+    });
+    const peak = join(scene.user.cwd, 'peak');
+    const env = preloaded('peak-memory', { MGW_TEST_PEAK: peak });
+    const run = await scene.run(scene.command('--key', 'boat'), { env });
+    expect(run.code, shown(run)).toBe(0);
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent("an address of B's that is not fetched", () => {
+  const addresses: [string, (port: number) => string][] = [
+    ['file:', () => 'file:///etc/passwd'],
+    ['data:', () => `data:video/mp4;base64,${film(500).toString('base64')}`],
+    ['link-local', () => 'http://169.254.169.254/latest/meta-data'],
+    ['loopback inside IPv6', (port) => `http://[::ffff:127.0.0.1]:${port}/film`],
+    ['credentials', (port) => `http://user:secret@127.0.0.1:${port}/film`],
+    ['a newline', (port) => `http://127.0.0.1:${port}/fi\nlm`],
+  ];
+  it.for(addresses)('%s: exit 9, no request', async ([, address], { open }) => {
+    const scene = await open('b');
+    const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
+    scene.gateway.always.query = (call) =>
+      reply(call.response, {
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), address(stranger.port)),
+      });
+    await expectUnpublished(scene, 9);
+    expect(stranger.connections).toHaveLength(0);
+  });
+});
