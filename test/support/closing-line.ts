@@ -8,8 +8,12 @@ export default class ClosingLine implements Reporter {
     const broken =
       modules.filter((module) => module.children.size === 0 && !module.ok()).length + errors.length;
     const skipped = count('skipped');
-    const line = `${count('passed')} passed, ${count('failed') + broken} failed`;
-    process.on('exit', () => process.stdout.write(`${line}${skipped > 0 ? `, ${skipped} skipped` : ''}\n`));
+    process.on('exit', (code) => {
+      // A suite that could not even start has failed once at least.
+      const failed = Math.max(count('failed') + broken, code === 0 ? 0 : 1);
+      const line = `${count('passed')} passed, ${failed} failed`;
+      process.stdout.write(`${line}${skipped > 0 ? `, ${skipped} skipped` : ''}\n`);
+    });
   }
 }
 
