@@ -25,6 +25,7 @@ export function registerConfig(parent: Command, run: Run): void {
     .command('get')
     .description('print one setting that is in force')
     .argument('<key>', 'name of the setting, as config list shows it')
+    .addHelpText('after', '\nExamples:\n  $ mgw config get timeout')
     .action((key: string) => run(get, (context) => getOne(context, key)));
   const set = group
     .command('set')
@@ -37,6 +38,7 @@ export function registerConfig(parent: Command, run: Run): void {
     .command('unset')
     .description('take a setting out of the profile')
     .argument('<key>', 'name of the setting')
+    .addHelpText('after', '\nExamples:\n  $ mgw config unset timeout')
     .action((key: string) => run(unset, (context) => unsetOne(context, key)));
   const path = group
     .command('path')

@@ -1,0 +1,129 @@
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Command } from 'commander';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { allCommands, createProgram } from '../../src/cli/program.ts';
+import { openFileLedger } from '../../src/jobs/file-ledger.ts';
+import { newJobId } from '../../src/jobs/job-id.ts';
+import { newShell, program, type Shell } from '../support/shell.ts';
+
+// Not run, each for its reason.
+const skipped: Record<string, string> = {
+  'mgw sandbox start --port 8787': 'serves until it is interrupted',
+  'mgw auth login --base-url https://gateway.example.com': 'asks at a terminal',
+};
+// What an example with a name that stands for the reader's own comes to.
+const exitCodes: Record<string, number> = {
+  'mgw api GET /v1/videos/TASK/content > video.mp4': 4,
+};
+
+const repository = fileURLToPath(new URL('../../', import.meta.url));
+const { root, printed } = await createProgram([], () => Promise.resolve());
+const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
+
+let template: Shell;
+
+beforeAll(async () => {
+  template = newShell();
+  fill(template.home);
+  const submits = [
+    'mgw --sandbox video a submit "a boat" --model video-a',
+    'mgw --sandbox video b submit "a boat" --model Video-B --model-version 2.0',
+    'mgw --sandbox video c submit "a boat" --model vendor-h3-mini',
+  ];
+  const ran = await Promise.all(submits.map((line) => template.run(line)));
+  expect(ran.map(({ code, stderr }) => (code === 0 ? '' : stderr))).toEqual(['', '', '']);
+});
+
+afterAll(() => template.close());
+
+// What the examples read, and the folders and profiles they take for granted.
+function fill(home: string): void {
+  const files: Record<string, string> = {
+    'chapter.txt': 'It was a bright cold day in April.',
+    'question.txt': 'Is it raining?',
+    'request.json': '{"model":"text-1","input":"Is it raining?"}',
+    'key.txt': 'sk-0123456789abcdef0123456789abcdef\n',
+    'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
+    '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{}}}',
+  };
+  for (const folder of ['.config/mgw', '.config/fish/completions', '.zsh/completions', completions])
+    mkdirSync(join(home, folder), { recursive: true });
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(home, name), text, { mode: 0o600 });
+  program(home, 'script.sh', 'exit 0');
+  program(join(home, '.bin'), 'aplay', 'cat > /dev/null');
+}
+
+const completions = '.local/share/bash-completion/completions';
+
+function examplesOf(command: Command): string[] {
+  const before = printed().length;
+  command.outputHelp();
+  const help = printed().slice(before);
+  return [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);
+}
+
+// A submission whose answer was lost, for the command that ends such a doubt.
+async function loseOne(home: string): Promise<void> {
+  const ledger = await openFileLedger(join(home, '.local/state/mgw/sandbox/ledger'), () => Date.now());
+  const error = { code: 'submit_unknown', message: 'the answer was lost' };
+  const prepared = {
+    type: 'prepared',
+    protocol: 'c',
+    base_url: 'sandbox',
+    fingerprint: 'f',
+    account: '',
+  } as const;
+  await ledger.create(newJobId(Date.now() + 1000), [prepared, { type: 'lost', error }]);
+}
+
+describe.concurrent('every example in the help does what it says:', () => {
+  it.each(commands.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
+    const tried = examplesOf(command).filter((example) => skipped[example] === undefined);
+    for (const example of tried) {
+      const shell = newShell({ MGW_SANDBOX: '1' });
+      cpSync(template.home, shell.home, { recursive: true });
+      if (example.includes('jobs resolve')) await loseOne(shell.home);
+      const { code, stdout, stderr } = await shell.run(example);
+      expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(exitCodes[example] ?? 0);
+      shell.close();
+    }
+  });
+
+  it('skips only examples that there are', () => {
+    const all = commands.flatMap(examplesOf);
+    expect(all).toEqual(expect.arrayContaining([...Object.keys(skipped), ...Object.keys(exitCodes)]));
+  });
+
+  it('shows an example with every command that takes anything', () => {
+    const leaves = allCommands(root).filter((command) => command.commands.length === 0);
+    const bare = leaves.filter((command) => command.registeredArguments.length + command.options.length > 0);
+    expect(bare.filter((command) => examplesOf(command).length === 0).map(pathOf)).toEqual([]);
+  });
+});
+
+describe.concurrent('README', () => {
+  const readme = readFileSync(join(repository, 'README.md'), 'utf8');
+
+  it('begins with a command that saves a video', async () => {
+    const [, first = ''] = /```sh\n(.*)\n```/.exec(readme) ?? [];
+    const shell = newShell({ MGW_SANDBOX: '1' });
+    expect(await shell.run(first)).toMatchObject({ code: 0, stdout: `${join(shell.home, 'boat.mp4')}\n` });
+    shell.close();
+  });
+
+  it('makes a playable video with its first command in a clone, behind npm ci', async () => {
+    const [, command = ''] = /^npm ci && (node bin\/mgw\.js .*)$/m.exec(readme) ?? [];
+    const shell = newShell();
+    symlinkSync(join(repository, 'bin'), join(shell.home, 'bin'));
+    const ran = await shell.run(command);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(readFileSync(join(shell.home, 'boat.mp4')).toString('latin1', 4, 8)).toBe('ftyp');
+    shell.close();
+  });
+});
+
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+}
