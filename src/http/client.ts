@@ -1,17 +1,11 @@
-import {
-  Agent,
-  request as openRequest,
-  validateHeaderName,
-  validateHeaderValue,
-  type ClientRequest,
-  type IncomingMessage,
-} from 'node:http';
+import { Agent, request as openRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
 import { connect } from './connect.ts';
 import { decoded } from './content-encoding.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
+import { headersFor, pathFor } from './request-head.ts';
 import { TransportError } from './transport-error.ts';
 
 /** Where a client speaks to, and as whom. */
@@ -127,7 +121,7 @@ async function send(
   agent: Agent,
 ): Promise<IncomingMessage> {
   const { signal } = deadline;
-  const path = pathFor(request, client);
+  const path = pathFor(request, client.baseUrl);
   const headers = headersFor(request, call.auth, client);
   const socket = call.onConnected && (await ownConnection({ ...call, signal }, call.onConnected, client));
   const outgoing = openRequest({
@@ -183,7 +177,10 @@ function headOf(
     outgoing.once('error', reject);
     outgoing.once('close', () => reject(new Error('it was closed without an answer')));
     outgoing.once('response', (message) => {
-      outgoing.off('error', reject).on('error', () => undefined);
+      // A body without a length would pass for whole where its connection breaks; bytes behind its end do not matter.
+      outgoing.off('error', reject).on('error', (error) => {
+        if (!message.complete) message.destroy(error);
+      });
       client.trace?.(`< ${message.statusCode ?? 0} ${message.headers['content-type'] ?? ''}`);
       resolve(message);
     });
@@ -204,34 +201,6 @@ function keepAliveAgent(options: ClientOptions, closing: AbortSignal): Agent {
   return agent;
 }
 
-function pathFor(request: Exchange, client: ClientOptions): string {
-  const path = client.baseUrl.pathname.replace(/\/$/, '') + request.path;
-  if (/[^\x21-\x7e]/.test(path))
-    throw new TypeError(`the path ${JSON.stringify(path)} is not percent-encoded`);
-  return path;
-}
-
-function headersFor(
-  request: Exchange,
-  auth: AuthScheme,
-  client: ClientOptions,
-): Record<string, string | number> {
-  const headers = {
-    host: client.baseUrl.host,
-    'user-agent': client.userAgent,
-    accept: 'application/json, */*;q=0.5',
-    'accept-encoding': 'identity',
-    ...request.headers,
-    ...(request.body !== undefined && { 'content-length': Buffer.byteLength(request.body) }),
-    ...(client.key !== '' && { [auth.header]: `${auth.scheme} ${client.key}`.trim() }),
-  };
-  for (const [name, value] of Object.entries(headers)) {
-    validateHeaderName(name);
-    validateHeaderValue(name, String(value));
-  }
-  return headers;
-}
-
 /** A message's headers with names in lower case and repeated values joined. */
 export function headersOf(message: IncomingMessage): Record<string, string> {
   const entries = Object.entries(message.headersDistinct).map(([name, values]) => [
@@ -242,11 +211,12 @@ export function headersOf(message: IncomingMessage): Record<string, string> {
 }
 
 function streamed(message: IncomingMessage, url: URL): StreamedReply {
+  message.on('error', () => undefined);
   return {
     status: message.statusCode ?? 0,
     headers: headersOf(message),
     body: bodyOf(message, url),
-    close: () => message.destroy(),
+    close: () => message.destroy(new Error('it was given up')),
   };
 }
 

@@ -1,0 +1,440 @@
+import type { Socket } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { bearer, xApiKey, type Exchange } from '../../src/exchange.ts';
+import {
+  createClient,
+  type CallOptions,
+  type ClientOptions,
+  type GatewayClient,
+} from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import { closedPort, httpServer, onEnd, says, tcpServer } from '../support/servers.ts';
+
+const key = 'sk-canary-0f1e2d3c4b5a6978';
+const get: Exchange = { method: 'GET', path: '/v1/models', headers: {} };
+const post: Exchange = {
+  method: 'POST',
+  path: '/v1/videos',
+  headers: { 'content-type': 'application/json' },
+  body: '{"p":"é"}',
+};
+const call: CallOptions = { auth: bearer, timeoutMs: 5000 };
+const recorded: CallOptions = { ...call, onConnected: () => Promise.resolve() };
+
+function clientFor(url: string, more: Partial<ClientOptions> = {}): GatewayClient {
+  const client = createClient({ baseUrl: new URL(url), key, userAgent: 'mgw/test', ...more });
+  onEnd(() => client.close());
+  return client;
+}
+
+async function failure(made: Promise<unknown>): Promise<TransportError> {
+  const error = await made.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (error instanceof TransportError) return error;
+  throw error instanceof Error ? error : new Error('it went well');
+}
+
+/** A server that says raw bytes to each request and leaves the connection to them. */
+async function rawServer(
+  say: (socket: Socket, count: number) => void,
+): Promise<{ url: string; connections: number }> {
+  const server = await tcpServer((socket, count) => void socket.once('data', () => say(socket, count)));
+  return Object.defineProperty({ url: `http://127.0.0.1:${server.port}`, connections: 0 }, 'connections', {
+    get: () => server.connections,
+  });
+}
+
+describe('what goes out', () => {
+  it('is the request as given, below the base path, with its length in bytes and one key', async () => {
+    const server = await httpServer(says('{}'));
+    await clientFor(`${server.url}/gateway/`).exchange(post, recorded);
+    const [seen] = server.requests;
+    expect(seen).toMatchObject({ method: 'POST', path: '/gateway/v1/videos', body: post.body });
+    expect(seen?.headers).toMatchObject({
+      host: `127.0.0.1:${server.port}`,
+      'user-agent': 'mgw/test',
+      'content-type': 'application/json',
+      'content-length': '10',
+      'accept-encoding': 'identity',
+      authorization: `Bearer ${key}`,
+    });
+    expect(JSON.stringify(seen?.headers).split(key)).toHaveLength(2);
+  });
+
+  it('bears the key only in the header that was asked for', async () => {
+    const server = await httpServer(says('{}'));
+    await clientFor(server.url).exchange(get, { ...call, auth: xApiKey });
+    await clientFor(server.url, { key: '' }).exchange(get, call);
+    expect(server.requests[0]?.headers).toMatchObject({ 'x-api-key': key });
+    expect(server.requests[0]?.headers.authorization).toBeUndefined();
+    expect(server.requests[1]?.headers.authorization).toBeUndefined();
+  });
+
+  it.each<[string, Exchange, Partial<ClientOptions>]>([
+    ['a path that is not percent-encoded', { ...get, path: '/v1/a b' }, {}],
+    ['a path with a line break', { ...get, path: '/v1/a\r\nX: y' }, {}],
+    ['a path beyond ASCII', { ...get, path: '/v1/é' }, {}],
+    ['a header with a line break', { ...get, headers: { 'x-a': 'b\r\nc: d' } }, {}],
+    ['a key beyond Latin-1', get, { key: 'key…' }],
+  ])(
+    '%s is refused before a connection is made and before anything is recorded',
+    async (_, request, more) => {
+      const server = await httpServer();
+      let recordedIt = false;
+      const onConnected = (): Promise<void> => {
+        recordedIt = true;
+        return Promise.resolve();
+      };
+      const refused = clientFor(server.url, more).exchange(request, { ...call, onConnected });
+      await expect(refused).rejects.toThrow(TypeError);
+      await expect(refused).rejects.not.toThrow(/key…/);
+      expect([recordedIt, server.connections]).toEqual([false, 0]);
+    },
+  );
+
+  it('is traced without the key', async () => {
+    const server = await httpServer(says('{}'));
+    const lines: string[] = [];
+    await clientFor(server.url, { trace: (line) => lines.push(line) }).exchange(get, call);
+    expect(lines).toEqual([`> GET ${server.url}/v1/models`, '< 200 application/json']);
+  });
+});
+
+describe('the record ahead of the first byte', () => {
+  it('no byte is sent until it stands', async () => {
+    const heard: string[] = [];
+    const server = await tcpServer((socket) => {
+      socket.on('data', (bytes) => {
+        heard.push(bytes.toString());
+        socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}');
+      });
+    });
+    let before: unknown;
+    const onConnected = async (): Promise<void> => {
+      for (let turns = 0; turns < 50 || server.connections === 0; turns += 1) await turn();
+      before = { connections: server.connections, heard: [...heard] };
+    };
+    const reply = await clientFor(`http://127.0.0.1:${server.port}`).exchange(post, { ...call, onConnected });
+    expect(before).toEqual({ connections: 1, heard: [] });
+    expect(reply).toMatchObject({ status: 200, text: '{}', complete: true });
+    expect(heard.join('')).toContain('POST /v1/videos');
+  });
+
+  it('where it fails, its own error comes back, nothing is sent, and the connection is closed', async () => {
+    let closed = false;
+    const heard: Buffer[] = [];
+    const server = await tcpServer((socket) => {
+      socket.on('data', (bytes) => heard.push(bytes)).on('close', () => (closed = true));
+    });
+    const error = new RangeError('the disk is full');
+    const sent = clientFor(`http://127.0.0.1:${server.port}`).exchange(post, {
+      ...call,
+      onConnected: () => Promise.reject(error),
+    });
+    await expect(sent).rejects.toBe(error);
+    await expect.poll(() => closed).toBe(true);
+    expect(heard).toEqual([]);
+  });
+
+  it('where no connection stands, it is not asked', async () => {
+    let asked = false;
+    const onConnected = (): Promise<void> => {
+      asked = true;
+      return Promise.resolve();
+    };
+    const url = `http://127.0.0.1:${await closedPort()}`;
+    const error = await failure(clientFor(url).exchange(post, { ...call, onConnected }));
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
+    expect(error.message).toContain('ECONNREFUSED');
+    expect(asked).toBe(false);
+  });
+
+  it('a connection that breaks meanwhile counts as sent', async () => {
+    const sockets: Socket[] = [];
+    const server = await tcpServer((socket) => void sockets.push(socket));
+    const onConnected = async (): Promise<void> => {
+      await expect.poll(() => sockets.length).toBe(1);
+      sockets[0]?.resetAndDestroy();
+      for (let turns = 0; turns < 50; turns += 1) await turn();
+    };
+    const sent = clientFor(`http://127.0.0.1:${server.port}`).exchange(post, { ...call, onConnected });
+    expect(await failure(sent)).toMatchObject({ phase: 'sent', reason: 'broken' });
+  });
+
+  it('each such call has a connection of its own, while reads share theirs', async () => {
+    const server = await httpServer(says('{}'));
+    const client = clientFor(server.url);
+    for (let count = 0; count < 3; count += 1) await client.exchange(get, call);
+    expect(server.connections).toBe(1);
+    for (let count = 0; count < 2; count += 1) await client.exchange(post, recorded);
+    expect(server.connections).toBe(3);
+  });
+
+  it('an interruption ends the connecting, and not what comes behind it', async () => {
+    const silent = await tcpServer(() => undefined);
+    const controller = new AbortController();
+    const connecting = clientFor(`https://127.0.0.1:${silent.port}`).exchange(post, {
+      ...recorded,
+      connectSignal: controller.signal,
+    });
+    controller.abort('SIGINT');
+    expect(await failure(connecting)).toMatchObject({ phase: 'unsent' });
+    const later = new AbortController();
+    const server = await httpServer((seen, response) => {
+      later.abort('SIGINT');
+      says('{}')(seen, response);
+    });
+    const reply = await clientFor(server.url).exchange(post, { ...recorded, connectSignal: later.signal });
+    expect(reply.complete).toBe(true);
+  });
+});
+
+describe('an answer that never comes whole', () => {
+  it.each<[string, (socket: Socket) => void]>([
+    ['a reset', (socket) => socket.resetAndDestroy()],
+    ['an end', (socket) => socket.end()],
+    ['half a status line', (socket) => socket.end('HTTP/1.')],
+    ['no HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
+    ['half the headers', (socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')],
+    [
+      'an upgrade',
+      (socket) =>
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'),
+    ],
+    ['only hints of one', (socket) => socket.end('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n')],
+    [
+      'headers without end',
+      (socket) => endless(socket, 'HTTP/1.1 200 OK\r\n', `x-a: ${'y'.repeat(500)}\r\n`),
+    ],
+    ['one header without end', (socket) => endless(socket, 'HTTP/1.1 200 OK\r\nx-a: ', 'y'.repeat(500))],
+    [
+      'a length twice',
+      (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'),
+    ],
+  ])('%s: sent', async (_, say) => {
+    const server = await rawServer(say);
+    expect(await failure(clientFor(server.url).exchange(post, recorded))).toMatchObject({ phase: 'sent' });
+    expect(server.connections).toBe(1);
+  });
+
+  it('none until the timeout: sent, and says how long it waited', async () => {
+    const server = await rawServer(() => undefined);
+    for (const options of [recorded, call]) {
+      const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 80 }));
+      expect(error).toMatchObject({ phase: 'sent', reason: 'timeout' });
+      expect(error.message).toContain('no answer within 0.08 s');
+    }
+  });
+
+  it('given up by the caller: sent', async () => {
+    const controller = new AbortController();
+    const server = await rawServer(() => controller.abort('SIGINT'));
+    const sent = clientFor(server.url).exchange(post, { ...recorded, signal: controller.signal });
+    expect(await failure(sent)).toMatchObject({ phase: 'sent' });
+  });
+
+  it.each<[string, string, string]>([
+    ['shorter than its length', 'content-length: 50\r\n\r\n{"task_id":1}', '{"task_id":1}'],
+    ['cut in a chunk', 'transfer-encoding: chunked\r\n\r\n10\r\n{"a":', '{"a":'],
+    ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
+    ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', ''],
+  ])('a body %s: what came, not complete', async (_, rest, text) => {
+    const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
+    expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
+  });
+
+  it('a body without a length whose connection is reset: what came, not complete', async () => {
+    const server = await rawServer((socket) => {
+      socket.write('HTTP/1.1 400 Bad Request\r\n\r\n{"error":{}}');
+      setTimeout(() => socket.resetAndDestroy(), 30);
+    });
+    const reply = await clientFor(server.url).exchange(post, recorded);
+    expect(reply).toMatchObject({ status: 400, text: '{"error":{}}', complete: false });
+  });
+
+  it('a whole body with something behind its end is whole', async () => {
+    const server = await rawServer((socket) =>
+      socket.end('HTTP/1.1 422 No\r\ncontent-length: 2\r\n\r\n{}\r\n\r\nHTTP/1.1 200 OK\r\n\r\n'),
+    );
+    for (const options of [recorded, call])
+      expect(await clientFor(server.url).exchange(post, options)).toMatchObject({
+        text: '{}',
+        complete: true,
+      });
+  });
+
+  it('a body that stalls until the timeout: what came, not complete', async () => {
+    const server = await rawServer((socket) =>
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"a'),
+    );
+    const reply = await clientFor(server.url).exchange(get, { ...call, timeoutMs: 80 });
+    expect(reply).toMatchObject({ status: 200, text: '{"a', complete: false });
+  });
+
+  it('a body without end: as much as may be kept', async () => {
+    const server = await rawServer((socket) =>
+      endless(socket, 'HTTP/1.1 200 OK\r\n\r\n', 'x'.repeat(10_000)),
+    );
+    const reply = await clientFor(server.url).exchange(get, { ...call, maxBytes: 30_000 });
+    expect(reply.text).toHaveLength(30_000);
+    expect(reply.complete).toBe(false);
+  });
+
+  it('a body of exactly what may be kept is whole, one byte more is not', async () => {
+    const server = await httpServer(says('x'.repeat(1000)));
+    const client = clientFor(server.url);
+    expect((await client.exchange(get, { ...call, maxBytes: 1000 })).complete).toBe(true);
+    expect(await client.exchange(get, { ...call, maxBytes: 999 })).toMatchObject({
+      text: 'x'.repeat(999),
+      complete: false,
+    });
+  });
+});
+
+function endless(socket: Socket, begin: string, more: string): void {
+  const go = (): void => {
+    while (socket.writable && socket.write(more));
+    if (socket.writable) socket.once('drain', go);
+  };
+  socket.write(begin);
+  go();
+}
+
+describe('an answer as it is read', () => {
+  it('redirects are answers like any other', async () => {
+    const other = await httpServer();
+    for (const status of [301, 302, 303, 307, 308]) {
+      const server = await httpServer(says('', status, { location: `${other.url}/x` }));
+      expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({
+        status,
+        headers: { location: `${other.url}/x` },
+      });
+    }
+    expect(other.connections).toBe(0);
+  });
+
+  it('names of headers are in lower case, repeated ones joined, and odd ones harmless', async () => {
+    const server = await rawServer((socket) =>
+      socket.end(
+        'HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nset-cookie: a\r\nset-cookie: b\r\n__proto__: x\r\ncontent-length: 0\r\n\r\n',
+      ),
+    );
+    const { headers } = await clientFor(server.url).exchange(get, call);
+    expect(headers).toMatchObject({ 'x-a': '1, 2', 'set-cookie': 'a, b' });
+    expect(Object.getPrototypeOf(headers)).toBe(Object.prototype);
+  });
+
+  const text = JSON.stringify({ words: 'é'.repeat(5000) });
+  it.each<[string, Buffer]>([
+    ['gzip', gzipSync(text)],
+    ['X-GZIP', gzipSync(text)],
+    ['deflate', deflateSync(text)],
+    ['br', brotliCompressSync(text)],
+  ])('%s is undone though it was not asked for', async (coding, bytes) => {
+    const server = await httpServer((_, response) => {
+      response.writeHead(200, { 'content-encoding': coding }).end(bytes);
+    });
+    expect(await clientFor(server.url).exchange(get, call)).toMatchObject({ text, complete: true });
+  });
+
+  it('a compressed body that is cut or broken is not complete', async () => {
+    const whole = gzipSync(text);
+    const broken = Buffer.from(whole);
+    broken.fill(0xff, 20, 30);
+    for (const bytes of [whole.subarray(0, -9), broken, Buffer.from('plain')]) {
+      const server = await httpServer((_, response) => {
+        response.writeHead(200, { 'content-encoding': 'gzip' }).end(bytes);
+      });
+      expect((await clientFor(server.url).exchange(get, call)).complete).toBe(false);
+    }
+  });
+
+  it('a compression bomb is unpacked as far as may be kept', async () => {
+    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
+    const server = await httpServer((_, response) => {
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb);
+    });
+    const before = process.memoryUsage().rss;
+    const reply = await clientFor(server.url).exchange(get, { ...call, maxBytes: 100_000 });
+    expect(reply).toMatchObject({ complete: false });
+    expect(reply.text).toHaveLength(100_000);
+    expect(process.memoryUsage().rss - before).toBeLessThan(48 * 1024 * 1024);
+  });
+
+  it.each(['constructor', '__proto__', 'zstd', 'gzip, gzip'])(
+    'a coding %s that is not known is left as it is',
+    async (coding) => {
+      const server = await httpServer(says('{"a":1}', 200, { 'content-encoding': coding }));
+      expect(await clientFor(server.url).exchange(get, call)).toMatchObject({
+        text: '{"a":1}',
+        complete: true,
+      });
+    },
+  );
+});
+
+describe('a stream', () => {
+  async function read(body: AsyncIterable<Uint8Array>): Promise<string> {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of body) chunks.push(chunk);
+    return Buffer.concat(chunks).toString();
+  }
+
+  it('gives the head first and the body as it comes, and its time ends with the head', async () => {
+    const sockets: Socket[] = [];
+    const server = await rawServer((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst');
+      sockets.push(socket);
+    });
+    const { status, body } = await clientFor(server.url).stream(post, { ...recorded, timeoutMs: 150 });
+    expect(status).toBe(200);
+    setTimeout(() => sockets[0]?.write('later'), 300);
+    expect(await read(body)).toBe('firstlater');
+  });
+
+  it('without a head in time, or cut in its body, fails as sent', async () => {
+    const silent = await rawServer(() => undefined);
+    expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 80 }))).toMatchObject({
+      phase: 'sent',
+      reason: 'timeout',
+    });
+    const cut = await rawServer((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst'));
+    const { body } = await clientFor(cut.url).stream(post, call);
+    expect(await failure(read(body))).toMatchObject({ phase: 'sent' });
+  });
+
+  it('that is closed, or whose caller is interrupted, ends', async () => {
+    for (const how of ['close', 'abort'] as const) {
+      const controller = new AbortController();
+      let isClosed = false;
+      const server = await rawServer((socket) => {
+        socket.on('close', () => (isClosed = true));
+        socket.write('HTTP/1.1 200 OK\r\n\r\nfirst');
+      });
+      const answer = await clientFor(server.url).stream(post, { ...call, signal: controller.signal });
+      const reading = failure(read(answer.body));
+      if (how === 'close') answer.close();
+      else controller.abort('SIGINT');
+      expect(await reading).toMatchObject({ phase: 'sent' });
+      await expect.poll(() => isClosed).toBe(true);
+    }
+  });
+});
+
+it('closing a client ends its idle connections and those under way', async () => {
+  let open = 0;
+  const silent = await tcpServer((socket) => {
+    open += 1;
+    socket.resume().on('close', () => (open -= 1));
+  });
+  const client = clientFor(`https://127.0.0.1:${silent.port}`);
+  const reading = failure(client.exchange(get, call));
+  await expect.poll(() => open).toBe(1);
+  client.close();
+  expect(await reading).toMatchObject({ phase: 'unsent' });
+  await expect.poll(() => open).toBe(0);
+});
