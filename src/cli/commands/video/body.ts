@@ -58,8 +58,9 @@ async function completed(
   }
 }
 
-function isUnsent(cause: unknown): boolean {
-  return cause instanceof TransportError && cause.phase === 'unsent';
+function endsIt(cause: unknown, use: ListingUse): boolean {
+  const unsent = cause instanceof TransportError && cause.phase === 'unsent';
+  return unsent && (use === 'fill' || cause.reason === 'certificate');
 }
 
 async function promptFromStdin(context: Context): Promise<string> {
@@ -97,14 +98,14 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
 }
 
 // A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
-// submission that could go without it does not wait for it long. Where it is needed and there is no connection,
-// there is none for the submission either.
+// submission that could go without it does not wait for it long. Where it is needed and there is no connection, or
+// a certificate is not valid, there is none for the submission either.
 async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
   const { fetchModels } = await import('../../models.ts');
   try {
     return await fetchModels(context, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
   } catch (error) {
-    if (use === 'fill' && error instanceof MgwError && isUnsent(error.cause)) throw error;
+    if (error instanceof MgwError && endsIt(error.cause, use)) throw error;
     context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
     return undefined;
   }
