@@ -21,6 +21,8 @@ export interface Context {
   readonly clock: Clock;
   readonly globals: Globals;
   readonly progress: Progress;
+  /** Takes the key out of a text, as soon as it is known: gateways quote the one that they refuse. */
+  redact(text: string): string;
   settings(): Promise<Settings>;
   /** @throws MgwError('config') where no base URL or no key is configured. */
   gateway(): Promise<Gateway>;
@@ -38,21 +40,27 @@ export const sandboxName = 'sandbox';
 export function createContext(io: Io, globals: Globals): Context {
   const clock = systemClock;
   const closers: (() => Promise<void> | void)[] = [];
-  const progress = createProgress({
+  let redact = (text: string): string => text;
+  const bare = createProgress({
     stderr: io.stderr,
     env: io.env,
     quiet: globals.quiet ?? false,
     color: globals.color !== false && !io.env['NO_COLOR'],
     now: () => clock.now(),
   });
+  const progress: Progress = { ...bare, note: (text) => bare.note(redact(text)) };
   const settings = once(async () => (await import('./settings.ts')).loadSettings(globals, io.env));
   const gateway = once(async () => {
     const resolved = await settings();
-    if (!resolved.sandbox.value) return (await import('./settings.ts')).realGateway(resolved);
+    const found = await (resolved.sandbox.value ? playing(resolved) : real(resolved));
+    redact = secretRedactor([found.key]);
+    return found;
+  });
+  const playing = async (resolved: Settings): Promise<Gateway> => {
     const sandbox = await playGateway(resolved);
     closers.push(() => sandbox.close());
     return sandboxGateway(resolved, sandbox);
-  });
+  };
   const client = once(async () => {
     const { createClient } = await import('../http/client.ts');
     const { baseUrl, key } = await gateway();
@@ -72,6 +80,7 @@ export function createContext(io: Io, globals: Globals): Context {
     clock,
     globals,
     progress,
+    redact: (text) => redact(text),
     settings,
     gateway,
     client,
@@ -83,6 +92,10 @@ export function createContext(io: Io, globals: Globals): Context {
     },
   };
   return context;
+}
+
+async function real(resolved: Settings): Promise<Gateway> {
+  return (await import('./settings.ts')).realGateway(resolved);
 }
 
 async function jobDepsOf(context: Context): Promise<JobDeps> {

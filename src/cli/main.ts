@@ -21,13 +21,14 @@ export async function main(argv: string[], io: Io = process): Promise<void> {
   let context: Context | undefined;
   const outcome = await outcomeOf(argv, (globals) => (context = createContext(io, globals)));
   const globals = context?.globals ?? { json: asksForJson(argv) };
+  const redact: Redact = (text) => context?.redact(text) ?? text;
   process.exitCode = exitCodeOf(outcome);
   context?.progress.stop();
   try {
-    await print(outcome, io, globals);
+    await print(outcome, io, globals, redact);
     await record(outcome, context);
   } catch (error) {
-    await complain(error, outcome, io);
+    await complain(error, outcome, io, redact);
     process.exitCode ||= exitCodes.local;
   }
   await context?.close();
@@ -56,14 +57,16 @@ function asksForJson(argv: string[]): boolean {
   return (end === -1 ? argv : argv.slice(0, end)).includes('--json');
 }
 
-async function print(outcome: Outcome, io: Io, globals: Globals): Promise<void> {
+type Redact = (text: string) => string;
+
+async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact): Promise<void> {
   const { text, help, silent } = outcome;
   const error = outcome.error && withGlobals(outcome.error, globals);
-  if (globals.json && !silent) return write(io.stdout, `${jsonDocument({ ...outcome, error })}\n`);
-  if (text) await write(io.stdout, `${text}\n`);
+  if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));
+  if (text) await write(io.stdout, redact(`${text}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
   const lines = [...(help ? [help, ''] : []), errorText(error), ...(globals.verbose ? traceOf(error) : [])];
-  await write(io.stderr, `${lines.join('\n')}\n`).catch(() => undefined);
+  await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
 // Of several jobs each has said for itself what is wrong; the exit code is not to come as a surprise.
@@ -78,7 +81,12 @@ function traceOf(error: Error & { code: string }): string[] {
 }
 
 // What could not be printed may be the only word of a paid job: it is said on stderr.
-async function complain(thrown: unknown, { printed, text = '' }: Outcome, io: Io): Promise<void> {
+async function complain(
+  thrown: unknown,
+  { printed, text = '' }: Outcome,
+  io: Io,
+  redact: Redact,
+): Promise<void> {
   const error = toMgwError(thrown);
   const lines =
     printed === undefined
@@ -87,7 +95,7 @@ async function complain(thrown: unknown, { printed, text = '' }: Outcome, io: Io
           errorText(new MgwError(error.code, error.message, { charged: 'yes', retry: 'resume' })),
           printable(text),
         ];
-  await write(io.stderr, `${lines.join('\n')}\n`).catch(() => undefined);
+  await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
 // Without this record the same command resumes: worth a word, and no failure of what was asked for.
