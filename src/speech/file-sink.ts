@@ -6,6 +6,7 @@ import { localError } from '../http/local-error.ts';
 import { checkOutput, publish } from '../http/publish.ts';
 import type { JobFile } from '../job.ts';
 import { isIntact } from '../jobs/intact.ts';
+import { BackgroundWriter } from './background-writer.ts';
 import { sha256Of } from './hash.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './wav.ts';
@@ -21,13 +22,18 @@ export interface FileSinkOptions {
   wavRate?: number;
 }
 
+interface OpenPart {
+  file: FileHandle;
+  writer: BackgroundWriter;
+}
+
 /**
  * Speech as a file: written to `NAME.part` beside the target as it arrives (`NAME.<chance>.part` where that name
  * is taken, since what an earlier run was billed for is never overwritten), published once it is whole.
  */
 export class FileSink implements AudioSink {
   readonly #options: FileSinkOptions;
-  #file: FileHandle | undefined;
+  #open: OpenPart | undefined;
   #part = '';
   #hash: Hash = createHash('sha256');
   /** Bytes of audio, a WAV header not counted. */
@@ -38,34 +44,37 @@ export class FileSink implements AudioSink {
   }
 
   async open(): Promise<void> {
-    if (this.#file !== undefined) return;
+    if (this.#open !== undefined) return;
     const { target, force, wavRate } = this.#options;
     await checkOutput(target, { force });
     try {
-      [this.#file, this.#part] = await openPart(target);
-      if (wavRate !== undefined) await this.#file.write(wavHeader(wavRate));
+      const { file, path } = await openPart(target);
+      this.#part = path;
+      this.#open = { file, writer: new BackgroundWriter(file) };
+      if (wavRate !== undefined) await file.write(wavHeader(wavRate));
     } catch (error) {
       throw localError(error, target, 'no');
     }
   }
 
   async write(audio: Uint8Array): Promise<void> {
-    const file = this.#opened();
-    this.#hash.update(audio);
+    const { writer } = this.#opened();
     try {
-      for (let done = 0; done < audio.length;) done += (await file.write(audio, done)).bytesWritten;
+      await writer.write(audio);
     } catch (error) {
       throw localError(error, this.#part, 'yes');
     }
+    this.#hash.update(audio);
     this.#audio += audio.length;
   }
 
   async complete(): Promise<JobFile> {
-    const file = this.#opened();
+    const open = this.#opened();
     const { wavRate, mime } = this.#options;
     try {
-      if (wavRate !== undefined) await this.#endWav(file, wavRate);
-      await file.sync();
+      await open.writer.settle();
+      if (wavRate !== undefined) await this.#endWav(open, wavRate);
+      await open.file.sync();
     } catch (error) {
       throw localError(error, this.#part, 'yes');
     } finally {
@@ -84,11 +93,12 @@ export class FileSink implements AudioSink {
   }
 
   async abandon(): Promise<string | undefined> {
-    const file = this.#file;
-    if (file === undefined) return undefined;
+    const open = this.#open;
+    if (open === undefined) return undefined;
     const { wavRate } = this.#options;
+    await open.writer.settle().catch(() => undefined);
     // What came shall be playable; where the disk is full the header says "to the end" all the same.
-    if (wavRate !== undefined && this.#audio > 0) await this.#endWav(file, wavRate).catch(() => undefined);
+    if (wavRate !== undefined && this.#audio > 0) await this.#endWav(open, wavRate).catch(() => undefined);
     await this.#close();
     if (this.#audio > 0) return this.#part;
     await rm(this.#part, { force: true });
@@ -120,33 +130,35 @@ export class FileSink implements AudioSink {
     return undefined;
   }
 
-  #opened(): FileHandle {
-    if (this.#file === undefined)
+  #opened(): OpenPart {
+    if (this.#open === undefined)
       throw new MgwError('internal', 'speech was written to a file that is not open');
-    return this.#file;
+    return this.#open;
   }
 
   async #close(): Promise<void> {
-    const file = this.#file;
-    this.#file = undefined;
-    await file?.close();
+    const open = this.#open;
+    this.#open = undefined;
+    await open?.writer.settle().catch(() => undefined);
+    await open?.file.close();
   }
 
   // RIFF pads a chunk of an odd length; 16-bit samples have none, but what came is what came.
-  async #endWav(file: FileHandle, wavRate: number): Promise<void> {
+  async #endWav({ file, writer }: OpenPart, wavRate: number): Promise<void> {
     if (this.#audio % 2 === 1) await this.write(Buffer.alloc(1));
+    await writer.settle();
     await file.write(wavHeader(wavRate, this.#audio), 0, wavHeaderBytes, 0);
   }
 }
 
-async function openPart(target: string): Promise<[FileHandle, string]> {
+async function openPart(target: string): Promise<{ file: FileHandle; path: string }> {
   const plain = `${target}.part`;
   try {
-    return [await open(plain, 'wx'), plain];
+    return { file: await open(plain, 'wx'), path: plain };
   } catch (error) {
     if (systemCode(error) !== 'EEXIST') throw error;
     const other = partName(target);
-    return [await open(other, 'wx'), other];
+    return { file: await open(other, 'wx'), path: other };
   }
 }
 

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
-import { speechBody } from '../speech/frames.ts';
+import { end, speechBody } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 
@@ -90,6 +90,21 @@ describe('speaking', () => {
     child.stdout?.on('data', (chunk: Buffer) => chunks.push(chunk));
     await new Promise((resolve) => child.once('close', resolve));
     expect(Buffer.concat(chunks)).toEqual(rendered('ogg_opus'));
+  });
+
+  it('puts the first audio on standard output before the second frame has come', async () => {
+    let finish: () => void = () => undefined;
+    const server = await speechServer((response) => {
+      response.writeHead(200).write(speechBody([Buffer.from('first ')]));
+      finish = () => response.end(speechBody([Buffer.from('second'), end]));
+    });
+    const { child, result } = newUser(server.url).start(['tts', text, '-o', '-']);
+    const first = await new Promise((resolve) =>
+      child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
+    );
+    expect(first).toBe('first ');
+    finish();
+    expect((await result).code).toBe(0);
   });
 
   it('shows the request and sends nothing with --dry-run', async () => {

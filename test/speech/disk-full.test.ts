@@ -1,0 +1,45 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { FileSink } from '../../src/speech/file-sink.ts';
+import { speak } from '../../src/speech/speak.ts';
+import { canMount, mountDisk } from '../faults/disk.ts';
+import { end } from './frames.ts';
+import { depsFor, freshFolder, speechServer } from './harness.ts';
+
+test.skipIf(!canMount)(
+  'a disk that fills up in the stream: exit 10, what fits is kept, never paid again',
+  async () => {
+    const server = await speechServer([...Array.from({ length: 40 }, () => Buffer.alloc(8000, 1)), end]);
+    const folder = freshFolder();
+    const disk = mountDisk(join(folder, 'disk'), 64);
+    try {
+      const target = join(folder, 'disk', 'a.mp3');
+      const deps = await depsFor(server.url, folder);
+      const run = (): Promise<unknown> =>
+        speak(
+          { body: { req_params: { text: 'Hi' } }, fresh: false, deadline: deps.clock.now() + 60_000 },
+          deps,
+          new FileSink({ target, force: false, mime: 'audio/mpeg' }),
+        );
+      await expect(run()).rejects.toMatchObject({
+        code: 'local_io',
+        exitCode: 10,
+        charged: 'yes',
+        retry: 'never',
+        message: expect.stringContaining(`${target}.part`) as string,
+      });
+      expect(statSync(`${target}.part`).size).toBeGreaterThan(0);
+      const [id = ''] = await deps.ledger.ids();
+      expect(await deps.ledger.read(id)).toMatchObject({
+        state: 'failed',
+        error: { code: 'speech_incomplete' },
+      });
+      disk.resize(1024);
+      await expect(run()).rejects.toMatchObject({ code: 'speech_incomplete', exitCode: 9 });
+      expect(server.requests).toHaveLength(1);
+    } finally {
+      disk.unmount();
+    }
+  },
+);
