@@ -459,7 +459,7 @@ describe('media inside the answer', () => {
     expect(file('out.mp4')).toEqual(gateway.videos[1]);
   });
 
-  it('64 MiB cost no more memory than any other answer', async () => {
+  it.runIf(process.platform === 'linux')('64 MiB cost no more memory than any other answer', async () => {
     const video = inlineVideo(64 * 1024 * 1024);
     gateway.queries.push((_, response) => void video.send(response, name));
     const running = user.start(save);
