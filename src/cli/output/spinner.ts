@@ -10,10 +10,11 @@ export function terminalProgress(options: ProgressOptions): Progress {
   let started: number | undefined;
   let timing = (): string => '';
   const line = spinningLine(options, () => timing());
-  const show = (text: string, suffix: () => string): void => {
+  let transferring = false;
+  const show = (text: string, suffix: () => string, atOnce = false): void => {
     started ??= now();
     timing = () => `after ${elapsed(now() - (started ?? 0))}${suffix()}`;
-    line.show(printableLine(text, Math.max(20, (stderr.columns ?? 80) - timing().length - 4)));
+    line.show(printableLine(text, Math.max(20, (stderr.columns ?? 80) - timing().length - 4)), atOnce);
   };
   const showJobs = (): void => {
     const all = [...jobs.values()];
@@ -29,8 +30,13 @@ export function terminalProgress(options: ProgressOptions): Progress {
       jobs.delete(id);
       showJobs();
     },
-    downloading: (transfer) => show(bar(transfer), () => ''),
+    downloading: (transfer) => {
+      // A small file is there before the next frame is due; it is shown all the same.
+      show(bar(transfer), () => '', !transferring || transfer.bytes === transfer.total);
+      transferring = true;
+    },
     stop: () => {
+      transferring = false;
       started = undefined;
       line.stop();
     },
@@ -38,7 +44,8 @@ export function terminalProgress(options: ProgressOptions): Progress {
 }
 
 interface SpinningLine {
-  show(text: string): void;
+  /** `atOnce` draws it now and not when the next frame is due. */
+  show(text: string, atOnce: boolean): void;
   above(text: string): void;
   stop(): void;
 }
@@ -60,12 +67,13 @@ function spinningLine({ stderr, color }: ProgressOptions, suffix: () => string):
     if (shown !== undefined) spinner.start(shown);
   };
   return {
-    show: (text) => {
+    show: (text, atOnce) => {
       shown = text;
       loading ??= load();
       if (spinner === undefined) return;
       spinner.text = text;
       if (!spinner.isSpinning) spinner.start();
+      else if (atOnce) spinner.render();
     },
     above: (text) => {
       spinner?.stop();

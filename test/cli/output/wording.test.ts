@@ -1,0 +1,69 @@
+import { describe, expect, it } from 'vitest';
+import type { Waiting } from '../../../src/cli/output/progress.ts';
+import { bar, elapsed, leftText, size, transferText, waitingText } from '../../../src/cli/output/wording.ts';
+
+const job: Waiting = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
+
+describe('waitingText', () => {
+  it('shows one job with its state, the word of the gateway and the percentage', () => {
+    expect(waitingText([job])).toBe('job_1 running (IN_PROGRESS) 42%');
+    expect(waitingText([{ id: 'job_1', state: 'queued' }])).toBe('job_1 queued');
+  });
+
+  it('counts several jobs by state', () => {
+    const others: Waiting[] = [
+      { id: 'job_2', state: 'queued' },
+      { id: 'job_3', state: 'running' },
+    ];
+    expect(waitingText([job, ...others])).toBe('3 jobs: 2 running, 1 queued');
+  });
+});
+
+describe('leftText', () => {
+  it.each([
+    [130_000, ', about 2m10s left'],
+    [1000, ', about 1s left'],
+    [999, ''],
+    [-10_000, ''],
+    [-10_001, ', longer than usual'],
+  ])('says %i ms before the usual end: %j', (left, text) => {
+    expect(leftText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
+  });
+
+  it('says nothing where nothing is known, of several jobs, and of one that has ended', () => {
+    expect(leftText([job], 0)).toBe('');
+    expect(leftText([{ ...job, expectedAt: 9000 }, job], 0)).toBe('');
+    expect(leftText([{ ...job, state: 'succeeded', expectedAt: 9000 }], 0)).toBe('');
+  });
+});
+
+describe('a transfer', () => {
+  it('is a bar where its length is known', () => {
+    expect(bar({ bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 })).toBe(
+      'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s',
+    );
+    expect(bar({ bytes: 7, total: 7 })).toBe('downloading [########################] 7 B of 7 B');
+    expect(bar({ bytes: 9, total: 7 })).toContain('[########################]');
+  });
+
+  it('is a count where it is not', () => {
+    expect(bar({ bytes: 1500 })).toBe('downloading 1.5 kB');
+    expect(transferText({ what: 'speech', bytes: 0, total: 0 })).toBe('speech 0 B of 0 B');
+  });
+});
+
+it.each([
+  [0, '0s'],
+  [59_999, '59s'],
+  [60_000, '1m00s'],
+  [3_599_000, '59m59s'],
+  [3_720_000, '1h02m'],
+  [-5, '0s'],
+])('%i ms are %s', (ms, text) => expect(elapsed(ms)).toBe(text));
+
+it.each([
+  [999, '999 B'],
+  [1000, '1.0 kB'],
+  [123_456_789, '123.5 MB'],
+  [5e15, '5000.0 TB'],
+])('%d bytes are %s', (bytes, text) => expect(size(bytes)).toBe(text));

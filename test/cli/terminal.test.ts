@@ -1,0 +1,57 @@
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { newShell, type Ran } from '../support/shell.ts';
+
+// util-linux's `script` runs a command on a terminal of its own; where there is none, nothing can be tried.
+const hasScript = (spawnSync('script', ['--version']).stdout?.toString() ?? '').includes('util-linux');
+
+async function onTerminal(command: string, columns: number, env: NodeJS.ProcessEnv = {}): Promise<Ran> {
+  const shell = newShell({ TERM: 'xterm', ...env });
+  await shell.run('mgw config set sandbox.pace 1500ms');
+  writeFileSync(join(shell.home, 'run.sh'), `stty cols ${columns} rows 24\n${command}\n`);
+  const ran = await shell.run(`script -qec 'sh run.sh' /dev/null < /dev/null`);
+  shell.close();
+  return ran;
+}
+
+// What is left on the last lines once the terminal has done what it was told.
+function afterwards(text: string): string[] {
+  const kept = text
+    .split('\n')
+    .map((line) => line.replace(/\r$/, '').replace(/^[^]*\x1b\[1G\x1b\[0K/, ''))
+    .map((line) => line.replace(/\x1b\[[?\d;]*[A-Za-z]/g, ''));
+  return kept.filter((line) => line !== '');
+}
+
+const submit = 'mgw --sandbox video c submit "a boat" --model vendor-h3-mini --duration 5 -o boat.mp4';
+
+describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
+  it('a spinner turns over the state and the seconds, then a bar; the last line is clean', async () => {
+    const { stdout, code } = await onTerminal(`${submit} && ${submit} --force`, 100);
+    expect(code, stdout).toBe(0);
+    const frames = new Set(stdout.match(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/g));
+    expect(frames.size).toBeGreaterThan(3);
+    expect(stdout).toMatch(/job_\w{14} running \(IN_PROGRESS\) \d+% after 1s/);
+    expect(stdout).toMatch(/, about 1s left/);
+    expect(stdout).toMatch(/downloading \[#{24}\] [\d.]+ kB of [\d.]+ kB/);
+    expect(afterwards(stdout).at(-1)).toMatch(/\/boat\.mp4$/);
+    expect(stdout.match(/\x1b\[\?25l/g)?.length).toBeLessThanOrEqual(
+      stdout.match(/\x1b\[\?25h/g)?.length ?? 0,
+    );
+  });
+
+  it('shows no colour where none is wanted', async () => {
+    const { stdout } = await onTerminal(submit, 100, { NO_COLOR: '1' });
+    expect(stdout).toContain('⠋');
+    expect(stdout).not.toMatch(/\x1b\[\d*m/);
+  });
+
+  it('does not hang on one without columns', async () => {
+    const { stdout, code } = await onTerminal(submit, 0);
+    expect(code, stdout).toBe(0);
+    expect(stdout).not.toContain('\x1b');
+    expect(stdout).toMatch(/job_\w{14} queued\r\n/);
+  });
+});
