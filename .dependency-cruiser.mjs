@@ -1,22 +1,88 @@
 // Imports point down: cli → jobs, speech, responses, protocols, config, sandbox → http → vocabulary.
-const layer = (name, from, to, comment) => ({ name, comment, severity: 'error', from: { path: from }, to: { path: to } });
+const layer = (name, from, to, comment) => ({
+  name,
+  comment,
+  severity: 'error',
+  from: { path: from },
+  to: { path: to },
+});
 const folders = '^src/(cli|jobs|speech|responses|protocols|config|sandbox|http)/';
 
 export default {
   forbidden: [
     layer('vocabulary-imports-no-folder', '^src/[^/]+\\.ts$', folders, 'Root files are the nouns.'),
-    layer('http-looks-down', '^src/http/', '^src/(cli|jobs|speech|responses|protocols|config|sandbox)/', 'http knows only the vocabulary.'),
-    layer('protocols-are-pure', '^src/protocols/', '^src/(cli|jobs|speech|responses|config|sandbox)/', 'A protocol makes one exchange; what is above it decides.'),
-    layer('protocols-touch-nothing', '^src/protocols/', '^(node:)?(fs|fs/promises|timers|timers/promises|child_process|net|tls|http|https)$', 'A protocol never sleeps, prints or touches the disk.'),
-    layer('protocol-a-alone', '^src/protocols/a/', '^src/protocols/(b|c)/', 'Siblings never import each other.'),
-    layer('protocol-b-alone', '^src/protocols/b/', '^src/protocols/(a|c)/', 'Siblings never import each other.'),
-    layer('protocol-c-alone', '^src/protocols/c/', '^src/protocols/(a|b)/', 'Siblings never import each other.'),
-    layer('jobs-name-no-protocol', '^src/jobs/', '^src/protocols/(a|b|c|registry)', 'What can be done with any job names no protocol.'),
-    layer('responses-are-no-jobs', '^src/responses/', '^src/(jobs|speech)/', 'A call of Responses leaves no job behind.'),
-    layer('jobs-know-no-speech', '^src/jobs/', '^src/(speech|responses)/', 'Speech is one kind of job; jobs know none.'),
-    layer('machinery-is-not-cli', '^src/(jobs|speech|responses|config|sandbox)/', '^src/cli/', 'Only cli talks to people.'),
-    layer('config-stands-alone', '^src/config/', '^src/(jobs|speech|responses|protocols|http|sandbox)/', 'config/ knows only the vocabulary.'),
-    layer('conf-has-one-user', '^src/(?!config/store\\.ts)', 'node_modules/conf/', 'config/store is the only user of conf.'),
+    layer(
+      'http-looks-down',
+      '^src/http/',
+      '^src/(cli|jobs|speech|responses|protocols|config|sandbox)/',
+      'http knows only the vocabulary.',
+    ),
+    layer(
+      'protocols-are-pure',
+      '^src/protocols/',
+      '^src/(cli|jobs|speech|responses|config|sandbox)/',
+      'A protocol makes one exchange; what is above it decides.',
+    ),
+    layer(
+      'protocols-touch-nothing',
+      '^src/protocols/',
+      '^(node:)?(fs|fs/promises|timers|timers/promises|child_process|net|tls|http|https)$',
+      'A protocol never sleeps, prints or touches the disk.',
+    ),
+    layer(
+      'protocol-a-alone',
+      '^src/protocols/a/',
+      '^src/protocols/(b|c)/',
+      'Siblings never import each other.',
+    ),
+    layer(
+      'protocol-b-alone',
+      '^src/protocols/b/',
+      '^src/protocols/(a|c)/',
+      'Siblings never import each other.',
+    ),
+    layer(
+      'protocol-c-alone',
+      '^src/protocols/c/',
+      '^src/protocols/(a|b)/',
+      'Siblings never import each other.',
+    ),
+    layer(
+      'jobs-name-no-protocol',
+      '^src/jobs/',
+      '^src/protocols/(a|b|c|registry)',
+      'What can be done with any job names no protocol.',
+    ),
+    layer(
+      'responses-are-no-jobs',
+      '^src/responses/',
+      '^src/(jobs|speech)/',
+      'A call of Responses leaves no job behind.',
+    ),
+    layer(
+      'jobs-know-no-speech',
+      '^src/jobs/',
+      '^src/(speech|responses)/',
+      'Speech is one kind of job; jobs know none.',
+    ),
+    layer(
+      'machinery-is-not-cli',
+      '^src/(jobs|speech|responses|config|sandbox)/',
+      '^src/cli/',
+      'Only cli talks to people.',
+    ),
+    layer(
+      'config-stands-alone',
+      '^src/config/',
+      '^src/(jobs|speech|responses|protocols|http|sandbox)/',
+      'config/ knows only the vocabulary.',
+    ),
+    layer(
+      'conf-has-one-user',
+      '^src/(?!config/store\\.ts)',
+      'node_modules/conf/',
+      'config/store is the only user of conf.',
+    ),
     {
       name: 'sandbox-shares-nothing-with-the-client',
       comment: 'The two must not be able to agree on a mistake.',
@@ -31,6 +97,9 @@ export default {
     doNotFollow: { path: 'node_modules' },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },
-    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default', 'types'] },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'node', 'default', 'types'],
+    },
   },
 };

@@ -1,15 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { Route, RouteKind } from './exchange.ts';
+import type { Chanced, Route, RouteKind } from './exchange.ts';
 import type { FaultEntry } from './fault-catalogue.ts';
 import { FAULTS } from './fault-catalogue.ts';
 import type { FaultHit, FaultName } from './faults.ts';
-
-/** What a call is, as far as chance is concerned: `subject` is equal for calls about the same thing. */
-export interface Chanced {
-  kind: RouteKind;
-  area: Route['area'];
-  subject: string;
-}
 
 /** Decides for each call whether chance makes it fail, and how; `probability` is a percentage. */
 export type Chaos = (call: Chanced, probability: number) => FaultHit | undefined;

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AuthScheme } from './auth.ts';
-import type { Chanced } from './chaos.ts';
 import type { FaultHit, FaultName } from './faults.ts';
 import type { Area } from './models.ts';
 
@@ -85,4 +84,11 @@ export function json(status: number, value: unknown, headers: Record<string, str
     headers: { 'Content-Type': 'application/json; charset=utf-8', ...headers },
     body: JSON.stringify(value),
   };
+}
+
+/** What a call is, as far as chance is concerned: `subject` is equal for calls about the same thing. */
+export interface Chanced {
+  kind: RouteKind;
+  area: Route['area'];
+  subject: string;
 }

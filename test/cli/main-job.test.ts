@@ -44,7 +44,7 @@ describe('submit -o', () => {
   it('prints the path alone on stdout, and no control codes anywhere in a pipe', async () => {
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast]);
     expect(run.stdout).toBe(`${join(user.cwd, 'out.mp4')}\n`);
-    // eslint-disable-next-line no-control-regex
+
     expect(run.stdout + run.stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
   });
 

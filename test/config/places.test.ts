@@ -19,7 +19,7 @@ it('follows the XDG folders, and ignores relative ones', () => {
 
 it('follows its own variables first, taken from the current folder', () => {
   const env = { MGW_CONFIG_DIR: 'conf', MGW_STATE_DIR: '/s', XDG_CONFIG_HOME: '/x', XDG_STATE_HOME: '/x' };
-  expect(configFolder(env, host)).toEqual({ path: '/work/conf', variable: 'MGW_CONFIG_DIR' });
+  expect(configFolder(env, host)).toEqual({ path: '/srv/conf', variable: 'MGW_CONFIG_DIR' });
   expect(stateFolder(env, host)).toEqual({ path: '/s', variable: 'MGW_STATE_DIR' });
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });

@@ -66,8 +66,14 @@ export async function startGatewayC(): Promise<GatewayC> {
     const seen = await read(request);
     gateway.requests.push(seen);
     const scripted = scriptFor(gateway, seen).shift();
-    if (typeof scripted === 'function') return scripted(seen, response);
-    if (scripted !== undefined) return reply(response, scripted);
+    if (typeof scripted === 'function') {
+      scripted(seen, response);
+      return;
+    }
+    if (scripted !== undefined) {
+      reply(response, scripted);
+      return;
+    }
     usual(gateway, tasks, seen, response);
   };
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -87,8 +93,10 @@ export function create(gateway: GatewayC): string {
 }
 
 function usual(gateway: GatewayC, tasks: Map<string, number>, seen: Seen, response: ServerResponse): void {
-  if (seen.method === 'POST')
-    return reply(response, { body: { task_id: create(gateway), status: 'queued' } });
+  if (seen.method === 'POST') {
+    reply(response, { body: { task_id: create(gateway), status: 'queued' } });
+    return;
+  }
   if (seen.path.endsWith('/content')) {
     response.writeHead(200, { 'content-type': 'video/mp4', 'content-length': gateway.video.length });
     return void response.end(gateway.video);
