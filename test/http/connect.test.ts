@@ -1,0 +1,436 @@
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { createServer as createHttp } from 'node:http';
+import { connect as connectTcp, type AddressInfo, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createServer as createTls, type TLSSocket } from 'node:tls';
+import { promisify } from 'node:util';
+import { build } from 'rolldown';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { bearer } from '../../src/exchange.ts';
+import { createClient } from '../../src/http/client.ts';
+import { connect, isLoopback, type ConnectOptions } from '../../src/http/connect.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import { newAuthority, selfSigned, type Certificate } from '../support/certificates.ts';
+import { closedPort, freshFolder, httpServer, onEnd, says, tcpServer } from '../support/servers.ts';
+
+/** What names stand for; all others are asked of the system. */
+const names = vi.hoisted(() => new Map<string, { address: string; family: number }[]>());
+
+vi.mock('node:dns', async (original) => {
+  const real = await original<{ lookup: (...args: unknown[]) => void }>();
+  const lookup = (hostname: string, options: unknown, callback: (...args: unknown[]) => void): void => {
+    const known = names.get(hostname);
+    if (known === undefined) real.lookup(hostname, options, callback);
+    else callback(null, known);
+  };
+  return { ...real, lookup };
+});
+
+beforeEach(() => {
+  for (const name of ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY'])
+    for (const spelling of [name, name.toLowerCase()]) vi.stubEnv(spelling, undefined);
+});
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+  names.clear();
+});
+
+function open(url: string, options: Partial<ConnectOptions> = {}): Promise<Socket> {
+  return connect(new URL(url), { timeoutMs: 2000, ...options }).then((socket) => {
+    onEnd(() => void socket.destroy());
+    return socket;
+  });
+}
+
+async function failure(connecting: Promise<unknown>): Promise<TransportError> {
+  const error = await connecting.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (error instanceof TransportError) return error;
+  throw error instanceof Error ? error : new Error('it stood');
+}
+
+interface TlsServer {
+  port: number;
+  connections: number;
+  /** Handshakes that the client finished. */
+  handshakes: number;
+  heard: Buffer[];
+}
+
+async function tlsServer(certificate: Certificate): Promise<TlsServer> {
+  const state: TlsServer = { port: 0, connections: 0, handshakes: 0, heard: [] };
+  const sockets = new Set<TLSSocket>();
+  const server = createTls(certificate, (socket) => {
+    state.handshakes += 1;
+    sockets.add(socket);
+    socket.on('error', () => undefined).on('data', (bytes: Buffer) => state.heard.push(bytes));
+  });
+  server.on('connection', () => (state.connections += 1)).on('tlsClientError', () => undefined);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  state.port = (server.address() as AddressInfo).port;
+  onEnd(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => void server.close(() => resolve()));
+  });
+  return state;
+}
+
+describe('what keeps a connection from standing is unsent', () => {
+  it.each<[string, () => Promise<string>, RegExp]>([
+    ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
+    ['a closed port behind TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
+    ['a reset in the handshake', () => handshake((socket) => socket.resetAndDestroy()), /ECONNRESET/],
+    ['an end in the handshake', () => handshake((socket) => socket.end()), /closed|disconnected/],
+    [
+      'no TLS on the other side',
+      () => handshake((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
+      /SSL|wrong version/i,
+    ],
+  ])('%s', async (_, urlOf, words) => {
+    const error = await failure(open(await urlOf()));
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
+    expect(error.message).toMatch(words);
+  });
+
+  it('a handshake that nobody answers, at the timeout, and nothing is left open', async () => {
+    let stillOpen = 0;
+    const server = await tcpServer((socket) => {
+      stillOpen += 1;
+      socket.resume().on('close', () => (stillOpen -= 1));
+    });
+    const error = await failure(open(`https://127.0.0.1:${server.port}`, { timeoutMs: 80 }));
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
+    expect(error.message).toContain('within 0.08 s');
+    await expect.poll(() => stillOpen).toBe(0);
+  });
+
+  it('an interruption, before it began or under way', async () => {
+    const server = await tcpServer(() => undefined);
+    for (const name of ['signal', 'connectSignal'] as const) {
+      const early = AbortSignal.abort('SIGINT');
+      expect((await failure(open(`http://127.0.0.1:${server.port}`, { [name]: early }))).phase).toBe(
+        'unsent',
+      );
+      const late = new AbortController();
+      const connecting = failure(open(`https://127.0.0.1:${server.port}`, { [name]: late.signal }));
+      late.abort('SIGINT');
+      expect((await connecting).phase).toBe('unsent');
+    }
+  });
+
+  async function handshake(answer: (socket: Socket) => void): Promise<string> {
+    const server = await tcpServer((socket) => void socket.once('data', () => answer(socket)));
+    return `https://127.0.0.1:${server.port}`;
+  }
+});
+
+describe('certificates', () => {
+  it('one that nobody vouches for: one handshake, no byte of the body, whatever the environment says', async () => {
+    vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
+    const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
+    const client = createClient({
+      baseUrl: new URL(`https://127.0.0.1:${server.port}`),
+      key: 'k',
+      userAgent: 'test',
+    });
+    let recorded = false;
+    const sent = client.exchange(
+      { method: 'POST', path: '/', headers: {}, body: '{}' },
+      {
+        auth: bearer,
+        timeoutMs: 2000,
+        onConnected: () => {
+          recorded = true;
+          return Promise.resolve();
+        },
+      },
+    );
+    const error = await failure(sent);
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'certificate' });
+    expect(error.message).toContain('the certificate is not valid');
+    expect([server.connections, server.heard.length, recorded]).toEqual([1, 0, false]);
+  });
+
+  // Node reads NODE_EXTRA_CA_CERTS once, as it starts.
+  it('of an authority that is known: good, expired, not yet valid, of another host, and for an address', async () => {
+    const authority = newAuthority();
+    const day = 86_400_000;
+    const at = (ms: number): Date => new Date(Date.now() + ms);
+    const servers = {
+      good: await tlsServer(authority.issue({ hosts: ['localhost', '127.0.0.1'] })),
+      expired: await tlsServer(
+        authority.issue({ hosts: ['localhost'], notBefore: at(-2 * day), notAfter: at(-day) }),
+      ),
+      early: await tlsServer(
+        authority.issue({ hosts: ['localhost'], notBefore: at(day), notAfter: at(2 * day) }),
+      ),
+      other: await tlsServer(authority.issue({ hosts: ['other.example'] })),
+    };
+    const urls = Object.values(servers).map(({ port }) => `https://localhost:${port}`);
+    urls.push(`https://127.0.0.1:${servers.good.port}`);
+    const seen = await connectElsewhere(urls, authority.cert);
+    expect(seen).toEqual(['stands', ...Array<string>(3).fill('unsent certificate'), 'stands']);
+    const counts = Object.values(servers).map(({ connections, heard }) => [connections, heard.length]);
+    expect(counts).toEqual([
+      [2, 0],
+      [1, 0],
+      [1, 0],
+      [1, 0],
+    ]);
+  });
+});
+
+const PROGRAM = `
+  import { connect } from './connect.mjs';
+  for (const url of process.argv.slice(2)) {
+    try {
+      (await connect(new URL(url), { timeoutMs: 5000 })).destroy();
+      console.log('stands');
+    } catch (error) {
+      console.log(error.phase, error.reason);
+    }
+  }
+`;
+
+/** How connections fare in a process that knows an authority. */
+async function connectElsewhere(urls: string[], authority: string): Promise<string[]> {
+  const folder = freshFolder();
+  const file = join(folder, 'connect.mjs');
+  await build({
+    input: 'src/http/connect.ts',
+    platform: 'node',
+    output: { file, format: 'esm' },
+    logLevel: 'silent',
+  });
+  writeFileSync(join(folder, 'program.mjs'), PROGRAM);
+  writeFileSync(join(folder, 'ca.pem'), authority);
+  const env = { PATH: process.env['PATH'], NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem') };
+  const run = await promisify(execFile)(process.execPath, [join(folder, 'program.mjs'), ...urls], { env });
+  return run.stdout.trim().split('\n');
+}
+
+interface Proxy {
+  url: string;
+  /** What was asked for: the target and the credentials. */
+  asked: { target: string; credentials: string | undefined }[];
+}
+
+/** A proxy that tunnels whatever it is asked for to one port, or refuses with a status. */
+async function proxy(to: number, status = 200): Promise<Proxy> {
+  const asked: Proxy['asked'] = [];
+  const sockets = new Set<Socket>();
+  const server = createHttp();
+  server.on('connect', (request, socket: Socket) => {
+    asked.push({ target: request.url ?? '', credentials: request.headers['proxy-authorization'] });
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    if (status !== 200) return void socket.end(`HTTP/1.1 ${status} No\r\ncontent-length: 0\r\n\r\n`);
+    const target = connectTcp(to, '127.0.0.1', () => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\n');
+      socket.pipe(target).pipe(socket);
+    });
+    sockets.add(target);
+    target.on('error', () => undefined);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onEnd(() => {
+    for (const socket of sockets) socket.destroy();
+    server.closeAllConnections();
+    return new Promise((resolve) => void server.close(() => resolve()));
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+describe('a proxy of the environment', () => {
+  const ask = (url: string, connectTimeoutMs = 2000): Promise<{ status: number; text: string }> => {
+    const client = createClient({ baseUrl: new URL(url), key: 'k', userAgent: 'test', connectTimeoutMs });
+    onEnd(() => client.close());
+    return client.exchange(
+      { method: 'GET', path: '/', headers: {} },
+      { auth: bearer, timeoutMs: 3000, onConnected: () => Promise.resolve() },
+    );
+  };
+
+  it.each(['HTTP_PROXY', 'http_proxy'])('%s is gone through, with its credentials', async (name) => {
+    const server = await httpServer(says('{"ok":1}'));
+    const through = await proxy(server.port);
+    vi.stubEnv(name, through.url.replace('//', '//us%40er:p%3Aw@'));
+    expect(await ask('http://gateway.test:8080')).toMatchObject({ status: 200, text: '{"ok":1}' });
+    const credentials = `Basic ${Buffer.from('us@er:p:w').toString('base64')}`;
+    expect(through.asked).toEqual([{ target: 'gateway.test:8080', credentials }]);
+    expect(server.requests[0]?.headers).not.toHaveProperty('proxy-authorization');
+  });
+
+  it('an https target is reached inside the tunnel, and its certificate still counts', async () => {
+    const server = await tlsServer(selfSigned({ hosts: ['gateway.test'] }));
+    const through = await proxy(server.port);
+    vi.stubEnv('HTTPS_PROXY', through.url);
+    expect(await failure(open('https://gateway.test'))).toMatchObject({ reason: 'certificate' });
+    expect(through.asked).toMatchObject([{ target: 'gateway.test:443' }]);
+  });
+
+  it.each([403, 407, 502])('that refuses with %i: unsent, and says so', async (status) => {
+    const refusing = await proxy(0, status);
+    vi.stubEnv('HTTPS_PROXY', refusing.url);
+    const error = await failure(open('https://gateway.test'));
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
+    expect(error.message).toContain(`refused the tunnel with HTTP ${status}`);
+  });
+
+  it.each<[string, (socket: Socket) => void]>([
+    ['that breaks off', (socket) => socket.resetAndDestroy()],
+    ['that speaks no HTTP', (socket) => socket.end('\u0005\u0000')],
+    ['that never answers', () => undefined],
+    ['whose headers never end', (socket) => endless(socket)],
+  ])('%s: unsent', async (_, answer) => {
+    const odd = await tcpServer((socket) => void socket.once('data', () => answer(socket)));
+    vi.stubEnv('HTTPS_PROXY', `http://127.0.0.1:${odd.port}`);
+    expect(await failure(open('https://gateway.test', { timeoutMs: 200 }))).toMatchObject({
+      phase: 'unsent',
+    });
+  });
+
+  it('of a kind that is not spoken, or with odd credentials: unsent', async () => {
+    for (const address of ['socks5://127.0.0.1:9', 'http://%ff:x@127.0.0.1:9']) {
+      vi.stubEnv('HTTPS_PROXY', address);
+      expect(await failure(open('https://gateway.test'))).toMatchObject({ phase: 'unsent' });
+    }
+  });
+
+  it('whose own certificate is not valid is not spoken to, whatever the environment says', async () => {
+    vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
+    const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
+    vi.stubEnv('HTTPS_PROXY', `https://user:secret@127.0.0.1:${server.port}`);
+    expect(await failure(open('https://gateway.test'))).toMatchObject({
+      phase: 'unsent',
+      reason: 'certificate',
+    });
+    expect(server.heard).toEqual([]);
+  });
+
+  it('an answer may take longer than the connecting through it', async () => {
+    const server = await httpServer(
+      (seen, response) => void setTimeout(() => says('{}')(seen, response), 300),
+    );
+    vi.stubEnv('HTTP_PROXY', (await proxy(server.port)).url);
+    expect(await ask('http://gateway.test', 150)).toMatchObject({ status: 200 });
+  });
+
+  it('a tunnel that breaks before it is used is no crash', async () => {
+    const through = await tcpServer((socket) => {
+      socket.once('data', () => {
+        socket.write('HTTP/1.1 200 OK\r\n\r\n');
+        setTimeout(() => socket.resetAndDestroy(), 10);
+      });
+    });
+    vi.stubEnv('HTTP_PROXY', `http://127.0.0.1:${through.port}`);
+    const socket = await open('http://gateway.test');
+    await expect.poll(() => socket.destroyed).toBe(true);
+  });
+
+  it('is never gone through for loopback', async () => {
+    const server = await httpServer(says('{}'));
+    const through = await proxy(server.port);
+    vi.stubEnv('HTTP_PROXY', through.url);
+    for (const host of ['127.0.0.1', 'localhost']) await ask(`http://${host}:${server.port}`);
+    expect(through.asked).toEqual([]);
+    expect(server.requests).toHaveLength(2);
+  });
+
+  it('is gone through for a name that only looks like loopback', async () => {
+    const server = await httpServer(says('{}'));
+    const through = await proxy(server.port);
+    vi.stubEnv('HTTP_PROXY', through.url);
+    await ask('http://127.0.0.1.example.com');
+    expect(through.asked).toMatchObject([{ target: '127.0.0.1.example.com:80' }]);
+  });
+
+  it.each(['gateway.test', '*', '.test', 'other.example,gateway.test:80'])(
+    'NO_PROXY=%s is heeded',
+    async (value) => {
+      const through = await proxy(0);
+      vi.stubEnv('HTTP_PROXY', through.url);
+      vi.stubEnv('NO_PROXY', value);
+      await failure(open('http://gateway.test', { timeoutMs: 100 }));
+      expect(through.asked).toEqual([]);
+    },
+  );
+});
+
+function endless(socket: Socket): void {
+  const go = (): void => {
+    while (socket.writable && socket.write(`x: ${'y'.repeat(500)}\r\n`));
+    if (socket.writable) socket.once('drain', go);
+  };
+  socket.write('HTTP/1.1 200 OK\r\n');
+  go();
+}
+
+describe('public addresses only', () => {
+  const publicOnly = { publicOnly: true };
+
+  it.each([
+    '127.0.0.1',
+    '[::1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:a9fe:a9fe]',
+    '169.254.169.254',
+    '10.0.0.1',
+    '0.0.0.0',
+    '[64:ff9b::10.0.0.1]',
+    '0x7f.1',
+    '2130706433',
+  ])('%s is refused before any connection', async (host) => {
+    const server = await tcpServer(() => undefined);
+    const error = await failure(open(`http://${host}:${server.port}`, publicOnly));
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'private_address' });
+    expect(server.connections).toBe(0);
+  });
+
+  it.each<[string, { address: string; family: number }[]]>([
+    ['private', [{ address: '127.0.0.1', family: 4 }]],
+    ['private inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
+    ['of this link', [{ address: 'fe80::1%eth0', family: 6 }]],
+    [
+      'public and private',
+      [
+        { address: '192.0.2.1', family: 4 },
+        { address: '127.0.0.1', family: 4 },
+      ],
+    ],
+  ])('a name that stands for addresses that are %s is refused behind DNS', async (_, addresses) => {
+    const server = await tcpServer(() => undefined);
+    names.set('files.example', addresses);
+    const error = await failure(open(`http://files.example:${server.port}`, publicOnly));
+    expect(error).toMatchObject({ phase: 'unsent', reason: 'private_address' });
+    expect(server.connections).toBe(0);
+  });
+
+  it('localhost too, and without the wish all of them are reached', async () => {
+    const server = await tcpServer(() => undefined);
+    expect(await failure(open(`http://localhost:${server.port}`, publicOnly))).toMatchObject({
+      reason: 'private_address',
+    });
+    await open(`http://localhost:${server.port}`);
+    expect(server.connections).toBe(1);
+  });
+});
+
+it.each<[string, boolean]>([
+  ['localhost', true],
+  ['a.localhost', true],
+  ['127.0.0.1', true],
+  ['127.255.0.1', true],
+  ['::1', true],
+  ['127.example.com', false],
+  ['127.0.0.1.example.com', false],
+  ['notlocalhost', false],
+  ['10.0.0.1', false],
+  ['::2', false],
+])('isLoopback(%s) is %s', (host, expected) => {
+  expect(isLoopback(host)).toBe(expected);
+});
