@@ -1,9 +1,9 @@
 import { messageOf, MgwError, usageError } from '../../../errors.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { isObject, parseJson, type JsonObject } from '../../../json.ts';
+import { at, isObject, parseJson, type JsonObject } from '../../../json.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
 import type { Model } from '../../../protocols/models.ts';
-import type { ListingUse, Protocol } from '../../../protocols/protocol.ts';
+import type { ListingUse, Protocol, Violation } from '../../../protocols/protocol.ts';
 import { violationMessage } from '../../../protocols/violations.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
@@ -32,10 +32,20 @@ export async function submissionBody(
   const settings = await context.settings();
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(named) ?? '');
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
+  if (options.check !== false) refuse(faultsOfItsOwn(protocol, composed), protocol, composed);
   const body = await completed(context, protocol, composed, options);
-  const violations = options.check === false ? [] : protocol.check(body);
-  if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
+  if (options.check !== false) refuse(protocol.check(body), protocol, body);
   return body;
+}
+
+function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): void {
+  if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
+}
+
+// What no listing can mend is said before the gateway is asked for one; a field that is missing may be filled in.
+function faultsOfItsOwn(protocol: Protocol, body: JsonObject): Violation[] {
+  const mayFill = protocol.needsListing?.(body) === 'fill';
+  return protocol.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
 // Nothing is asked of the gateway that is not needed: a dry run and --no-check only want what the body lacks.
