@@ -49,7 +49,11 @@ export function failedError(job: Job): MgwError {
 /** Exit 8: accepted, not finished when the wait ended. */
 export function pendingError(job: Job, details: ErrorDetails = {}): MgwError {
   const status = job.native_status ? ` (${job.native_status})` : '';
-  return new MgwError('pending', `Job ${job.id} is still ${job.state}${status}.`, {
+  const where =
+    job.state === 'succeeded'
+      ? `has succeeded, but its result was not to be had before the wait ended${status}`
+      : `is still ${job.state}${status}`;
+  return new MgwError('pending', `Job ${job.id} ${where}.`, {
     charged: 'yes',
     retry: 'resume',
     next: resumeCommand(job),

@@ -27,9 +27,11 @@ function thisHost(): string {
   return `${hostname()} ${readSystem('/proc/sys/kernel/random/boot_id').slice(0, 8)}`.trim();
 }
 
-// A process id is used again; its start time is not. Field 22 of stat, counted behind the name in brackets.
+// A process id is used again; its start time is not. Fields of stat are counted behind the name in brackets: the
+// state first, the start as the twentieth. A zombie has ended, though its number is still taken.
 function startOf(pid: number): string {
-  return readSystem(`/proc/${pid}/stat`).split(') ').pop()?.split(' ')[19] ?? '';
+  const [state = '', ...fields] = readSystem(`/proc/${pid}/stat`).split(') ').pop()?.split(' ') ?? [];
+  return state === 'Z' || state === 'X' ? '' : (fields[18] ?? '');
 }
 
 function readSystem(path: string): string {

@@ -1,0 +1,52 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { currentOwner, isAlive } from '../../src/jobs/owner.ts';
+import { onEnd } from '../support/servers.ts';
+import { deadOwner } from './harness.ts';
+
+const hasProc = existsSync('/proc/self/stat');
+
+describe('a process', () => {
+  it('is alive while it runs', () => {
+    expect(isAlive(currentOwner())).toBe(true);
+    expect(currentOwner()).toEqual(currentOwner());
+  });
+
+  it('is gone once it has ended, on another machine, and behind a number that none can have', () => {
+    const own = currentOwner();
+    for (const gone of [
+      deadOwner(),
+      { ...own, host: 'elsewhere' },
+      { ...own, host: '' },
+      { ...own, pid: 0 },
+      { ...own, pid: -1 },
+      { ...own, pid: Number.NaN },
+    ])
+      expect(isAlive(gone), JSON.stringify(gone)).toBe(false);
+  });
+
+  it.skipIf(!hasProc)('is gone where its number belongs to another by now', () => {
+    expect(isAlive({ ...currentOwner(), start: '1' })).toBe(false);
+    expect(isAlive({ ...currentOwner(), pid: process.ppid })).toBe(false);
+  });
+
+  it.skipIf(!hasProc)('is gone though nobody has taken note of its end', async () => {
+    const shell = spawn('sh', ['-c', 'sleep 30 & echo $!; exec sleep 30'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    onEnd(() => void shell.kill());
+    const [line] = (await once(shell.stdout, 'data')) as [Buffer];
+    const pid = Number(line.toString());
+    const fields = (): string[] =>
+      readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
+    const owner = { ...currentOwner(), pid, start: fields()[19] ?? '' };
+    expect(isAlive(owner)).toBe(true);
+    // The shell has become another program by then, which does not know of its child.
+    await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
+    process.kill(pid, 'SIGKILL');
+    await expect.poll(() => fields()[0]).toBe('Z');
+    expect(isAlive(owner)).toBe(false);
+  });
+});
