@@ -52,13 +52,17 @@ export async function ledgerOf(env: NodeJS.ProcessEnv): Promise<CliJson['job'][]
 }
 
 /** Runs the command line with --json in this process, for what needs no process of its own; gives its document. */
-export async function runHere(args: string[], env: NodeJS.ProcessEnv): Promise<CliJson> {
+export async function runHere(
+  args: string[],
+  env: NodeJS.ProcessEnv,
+  input: Buffer | string = '',
+): Promise<CliJson> {
   const [stdout, stderr] = [new Gathered(), new Gathered()];
   const stdin = new PassThrough();
-  stdin.end();
+  stdin.end(input);
   const before = process.exitCode;
   try {
-    await main([...args, '--json'], { stdin, stdout, stderr, env } satisfies Io);
+    await main(['--json', ...args], { stdin, stdout, stderr, env } satisfies Io);
   } finally {
     process.exitCode = before;
   }

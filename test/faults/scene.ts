@@ -71,11 +71,12 @@ export class Scene {
   }
 
   /** Runs a command line in this process: for the further cases of a row whose first one has a process of its own. */
-  async here(args: string[]): Promise<CliJson> {
-    const json = await runHere(
-      args.filter((arg) => arg !== '--json'),
-      this.user.env,
-    );
+  async here(
+    args: string[],
+    { env, input }: { env?: NodeJS.ProcessEnv; input?: Buffer } = {},
+  ): Promise<CliJson> {
+    const words = args.filter((arg) => arg !== '--json');
+    const json = await runHere(words, { ...this.user.env, ...env }, input);
     this.runs.push({ code: json.exit_code, stdout: JSON.stringify(json), stderr: '', json });
     return json;
   }
