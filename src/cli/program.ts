@@ -63,11 +63,16 @@ function needed(argv: readonly string[]): (() => Promise<Register>)[] {
 
 function firstOperand(argv: readonly string[]): string | undefined {
   try {
-    return addGlobals(new Command()).parseOptions([...argv]).operands[0];
+    return addGlobals(silent(new Command())).parseOptions([...argv]).operands[0];
   } catch {
     // The whole program says what is wrong with them.
     return undefined;
   }
+}
+
+// Left to itself a parser prints what is wrong and ends the process.
+function silent(command: Command): Command {
+  return command.exitOverride().configureOutput({ outputError: () => undefined });
 }
 
 function endsByThrowing(command: Command): void {

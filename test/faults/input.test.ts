@@ -80,6 +80,15 @@ describe.concurrent('flags given twice or without a value', () => {
   ]);
 });
 
+describe.concurrent('a global flag without a value', () => {
+  it('is exit 2 in a process of its own too', async ({ open }) => {
+    const scene = await open('c');
+    const run = await scene.run(['jobs', 'ls', '--base-url']);
+    expect(run.code, shown(run)).toBe(2);
+    expect(run.stderr).toContain('--base-url');
+  });
+});
+
 describe.concurrent('prompts that are empty or too long', () => {
   refuses([
     [[...mini, '--prompt', ''], '--prompt'],
