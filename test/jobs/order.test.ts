@@ -1,0 +1,53 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { fingerprintOf, recordedBody } from '../../src/jobs/order.ts';
+import type { Json } from '../../src/json.ts';
+
+const print = (
+  body: Json,
+  more: { variant?: string; gateway?: string; account?: string; protocol?: 'a' | 'b' } = {},
+): string =>
+  fingerprintOf(
+    { protocol: more.protocol ?? 'a', body, variant: more.variant },
+    more.gateway ?? 'g',
+    more.account ?? 'a',
+  );
+
+describe('a fingerprint', () => {
+  it('is the same for the same body, whatever the order of its members', () => {
+    const members = fc.dictionary(fc.string(), fc.jsonValue());
+    fc.assert(
+      fc.property(members, (body) => {
+        const turned = Object.fromEntries(Object.entries(body).reverse());
+        expect(print(turned as Json)).toBe(print(body as Json));
+        expect(print(body as Json)).toMatch(/^[0-9a-f]{64}$/);
+      }),
+    );
+  });
+
+  it('differs with anything that is paid for, or who pays', () => {
+    const all = [
+      print({ p: 'a' }),
+      print({ p: 'b' }),
+      print({ p: ['a'] }),
+      print({ p: 'a' }, { variant: '1' }),
+      print({ p: 'a' }, { variant: '2' }),
+      print({ p: 'a' }, { gateway: 'h' }),
+      print({ p: 'a' }, { account: 'b' }),
+      print({ p: 'a' }, { protocol: 'b' }),
+    ];
+    expect(new Set(all).size).toBe(all.length);
+  });
+});
+
+describe('the body on record', () => {
+  it('is the body, or the hash of one that is too large', () => {
+    const fits = { prompt: 'x'.repeat(256 * 1024 - 13) };
+    expect(recordedBody(fits)).toEqual({ request: fits });
+    const over = { prompt: `${fits.prompt}x` };
+    expect(recordedBody(over)).toEqual({
+      request: { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string, bytes: 256 * 1024 + 1 },
+      elided: true,
+    });
+  });
+});

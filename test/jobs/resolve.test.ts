@@ -1,0 +1,88 @@
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Job, JobEvent } from '../../src/job.ts';
+import { newJobId } from '../../src/jobs/job-id.ts';
+import { findJob } from '../../src/jobs/ref.ts';
+import { resolveJob, type Resolution } from '../../src/jobs/resolve.ts';
+import { freshFolder } from '../support/servers.ts';
+import { deadOwner, depsFor, type TestDeps } from './harness.ts';
+
+const error = { code: 'submit_unknown', message: 'reset' };
+const lost: JobEvent[] = [
+  { type: 'sending', attempt: 1, owner: deadOwner() },
+  { type: 'lost', attempt: 1, error },
+];
+
+let state: string;
+let deps: TestDeps;
+beforeEach(async () => {
+  state = freshFolder();
+  deps = await depsFor('http://127.0.0.1:9', state);
+});
+
+async function make(...events: JobEvent[]): Promise<Job> {
+  const id = newJobId(1);
+  const prepared: JobEvent = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: '', account: '' };
+  await deps.ledger.create(id, [prepared, ...events]);
+  return again(id);
+}
+
+async function again(id: string): Promise<Job> {
+  const job = await deps.ledger.read(id);
+  if (job === undefined) throw new Error('no job');
+  return job;
+}
+
+describe('a job in doubt', () => {
+  it('goes on as the task that a person found', async () => {
+    const job = await resolveJob(deps.ledger, await make(...lost), { how: 'adopted', handle: 'task_1' });
+    expect(job).toMatchObject({ state: 'queued', handle: 'task_1', error: undefined });
+    expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(job.id);
+    // The same again is no mistake; another handle is.
+    expect(await resolveJob(deps.ledger, job, { how: 'adopted', handle: 'task_1' })).toEqual(job);
+    for (const other of [
+      { how: 'adopted', handle: 'task_2' },
+      { how: 'not-created' },
+      { how: 'resubmit' },
+    ] as const)
+      await expect(resolveJob(deps.ledger, job, other)).rejects.toMatchObject({
+        code: 'conflict',
+        exitCode: 2,
+      });
+  });
+
+  it('is refused, or to be sent again, as a person says', async () => {
+    expect(await resolveJob(deps.ledger, await make(...lost), { how: 'not-created' })).toMatchObject({
+      state: 'rejected',
+    });
+    expect(await resolveJob(deps.ledger, await make(...lost), { how: 'resubmit' })).toMatchObject({
+      state: 'prepared',
+    });
+  });
+
+  it('whose record is damaged is not sent from that record, and may be ended otherwise', async () => {
+    const made = await make();
+    appendFileSync(join(state, 'jobs', `${made.id}.jsonl`), '{"damaged":true}\n');
+    const job = await again(made.id);
+    expect(job.state).toBe('unknown');
+    await expect(resolveJob(deps.ledger, job, { how: 'resubmit' })).rejects.toMatchObject({ exitCode: 2 });
+    expect((await resolveJob(deps.ledger, job, { how: 'not-created' })).state).toBe('rejected');
+  });
+});
+
+it.each<[string, JobEvent[]]>([
+  ['prepared', []],
+  ['sending', lost.slice(0, 1)],
+  ['rejected', [{ type: 'rejected', attempt: 1, error }]],
+])('a job that is %s has no doubt to end', async (_, events) => {
+  const job = await make(...events);
+  const resolutions: Resolution[] = [
+    { how: 'adopted', handle: 't' },
+    { how: 'not-created' },
+    { how: 'resubmit' },
+  ];
+  for (const resolution of resolutions)
+    await expect(resolveJob(deps.ledger, job, resolution)).rejects.toMatchObject({ code: 'usage' });
+  expect(await again(job.id)).toEqual(job);
+});
