@@ -87,12 +87,16 @@ async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kep
 async function giveUp(end: Broken, take: Take, job: Job, deps: SpeechDeps): Promise<unknown> {
   const kept = await take.sink.abandon();
   const { code, message, native_code } = recordFor(end);
-  const error = { code, message: deps.redact(message).slice(0, 4000), native_code };
+  const error = {
+    code,
+    message: deps.redact(message).slice(0, 4000),
+    native_code: native_code && deps.redact(native_code),
+  };
   const details = kept && { part: kept };
   const event: JobEvent = {
     type: 'finished',
     state: 'failed',
-    native_status: native_code ?? '',
+    native_status: error.native_code ?? '',
     error,
     details,
   };

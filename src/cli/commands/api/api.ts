@@ -55,8 +55,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
   };
   const note = (text: string): void => context.progress.note(text);
   const retry = { clock: context.clock, retries: settings.retries.value, note, signal };
-  const { secretRedactor } = await import('../../../redact.ts');
-  const redact = secretRedactor([(await context.gateway()).key]);
+  const redact = (text: string): string => context.redact(text);
   const client = auth === 'none' ? await keyless(context) : await context.client();
   try {
     const answer = await apiCall(client, exchange, call, retry);

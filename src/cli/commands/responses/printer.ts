@@ -30,7 +30,8 @@ export class Printer {
   // A terminal must not obey what a model says; a pipe gets it as it is.
   #put(text: string): void {
     const { stdout } = this.#context.io;
-    const shown = stdout.isTTY ? printable(text, Number.MAX_SAFE_INTEGER) : text;
+    const safe = this.#context.redact(text);
+    const shown = stdout.isTTY ? printable(safe, Number.MAX_SAFE_INTEGER) : safe;
     this.#writing = this.#writing.then(() => write(stdout, shown, 'yes'));
     this.#writing.catch(() => undefined);
   }
