@@ -1,10 +1,12 @@
 import { defineConfig } from 'rolldown';
+import { thirdPartyLicences } from './rolldown.licences.mjs';
 
 // One chunk for each command that is loaded on demand: a local command never reads the network stack.
 export default defineConfig({
   input: { mgw: 'src/cli/main.ts' },
   platform: 'node',
   external: [/^node:/],
+  plugins: [thirdPartyLicences()],
   resolve: { conditionNames: ['node', 'import', 'default'] },
   output: {
     dir: 'dist',

@@ -1,0 +1,45 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+const fileName = 'THIRD-PARTY-LICENSES.txt';
+
+/**
+ * Writes the licences of all packages whose code is in the bundle beside it, since they must be passed on with it.
+ * A package without one ends the build.
+ */
+export function thirdPartyLicences() {
+  return {
+    name: 'third-party-licences',
+    generateBundle(_options, bundle) {
+      const chunks = Object.values(bundle).filter(({ type }) => type === 'chunk');
+      const files = chunks
+        .flatMap(({ moduleIds }) => moduleIds)
+        .filter((id) => id.includes('/node_modules/'));
+      const folders = [...new Set(files.map(packageFolder))];
+      const texts = folders.map(licenceOf).sort((one, other) => (one.title < other.title ? -1 : 1));
+      const source = texts
+        .map(({ title, text }) => `${title}\n\n${text.trim()}\n`)
+        .join(`\n${'-'.repeat(80)}\n\n`);
+      this.emitFile({ type: 'asset', fileName, source });
+    },
+  };
+}
+
+// Up to a manifest that has a name: some packages mark a folder of theirs with a bare one.
+function packageFolder(file) {
+  let folder = dirname(file.split('?')[0]);
+  while (manifestIn(folder)?.name === undefined) folder = dirname(folder);
+  return folder;
+}
+
+function manifestIn(folder) {
+  const file = join(folder, 'package.json');
+  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined;
+}
+
+function licenceOf(folder) {
+  const { name, version, license } = manifestIn(folder);
+  const file = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)/i.test(entry));
+  if (file === undefined) throw new Error(`${name} is bundled and has no licence file`);
+  return { title: `${name} ${version} (${license})`, text: readFileSync(join(folder, file), 'utf8') };
+}

@@ -1,0 +1,111 @@
+import { execFile } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, it } from 'vitest';
+
+const repository = fileURLToPath(new URL('..', import.meta.url));
+const cruiser = join(repository, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs');
+const folders: string[] = [];
+
+interface Cruised {
+  modules: { source: string }[];
+  summary: {
+    violations: { from: string; to: string; rule: { name: string } }[];
+    ruleSetUsed: { forbidden: { name: string }[] };
+  };
+}
+
+async function cruise(cwd: string): Promise<Cruised> {
+  const args = [
+    cruiser,
+    '--config',
+    join(repository, '.dependency-cruiser.mjs'),
+    '--output-type',
+    'json',
+    'src',
+  ];
+  // It exits with the number of violations; the report tells more.
+  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, maxBuffer: 2 ** 28 }).catch(
+    (error: unknown) => error as { stdout: string },
+  );
+  return JSON.parse(stdout) as Cruised;
+}
+
+// For each rule an import that breaks it, and no other rule.
+const broken: [rule: string, from: string, to: string][] = [
+  ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
+  ['http-looks-down', 'src/http/up.ts', 'src/jobs/leaf.ts'],
+  ['protocols-are-pure', 'src/protocols/impure.ts', 'src/jobs/leaf.ts'],
+  ['protocols-touch-nothing', 'src/protocols/a/disk.ts', 'node:fs'],
+  ['protocol-a-alone', 'src/protocols/a/sibling.ts', 'src/protocols/b/leaf.ts'],
+  ['protocol-b-alone', 'src/protocols/b/sibling.ts', 'src/protocols/c/leaf.ts'],
+  ['protocol-c-alone', 'src/protocols/c/sibling.ts', 'src/protocols/a/leaf.ts'],
+  ['jobs-name-no-protocol', 'src/jobs/names.ts', 'src/protocols/registry.ts'],
+  ['responses-are-no-jobs', 'src/responses/records.ts', 'src/jobs/leaf.ts'],
+  ['jobs-know-no-speech', 'src/jobs/speaks.ts', 'src/speech/leaf.ts'],
+  ['machinery-is-not-cli', 'src/speech/talks.ts', 'src/cli/leaf.ts'],
+  ['config-stands-alone', 'src/config/asks.ts', 'src/http/leaf.ts'],
+  ['conf-has-one-user', 'src/config/second.ts', 'conf'],
+  ['sandbox-shares-nothing-with-the-client', 'src/sandbox/shares.ts', 'src/errors.ts'],
+  ['no-circles', 'src/cli/circle.ts', 'src/cli/leaf-of-circle.ts'],
+  ['no-unresolved', 'src/cli/lost.ts', './nowhere.ts'],
+];
+
+// What may be imported: none of it breaks anything.
+const kept: [from: string, to: string][] = [
+  ['src/cli/main.ts', 'src/jobs/leaf.ts'],
+  ['src/cli/main.ts', 'src/protocols/registry.ts'],
+  ['src/jobs/uses.ts', 'src/http/leaf.ts'],
+  ['src/jobs/uses.ts', 'src/protocols/protocol.ts'],
+  ['src/http/uses.ts', 'src/errors.ts'],
+  ['src/config/store.ts', 'conf'],
+  ['src/protocols/registry.ts', 'src/protocols/a/leaf.ts'],
+  ['src/sandbox/uses.ts', 'src/sandbox/leaf.ts'],
+];
+
+function fixture(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'mgw-layers-'));
+  folders.push(folder);
+  cpSync(join(repository, 'tsconfig.json'), join(folder, 'tsconfig.json'));
+  symlinkSync(join(repository, 'node_modules'), join(folder, 'node_modules'));
+  const imports = new Map<string, string[]>([['src/cli/leaf-of-circle.ts', ['./circle.ts']]]);
+  for (const [from, to] of [...broken.map(([, from, to]) => [from, to] as const), ...kept]) {
+    imports.set(from, [...(imports.get(from) ?? []), to]);
+    if (to.startsWith('src/') && !imports.has(to)) imports.set(to, []);
+  }
+  for (const [path, of] of imports) put(folder, path, of);
+  return folder;
+}
+
+function put(folder: string, path: string, imports: readonly string[]): void {
+  const up = '../'.repeat(path.split('/').length - 1);
+  const lines = imports.map((to) => `import '${to.replace(/^src\//, `${up}src/`)}';`);
+  mkdirSync(dirname(join(folder, path)), { recursive: true });
+  writeFileSync(join(folder, path), [...lines, 'export {};', ''].join('\n'));
+}
+
+afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })));
+
+describe('the layers', () => {
+  it('hold in every module there is', async () => {
+    const { modules, summary } = await cruise(repository);
+    expect(modules.filter(({ source }) => /^src\/.*\.ts$/.test(source)).length).toBeGreaterThan(60);
+    expect(summary.violations).toEqual([]);
+  });
+
+  it('have a rule for each way to break them, and each rule finds its own', async () => {
+    const { summary } = await cruise(fixture());
+    const found = summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} → ${to}`);
+    for (const [rule, from] of broken)
+      expect(found).toContainEqual(expect.stringContaining(`${rule}: ${from} `));
+    const circle = found.filter((line) => line.startsWith('no-circles'));
+    expect(circle.length).toBeGreaterThan(0);
+    expect(found).toHaveLength(broken.length - 1 + circle.length);
+    expect(broken.map(([rule]) => rule).sort()).toEqual(
+      summary.ruleSetUsed.forbidden.map(({ name }) => name).sort(),
+    );
+  });
+});
