@@ -35,15 +35,7 @@ beforeAll(() => {
   clone = join(folder, 'clone');
   home = join(folder, 'home');
   for (const made of [clone, home, join(clone, 'dist')]) mkdirSync(made);
-  const names = [
-    'package.json',
-    'README.md',
-    'LICENSE',
-    'CHANGELOG.md',
-    'bin',
-    'docs',
-    'src',
-  ];
+  const names = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'bin', 'docs', 'src'];
   for (const name of [...names, 'tsconfig.json', 'rolldown.config.mjs', 'rolldown.licences.mjs'])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
   symlinkSync(join(repository, 'node_modules'), join(clone, 'node_modules'));
