@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { configFolder, stateFolder, type Host } from '../../src/config/places.ts';
 
-const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/work' };
+const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/srv' };
 
 it('is in the home folder where nothing is said', () => {
   expect(configFolder({}, host)).toEqual({ path: '/home/ann/.config/mgw' });
