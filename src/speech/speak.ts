@@ -1,3 +1,4 @@
+import { messageOf } from '../errors.ts';
 import { xApiKey, type Reply } from '../exchange.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
@@ -58,7 +59,10 @@ export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSin
       stream === undefined
         ? await deliverEarlier(job, run, order.deadline, deps, sink)
         : await finishTake({ stream, sink, deadline: order.deadline }, job, deps);
-    await delivered(job, run, 'file', deps);
+    // Without this record the same command resumes: worth a word, and no failure of what was asked for.
+    await delivered(job, run, 'file', deps).catch((error: unknown) =>
+      deps.note(`That this was delivered could not be recorded: ${messageOf(error)}`),
+    );
     return { job: (await deps.ledger.read(job.id)) ?? job, file, resumed: stream === undefined };
   } catch (error) {
     await detached(job, run, error, deps);

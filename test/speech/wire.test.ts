@@ -58,6 +58,19 @@ describe('frames', () => {
     expect(read).toMatchObject({ kind: 'fault', why: expect.stringMatching(why) as string });
   });
 
+  test.each([
+    ['a member inside another', { code: 0, sentence: { data: 'SGk=' }, data: 'SGVsbG8=' }, 'Hello'],
+    ['a member inside another, and none of its own', { code: 0, sentence: { data: 'SGk=' } }, undefined],
+    ['two of the name: the last counts', '{"code":0,"data":"SGk=","data":"SGVsbG8="}', 'Hello'],
+    ['escapes', '{"code":0,"data":"SGVsbG8\\u003d"}', 'Hello'],
+    ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
+    ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
+    ['a text that looks like it', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
+  ])('audio is found beside %s', (_, value, audio) => {
+    const read = readFrame(frame(value));
+    expect(read.kind === 'audio' ? read.bytes.toString() : undefined).toBe(audio);
+  });
+
   test('Base64 is as strict as everywhere else', () => {
     const unit = fc.constantFrom('A', 'b', '7', '+', '/', '=', '-', '_', '\n', ' ', 'é', '\u0141', '😀');
     fc.assert(
