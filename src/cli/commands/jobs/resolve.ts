@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { usageError } from '../../../errors.ts';
+import { messageOf, usageError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import type { JsonObject } from '../../../json.ts';
 import { resolveJob, type Resolution } from '../../../jobs/resolve.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import { settle } from '../../../jobs/settle.ts';
+import { settle, type ReplyVerdict } from '../../../jobs/settle.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
@@ -44,18 +44,33 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
   const ledger = await context.ledger();
   const found = (await findJob(ledger, ref)) ?? missing(ref);
   if (found.protocol === 'tts') {
-    const job = await resolveJob(ledger, found, notAdopted(resolution));
+    const settled = await settle(ledger, found, () => unreadSpeech);
+    const job = await resolveJob(ledger, settled, notAdopted(resolution));
     return { json: { job: jobView(job) }, text: job.id };
   }
   const protocol = configured(protocols[found.protocol], await context.settings());
   const job = await settle(ledger, found, (reply, body) =>
     protocol.readSubmission(reply, body as JsonObject),
   );
-  if (resolution.how === 'adopted') protocol.query(resolution.handle);
+  if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
   if (resolution.how === 'resubmit') checkRepeatable(job);
   const resolved = await resolveJob(ledger, job, resolution);
   if (resolution.how === 'resubmit') return submitAgain(context, resolved, protocol);
   return { json: { job: jobView(resolved) }, text: resolved.id };
+}
+
+// A stream that broke off left no answer that could be read again.
+const unreadSpeech: ReplyVerdict = {
+  kind: 'unknown',
+  failure: { code: 'submit_unknown', message: 'The process ended before the speech did.' },
+};
+
+function checkHandle(handle: string, job: Job, protocol: Protocol): void {
+  try {
+    protocol.query(handle, job.model);
+  } catch (error) {
+    throw usageError(`--adopt: this is no handle of Protocol ${protocol.name}: ${messageOf(error)}`);
+  }
 }
 
 function chosen(options: ResolveOptions): Resolution {

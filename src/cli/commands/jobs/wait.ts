@@ -2,7 +2,10 @@ import type { Command } from 'commander';
 import { exitCodes } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
+import { failedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
+import { shownState } from '../../../jobs/settle.ts';
+import { refusalOf } from '../../../jobs/submission-errors.ts';
 import type { Context } from '../../context.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, jobView } from '../../output/json.ts';
@@ -73,7 +76,7 @@ async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline
       import('../video/video-job.ts'),
     ]);
     const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
-    if (found.protocol === 'tts') return { ref, job: found, outcome: { json: { job: jobView(found) } } };
+    if (found.protocol === 'tts') return { ref, job: found, outcome: spokenOutcome(found) };
     const protocol = configured(protocols[found.protocol], await context.settings());
     const job = await videoJob(found.id, protocol, deps);
     const run = await beginRun(job, 'finish', deps);
@@ -88,4 +91,14 @@ async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline
   } catch (error) {
     return { ref, outcome: { json: {}, error: toMgwError(error) } };
   }
+}
+
+// Speech is over when its command is: there is nothing at the gateway to wait for, only an end to tell.
+function spokenOutcome(job: Job): Outcome {
+  const json = { job: jobView(job) };
+  if (job.state === 'failed') return { json, error: failedError(job) };
+  if (job.state === 'rejected') return { json, error: rejectedError(refusalOf(job)) };
+  if (shownState(job) === 'unknown')
+    return { json, error: unknownError(job, job.error?.message ?? 'The answer was lost') };
+  return { json };
 }
