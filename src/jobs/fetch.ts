@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { exitCodes, MgwError, usageError } from '../errors.ts';
+import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download/speed.ts';
 import { localError } from '../http/local-error.ts';
 import { checkOutput } from '../http/publish.ts';
@@ -73,7 +73,7 @@ export async function fetchResults(
     for (const file of files) await copyTo(file.path, options.toStdout);
     return files.map((file) => ({ ...file, path: '-' }));
   } finally {
-    await rm(scratch, { recursive: true, force: true });
+    await tidied(deps, () => rm(scratch, { recursive: true, force: true }));
   }
 }
 
@@ -108,9 +108,14 @@ async function fetchTo(
     const others = await savedBefore((await deps.ledger.read(job.id)) ?? job, protocol, target);
     return others ?? (await saveAll(target, watched, protocol, deps, { ...options, inline }));
   } finally {
-    await inline.discard();
-    await held?.release();
+    await tidied(deps, () => inline.discard());
+    await tidied(deps, async () => held?.release());
   }
+}
+
+// What is left behind costs a little room: no reason to call a result that stands a failure.
+async function tidied(deps: JobDeps, action: () => Promise<void>): Promise<void> {
+  await action().catch((error: unknown) => deps.note(`Something was left behind: ${messageOf(error)}`));
 }
 
 // Two processes that fetch one job make one file: the second waits, and then finds it.

@@ -1,0 +1,123 @@
+import { join } from 'node:path';
+import type { Kind, Plan } from './plan.ts';
+import type { World } from './world.ts';
+import type { Ran } from './workers.ts';
+
+/** How an intent ended: the exit code of the last run of each of its processes. */
+export interface Ended {
+  plan: Plan;
+  codes: number[];
+  /** How many runs it took, those that were killed included. */
+  runs: number;
+}
+
+/** More runs than this of one process mean that it does not end. */
+const mostRuns = 25;
+
+/** What tells the intent in prompts and texts. */
+export function tokenOf(n: number): string {
+  return `storm job ${n} end`;
+}
+
+/** The intent that a prompt belongs to. */
+export function intentIn(text: string): number {
+  return Number(/storm job (\d+) end/.exec(text)?.[1] ?? -1);
+}
+
+/** Where an intent's result is saved. */
+export function outputOf({ n, kind }: Plan, world: World): string {
+  return join(world.out, `${n}.${kind === 'tts' ? 'mp3' : 'mp4'}`);
+}
+
+/** Runs an intent, and again after each kill, until each of its processes has ended. */
+export async function drive(plan: Plan, world: World): Promise<Ended> {
+  let runs = 0;
+  const codes = await Promise.all(
+    plan.kills.map(async (kills) => {
+      const run = async (args: string[]): Promise<Ran> => {
+        runs += 1;
+        const killAfterMs = kills.shift();
+        return world.run(args, { killAfterMs, isOwnProcess: plan.isOwnProcess });
+      };
+      return plan.way === 'apart' ? await apart(plan, world, run) : await repeated(plan, world, run);
+    }),
+  );
+  return { plan, codes, runs };
+}
+
+type Run = (args: string[]) => Promise<Ran>;
+
+async function repeated(plan: Plan, world: World, run: Run): Promise<number> {
+  const output = plan.way === 'retakes' ? [] : ['-o', outputOf(plan, world)];
+  const way = { plain: [], apart: [], retakes: ['--new'] };
+  const named = plan.way === 'keyed' || plan.way === 'together' ? ['--key', `key-${plan.n}`] : way[plan.way];
+  return untilEnded(plan, run, [...commandOf(plan), ...output, ...named]);
+}
+
+async function apart(plan: Plan, world: World, run: Run): Promise<number> {
+  let id = '';
+  const submitted = await untilEnded(plan, run, commandOf(plan), {
+    hasIt: ({ stdout }) => {
+      id = stdout.trim();
+      return /^job_\w+$/.test(id);
+    },
+  });
+  if (submitted !== 0) return submitted;
+  const fetch = ['video', plan.kind.slice(0, 1), 'fetch', id, '-o', outputOf(plan, world), ...waiting];
+  return untilEnded(plan, run, fetch);
+}
+
+/** What a script knows beside exit codes. */
+interface Script {
+  /** The run before was struck: it may have saved the result all the same. */
+  wasStruck?: boolean;
+  /** A killed run had printed all that it was asked for. */
+  hasIt?: (ran: Ran) => boolean;
+}
+
+/** Repeats a command line for as long as a script would; gives the exit code of the last run, -1 without an end. */
+export async function untilEnded(
+  plan: Plan,
+  run: Run,
+  args: string[],
+  { wasStruck = false, hasIt = () => false }: Script = {},
+): Promise<number> {
+  let before = wasStruck;
+  for (let count = 0; count < mostRuns; count += 1) {
+    const ran = await run(args);
+    if (hasIt(ran)) return 0;
+    // Struck behind its last word: the result stands there, and the command says so before it pays.
+    if (ran.code === 10 && before && ran.stderr.includes('exists')) return 0;
+    if (!isOpen(plan.kind, ran.code)) return ran.code;
+    before = ran.code === 137;
+  }
+  return -1;
+}
+
+// What a script would repeat: never accepted, not finished, killed; and a video that could not be had this time.
+function isOpen(kind: Kind, code: number): boolean {
+  return code === 6 || code === 8 || code === 137 || (code === 9 && kind !== 'tts');
+}
+
+const waiting = ['--poll-interval', '50ms', '--timeout', '30s'];
+
+/** The command line that submits an intent, without the flags of its way. */
+export function commandOf({ n, kind }: Plan): string[] {
+  const prompt = ['--prompt', tokenOf(n)];
+  const a = ['--duration', '4', '--resolution', '720p', '--no-audio', ...waiting];
+  switch (kind) {
+    case 'a':
+      return ['video', 'a', 'submit', '--model', 'video-a', ...prompt, ...a];
+    case 'a-inline':
+      return ['video', 'a', 'submit', '--model', 'video-a-inline', ...prompt, ...a];
+    case 'b':
+      return ['video', 'b', 'submit', '--model', 'Video-B', '--model-version', '2.0', ...prompt, ...waiting];
+    case 'c':
+      return [
+        ...['video', 'c', 'submit', '--model', 'vendor-h3-mini', ...prompt],
+        ...['--duration', '5', '--aspect-ratio', '1:1', ...waiting],
+      ];
+    case 'tts':
+      return ['tts', tokenOf(n), '--speaker', 'storm-voice', '--timeout', '30s'];
+  }
+}

@@ -1,0 +1,71 @@
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { checkStorm, type Violations } from './check.ts';
+import { sweepCrashes, type Sweep } from './crash-points.ts';
+import type { Ended } from './drive.ts';
+import { countOf, storm, summaryOf } from './storm.ts';
+import { openWorld } from './world.ts';
+
+// npm run storm -- --jobs 500 --seed 7
+// npm run storm -- --crash-points
+const { values } = parseArgs({
+  options: {
+    jobs: { type: 'string', default: '500' },
+    seed: { type: 'string', default: String(Math.floor(Math.random() * 1e6)) },
+    chaos: { type: 'string', default: '20' },
+    width: { type: 'string', default: '6' },
+    'crash-points': { type: 'boolean', default: false },
+  },
+});
+const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
+const began = Date.now();
+const { summary, violations, root } = await (values['crash-points'] ? crashPoints() : wholeStorm());
+for (const [name, found] of Object.entries(violations))
+  for (const what of found as string[]) console.error(`${name}: ${what}`);
+if (root !== undefined) console.error(`The remains are in ${root}`);
+console.log(`${summary}, ${((Date.now() - began) / 1000).toFixed(0)} s`);
+process.exitCode = countOf(violations) === 0 ? 0 : 1;
+
+interface Verdict {
+  summary: string;
+  violations: Violations;
+  root?: string | undefined;
+}
+
+async function wholeStorm(): Promise<Verdict> {
+  const [jobs, seed] = [Number(values.jobs), Number(values.seed)];
+  const onProgress = (done: number): void => progress(`${done} of ${jobs} jobs`);
+  const [chaos, width] = [Number(values.chaos), Number(values.width)];
+  const result = await storm({ jobs, seed, chaos, width, worker, onProgress });
+  return { summary: `${summaryOf(result)}, seed ${seed}`, ...result };
+}
+
+/** Every file operation of every kind of job, struck in every way. */
+async function crashPoints(): Promise<Verdict> {
+  const world = await openWorld({ worker, paceMs: 1 });
+  const ended: Ended[] = [];
+  const kinds: Sweep['kind'][] = ['a', 'a-inline', 'b', 'c', 'tts'];
+  const hows: Sweep['how'][] = ['killed-before', 'killed-after', 'torn', 'ENOSPC', 'EIO-after', 'full'];
+  let intents = 0;
+  for (const kind of kinds) {
+    for (const how of hows) {
+      const points = await sweepCrashes({ kind, how }, world, () => intents++);
+      ended.push(...points.map((point) => point.ended));
+      progress(`${kind} ${how}: ${points.length} points`);
+    }
+  }
+  const violations = await checkStorm(world, ended);
+  await world.close();
+  const isClean = countOf(violations) === 0;
+  if (isClean) world.remove();
+  const result = { violations, ended, runs: world.runs.length, killed: killedOf(world.runs) };
+  return { summary: summaryOf(result), violations, ...(!isClean && { root: world.root }) };
+}
+
+function killedOf(runs: readonly { code: number }[]): number {
+  return runs.filter(({ code }) => code === 137).length;
+}
+
+function progress(text: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text}`);
+}

@@ -1,0 +1,57 @@
+import { pick, randomFor, type Random } from './random.ts';
+
+/** What the storm submits. */
+export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
+
+/**
+ * How a job is run: `plain` repeats one command line, `keyed` gives it a `--key`, `together` does that in three
+ * processes at once, `apart` submits first and fetches then, `retakes` asks for a second take each time (`--new`).
+ */
+export type Way = 'plain' | 'keyed' | 'together' | 'apart' | 'retakes';
+
+/** One intent, and all that happens to it. */
+export interface Plan {
+  n: number;
+  kind: Kind;
+  way: Way;
+  /** True runs each command in a process of its own, started for it by the shell's way. */
+  isOwnProcess: boolean;
+  /** For each process of the intent, and each of its runs: after how many ms it is killed; undefined spares it. */
+  kills: (number | undefined)[][];
+}
+
+/** How many runs of one process are in danger; what comes after is left in peace, so that every job ends. */
+const inDanger = 6;
+
+/** The whole schedule: equal for equal seeds, and each job's own whatever the number of jobs. */
+export function planStorm(jobs: number, seed: number): Plan[] {
+  return Array.from({ length: jobs }, (_, n) => planJob(n, randomFor(seed, `job ${n}`)));
+}
+
+function planJob(n: number, random: Random): Plan {
+  const kind = pick<Kind>(random, [
+    ['a', 2],
+    ['a-inline', 2],
+    ['b', 3],
+    ['c', 4],
+    ['tts', 2],
+  ]);
+  const way = pick<Way>(random, [
+    ['plain', 4],
+    ['keyed', 3],
+    ['together', 2],
+    ['apart', kind === 'tts' ? 0 : 2],
+    ['retakes', kind === 'tts' ? 0 : 1],
+  ]);
+  const isOwnProcess = random() < 0.1;
+  const processes = way === 'together' ? 3 : 1;
+  return { n, kind, way, isOwnProcess, kills: Array.from({ length: processes }, () => killsOf(random)) };
+}
+
+// Half of the kills come early, around the submission, which is over within a few milliseconds.
+function killsOf(random: Random): (number | undefined)[] {
+  return Array.from({ length: inDanger }, (_, run) => {
+    const [isKilled, isEarly, when] = [random() < 0.5 / (1 + run / 2), random() < 0.5, random()];
+    return isKilled ? Math.round(when * (isEarly ? 60 : 700)) : undefined;
+  });
+}

@@ -1,0 +1,22 @@
+/** A repeatable source of numbers in [0, 1) (mulberry32). */
+export type Random = () => number;
+
+/** The same seed and name give the same numbers, whatever else is drawn beside them. */
+export function randomFor(seed: number, name: string): Random {
+  let state = seed;
+  for (const character of name) state = Math.imul(state ^ (character.codePointAt(0) ?? 0), 0x01000193);
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** One of several, each as likely as its weight. */
+export function pick<T>(random: Random, weighted: readonly (readonly [T, number])[]): T {
+  let left = random() * weighted.reduce((sum, [, weight]) => sum + weight, 0);
+  const found = weighted.find(([, weight]) => (left -= weight) < 0) ?? weighted.at(-1);
+  if (found === undefined) throw new RangeError('nothing to pick from');
+  return found[0];
+}

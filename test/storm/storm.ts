@@ -1,0 +1,75 @@
+import { checkStorm, type Violations } from './check.ts';
+import { drive, type Ended } from './drive.ts';
+import { planStorm, type Plan } from './plan.ts';
+import { openWorld, type World } from './world.ts';
+
+/** How a storm blows. */
+export interface StormOptions {
+  jobs: number;
+  /** Decides the schedule: what is submitted how, when it is killed, and which calls fail in which way. */
+  seed: number;
+  /** The built worker. */
+  worker: string;
+  /** How likely each call of the gateway fails, percent. */
+  chaos?: number;
+  /** How many jobs are under way at once. */
+  width?: number;
+  onProgress?: (done: number) => void;
+}
+
+/** What came of a storm. */
+export interface StormResult {
+  violations: Violations;
+  ended: Ended[];
+  /** How many runs it took, and how many of them were killed. */
+  runs: number;
+  killed: number;
+  /** Kept where something was violated; undefined where it was removed. */
+  root?: string;
+}
+
+/** Runs a storm to its end and judges it. */
+export async function storm(options: StormOptions): Promise<StormResult> {
+  const { jobs, seed, worker, chaos = 20, width = 6, onProgress } = options;
+  const world = await openWorld({ worker, seed, paceMs: 150, faults: [`chaos@${chaos}%`] });
+  try {
+    const ended = await inTurns(planStorm(jobs, seed), width, world, onProgress);
+    const violations = await checkStorm(world, ended);
+    const isClean = countOf(violations) === 0;
+    if (isClean) world.remove();
+    const killed = world.runs.filter(({ code }) => code === 137).length;
+    return { violations, ended, runs: world.runs.length, killed, ...(!isClean && { root: world.root }) };
+  } finally {
+    await world.close();
+  }
+}
+
+/** How many things happened that must not. */
+export function countOf(violations: Violations): number {
+  return Object.values(violations).flat().length;
+}
+
+/** `0 double charges, 0 lost handles, …`. */
+export function summaryOf({ violations, ended, runs, killed }: StormResult): string {
+  const counts = Object.entries(violations).map(([name, found]) => `${(found as string[]).length} ${name}`);
+  const unknown = ended.filter(({ codes }) => codes.includes(7)).length;
+  return `${counts.join(', ')}; ${ended.length} jobs (${unknown} unknown) in ${runs} runs, ${killed} of them killed`;
+}
+
+async function inTurns(
+  plans: readonly Plan[],
+  width: number,
+  world: World,
+  onProgress: StormOptions['onProgress'],
+): Promise<Ended[]> {
+  const ended: Ended[] = [];
+  const left = [...plans];
+  const turn = async (): Promise<void> => {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      ended.push(await drive(next, world));
+      onProgress?.(ended.length);
+    }
+  };
+  await Promise.all(Array.from({ length: width }, turn));
+  return ended;
+}

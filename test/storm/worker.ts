@@ -1,0 +1,51 @@
+import { PassThrough, Writable } from 'node:stream';
+import { main } from '../../src/cli/main.ts';
+import { armCrash, countedOperations, type Crash } from './crash.ts';
+
+/** One command line for a worker. */
+export interface Task {
+  args: string[];
+  env: NodeJS.ProcessEnv;
+  crash?: Crash;
+}
+
+/** What a worker says: that it begins (its clock for being killed starts), what it prints, and what came of it. */
+export type Said =
+  { began: true } | { printed: string } | { code: number; stderr: string; operations: string[] };
+
+class Printer extends Writable {
+  readonly #print: (text: string) => void;
+  constructor(print: (text: string) => void) {
+    super();
+    this.#print = print;
+  }
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.#print(chunk.toString());
+    done();
+  }
+}
+
+/** Runs command lines in this process, one after the other, for whoever forked it; made to be killed. */
+async function carryOut({ args, env, crash }: Task): Promise<void> {
+  say({ began: true });
+  const said: string[] = [];
+  const stdin = new PassThrough();
+  stdin.end();
+  // What is printed has to arrive although the process is killed right behind it.
+  const stdout = new Printer((printed) => say({ printed }));
+  const stderr = new Printer((text) => said.push(text));
+  process.exitCode = 0;
+  armCrash(crash);
+  await main(args, { stdin, stdout, stderr, env });
+  armCrash(undefined);
+  say({ code: process.exitCode, stderr: said.join(''), operations: countedOperations() });
+}
+
+function say(what: Said): void {
+  process.send?.(what);
+}
+
+// Every run listens for its signals.
+process.setMaxListeners(0);
+process.on('message', (task: Task) => void carryOut(task));
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));

@@ -1,0 +1,92 @@
+import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { resolve } from 'node:path';
+import type { Said, Task } from './worker.ts';
+
+/** What a run came to; code 137 where it was killed. */
+export interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+  /** The file operations, where a crash was armed and the process lived to tell. */
+  operations: string[];
+}
+
+// The storm is built somewhere else, and started from the project's folder.
+const bin = resolve('bin/mgw.js');
+
+/** Processes that run one command line at a time, and can be killed while they do. */
+export class Workers {
+  readonly #path: string;
+  readonly #cwd: string;
+  readonly #idle: ChildProcess[] = [];
+  readonly #all = new Set<ChildProcess>();
+
+  /** `path` is the built worker. */
+  constructor(path: string, cwd: string) {
+    this.#path = path;
+    this.#cwd = cwd;
+  }
+
+  /** Runs a task; killed `killAfterMs` after it began. `isLast` takes no further task in that process. */
+  async run(task: Task, options: { killAfterMs?: number; isLast?: boolean } = {}): Promise<Ran> {
+    const child = this.#idle.pop() ?? this.#start();
+    const ran = await inChild(child, task, options.killAfterMs);
+    // What went wrong may have left its marks in that process: a rerun of a shell would come from another one.
+    if (ran.code !== 0 || options.isLast === true) child.kill('SIGKILL');
+    else this.#idle.push(child);
+    return ran;
+  }
+
+  /** Ends every process. */
+  close(): void {
+    for (const child of this.#all) child.kill('SIGKILL');
+  }
+
+  #start(): ChildProcess {
+    const child = fork(this.#path, { cwd: this.#cwd, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    this.#all.add(child);
+    child.once('exit', () => {
+      this.#all.delete(child);
+      const at = this.#idle.indexOf(child);
+      if (at >= 0) this.#idle.splice(at, 1);
+    });
+    return child;
+  }
+}
+
+function inChild(child: ChildProcess, task: Task, killAfterMs: number | undefined): Promise<Ran> {
+  return new Promise((resolve) => {
+    let timer: NodeJS.Timeout | undefined;
+    const end = (ran: Ran): void => {
+      clearTimeout(timer);
+      child.off('message', hear).off('exit', died);
+      resolve(ran);
+    };
+    let stdout = '';
+    const died = (): void => end({ code: 137, stdout, stderr: '', operations: [] });
+    const hear = (said: Said): void => {
+      if ('code' in said) end({ ...said, stdout });
+      else if ('printed' in said) stdout += said.printed;
+      else if (killAfterMs !== undefined) timer = setTimeout(() => child.kill('SIGKILL'), killAfterMs);
+    };
+    child.on('message', hear).once('exit', died);
+    child.send(task, (error) => (error ? died() : undefined));
+  });
+}
+
+/** Runs a task in a process of its own, as a shell would. */
+export function runAlone({ args, env }: Task, cwd: string, killAfterMs?: number): Promise<Ran> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [bin, ...args], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const [stdout, stderr]: [string[], string[]] = [[], []];
+    child.stdout.on('data', (chunk: Buffer) => stdout.push(chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk.toString()));
+    // A process needs some 100 ms to begin at all.
+    const timer =
+      killAfterMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), 90 + killAfterMs);
+    child.once('close', (code) => {
+      clearTimeout(timer);
+      resolve({ code: code ?? 137, stdout: stdout.join(''), stderr: stderr.join(''), operations: [] });
+    });
+  });
+}
