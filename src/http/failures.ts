@@ -29,6 +29,10 @@ const codePaths = [
 const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header.reqid'];
 const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 
+// More than this no gateway has to say, UTF-16 code units.
+const longestMessage = 4000;
+const longestId = 200;
+
 /** The JSON of a body; a one-element array (as some Google endpoints send) is unwrapped. */
 export function bodyOf(reply: Reply): Json | undefined {
   const body = tryParseJson(reply.text);
@@ -39,7 +43,8 @@ export function bodyOf(reply: Reply): Json | undefined {
 export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
   const header = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
   const member = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
-  return header ?? member ?? /\(request id: ([^)]+)\)/.exec(messageIn(body) ?? '')?.[1];
+  const id = header ?? member ?? /\(request id: ([^)]+)\)/.exec(messageIn(body) ?? '')?.[1];
+  return id?.slice(0, longestId);
 }
 
 /** The words of an error body in any of the forms that gateways use; undefined where there are none. */
@@ -66,8 +71,8 @@ export function readFailure(reply: Reply): Failure {
   const words = `${nativeCode ?? ''} ${textAt(body, 'error.type') ?? ''} ${message}`;
   return {
     code: classify(words, reply.status < 300 ? (statusIn(body, nativeCode) ?? reply.status) : reply.status),
-    message,
-    nativeCode,
+    message: message.slice(0, longestMessage),
+    nativeCode: nativeCode?.slice(0, longestId),
     requestId: requestIdOf(reply, body),
     retryAfterMs: retryAfter(reply.headers, body),
   };

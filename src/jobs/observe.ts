@@ -1,5 +1,5 @@
 import { messageOf, MgwError } from '../errors.ts';
-import type { Exchange, Failure, Reply, SpooledMedia } from '../exchange.ts';
+import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
 import type { CallOptions } from '../http/client.ts';
 import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -7,6 +7,7 @@ import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { fetchCommand, recordOf } from './errors.ts';
 import { queryTimeoutMs, type JobDeps } from './gateway.ts';
+import { keptWords } from './words.ts';
 
 /** Opens the place for media that arrives inside a poll answer. */
 export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>;
@@ -132,18 +133,14 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
       state: seen.state,
       native_status,
       progress: seen.progress,
-      error: seen.failure && redacted(seen.failure, redact),
+      error: seen.failure && recordOf(keptWords(seen.failure, redact)),
       results: hasResult(seen) ? seen.results.length : 0,
-      usage: seen.usage,
-      ...(details.length > 0 && { details }),
+      usage: keptWords(seen.usage, redact),
+      ...(details.length > 0 && { details: keptWords(details, redact) }),
     };
   }
   const state = seen.state === 'queued' ? 'queued' : 'running';
   const { progress } = seen;
   const same = job.state === state && job.native_status === native_status && job.progress === progress;
   return same ? undefined : { type: 'observed', state, native_status, progress };
-}
-
-function redacted(failure: Failure, redact: (text: string) => string): ReturnType<typeof recordOf> {
-  return recordOf({ ...failure, message: redact(failure.message).slice(0, 4000) });
 }

@@ -3,17 +3,17 @@ import type { Failure, Reply } from '../exchange.ts';
 import { recordOf } from './errors.ts';
 import type { Ledger } from './ledger.ts';
 import { isAlive } from './owner.ts';
+import { keptWords } from './words.ts';
 
 /** What the answer to a paid call proves; the reader of any kind of job gives one of these. */
 export type ReplyVerdict =
   | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
   | { kind: 'rejected' | 'busy' | 'unknown'; failure: Failure };
 
-/** A verdict whose words hold no key: gateways quote the one that they refuse. A handle stays exact. */
+/** A verdict as it may be kept and shown (see {@link keptWords}). A handle stays exact. */
 export function withoutKey(verdict: ReplyVerdict, redact: (text: string) => string): ReplyVerdict {
-  if (verdict.kind === 'accepted') return { ...verdict, warning: verdict.warning && redact(verdict.warning) };
-  const { failure } = verdict;
-  return { ...verdict, failure: { ...failure, message: redact(failure.message) } };
+  if (verdict.kind !== 'accepted') return keptWords(verdict, redact);
+  return { ...keptWords(verdict, redact), handle: verdict.handle };
 }
 
 /** The event that records a verdict about an attempt. */
