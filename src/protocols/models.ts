@@ -1,6 +1,6 @@
 import { usageError } from '../errors.ts';
 import type { Exchange, Failure, Reply } from '../exchange.ts';
-import { bodyOf, readFailure } from '../http/failures.ts';
+import { bodyOf, readFailure, requestIdOf } from '../http/failures.ts';
 import type { ProtocolName } from '../job.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import { marksOf, protocolsOf, textsIn } from './model-marks.ts';
@@ -41,8 +41,9 @@ export function getModel(id: string): Exchange {
  * throws. Entries without an id are left out, entries of one id become one. An error under HTTP 200 is a failure.
  */
 export function readModels(reply: Reply): { models: Model[] } | { failure: Failure } {
-  const body = bodyOf(reply);
   if (reply.status < 200 || reply.status > 299) return { failure: readFailure(reply) };
+  if (!reply.complete) return { failure: cut(reply) };
+  const body = bodyOf(reply);
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
   const entries = entriesOf(body);
   return entries === undefined
@@ -60,6 +61,12 @@ function refusalUnder200(reply: Reply): Failure {
   const failure = readFailure(reply);
   // The gateway said plainly that it failed: nothing about the answer was unreadable.
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
+}
+
+// It may be larger than all that is read: it is not parsed to find that out.
+function cut(reply: Reply): Failure {
+  const message = `the model listing broke off, or is too long: ${reply.text.length} characters came`;
+  return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };
 }
 
 function unreadable(reply: Reply): Failure {
