@@ -3,6 +3,7 @@ import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
+import { headBytes } from '../http/download/media-kind.ts';
 import { publish, sidecarOf } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
@@ -156,6 +157,8 @@ async function inlineFile(index: number, { watched, options }: Work): Promise<Ou
   if (file.bytes === 0) return broken('empty');
   const kind = await kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
+  // No container of a video is that short: a word that stood in the place of one decodes just as well.
+  if (file.bytes < headBytes) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', part: file.path, bytes: file.bytes, sha256: file.sha256, mime: kind.mime };
 }
 

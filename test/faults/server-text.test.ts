@@ -1,0 +1,468 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect } from 'vitest';
+import type { ProtocolName } from '../../src/job.ts';
+import { canaryKey } from '../support/cli.ts';
+import { dialects } from './dialects.ts';
+import { reply, type Call } from './gateway.ts';
+import { preloaded } from './preloads.ts';
+import { fast, it, shown, type Scene } from './scene.ts';
+
+const protocols = ['a', 'b', 'c'] as const;
+
+type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+
+/** One change to one place of an answer. */
+interface Mutation {
+  path: string;
+  change: string;
+  body: Json;
+}
+
+const changes: Record<string, Json | undefined> = {
+  removed: undefined,
+  null: null,
+  'a text': 'text',
+  'an empty text': '',
+  'a number': 7,
+  true: true,
+  'an object': { inside: 1 },
+  'a list': [1],
+  'an empty list': [],
+};
+
+/** Every member and element of an answer, changed in every way, one at a time. */
+function mutationsOf(body: Json): Mutation[] {
+  const all = pathsIn(body).flatMap((path) =>
+    Object.entries(changes).map(([change, value]) => ({
+      path: path.join('.'),
+      change,
+      body: withValue(body, path, value) ?? null,
+    })),
+  );
+  return all.filter((mutation) => JSON.stringify(mutation.body) !== JSON.stringify(body));
+}
+
+function pathsIn(value: Json): string[][] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) => [
+    [name],
+    ...pathsIn(member).map((path) => [name, ...path]),
+  ]);
+}
+
+function withValue(value: Json, [name, ...rest]: string[], to: Json | undefined): Json | undefined {
+  if (name === undefined) return to;
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).flatMap(([key, member]): [string, Json][] => {
+    const next = key === name ? withValue(member, rest, to) : member;
+    return next === undefined ? [] : [[key, next]];
+  });
+  return Array.isArray(value) ? entries.map(([, member]) => member) : Object.fromEntries(entries);
+}
+
+const answers = {
+  'A, succeeded': {
+    protocol: 'a',
+    body: (handle: string, url: string): Json => ({
+      name: handle,
+      done: true,
+      response: {
+        generateVideoResponse: { generatedSamples: [{ video: { uri: url, encoding: 'video/mp4' } }] },
+      },
+    }),
+    // What a success cannot do without.
+    essential: /^(done|response(\.generateVideoResponse(\.generatedSamples(\.0(\.video(\.uri)?)?)?)?)?)$/,
+  },
+  'A, failed': {
+    protocol: 'a',
+    body: (handle: string): Json => ({ name: handle, done: true, error: { code: 13, message: 'it failed' } }),
+    essential: /./,
+  },
+  'B, succeeded': {
+    protocol: 'b',
+    body: (handle: string, url: string): Json => dialects.b.succeeded(handle, url) as Json,
+    essential: /^Response(\.AigcVideoTask(\.(ErrCode|Output(\.FileInfos(\.0(\.FileUrl)?)?)?))?)?$/,
+  },
+  'B, failed': {
+    protocol: 'b',
+    body: (handle: string): Json => dialects.b.failed(handle) as Json,
+    essential: /./,
+  },
+  'C, succeeded': {
+    protocol: 'c',
+    body: (handle: string): Json => ({
+      id: handle,
+      task_id: handle,
+      object: 'video',
+      status: 'completed',
+      progress: 100,
+    }),
+    essential: /^status$/,
+  },
+  'C, failed': {
+    protocol: 'c',
+    body: (handle: string): Json => dialects.c.failed(handle) as Json,
+    essential: /./,
+  },
+} satisfies Record<
+  string,
+  { protocol: ProtocolName; body: (handle: string, url: string) => Json; essential: RegExp }
+>;
+
+/** Runs something for each item, a few at a time. */
+async function forEach<T>(
+  items: readonly T[],
+  run: (item: T, index: number) => Promise<void>,
+): Promise<void> {
+  const rest = items.entries();
+  const worker = async (): Promise<void> => {
+    for (const [index, item] of rest) await run(item, index);
+  };
+  await Promise.all(Array.from({ length: 24 }, worker));
+}
+
+describe.concurrent('every field of a status answer removed, nulled and retyped', () => {
+  it.for(Object.keys(answers) as (keyof typeof answers)[])(
+    '%s: never a wrong 0',
+    { timeout: 60_000 },
+    async (name, { open }) => {
+      const { protocol, body, essential } = answers[name];
+      const scene = await open(protocol);
+      const url = `${scene.gateway.filesUrl}/files/1`;
+      const mutations = mutationsOf(body('HANDLE', url));
+      const handleOf = (index: number): string => scene.gateway.dialect.handle(index + 1);
+      const byHandle = new Map(mutations.map((mutation, index) => [handleOf(index), mutation.body]));
+      scene.gateway.always.query = (call) => {
+        const handle = call.gateway.dialect.asked(call);
+        const told = JSON.stringify(byHandle.get(handle) ?? body(handle, url)).replaceAll('HANDLE', handle);
+        reply(call.response, { body: told });
+      };
+      const fetch = async (handle: string, out: string, timeout: string): Promise<number> => {
+        const waiting = ['--timeout', timeout, '--poll-interval', '50ms', '--retries', '0'];
+        const json = await scene.here(['video', protocol, 'fetch', handle, '-o', out, ...waiting]);
+        const isSaved = existsSync(out) && readFileSync(out).equals(scene.gateway.served.content);
+        expect(json.exit_code === 0, `${out}: ${JSON.stringify(json)}`).toBe(isSaved);
+        return json.exit_code;
+      };
+      const whole = await fetch(handleOf(100_000), join(scene.user.cwd, 'whole.mp4'), '20s');
+      expect(whole).toBe(name.includes('failed') ? 5 : 0);
+      await forEach(mutations, async ({ path, change }, index) => {
+        const code = await fetch(handleOf(index), join(scene.user.cwd, `${index}.mp4`), '300ms');
+        expect(code, `${path} ${change}`).not.toBe(1);
+        if (essential.test(path)) expect(code, `${path} ${change}`).not.toBe(0);
+      });
+      expect(scene.gateway.submissions).toEqual([]);
+      await scene.expectInvariants(0);
+    },
+  );
+});
+
+describe.concurrent("every field of a submission's answer removed, nulled and retyped", () => {
+  const bodies: Record<ProtocolName, (handle: string) => Json> = {
+    a: (handle) => dialects.a.accepted(handle) as Json,
+    b: (handle) => dialects.b.accepted(handle) as Json,
+    c: (handle) => dialects.c.accepted(handle) as Json,
+  };
+  it.for(protocols)(
+    '%s: a handle that is there, or exit 7',
+    { timeout: 60_000 },
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const mutations = mutationsOf(bodies[protocol]('HANDLE'));
+      const byPrompt = new Map(mutations.map(({ body }, index) => [`boat ${index}.`, body]));
+      scene.gateway.always.submit = (call) => {
+        const handle = call.gateway.create();
+        const prompt = /boat \d+\./.exec(call.body)?.[0] ?? '';
+        reply(call.response, { body: JSON.stringify(byPrompt.get(prompt)).replaceAll('HANDLE', handle) });
+      };
+      const command = dialects[protocol].command.slice(0, -1);
+      await forEach(mutations, async ({ path, change }, index) => {
+        const json = await scene.here([...command, `boat ${index}.`]);
+        expect([0, 7], `${path} ${change}: ${JSON.stringify(json)}`).toContain(json.exit_code);
+        const named = scene.gateway.created.includes(json.job.handle ?? '');
+        // What stands where the handle was is taken for one: nobody can know better.
+        const isRetyped = /^(a text|a number|true)$/.test(change);
+        if (json.exit_code === 0 && !isRetyped) expect(named, `${path} ${change}`).toBe(true);
+      });
+      expect(scene.gateway.submissions).toHaveLength(mutations.length);
+    },
+  );
+});
+
+const evil = [
+  '\u001b[31mred\u001b[0m',
+  '\u001b]8;;http://example.com\u0007link\u001b]8;;\u0007',
+  '\u001b]52;c;ZXZpbA==\u0007',
+  '\u0007\u0008\u000c\u007f',
+  'over\rwritten',
+  '\u202eredro\u202c \u2066x\u2069',
+  '\u009b31m\u0090q\u009c',
+  '\u2028\u2029\ufeff',
+].join(' | ');
+const long = `${evil} ${'very long '.repeat(100_000)}`;
+
+/** Fails where a terminal would obey something in a text, or where there is too much of it. */
+function expectHarmless(text: string, most: number): void {
+  expect(text).not.toMatch(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,
+  );
+  expect(text.length).toBeLessThan(most);
+}
+
+describe.concurrent('messages that want to command the terminal, a megabyte long', () => {
+  const places: [string, ProtocolName, (scene: Scene) => void][] = [
+    [
+      'a refused submission',
+      'c',
+      ({ gateway }) =>
+        (gateway.always.submit = { status: 400, body: { error: { message: long, code: evil } } }),
+    ],
+    [
+      'a lost submission',
+      'a',
+      ({ gateway }) => (gateway.always.submit = { status: 500, body: { error: { message: long } } }),
+    ],
+    [
+      'a busy gateway',
+      'b',
+      ({ gateway }) => (gateway.always.submit = { status: 429, body: { error: { message: long } } }),
+    ],
+    [
+      'a status word',
+      'c',
+      ({ gateway }) => (gateway.always.query = task((task_id) => ({ task_id, status: long.slice(0, 5000) }))),
+    ],
+    [
+      'a failed task',
+      'c',
+      ({ gateway }) =>
+        (gateway.always.query = task((task_id) => ({
+          task_id,
+          status: 'failed',
+          error: { message: long, code: evil },
+        }))),
+    ],
+    [
+      'a failed operation',
+      'a',
+      ({ gateway }) =>
+        (gateway.always.query = task((name) => ({ name, done: true, error: { code: 3, message: long } }))),
+    ],
+    ["B's message", 'b', ({ gateway }) => (gateway.always.query = task((handle) => detail(handle, long)))],
+    [
+      'a handle',
+      'c',
+      ({ gateway }) => (gateway.always.submit = { body: { task_id: evil, error: { message: long } } }),
+    ],
+    [
+      'what stands where the video was',
+      'c',
+      ({ gateway }) => (gateway.always.content = { body: { error: { message: long } } }),
+    ],
+    [
+      'a request id',
+      'c',
+      ({ gateway }) =>
+        (gateway.always.submit = { status: 400, body: { error: { message: 'no' }, request_id: long } }),
+    ],
+    [
+      'a redirect',
+      'c',
+      ({ gateway }) =>
+        (gateway.always.submit = {
+          status: 307,
+          headers: { location: `http://example.com/${'x'.repeat(9000)}` },
+        }),
+    ],
+  ];
+  const task =
+    (bodyOf: (handle: string) => object) =>
+    (call: Call): void =>
+      reply(call.response, { body: bodyOf(call.gateway.dialect.asked(call)) });
+  const detail = (handle: string, Message: string): object => ({
+    Response: { AigcVideoTask: { TaskId: handle, Status: 'FINISH', ErrCode: 7, ErrCodeExt: evil, Message } },
+  });
+
+  it.for(places)('%s: neutralised and bounded', async ([, protocol, arrange], { open }) => {
+    const scene = await open(protocol);
+    arrange(scene);
+    const command = [
+      ...scene.gateway.dialect.command,
+      '-o',
+      scene.out,
+      ...fast,
+      '--timeout',
+      '1s',
+      '--retries',
+      '1',
+    ];
+    const run = await scene.run(command);
+    expect(run.code, shown(run)).not.toBe(0);
+    expectHarmless(run.stdout + run.stderr, 20_000);
+    const json = await scene.run([...command, '--json']);
+    expectHarmless(json.stdout.replaceAll('\n', '') + json.stderr, 200_000);
+    const listed = await scene.run(['jobs', 'ls', '--all']);
+    expectHarmless(listed.stdout + listed.stderr, 20_000);
+    const status = await scene.run(['video', protocol, 'status', '@last']);
+    expectHarmless(status.stdout + status.stderr, 20_000);
+    for (const { code } of [listed, status, json]) expect(code).not.toBe(1);
+  });
+});
+
+describe.concurrent('a key that the gateway quotes', () => {
+  const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+  const places: [string, (scene: Scene) => void][] = [
+    [
+      'in a refused submission',
+      ({ gateway }) => (gateway.always.submit = { status: 401, body: { error: { message: told } } }),
+    ],
+    [
+      'in a lost submission',
+      ({ gateway }) =>
+        (gateway.always.submit = {
+          status: 500,
+          body: { error: { message: told } },
+          headers: { 'x-echo': told },
+        }),
+    ],
+    [
+      'in a refused query',
+      ({ gateway }) => (gateway.always.query = { status: 401, body: { error: { message: told } } }),
+    ],
+    [
+      'in a failed task',
+      ({ gateway }) =>
+        (gateway.always.query = (call) =>
+          reply(call.response, { body: { status: 'failed', error: { message: told, code: told } } })),
+    ],
+    [
+      'in a status word',
+      ({ gateway }) => (gateway.always.query = (call) => reply(call.response, { body: { status: told } })),
+    ],
+    [
+      'in place of the video',
+      ({ gateway }) => (gateway.always.content = { status: 200, body: { error: { message: told } } }),
+    ],
+    [
+      'in an address',
+      ({ gateway }) =>
+        (gateway.always.content = { status: 302, headers: { location: `/other?key=${canaryKey}` } }),
+    ],
+  ];
+  it.for(places)('%s: shown and kept nowhere', async ([, arrange], { open }) => {
+    const scene = await open('c');
+    arrange(scene);
+    const command = [
+      ...scene.gateway.dialect.command,
+      '-o',
+      scene.out,
+      ...fast,
+      '--timeout',
+      '1s',
+      '--retries',
+      '1',
+      '-v',
+    ];
+    const run = await scene.run(command);
+    expect(run.code, shown(run)).not.toBe(0);
+    await scene.run([...command, '--json']);
+    await scene.here(['jobs', 'show', '@last']);
+    await scene.expectInvariants(2);
+  });
+});
+
+describe.concurrent('__proto__ in answers', () => {
+  const poison =
+    '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
+  it.for(protocols)('pollutes nothing (%s)', async (protocol, { open }) => {
+    const scene = await open(protocol);
+    const { gateway } = scene;
+    const poisoned = (body: object): string => `{${poison},${JSON.stringify(body).slice(1)}`;
+    gateway.script.submit.push((call) =>
+      reply(call.response, { body: poisoned(JSON.parse(gateway.accept()) as object) }),
+    );
+    gateway.always.query = (call) =>
+      reply(call.response, { body: poisoned(gateway.shown(gateway.dialect.asked(call))) });
+    gateway.polls = 2;
+    const json = await scene.here(scene.command('--key', 'boat'));
+    expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0 });
+    expect(gateway.seen.filter(({ step }) => step === 'query')).toHaveLength(3);
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a Content-Disposition with a path', () => {
+  it('is ignored', async ({ open }) => {
+    const scene = await open('c');
+    const { content } = scene.gateway.served;
+    scene.gateway.always.content = {
+      body: content,
+      headers: {
+        'content-type': 'video/mp4',
+        'content-disposition': 'attachment; filename="../../evil.mp4"',
+      },
+    };
+    const { job } = await scene.here(scene.gateway.dialect.command);
+    const run = await scene.run(['video', 'c', 'fetch', job.id, ...fast]);
+    expect(run.code, shown(run)).toBe(0);
+    expect(readdirSync(scene.user.cwd).sort()).toEqual([`${job.id}.mp4`, 'state']);
+    scene.outputs.push(join(scene.user.cwd, `${job.id}.mp4`));
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('a model list', () => {
+  const listing = (scene: Scene, body: string): void => {
+    scene.gateway.always.other = (call) => reply(call.response, { body });
+  };
+
+  it('of 50 MB: bounded', async ({ open }) => {
+    const scene = await open('c');
+    const entry = (index: number): string => `{"id":"model-${index}","note":"${'x'.repeat(900)}"}`;
+    listing(scene, `{"data":[${Array.from({ length: 54_000 }, (_, index) => entry(index)).join(',')}]}`);
+    const peak = join(scene.user.cwd, 'peak');
+    const run = await scene.run(['models'], { env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }) });
+    expect(run.code, run.stderr).toBe(0);
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
+  });
+
+  it('without an end: bounded, exit 6', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.always.other = ({ socket }) => {
+      const pour = (): void => {
+        while (!socket.destroyed && socket.write('{"id":"x"},'.repeat(6000)));
+      };
+      socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"data":[');
+      socket.on('drain', pour);
+      pour();
+    };
+    const peak = join(scene.user.cwd, 'peak');
+    const env = preloaded('peak-memory', { MGW_TEST_PEAK: peak });
+    const run = await scene.run(['models', '--retries', '0', '--json'], { env });
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 6 });
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
+  });
+
+  it('with control characters in its ids: escaped', async ({ open }) => {
+    const scene = await open('c');
+    listing(scene, JSON.stringify({ data: [{ id: evil, model_versions: [evil] }, { id: 'plain' }] }));
+    const run = await scene.run(['models']);
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.stdout).toContain('plain');
+    expectHarmless(run.stdout + run.stderr, 20_000);
+    expectHarmless((await scene.run(['models', '--json'])).stdout.replaceAll('\n', ''), 20_000);
+  });
+
+  it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
+    '%s: no crash',
+    async (body, { open }) => {
+      const scene = await open('c');
+      listing(scene, body);
+      const json = await scene.here(['models', '--retries', '0']);
+      expect([0, 6], JSON.stringify(json)).toContain(json.exit_code);
+      if (json.exit_code === 0) expect(json['models']).toEqual([]);
+    },
+  );
+});
