@@ -1,0 +1,308 @@
+import { appendFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { exitCodes, MgwError } from '../../src/errors.ts';
+import type { Reply } from '../../src/exchange.ts';
+import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import { isSettled, type Job } from '../../src/job.ts';
+import type { Ledger } from '../../src/jobs/ledger.ts';
+import { observe } from '../../src/jobs/observe.ts';
+import { resolveJob, type Resolution } from '../../src/jobs/resolve.ts';
+import { delivered } from '../../src/jobs/run.ts';
+import { settle, shownState } from '../../src/jobs/settle.ts';
+import { submit } from '../../src/jobs/submit.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import { depsFor, fakeClock, orderOf, type TestDeps } from './harness.ts';
+
+/** What the gateway does with a submission; `made …` creates and charges a task. */
+const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke', 'made and 500'] as const;
+type Day = (typeof days)[number];
+const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made');
+
+/** The job of the intent as it should be: what the next submission may do hangs on nothing else. */
+interface Model {
+  key: string | undefined;
+  state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
+  /** Some run got what it asked for. */
+  isSettled: boolean;
+}
+
+const url = new URL('http://127.0.0.1:9');
+// Each event is synced to the disk; memory has no such wait.
+const root = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+
+/** One ledger and one gateway without a network. */
+class World {
+  readonly folder = mkdtempSync(join(root, 'mgw-model-'));
+  readonly handles: string[] = [];
+  posts = 0;
+  day: Day = 'accepts';
+  seen = 'queued';
+  /** Handles that a person has declared to be none, or has sent a second task after. */
+  readonly disowned = new Set<string>();
+  private readonly clock = fakeClock();
+
+  private readonly client: GatewayClient = {
+    baseUrl: url,
+    exchange: (request, options) => (request.method === 'POST' ? this.post(options) : this.poll()),
+    stream: () => Promise.reject(new Error('nothing is streamed here')),
+    close: () => undefined,
+  };
+
+  /** A new process, later than all before; every other one counts it as dead. */
+  async process(ledger = (real: Ledger): Ledger => real): Promise<TestDeps> {
+    this.clock.advance(1000);
+    const deps = await depsFor(url.href, this.folder, { client: this.client, retries: 0, clock: this.clock });
+    return { ...deps, ledger: ledger(deps.ledger) };
+  }
+
+  async job(): Promise<Job | undefined> {
+    const { ledger } = await this.process();
+    const [newest = ''] = await ledger.ids();
+    return ledger.read(newest);
+  }
+
+  remove(): void {
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  private async post(options: CallOptions): Promise<Reply> {
+    if (this.day === 'unsent') throw TransportError.unsent(new Error('refused'), url);
+    await options.onConnected?.();
+    this.posts += 1;
+    if (creates(this.day)) this.handles.push(`task_${this.handles.length + 1}`);
+    switch (this.day) {
+      case 'accepts':
+        return reply(200, { task_id: this.handles.at(-1), status: 'queued' });
+      case 'busy':
+        return reply(429, { error: { message: 'too many requests' } });
+      case 'refuses':
+        return reply(400, { error: { message: 'invalid prompt' } });
+      case 'made and 500':
+        return reply(500, { error: { message: 'internal error' } });
+      case 'breaks':
+      case 'made and broke':
+        throw TransportError.sent(new Error('reset'), url);
+    }
+  }
+
+  private poll(): Promise<Reply> {
+    return Promise.resolve(
+      this.seen === 'trouble' ? reply(502, 'bad gateway') : reply(200, { status: this.seen }),
+    );
+  }
+}
+
+function reply(status: number, body: unknown): Reply {
+  return { status, headers: {}, text: JSON.stringify(body), complete: true };
+}
+
+function stateAfter(day: Day, { key, state }: Model): Model['state'] {
+  if (day === 'accepts') return 'accepted';
+  if (day === 'refuses') return 'rejected';
+  // A refusal stands until something else is known, and a key names its job for ever.
+  if (day === 'unsent') return key !== undefined && state === 'rejected' ? 'rejected' : 'prepared';
+  return day === 'busy' ? 'prepared' : 'unknown';
+}
+
+/** True where the next submission carries on with the job and sends nothing (design 4). */
+function resumes({ key, state, isSettled: settled }: Model): boolean {
+  if (state === 'accepted' || state === 'succeeded') return key !== undefined || !settled;
+  return state === 'failed' && key !== undefined;
+}
+
+/** What must hold whatever has happened: the record is whole, and no task that was paid for is lost. */
+async function expectSound(world: World, model: Model): Promise<void> {
+  const job = await world.job();
+  expect(stateOf(job)).toBe(model.state);
+  if (job !== undefined) expect([isSettled(job), job.record.damaged]).toEqual([model.isSettled, 0]);
+  const { ledger } = await world.process();
+  const jobs = await Promise.all((await ledger.ids()).map((id) => ledger.read(id)));
+  const known = jobs.map((each) => each?.handle);
+  const lost = world.handles.filter((handle) => !known.includes(handle) && !world.disowned.has(handle));
+  if (lost.length > 0) expect([model.state, lost.length]).toEqual(['unknown', 1]);
+}
+
+function stateOf(job: Job | undefined): Model['state'] {
+  if (job === undefined) return 'none';
+  const state = shownState(job);
+  return state === 'queued' || state === 'running' || state === 'sending' ? 'accepted' : state;
+}
+
+type Command = fc.AsyncCommand<Model, World>;
+
+class Submit implements Command {
+  constructor(
+    readonly day: Day,
+    readonly ends: 'well' | 'early',
+  ) {}
+  check = (): boolean => true;
+  toString = (): string => `Submit(${this.day}, ends ${this.ends})`;
+
+  async run(model: Model, world: World): Promise<void> {
+    world.day = this.day;
+    const [posts, isBlocked, isResumed] = [world.posts, model.state === 'unknown', resumes(model)];
+    const deps = await world.process();
+    const ran = await submit(orderOf({ key: model.key }), deps).catch((error: unknown) => error);
+    const isSent = !isBlocked && !isResumed && this.day !== 'unsent';
+    expect(world.posts - posts, 'POSTs').toBe(isSent ? 1 : 0);
+    if (isBlocked) expect(ran).toMatchObject({ exitCode: exitCodes.unknown });
+    else if (!isResumed) Object.assign(model, { state: stateAfter(this.day, model), isSettled: false });
+    if (!(ran instanceof MgwError)) await this.end(ran as Awaited<ReturnType<typeof submit>>, model, deps);
+    await expectSound(world, model);
+  }
+
+  private async end(
+    { job, run }: Awaited<ReturnType<typeof submit>>,
+    model: Model,
+    deps: TestDeps,
+  ): Promise<void> {
+    if (this.ends === 'early') return;
+    await delivered(job, run, 'accept', deps);
+    model.isSettled = true;
+  }
+}
+
+/** A submission whose process dies at some call of the ledger. */
+class DieSubmitting implements Command {
+  constructor(
+    readonly day: Day,
+    readonly at: number,
+    readonly isDone: boolean,
+  ) {}
+  check = (): boolean => true;
+  toString = (): string => `Die(${this.day}, ${this.isDone ? 'behind' : 'before'} call ${this.at})`;
+
+  async run(model: Model, world: World): Promise<void> {
+    world.day = this.day;
+    const [posts, made, before] = [world.posts, world.handles.length, { ...model }];
+    await new Promise<void>((resolve, reject) => {
+      const deadly = (ledger: Ledger): Ledger => dying(ledger, this.at, this.isDone, resolve);
+      const living = world.process(deadly).then((deps) => submit(orderOf({ key: model.key }), deps));
+      living.then(
+        () => resolve(),
+        (error: unknown) => (error instanceof MgwError ? resolve() : reject(error as Error)),
+      );
+    });
+    const sent = world.posts - posts;
+    expect(sent).toBeLessThanOrEqual(before.state === 'unknown' || resumes(before) ? 0 : 1);
+    await this.recover(world);
+    const job = await world.job();
+    model.state = stateOf(job);
+    model.isSettled = job !== undefined && isSettled(job);
+    if (sent > 0 && this.day === 'breaks') expect(model.state).toBe('unknown');
+    if (world.handles.length > made) expect(model.state).toMatch(/unknown|accepted/);
+    await expectSound(world, model);
+  }
+
+  // What the next command that names the job does first.
+  private async recover(world: World): Promise<void> {
+    const [job, { ledger }] = [await world.job(), await world.process()];
+    if (job !== undefined) await settle(ledger, job, (answer) => c.readSubmission(answer, {}));
+    const holder = await ledger.claimed(`send.${job?.id ?? ''}.${(job?.record.attempts ?? 0) + 1}`);
+    // A claim without its event blocks as soon as anybody looks at it.
+    if (holder !== undefined)
+      await submit(orderOf({ key: job?.key }), await world.process()).catch(() => undefined);
+  }
+}
+
+function dying(ledger: Ledger, at: number, isDone: boolean, died: () => void): Ledger {
+  let calls = 0;
+  const wrapped = Object.entries(ledger).map(([name, method]) => [
+    name,
+    async (...args: unknown[]): Promise<unknown> => {
+      calls += 1;
+      if (calls < at) return (method as (...args: unknown[]) => Promise<unknown>)(...args);
+      if (calls === at && isDone) await (method as (...args: unknown[]) => Promise<unknown>)(...args);
+      died();
+      return new Promise(() => undefined);
+    },
+  ]);
+  return Object.fromEntries(wrapped) as Ledger;
+}
+
+class Resolve implements Command {
+  constructor(readonly how: Resolution['how']) {}
+  check = (model: Readonly<Model>): boolean => model.state !== 'none';
+  toString = (): string => `Resolve(${this.how})`;
+
+  async run(model: Model, world: World): Promise<void> {
+    const [job, { ledger }] = [(await world.job()) as Job, await world.process()];
+    const lost = world.handles.at(-1) ?? 'task_by_hand';
+    const resolution: Resolution =
+      this.how === 'adopted' ? { how: 'adopted', handle: lost } : { how: this.how };
+    const done = await resolveJob(ledger, job, resolution).catch((error: unknown) => error);
+    const isSame = job.handle !== undefined && this.how === 'adopted' && job.handle === lost;
+    expect(done instanceof MgwError).toBe(model.state !== 'unknown' && !isSame);
+    if (model.state === 'unknown') {
+      model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'prepared' } as const)[
+        this.how
+      ];
+      if (this.how !== 'adopted') for (const handle of world.handles) world.disowned.add(handle);
+    }
+    await expectSound(world, model);
+  }
+}
+
+class Poll implements Command {
+  constructor(readonly seen: 'queued' | 'in_progress' | 'completed' | 'failed' | 'what?' | 'trouble') {}
+  check = (model: Readonly<Model>): boolean => /accepted|succeeded|failed/.test(model.state);
+  toString = (): string => `Poll(${this.seen})`;
+
+  async run(model: Model, world: World): Promise<void> {
+    const [job, posts] = [(await world.job()) as Job, world.posts];
+    world.seen = this.seen;
+    await observe(job, c, await world.process());
+    expect(world.posts, 'a poll that submits').toBe(posts);
+    if (model.state !== 'succeeded' && this.seen !== 'trouble')
+      model.state = this.seen === 'completed' ? 'succeeded' : this.seen === 'failed' ? 'failed' : 'accepted';
+    await expectSound(world, model);
+  }
+}
+
+/** A write that a power cut tore: nobody was told that it stands. */
+class Tear implements Command {
+  check = (model: Readonly<Model>): boolean => model.state !== 'none';
+  toString = (): string => 'Tear';
+
+  async run(model: Model, world: World): Promise<void> {
+    const job = (await world.job()) as Job;
+    appendFileSync(join(world.folder, 'jobs', `${job.id}.jsonl`), '{"v":1,"at":"2026-11-20T19:18:3');
+    await expectSound(world, model);
+  }
+}
+
+const day = fc.constantFrom(...days);
+const commands: fc.Arbitrary<Command>[] = [
+  fc.tuple(day, fc.constantFrom('well' as const, 'early' as const)).map(([d, ends]) => new Submit(d, ends)),
+  fc
+    .tuple(day, fc.integer({ min: 1, max: 14 }), fc.boolean())
+    .map(([d, at, done]) => new DieSubmitting(d, at, done)),
+  fc.constantFrom<Resolution['how'][]>('adopted', 'not-created', 'resubmit').map((how) => new Resolve(how)),
+  fc
+    .constantFrom<Poll['seen'][]>('queued', 'in_progress', 'completed', 'failed', 'what?', 'trouble')
+    .map((seen) => new Poll(seen)),
+  fc.constant(new Tear()),
+];
+
+it.each([undefined, 'boat'])(
+  'a job goes where its model goes (key: %s)',
+  { timeout: 120_000 },
+  async (key) => {
+    await fc.assert(
+      fc.asyncProperty(fc.commands(commands, { size: 'small', maxCommands: 14 }), async (steps) => {
+        const world = new World();
+        const model: Model = { key, state: 'none', isSettled: false };
+        try {
+          await fc.asyncModelRun(() => ({ model, real: world }), steps);
+        } finally {
+          world.remove();
+        }
+      }),
+      { numRuns: 60 },
+    );
+  },
+);
