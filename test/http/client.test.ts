@@ -177,8 +177,10 @@ describe('the record ahead of the first byte', () => {
   it('an interruption ends the connecting, and not what comes behind it', async () => {
     const silent = await tcpServer(() => undefined);
     const controller = new AbortController();
-    const connecting = clientFor(`https://127.0.0.1:${silent.port}`).exchange(post, {
+    const patient = clientFor(`https://127.0.0.1:${silent.port}`, { connectTimeoutMs: 120_000 });
+    const connecting = patient.exchange(post, {
       ...recorded,
+      timeoutMs: 120_000,
       connectSignal: controller.signal,
     });
     controller.abort('SIGINT');

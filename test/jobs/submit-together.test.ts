@@ -4,7 +4,7 @@ import { TransportError } from '../../src/http/transport-error.ts';
 import { keyClaim } from '../../src/jobs/earlier.ts';
 import { newJobId } from '../../src/jobs/job-id.ts';
 import type { Ledger } from '../../src/jobs/ledger.ts';
-import { fingerprintOf } from '../../src/jobs/order.ts';
+import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/jobs/owner.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
 import { freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
@@ -197,6 +197,26 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
+  it('of a process that went on before it died is no doubt', async () => {
+    const [server, state, id] = await claimedOnly(deadOwner());
+    const deps = await depsFor(server.url, state);
+    const ledger: Ledger = {
+      ...deps.ledger,
+      claimed: async (name) => {
+        const holder = await deps.ledger.claimed(name);
+        if (name === `send.${id}.2`) {
+          await deps.ledger.append(id, { type: 'sending', attempt: 2, owner: deadOwner() });
+          const error = { code: 'rate_limited', message: 'slow down' };
+          await deps.ledger.append(id, { type: 'refused', attempt: 2, error });
+        }
+        return holder;
+      },
+    };
+    const ran = await run({ ...deps, ledger }, orderOf({ key: 'k' }));
+    expect(ran).toMatchObject({ exit: 0, job: { record: { attempts: 3 } } });
+    expect(server.created).toBe(1);
+  });
+
   it('of a living process is waited for', async () => {
     const [server, state] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
@@ -226,6 +246,20 @@ describe('interruptions', () => {
       job: { state: 'prepared' },
     });
     expect(server.connections).toBe(1);
+  });
+
+  it('between the connection and its record: 130, nothing recorded', async () => {
+    const deps = await depsFor('http://127.0.0.1:9', freshFolder());
+    const send: Order['send'] = async (_, __, options) => {
+      deps.soft.abort('SIGINT');
+      await options.onConnected?.();
+      throw new Error('it was sent');
+    };
+    expect(await run(deps, orderOf({ send }))).toMatchObject({
+      exit: 130,
+      error: { charged: 'no' },
+      job: { state: 'prepared', record: { attempts: 0 } },
+    });
   });
 
   it('in a pause between tries: 143 for SIGTERM', async () => {

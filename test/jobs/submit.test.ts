@@ -174,8 +174,10 @@ describe('answers that prove nothing', () => {
       exit: 7,
       error: { charged: 'maybe', retry: 'never' },
     });
-    expect(jobText(state)).toContain(kept);
+    const text = jobText(state);
+    expect(text).toContain(kept);
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(jobText(state)).toBe(text);
     expect(server.connections).toBe(1);
     expect(server.created).toBe(1);
   });
@@ -213,6 +215,20 @@ describe('answers that prove nothing', () => {
     expect(jobText(state).length).toBeLessThan(100_000);
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('any error behind the first byte leaves it open, whatever it is', async () => {
+    const deps = await depsFor('http://127.0.0.1:9', freshFolder());
+    const ran = await run(
+      deps,
+      orderOf({
+        send: async (_, __, options) => {
+          await options.onConnected?.();
+          throw new RangeError('a bug');
+        },
+      }),
+    );
+    expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' }, error: { charged: 'maybe' } });
   });
 
   it('an unknown content coding is no crash', async () => {
