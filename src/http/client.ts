@@ -175,6 +175,8 @@ function headOf(
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
     if (signal.aborted) reject(signal.reason as Error);
     outgoing.once('error', reject);
+    // An upgrade that nobody asked for ends without an error.
+    outgoing.once('close', () => reject(new Error('it was closed without an answer')));
     outgoing.once('response', (message) => {
       // A body without a length would pass for whole where its connection breaks; bytes behind its end do not matter.
       outgoing.off('error', reject).on('error', (error) => {

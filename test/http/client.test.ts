@@ -219,7 +219,11 @@ describe('an answer that never comes whole', () => {
     ],
   ])('%s: sent', async (_, say) => {
     const server = await rawServer(say);
-    expect(await failure(clientFor(server.url).exchange(post, recorded))).toMatchObject({ phase: 'sent' });
+    const patient = { ...recorded, timeoutMs: 120_000 };
+    expect(await failure(clientFor(server.url).exchange(post, patient))).toMatchObject({
+      phase: 'sent',
+      reason: 'broken',
+    });
     expect(server.connections).toBe(1);
   });
 
