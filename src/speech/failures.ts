@@ -12,6 +12,10 @@ interface Kind {
   advice?: string;
 }
 
+const wrongPath: Kind = {
+  code: 'not_found',
+  advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 behind it.',
+};
 const speakerAdvice =
   'Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';
 const shorterAdvice = 'Send the text in pieces with --split.';
@@ -54,11 +58,7 @@ const kinds: readonly Kind[] = [
     codes: /^(45000010|45000030)$/,
     code: 'auth',
   },
-  {
-    words: /unsupported_endpoint/i,
-    code: 'not_found',
-    advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 behind it.',
-  },
+  { ...wrongPath, words: /unsupported_endpoint/i },
   { words: /sensitive|moderation|content policy|violation|敏感|违规/i, code: 'content_policy' },
   // What is left has only its number to go by.
   { codes: /^(4\d{7}|3001|3011)$/, code: 'invalid_request' },
@@ -85,7 +85,7 @@ export function speechHttpFailure(reply: Reply): Failure {
   const { 'x-api-message': headerMessage, 'x-api-status-code': headerCode } = reply.headers;
   const words = messageIn(tryParseJson(reply.text)) ?? headerMessage;
   const nativeCode = failure.nativeCode ?? headerCode;
-  const kind = kindOf(words ?? '', nativeCode);
+  const kind = kindOf(words ?? '', nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);
   const code = reply.status >= 500 && kind?.code !== 'auth' ? failure.code : (kind?.code ?? failure.code);
   return { ...failure, nativeCode, code, message: advised(words ?? failure.message, kind) };
 }

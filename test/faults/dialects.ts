@@ -1,4 +1,4 @@
-import type { ProtocolName } from '../../src/job.ts';
+import type { JobKind, ProtocolName } from '../../src/job.ts';
 
 /** Which of a job's calls a request is. */
 export type Step = 'submit' | 'query' | 'content' | 'other';
@@ -20,6 +20,9 @@ export interface Dialect {
   command: string[];
   /** Another one, which differs in its prompt. */
   other: string[];
+  /** Flags that make it poll as fast as loopback allows. */
+  fast: string[];
+  extension: string;
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
   handle: (number: number) => string;
   /** The handle that a query asks for. */
@@ -31,9 +34,18 @@ export interface Dialect {
   missing: { status: number; body: object };
 }
 
-const submit = (protocol: ProtocolName, ...model: string[]): { command: string[]; other: string[] } => {
+type CommandLine = Pick<Dialect, 'command' | 'other' | 'fast' | 'extension'>;
+
+/** Polls as fast as loopback allows. */
+export const fast = ['--poll-interval', '20ms'];
+
+const submit = (protocol: ProtocolName, ...model: string[]): CommandLine => {
   const command = ['video', protocol, 'submit', '--model', ...model, '--prompt'];
-  return { command: [...command, 'a paper boat'], other: [...command, 'a paper plane'] };
+  const [one, other] = [
+    [...command, 'a paper boat'],
+    [...command, 'a paper plane'],
+  ];
+  return { command: one, other, fast, extension: 'mp4' };
 };
 
 const failure = 'the picture could not be made';
@@ -110,5 +122,26 @@ const c: Dialect = {
   },
 };
 
-/** The three protocols. */
-export const dialects: Record<ProtocolName, Dialect> = { a, b, c };
+// A call has no handle but the service's log id, and nothing that could be asked for afterwards.
+const none = (): never => {
+  throw new Error('speech is not asked for');
+};
+
+const tts: Dialect = {
+  command: ['tts', 'A paper boat.'],
+  other: ['tts', 'A paper plane.'],
+  fast: [],
+  extension: 'mp3',
+  stepOf: ({ method, path }) =>
+    method === 'POST' && path === '/api/v3/tts/unidirectional' ? 'submit' : 'other',
+  handle: (number) => `log-${String(number).padStart(4, '0')}`,
+  asked: none,
+  accepted: none,
+  running: none,
+  succeeded: none,
+  failed: none,
+  missing: { status: 404, body: {} },
+};
+
+/** The three protocols, and speech. */
+export const dialects: Record<JobKind, Dialect> = { a, b, c, tts };

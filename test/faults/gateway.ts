@@ -1,10 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { ProtocolName } from '../../src/job.ts';
+import type { JobKind } from '../../src/job.ts';
 import type { Certificate } from '../support/certificates.ts';
 import { film } from '../support/film.ts';
 import { serve, type Served } from '../support/raw-server.ts';
 import { dialects, type Dialect, type Seen, type Step } from './dialects.ts';
+import { framesOf } from './frames.ts';
 import { listen, type Listener, type OnTcp } from './listener.ts';
 
 /** A request that is being answered. */
@@ -21,7 +22,7 @@ export type Answer =
 
 /** How a gateway is started. */
 export interface GatewayOptions {
-  protocol: ProtocolName;
+  protocol: JobKind;
   host?: string;
   tls?: Certificate;
   video?: Buffer;
@@ -95,6 +96,13 @@ export class FaultGateway {
     return JSON.stringify(this.dialect.accepted(this.create()));
   }
 
+  /** Begins a stream of speech, which is charged from here on, and sends what it is given. */
+  speak(response: ServerResponse, stream: readonly (string | Buffer)[], isWhole = true): void {
+    response.writeHead(200, { 'content-type': 'application/json', 'x-tt-logid': this.create() });
+    for (const piece of stream) response.write(piece);
+    if (isWhole) response.end();
+  }
+
   async close(): Promise<void> {
     await Promise.all([this.#main?.stop(), this.#files?.stop()]);
   }
@@ -115,7 +123,9 @@ export class FaultGateway {
 
   #usual(call: Call): void {
     const { step, response } = call;
-    if (step === 'submit') reply(response, { body: this.accept() });
+    if (step === 'submit' && this.dialect === dialects.tts)
+      this.speak(response, framesOf(this.served.content));
+    else if (step === 'submit') reply(response, { body: this.accept() });
     else if (step === 'query') this.#show(call);
     else if (step === 'content') this.sent += serve(call, call.socket, this.served);
     else if (call.path === '/v1/models') reply(response, { body: listing });

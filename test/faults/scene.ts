@@ -9,8 +9,7 @@ import { FaultGateway, type GatewayOptions } from './gateway.ts';
 import { expectInvariants, runHere } from './invariants.ts';
 import { listen, type Listener } from './listener.ts';
 
-/** Polls as fast as loopback allows, and gives up soon. */
-export const fast = ['--poll-interval', '20ms'];
+export { fast } from './dialects.ts';
 
 /** How a scene begins. */
 export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
@@ -47,7 +46,7 @@ export class Scene {
 
   /** Where `submit` saves its result. */
   get out(): string {
-    return join(this.user.cwd, 'out.mp4');
+    return join(this.user.cwd, `out.${this.gateway.dialect.extension}`);
   }
 
   /** Submits, waits and saves. */
@@ -57,7 +56,8 @@ export class Scene {
 
   /** The command line of {@link submit}. */
   command(...extra: string[]): string[] {
-    return [...this.gateway.dialect.command, '-o', this.out, ...fast, '--json', ...extra];
+    const { command, fast } = this.gateway.dialect;
+    return [...command, '-o', this.out, ...fast, '--json', ...extra];
   }
 
   run(args: string[], options?: RunOptions): Promise<CliResult> {

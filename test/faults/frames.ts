@@ -1,0 +1,20 @@
+/** A frame of a stream of speech (specification 2.6). */
+export function frame(code: unknown, data: unknown, more: object = {}): string {
+  return JSON.stringify({ code, message: code === 20_000_000 ? 'ok' : '', data, ...more });
+}
+
+/** The frame that ends a stream well. */
+export const endFrame = frame(20_000_000, null, { usage: { text_words: 3 } });
+
+/** Audio as frames of its own, without the end. */
+export function audioFrames(audio: Buffer, bytes = 700): string[] {
+  const count = Math.ceil(audio.length / bytes);
+  return Array.from({ length: count }, (_, index) =>
+    frame(0, audio.subarray(index * bytes, (index + 1) * bytes).toString('base64')),
+  );
+}
+
+/** A whole stream of some audio. */
+export function framesOf(audio: Buffer): string[] {
+  return [...audioFrames(audio), endFrame];
+}

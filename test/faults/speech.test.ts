@@ -1,0 +1,353 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect } from 'vitest';
+import { selfSigned } from '../support/certificates.ts';
+import { canaryKey } from '../support/cli.ts';
+import { fullBacklog } from './blackhole.ts';
+import { audioFrames, endFrame, frame, framesOf } from './frames.ts';
+import type { Answer } from './gateway.ts';
+import { preloaded } from './preloads.ts';
+import { it, secured, shown, type Open, type Scene, type SceneOptions } from './scene.ts';
+import { says, until } from './until.ts';
+
+const audio = randomBytes(5000);
+
+/** A user who speaks; the source is the audio. */
+function opened(open: Open, options: SceneOptions = {}): Promise<Scene> {
+  return open('tts', { ...options, video: audio });
+}
+
+/** Answers with a stream that holds these pieces; whole unless it is left open. */
+const stream =
+  (pieces: readonly (string | Buffer)[], isWhole = true): Answer =>
+  ({ gateway, response }) =>
+    gateway.speak(response, pieces, isWhole);
+
+/** The first run and the rerun end with the same code, nothing is sent twice, and nothing is published. */
+async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {
+  const run = await scene.submit(...flags);
+  expect(run.json, shown(run)).toMatchObject({ exit_code: code });
+  expect(existsSync(scene.out)).toBe(false);
+  await scene.expectRerun(code);
+  expect(existsSync(scene.out)).toBe(false);
+  await scene.expectInvariants(1);
+}
+
+/** The run ends with 0 and the very audio, and so does the rerun, which sends nothing. */
+async function expectSpoken(scene: Scene, ...flags: string[]): Promise<void> {
+  const run = await scene.submit('--key', 'boat', ...flags);
+  expect(run.code, shown(run)).toBe(0);
+  expect(readFileSync(scene.out).equals(audio)).toBe(true);
+  await scene.expectRerun(0);
+  await scene.expectInvariants(1);
+}
+
+describe.concurrent('frames however they are split', () => {
+  const frames = framesOf(audio);
+  const text = frames.join('');
+  const cases: [string, (string | Buffer)[]][] = [
+    ['adjacent, in one chunk', [text]],
+    ['newlines between them', [`${frames.join('\n')}\n`]],
+    ['CRLF between them', [`\r\n${frames.join('\r\n\r\n')}\r\n`]],
+    ['a byte order mark before them', [`\ufeff${text}`]],
+    ['data: before each', [frames.map((each) => `data: ${each}\n\n`).join('')]],
+    ['event: and data: before each', [frames.map((each) => `event: 352\ndata:${each}\n\n`).join('')]],
+  ];
+  it.for(cases)('%s: equal bytes', async ([, pieces], { open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream(pieces));
+    await expectSpoken(scene);
+  });
+
+  it('a byte at a time: equal bytes', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
+      gateway.speak(response, [], false);
+      socket.setNoDelay(true);
+      for (const byte of Buffer.from(text)) {
+        response.write(Buffer.from([byte]));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      response.end();
+    });
+    await expectSpoken(scene);
+  });
+});
+
+describe.concurrent('a stream without its end frame', () => {
+  it('that ends: exit 9, .part kept, nothing sent again', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream(audioFrames(audio)));
+    await expectIncomplete(scene, 9);
+    expect(readFileSync(`${scene.out}.part`).equals(audio)).toBe(true);
+  });
+
+  it('that is reset: exit 9, .part kept, nothing sent again', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(({ gateway, response, socket }) => {
+      gateway.speak(response, audioFrames(audio).slice(0, 3), false);
+      response.write('{"code":0', () => socket.resetAndDestroy());
+    });
+    await expectIncomplete(scene, 9);
+  });
+});
+
+describe.concurrent('an error frame', () => {
+  const error = frame(55_000_000, null, { message: `internal, key ${canaryKey}` });
+  it('first: exit 5, nothing sent again under its key', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream([error]));
+    await expectIncomplete(scene, 5, '--key', 'boat');
+  });
+
+  it('after audio: exit 5, .part kept, nothing sent again under its key', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream([...audioFrames(audio).slice(0, 3), error, endFrame]));
+    await expectIncomplete(scene, 5, '--key', 'boat');
+    expect(readFileSync(`${scene.out}.part`).equals(audio.subarray(0, 2100))).toBe(true);
+  });
+});
+
+describe.concurrent('the end frame', () => {
+  it('and then a reset: exit 0', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(({ gateway, response, socket }) => {
+      gateway.speak(response, framesOf(audio).slice(0, -1), false);
+      response.write(endFrame, () => socket.resetAndDestroy());
+    });
+    await expectSpoken(scene);
+  });
+
+  it('without audio before it: exit 9', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream([endFrame]));
+    await expectIncomplete(scene, 9);
+  });
+});
+
+describe.concurrent('frames that are none', () => {
+  const good = audioFrames(audio).slice(0, 2);
+  const cases: [string, string][] = [
+    ['Base64 with a foreign character', frame(0, 'QUJD*UJD')],
+    ['Base64 with bad padding', frame(0, 'QUJDRA')],
+    ['data that is a number', frame(0, 7)],
+    ['a code that is a text', frame('0', 'QUJD')],
+    ['no code', JSON.stringify({ message: '', data: 'QUJD' })],
+    ['what is not JSON', '{"code":0,"data":QUJD}'],
+  ];
+  it.for(cases)('%s: exit 9', async ([, bad], { open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream([...good, bad, ...audioFrames(audio).slice(2), endFrame]));
+    const json = await scene.here(scene.command());
+    expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
+    expect((await scene.here(scene.command())).exit_code).toBe(9);
+    expect(existsSync(scene.out)).toBe(false);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+
+  it('a frame of 64 MiB: exit 9 in bounded memory', async ({ open }) => {
+    const scene = await opened(open);
+    const piece = 'QUJD'.repeat(256 * 1024);
+    scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
+      gateway.speak(response, [...good, '{"code":0,"data":"'], false);
+      for (let count = 0; count < 64 && !socket.destroyed; count += 1)
+        await new Promise((resolve) => response.write(piece, resolve));
+      response.end(`"}${endFrame}`);
+    });
+    const peak = join(scene.user.cwd, 'peak');
+    const env = preloaded('peak-memory', { MGW_TEST_PEAK: peak });
+    const run = await scene.run(scene.command(), { env });
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 9 });
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(250_000);
+    await scene.expectRerun(9);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('speech that is not begun', () => {
+  it('500: exit 7, and the rerun sends nothing', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      gateway.create();
+      response.writeHead(500).end('{"error":{"message":"internal"}}');
+    });
+    await expectIncomplete(scene, 7);
+  });
+
+  it('a reset before the head: exit 7, and the rerun sends nothing', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(({ gateway, socket }) => {
+      gateway.create();
+      socket.resetAndDestroy();
+    });
+    await expectIncomplete(scene, 7);
+  });
+});
+
+describe.concurrent('a stream that stalls', () => {
+  it('exit 9 once the time is up, .part kept', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
+    await expectIncomplete(scene, 9, '--timeout', '1500ms');
+    expect(readFileSync(`${scene.out}.part`).equals(audio.subarray(0, 2100))).toBe(true);
+  });
+});
+
+describe.concurrent('a reader of -o - that has gone', () => {
+  it('is no crash: quiet, exit 9 or 141', async ({ open }) => {
+    const scene = await opened(open);
+    scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
+      gateway.speak(response, [], false);
+      const [piece = ''] = audioFrames(Buffer.alloc(64 * 1024, 'a'), 64 * 1024);
+      for (let count = 0; count < 50 && !socket.destroyed; count += 1)
+        await new Promise((resolve) => response.write(piece, resolve));
+      response.end(endFrame);
+    });
+    const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
+    const script = '{ "$@"; echo "exit $?" >&2; } | head -c 1';
+    const piped = await piping(scene, script, [bin, 'tts', 'A paper boat.', '-o', '-', '-q']);
+    expect(piped.stdout).toBe('a');
+    expect(piped.stderr).toMatch(/exit (9|141)\n$/);
+    expect(piped.stderr).not.toMatch(/EPIPE|^\s+at /m);
+    await scene.expectInvariants(1);
+  });
+});
+
+/** Runs a shell's pipeline around a command while this process goes on serving. */
+async function piping(
+  scene: Scene,
+  script: string,
+  args: string[],
+): Promise<{ stdout: string; stderr: string }> {
+  const child = spawn('sh', ['-c', script, 'sh', process.execPath, ...args], {
+    env: scene.user.env,
+    cwd: scene.user.cwd,
+  });
+  const [stdout, stderr] = await Promise.all([child.stdout, child.stderr].map(textOf));
+  return { stdout: stdout ?? '', stderr: stderr ?? '' };
+}
+
+async function textOf(readable: NodeJS.ReadableStream): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of readable) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+describe.concurrent('kill -9 inside a stream', () => {
+  it('the output is absent, and the rerun ends with exit 9 and sends nothing', async ({ open }) => {
+    const scene = await opened(open);
+    const part = `${scene.out}.part`;
+    const running = scene.start(scene.command());
+    scene.gateway.script.submit.push(async ({ gateway, response }) => {
+      gateway.speak(response, audioFrames(audio).slice(0, 3), false);
+      await until(() => existsSync(part) && readFileSync(part).length > 0);
+      running.child.kill('SIGKILL');
+    });
+    expect((await running.result).code).toBe(137);
+    await scene.expectRerun(9);
+    expect(existsSync(scene.out)).toBe(false);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('speech over a connection that does not stand', () => {
+  it('refused twice, and then not: exit 0', async ({ open }) => {
+    const scene = await opened(open, { host: '127.0.0.3' });
+    await scene.gateway.main.stop();
+    const run = scene.start(scene.command('--key', 'boat'));
+    await says(run, 'trying again in', 2);
+    await scene.gateway.main.start();
+    expect((await run.result).code, shown(await run.result)).toBe(0);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('refused for ever: exit 6, and the rerun ends with exit 0', async ({ open }) => {
+    const scene = await opened(open, { host: '127.0.0.3' });
+    await scene.gateway.main.stop();
+    const run = await scene.submit('--retries', '1');
+    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+    await scene.gateway.main.start();
+    const again = await scene.again();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+
+  it('no packet is answered: exit 6, and the rerun ends with exit 0', async ({ open }) => {
+    const scene = await opened(open);
+    const blackhole = await fullBacklog('127.0.0.4');
+    const briefly = ['--request-timeout', '700ms', '--retries', '1'];
+    const run = await scene.run(scene.command(...briefly, '--base-url', blackhole.url));
+    await blackhole.stop();
+    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+    const again = await scene.submit();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+
+  const cases: [string, () => SceneOptions][] = [
+    ['self-signed', () => ({ tls: selfSigned({ hosts: ['localhost'] }) })],
+    ['for another host', () => secured({ hosts: ['other.example'] })],
+  ];
+  it.for(cases)('a certificate %s: one handshake, exit 6, nothing sent', async ([, options], { open }) => {
+    const scene = await opened(open, options());
+    const run = await scene.submit();
+    expect(run.json, shown(run)).toMatchObject({ exit_code: 6, error: { charged: 'no' } });
+    expect(scene.gateway.main.connections).toHaveLength(1);
+    await scene.expectRerun(6);
+    expect(scene.gateway.seen).toEqual([]);
+    await scene.expectInvariants(0);
+  });
+});
+
+describe.concurrent('speech that is refused', () => {
+  it.for([
+    [429, '1'],
+    [503, undefined],
+  ] as const)('HTTP %i three times, Retry-After %s: exit 0', async ([status, retryAfter], { open }) => {
+    const scene = await opened(open);
+    const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
+    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers });
+    await expectSpoken(scene);
+    const times = scene.gateway.submissions.map(({ at }) => at);
+    expect(times).toHaveLength(4);
+    const least = Number(retryAfter ?? 0) * 1000 - 10;
+    for (const [index, at] of times.slice(1).entries())
+      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+  });
+
+  it.for([
+    [401, 3, 'no'],
+    [403, 3, 'no'],
+    [400, 4, 'no'],
+    [422, 4, 'no'],
+    [404, 4, 'base URL'],
+  ] as const)('HTTP %i: exit %i', async ([status, code, named], { open }) => {
+    const scene = await opened(open);
+    const message = status === 404 ? 'Invalid URL (POST /v1/api/v3/tts)' : 'no';
+    scene.gateway.always.submit = { status, body: { error: { message } } };
+    for (let runs = 0; runs < 2; runs += 1) {
+      const json = await scene.here(scene.command());
+      expect(json, JSON.stringify(json)).toMatchObject({ exit_code: code, error: { charged: 'no' } });
+      expect(json.error.message).toContain(named);
+    }
+    await scene.expectInvariants(0);
+  });
+
+  it.for([301, 302, 303, 307, 308])('HTTP %i to another host: not followed', async (status, { open }) => {
+    const scene = await opened(open);
+    const stranger = await scene.stranger((_, response) => response.end('{}'));
+    const location = `${stranger.origin}/elsewhere`;
+    scene.gateway.always.submit = { status, headers: { location } };
+    const json = await scene.here(scene.command());
+    expect(json.exit_code).toBe(status < 304 ? 7 : 4);
+    if (status > 304) expect(json.error.message).toContain(stranger.origin);
+    expect((await scene.here(scene.command())).exit_code).toBe(json.exit_code);
+    expect(stranger.connections).toHaveLength(0);
+    await scene.expectInvariants(0);
+  });
+});
