@@ -25,9 +25,9 @@ describe('a log', () => {
           ];
           const text = events.map((event) => encodeEvent(event, now)).join('');
           expect(text.split('\n')).toHaveLength(events.length + 1);
-          const expected = events.map((event) => ({ v: 1, at: new Date(now).toISOString(), ...event }));
-          const plain = JSON.parse(JSON.stringify(expected)) as object[];
-          expect(decodeEvents(text)).toMatchObject(plain);
+          const at = new Date(now).toISOString();
+          const read = decodeEvents(text).map((event) => ({ ...event, crc: undefined }));
+          expect(JSON.stringify(read)).toBe(JSON.stringify(events.map((event) => ({ v: 1, at, ...event }))));
         },
       ),
     );
