@@ -1,0 +1,147 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { JobKind } from '../../src/job.ts';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { FAULTS } from '../../src/sandbox/faults.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { listTasks } from '../../src/sandbox/tasks.ts';
+import { verify } from '../../src/sandbox/verify.ts';
+import { videoOf } from '../../src/sandbox/videos.ts';
+import { canaryKey, newUser, type CliJson, type User } from '../support/cli.ts';
+import { dialects } from './dialects.ts';
+import { expectInvariants, runHere } from './invariants.ts';
+
+const all = ['a', 'b', 'c'] as const;
+
+/** A fault of the sandbox, whom it concerns, how the first run ends and how the rerun does, what it may create. */
+type Row = [fault: string, areas: readonly JobKind[], code: number, again: number, creations: number];
+
+const rows: Row[] = [
+  ['auth-401', [...all, 'tts'], 3, 3, 0],
+  ['balance-403', [...all, 'tts'], 4, 4, 0],
+  ['submit-429x2', all, 0, 0, 1],
+  ['submit-429-retry-afterx1', all, 0, 0, 1],
+  ['submit-503x2', all, 0, 0, 1],
+  ['submit-500', all, 7, 7, 0],
+  ['submit-reset', all, 7, 7, 0],
+  ['submit-reply-lost', all, 7, 7, 1],
+  ['submit-500-after-accept', all, 7, 7, 1],
+  ['submit-502-after-accept', all, 7, 7, 1],
+  ['submit-slow', all, 0, 0, 1],
+  ['submit-garbled', all, 7, 7, 1],
+  ['submit-empty', all, 7, 7, 1],
+  ['submit-cut@10%', all, 7, 7, 1],
+  ['b-submit-limitedx2', ['b'], 0, 0, 1],
+  ['b-submit-internal-error', ['b'], 7, 7, 1],
+  ['task-fails', all, 5, 5, 1],
+  ['never-finishes', all, 8, 8, 1],
+  ['a-filtered', ['a'], 5, 5, 1],
+  ['a-partly-filtered', ['a'], 5, 5, 1],
+  ['b-finish-errcode', ['b'], 5, 5, 1],
+  ['b-finish-errcodeext', ['b'], 5, 5, 1],
+  ['poll-429x3', all, 0, 0, 1],
+  ['poll-500x3', all, 0, 0, 1],
+  ['poll-502x3', all, 0, 0, 1],
+  ['poll-503x3', all, 0, 0, 1],
+  ['poll-resetx3', all, 0, 0, 1],
+  ['poll-garbledx3', all, 0, 0, 1],
+  ['poll-cutx3', all, 0, 0, 1],
+  ['poll-notfoundx3', all, 0, 0, 1],
+  ['download-cutx1@40%', all, 0, 0, 1],
+  ['download-502x1', all, 0, 0, 1],
+  ['download-html', all, 9, 9, 1],
+  ['download-json', all, 9, 9, 1],
+  ['download-gone', all, 9, 9, 1],
+  ['download-no-range', all, 0, 0, 1],
+  ['url-expiredx1', all, 0, 0, 1],
+  ['url-expired', ['b'], 9, 9, 1],
+  ['tts-429x2', ['tts'], 0, 0, 1],
+  ['tts-500', ['tts'], 7, 7, 0],
+  ['tts-cut', ['tts'], 9, 9, 1],
+  ['tts-reset', ['tts'], 9, 9, 1],
+  ['tts-error-frame', ['tts'], 5, 5, 1],
+];
+// What is not about one job, or waits for a minute of silence: results.test.ts has that with a clock of its own.
+const elsewhere = ['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'];
+
+interface Bench {
+  user: User;
+  stateDir: string;
+}
+
+const it = test.extend<{ bench: (fault: string) => Promise<Bench> }>({
+  // eslint-disable-next-line no-empty-pattern -- vitest wants the pattern, and nothing is taken from it
+  bench: async ({}, use) => {
+    const endings: (() => Promise<void> | void)[] = [];
+    await use(async (fault) => {
+      const folder = mkdtempSync(join(tmpdir(), 'mgw-faults-'));
+      const stateDir = join(folder, 'gateway');
+      const sandbox = await startSandbox({ stateDir, paceMs: 60, keys: [canaryKey], faults: [fault] });
+      const user = newUser(sandbox.url);
+      endings.push(
+        () => sandbox.close(),
+        () => {
+          for (const path of [folder, user.cwd]) rmSync(path, { recursive: true, force: true });
+        },
+      );
+      return { user, stateDir };
+    });
+    for (const ending of endings) await ending();
+  },
+});
+
+describe.concurrent("the sandbox's faults, each by each area", () => {
+  const cases = rows
+    .filter(([fault]) => !elsewhere.includes(fault))
+    .flatMap(([fault, areas, ...rest]) => areas.map((area) => [fault, area, ...rest] as const));
+
+  it.for(cases)('%s (%s): exit %i, then %i', async ([fault, area, code, again, creations], { bench }) => {
+    const { user, stateDir } = await bench(fault);
+    const { command, fast, extension } = dialects[area];
+    const out = join(user.cwd, `out.${extension}`);
+    const limits = ['--timeout', code === 8 ? '500ms' : '25s', ...(code === 0 ? [] : ['--retries', '1'])];
+    const submit = [...command, '--key', 'boat', '-o', out, ...fast, ...limits];
+    const runs: CliJson[] = [];
+    for (const expected of [code, again]) {
+      const json = await runHere(submit, user.env);
+      expect(json, JSON.stringify(json)).toMatchObject({ exit_code: expected });
+      runs.push(json);
+    }
+    const charged = readBill(stateDir);
+    expect(verify(stateDir).map(({ kind }) => kind)).not.toContain('charged-twice');
+    expect(verify(stateDir).map(({ kind }) => kind)).not.toContain('key-at-file-host');
+    const tasks = area === 'tts' ? [] : listTasks(stateDir);
+    const jobs = await expectInvariants(
+      {
+        created: tasks.map((task) => handleOf(area, task)),
+        runs: runs.map((json) => ({ code: json.exit_code, stdout: JSON.stringify(json), stderr: '', json })),
+        env: user.env,
+        folders: [user.cwd],
+        keyFiles: [],
+        outputs: area === 'tts' ? [] : [out],
+        sources: tasks.map((task) => Buffer.from(videoOf(task))),
+        key: canaryKey,
+        strangers: [],
+      },
+      creations,
+    );
+    // The sandbox's bill knows no handle of a call: its charges are counted.
+    expect(charged.length).toBeLessThanOrEqual(creations);
+    const paid = jobs.filter(({ handle, state }) => handle !== undefined || state === 'unknown');
+    expect(paid.length).toBeGreaterThanOrEqual(charged.length);
+    expect(readdirSync(user.cwd).includes(`out.${extension}`)).toBe(code === 0);
+  });
+});
+
+function handleOf(area: JobKind, { id, model }: { id: string; model: string }): string {
+  return area === 'a' ? `models/${model}/operations/${id}` : id;
+}
+
+describe('the table of faults', () => {
+  it('leaves none of the sandbox out', () => {
+    const named = [...rows.map(([fault]) => fault.replace(/(x\d+)?(@\d+%)?$/, '')), ...elsewhere];
+    expect(FAULTS.map(({ name }) => name).filter((name) => !named.includes(name))).toEqual([]);
+  });
+});
