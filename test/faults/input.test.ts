@@ -107,6 +107,10 @@ describe.concurrent('input that cannot be read', () => {
     [[...mini, '--body', '@-'], 'UTF-8', Buffer.from([0xc3, 0x28])],
     [[...boat, '--body', '@/nowhere/body.json'], '/nowhere/body.json'],
     [[...boat, '--body', '@/tmp'], '/tmp'],
+    [['tts', '--file', '/nowhere/text.txt', '-o', '/tmp/never.mp3'], '/nowhere/text.txt'],
+    [['tts', '--file', '/tmp', '-o', '/tmp/never.mp3'], '/tmp'],
+    [['tts', '-', '-o', '/tmp/never.mp3'], 'UTF-8', Buffer.from([0x61, 0xff, 0xfe])],
+    [['tts', ' ', '-o', '/tmp/never.mp3'], 'text'],
     [[...boat, '--body', '{"model":'], '--body'],
     [[...boat, '--body', '[1]'], '--body'],
   ]);
@@ -114,9 +118,12 @@ describe.concurrent('input that cannot be read', () => {
     const scene = await open('c');
     const path = join(scene.user.cwd, 'fifo');
     execFileSync('mkfifo', [path]);
-    const json = await scene.here([...boat, '--body', `@${path}`]);
-    expect(json).toMatchObject({ exit_code: 2 });
-    expect(json.error.message).toContain('--body');
+    const body = await scene.here([...boat, '--body', `@${path}`]);
+    expect(body).toMatchObject({ exit_code: 2 });
+    expect(body.error.message).toContain('--body');
+    const text = await scene.here(['tts', '--file', path, '-o', join(scene.user.cwd, 'never.mp3')]);
+    expect(text).toMatchObject({ exit_code: 2 });
+    expect(text.error.message).toContain('--file');
     expect(scene.gateway.seen).toEqual([]);
   });
 });

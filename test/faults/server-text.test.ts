@@ -190,6 +190,57 @@ describe.concurrent("every field of a submission's answer removed, nulled and re
   );
 });
 
+describe.concurrent('every field of a frame of speech removed, nulled and retyped', () => {
+  it('only the audio that came, or no 0', { timeout: 60_000 }, async ({ open }) => {
+    const audio = Buffer.from('the first half and the second half');
+    const scene = await open('tts', { video: audio });
+    const [first, second] = [audio.subarray(0, 14), audio.subarray(14)];
+    const frame = { code: 0, message: '', data: second.toString('base64') };
+    const end = { code: 20_000_000, message: 'ok', data: null, usage: { text_words: 7 } };
+    const begin = JSON.stringify({ code: 0, message: '', data: first.toString('base64') });
+    const cases = [
+      ...mutationsOf(frame).map((mutation) => ({ ...mutation, of: 'data', rest: [mutation.body, end] })),
+      ...mutationsOf(end).map((mutation) => ({ ...mutation, of: 'end', rest: [frame, mutation.body] })),
+    ];
+    scene.gateway.always.submit = ({ gateway, response, body }) => {
+      const { rest = [] } = cases[Number(/boat (\d+)\./.exec(body)?.[1])] ?? {};
+      gateway.speak(response, [begin, ...rest.map((each) => JSON.stringify(each))]);
+    };
+    let zeros = 0;
+    await forEach(cases, async ({ of, path, change }, index) => {
+      const out = join(scene.user.cwd, `${index}.mp3`);
+      const json = await scene.here(['tts', `A boat ${index}.`, '-o', out]);
+      const what = `${of} ${path} ${change}: ${JSON.stringify(json)}`;
+      expect([0, 5, 9], what).toContain(json.exit_code);
+      expect(existsSync(out), what).toBe(json.exit_code === 0);
+      if (json.exit_code !== 0) return;
+      zeros += 1;
+      // A frame may come without audio (specification 2.6), and a word may be Base64 by chance.
+      const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
+      const kept = of === 'data' && path === 'data' ? first : audio;
+      const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;
+      expect(readFileSync(out).equals(expected), what).toBe(true);
+      expect(path, what).not.toBe('code');
+    });
+    expect(zeros).toBeGreaterThan(8);
+    expect(scene.gateway.submissions).toHaveLength(cases.length);
+  });
+});
+
+describe.concurrent('every field of a model listing removed, nulled and retyped', () => {
+  it('no crash, and no model that is not there', { timeout: 60_000 }, async ({ open }) => {
+    const scene = await open('c');
+    const listing = { data: [{ id: 'Video-B', object: 'model', model_versions: ['2.0'], owned_by: 'x' }] };
+    for (const { path, change, body } of mutationsOf(listing)) {
+      scene.gateway.script.other.push({ body: JSON.stringify(body) });
+      const json = await scene.here(['models', '--retries', '0']);
+      expect([0, 6], `${path} ${change}: ${JSON.stringify(json)}`).toContain(json.exit_code);
+      for (const { id } of (json['models'] ?? []) as { id: unknown }[])
+        expect(['Video-B', 'text', '7'], `${path} ${change}`).toContain(id);
+    }
+  });
+});
+
 const evil = [
   '\u001b[31mred\u001b[0m',
   '\u001b]8;;http://example.com\u0007link\u001b]8;;\u0007',
