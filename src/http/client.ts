@@ -44,6 +44,8 @@ export interface StreamedReply {
   body: AsyncIterable<Uint8Array>;
   /** Gives the connection up. */
   close(): void;
+  /** Takes secrets out of text that was made of the body. */
+  clean?: (text: string) => string;
 }
 
 /** Calls to one gateway. Never retries, never follows a redirect. */

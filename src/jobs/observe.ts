@@ -113,7 +113,8 @@ async function spooledExchange(
     clearTimeout(timer);
     answer.close();
   }
-  const { text, spooled, overflow } = await spool.end();
+  const { text: raw, spooled, overflow } = await spool.end();
+  const text = answer.clean?.(raw) ?? raw;
   return { status: answer.status, headers: answer.headers, text, spooled, complete: complete && !overflow };
 }
 

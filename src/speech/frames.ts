@@ -30,10 +30,15 @@ export class FrameSplitter {
   /** What stands between frames on the current line, a character for each byte. */
   #line = '';
   readonly #limit: number;
+  readonly #clean: (text: string) => string;
 
-  /** @param limit the largest frame that is taken, bytes */
-  constructor(limit: number = largestFrame) {
+  /**
+   * @param limit the largest frame that is taken, bytes
+   * @param clean takes secrets out of what is shown of a line that is no frame
+   */
+  constructor(limit: number = largestFrame, clean = (text: string): string => text) {
     this.#limit = limit;
+    this.#clean = clean;
   }
 
   /** Takes the next bytes of the stream; returns the frames that they complete, in their order. */
@@ -87,7 +92,9 @@ export class FrameSplitter {
   }
 
   #failOnLine(): void {
-    const shown = Buffer.from(this.#line.slice(0, 200), 'latin1').toString().trim();
+    const line = Buffer.from(this.#line, 'latin1').toString().trim();
+    // Cleaned before it is cut: half a Base64 key is not recognised.
+    const shown = this.#clean(line).slice(0, 200);
     this.fault ??= `the stream holds what is no frame: ${shown}`;
   }
 

@@ -23,6 +23,8 @@ export interface StreamLimits {
   deadline: number;
   /** Bytes; the splitter's own limit where absent. */
   maxFrameBytes?: number;
+  /** Takes secrets out of what is shown of the stream. */
+  clean?: ((text: string) => string) | undefined;
 }
 
 /**
@@ -35,7 +37,7 @@ export async function receive(
   write: (audio: Uint8Array) => Promise<void>,
   limits: StreamLimits,
 ): Promise<Ending> {
-  const splitter = new FrameSplitter(limits.maxFrameBytes);
+  const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
   const chunks = body[Symbol.asyncIterator]();
   let heard = false;
   for (;;) {

@@ -74,7 +74,8 @@ async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kep
     deps.onAudio?.((bytes += audio.length));
   };
   try {
-    const end = await receive(take.stream.body, write, { clock, idleMs, deadline: take.deadline });
+    const { body, clean } = take.stream;
+    const end = await receive(body, write, { clock, idleMs, deadline: take.deadline, clean });
     return { end, kept: end.kind === 'whole' ? await take.sink.complete() : undefined };
   } catch (error) {
     return { end: { kind: 'unwritable', error } };

@@ -5,6 +5,7 @@ import { printableLine } from '../../printable.ts';
 import { decoded } from '../content-encoding.ts';
 import { readFailure } from '../failures.ts';
 import { readBounded } from '../read-bounded.ts';
+import { cleanHeaders } from '../redacting-client.ts';
 import { TransportError } from '../transport-error.ts';
 import { batches } from './batches.ts';
 import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
@@ -111,8 +112,8 @@ async function textOf(reply: MediaReply, body: AsyncIterable<Uint8Array>): Promi
   const { bytes, complete } = await readBounded(body, textBytes);
   return {
     status: reply.status,
-    headers: reply.headers,
-    text: new TextDecoder().decode(bytes),
+    headers: cleanHeaders(reply.headers, reply.clean),
+    text: reply.clean(new TextDecoder().decode(bytes)),
     complete: complete && reply.message.complete,
   };
 }

@@ -3,6 +3,7 @@ import { MgwError } from '../../errors.ts';
 import type { AuthScheme } from '../../exchange.ts';
 import { headersOf } from '../client.ts';
 import { isPrivateHost } from '../private-host.ts';
+import { secretRedactor } from '../../redact.ts';
 import { checkTarget, keyMayGo, type TrustedGateway } from '../trust.ts';
 import { get } from './get.ts';
 
@@ -32,6 +33,8 @@ export interface MediaReply {
   /** True where the key went to this address. */
   keyed: boolean;
   redirects: number;
+  /** Takes the key out of text that was made of the answer. */
+  clean: (text: string) => string;
 }
 
 const mostRedirects = 5;
@@ -48,9 +51,13 @@ export async function follow(
   options: FollowOptions,
 ): Promise<MediaReply> {
   const { gateway, headers, onHead } = options;
+  // A short key stands in texts and addresses by chance.
+  const clean = gateway.key.length < 8 ? (text: string) => text : secretRedactor([gateway.key]);
   let url = checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
+    // Whoever named this address knows the key; whoever is asked at it must not.
+    if (!keyed && clean(url.href) !== url.href) throw keyInAddress(url);
     const message = await get(url, {
       ...options,
       headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
@@ -59,7 +66,15 @@ export async function follow(
     onHead();
     const location = redirectOf(message);
     if (location === undefined)
-      return { url, status: message.statusCode ?? 0, headers: headersOf(message), message, keyed, redirects };
+      return {
+        url,
+        status: message.statusCode ?? 0,
+        headers: headersOf(message),
+        message,
+        keyed,
+        redirects,
+        clean,
+      };
     message.destroy();
     if (redirects === mostRedirects) throw tooMany(source.url, gateway);
     url = checkTarget(location, gateway, url);
@@ -76,6 +91,14 @@ function keyHeader({ auth, key }: DownloadGateway): Record<string, string> {
 
 function redirectOf(message: IncomingMessage): string | undefined {
   return redirectStatuses.has(message.statusCode ?? 0) ? message.headers.location : undefined;
+}
+
+function keyInAddress(url: URL): MgwError {
+  return new MgwError(
+    'result_unavailable',
+    `The result's address at ${url.origin} holds the key, which must not go there; it is not fetched.`,
+    { charged: 'yes', retry: 'never' },
+  );
 }
 
 function tooMany(address: string, gateway: DownloadGateway): MgwError {

@@ -1,0 +1,51 @@
+import type { GatewayClient, StreamedReply } from './client.ts';
+import { TransportError } from './transport-error.ts';
+
+type Redact = (text: string) => string;
+
+/** So much of a refusal's body is read; none that is meant to be read is longer. Bytes. */
+const longestRefusal = 1024 * 1024;
+
+/**
+ * A client whose answers hold no secret: gateways quote keys, and nobody needs one back. It is taken out before
+ * anybody cuts a text to a length, since half a Base64 key is not recognised. A stream of success passes as it is;
+ * whoever makes text of it asks its `clean`.
+ */
+export function redactingClient(client: GatewayClient, redact: Redact): GatewayClient {
+  return {
+    ...client,
+    exchange: async (request, options) => {
+      const reply = await client.exchange(request, options);
+      return { ...reply, text: redact(reply.text), headers: cleanHeaders(reply.headers, redact) };
+    },
+    stream: async (request, options) => {
+      const answer = await client.stream(request, options);
+      const body = answer.status < 300 ? answer.body : cleanBody(answer, redact);
+      return { ...answer, headers: cleanHeaders(answer.headers, redact), body, clean: redact };
+    },
+  };
+}
+
+/** Headers without the secrets in their values. */
+export function cleanHeaders(headers: Record<string, string>, redact: Redact): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, redact(value)]));
+}
+
+// All that came is given out, also where the body breaks off then.
+async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterable<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  let broken: TransportError | undefined;
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size > longestRefusal) break;
+    }
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    broken = error;
+  }
+  yield Buffer.from(redact(Buffer.concat(chunks).toString('utf8')));
+  if (broken !== undefined) throw broken;
+}
