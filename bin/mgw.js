@@ -1,12 +1,16 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs';
+'use strict';
 
 // The version is answered here: it is what scripts ask most often, and it needs nothing else of mgw.
 const [, , first, ...rest] = process.argv;
 if ((first === '--version' || first === '-V') && rest.length === 0) {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-  console.log(version);
+  const { version } = require('../package.json');
+  process.stdout.write(`${version}\n`);
 } else {
-  const { main } = await import('../dist/mgw.js');
-  await main(process.argv.slice(2));
+  const { main } = require('../dist/mgw.cjs');
+  // Where nothing is left to wait for, Node ends: that must not look like success before there is an outcome.
+  process.exitCode = 1;
+  void main(process.argv.slice(2)).then((exitCode) => {
+    process.exitCode = exitCode;
+  });
 }

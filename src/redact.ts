@@ -21,11 +21,29 @@ const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
  * and Base64url at each of the three alignments. Everything else stays, so a recorded answer can still be read.
  */
 export function secretRedactor(secrets: readonly string[]): (text: string) => string {
-  const forms = [...new Set(secrets.filter((secret) => secret !== '').flatMap(spellings))];
-  if (forms.length === 0) return (text) => text;
+  const given = secrets.filter((secret) => secret !== '');
+  if (given.length === 0) return (text) => text;
+  let plain: string[] | undefined;
+  let pattern: RegExp | undefined;
+  return (text) => {
+    plain ??= given.flatMap(unescaped).map((form) => form.toUpperCase());
+    if (!mayHold(text, plain)) return text;
+    pattern ??= patternOf(given);
+    return text.replace(pattern, redacted);
+  };
+}
+
+// The pattern for every spelling is dear to build; most texts hold neither a secret nor an escape to hide it.
+function mayHold(text: string, plain: readonly string[]): boolean {
+  if (/\\|%[\da-f]{2}/i.test(text)) return true;
+  const capitals = text.toUpperCase();
+  return plain.some((form) => capitals.includes(form));
+}
+
+function patternOf(secrets: readonly string[]): RegExp {
+  const forms = [...new Set(secrets.flatMap(spellings))];
   // Longest first: a key whose head is another key must not leave its tail behind.
-  const pattern = new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
-  return (text) => text.replace(pattern, redacted);
+  return new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
 }
 
 /**
@@ -66,15 +84,23 @@ function hideValue(value: string): string {
 // Regular expressions (matched in any letter case) for every spelling of one secret.
 function spellings(secret: string): string[] {
   if (secret.length < shortest) return [`(?<![\\w-])${anyEscape(secret)}(?![\\w-])`];
+  return valuesOf(secret).flatMap((value) => [anyEscape(value), ...encodings(value).map(literal)]);
+}
+
+// Every spelling of a secret that needs no escape.
+function unescaped(secret: string): string[] {
+  if (secret.length < shortest) return [secret];
+  return valuesOf(secret).flatMap((value) => [value, ...encodings(value)]);
+}
+
+function valuesOf(secret: string): string[] {
   const bare = secret.replace(/^sk-/i, '');
-  const values = bare.length >= shortest && bare !== secret ? [secret, bare] : [secret];
-  return values.flatMap((value) => [
-    anyEscape(value),
-    Buffer.from(value).toString('hex'),
-    ...base64Cores(value)
-      .filter((core) => core.length >= shortest)
-      .map(literal),
-  ]);
+  return bare.length >= shortest && bare !== secret ? [secret, bare] : [secret];
+}
+
+function encodings(value: string): string[] {
+  const cores = base64Cores(value).filter((core) => core.length >= shortest);
+  return [Buffer.from(value).toString('hex'), ...cores];
 }
 
 function anyEscape(secret: string): string {
@@ -99,7 +125,7 @@ function encoded(character: string): string {
 // The Base64 digits that only the secret decides, whatever stands before it (0, 1 or 2 bytes) and behind it.
 function base64Cores(secret: string): string[] {
   return [0, 1, 2].flatMap((offset) => {
-    const bytes = Buffer.concat([Buffer.alloc(offset), Buffer.from(secret)]);
+    const bytes = Buffer.from('\0'.repeat(offset) + secret);
     const from = Math.ceil((offset * 8) / 6);
     const to = Math.floor((bytes.length * 8) / 6);
     return [bytes.toString('base64').slice(from, to), bytes.toString('base64url').slice(from, to)];

@@ -39,7 +39,7 @@ beforeAll(() => {
   for (const name of [...names, 'tsconfig.json', 'rolldown.config.mjs', 'rolldown.licences.mjs'])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
   symlinkSync(join(repository, 'node_modules'), join(clone, 'node_modules'));
-  writeFileSync(join(clone, 'dist', 'left-from-another-build.js'), '');
+  writeFileSync(join(clone, 'dist', 'left-from-another-build.cjs'), '');
   writeFileSync(join(home, 'package.json'), '{"private":true}');
   const report = npm(['pack', '--json', '--pack-destination', folder], clone);
   const [tarball] = JSON.parse(report.slice(report.indexOf('[\n'))) as [
@@ -67,16 +67,22 @@ function mgw(
 
 describe('the tarball', () => {
   it('holds the program, its documents and licences, and nothing else', () => {
-    const expected = [/^package\.json$/, /^README\.md$/, /^LICENSE$/, /^CHANGELOG\.md$/, /^bin\/mgw\.js$/];
+    const expected = [
+      /^package\.json$/,
+      /^README\.md$/,
+      /^LICENSE$/,
+      /^CHANGELOG\.md$/,
+      /^bin\/(mgw\.js|package\.json)$/,
+    ];
     const patterns = [
       ...expected,
       /^docs\/[\w/-]+\.md$/,
-      /^dist\/[\w-]+\.js$/,
+      /^dist\/[\w-]+\.cjs$/,
       /^dist\/THIRD-PARTY-LICENSES\.txt$/,
     ];
     expect(packed.filter((path) => !patterns.some((pattern) => pattern.test(path)))).toEqual([]);
     for (const pattern of patterns) expect(packed.filter((path) => pattern.test(path))).not.toEqual([]);
-    expect(packed).not.toContain('dist/left-from-another-build.js');
+    expect(packed).not.toContain('dist/left-from-another-build.cjs');
   });
 
   it('needs no other package', () => {

@@ -6,7 +6,6 @@ import type { JobDeps } from '../jobs/gateway.ts';
 import type { Ledger } from '../jobs/ledger.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
-import { accountOf } from './account.ts';
 import type { Gateway } from './gateway.ts';
 import type { Globals } from './globals.ts';
 import type { Io } from './io.ts';
@@ -104,7 +103,8 @@ async function real(resolved: Settings): Promise<Gateway> {
 
 async function jobDepsOf(context: Context): Promise<JobDeps> {
   const { clock, progress } = context;
-  const [{ currentOwner }, settings, { name, key }, ledger, client] = await Promise.all([
+  const [{ accountOf }, { currentOwner }, settings, { name, key }, ledger, client] = await Promise.all([
+    import('./account.ts'),
     import('../jobs/owner.ts'),
     context.settings(),
     context.gateway(),

@@ -12,26 +12,27 @@ import { withGlobals } from './output/next.ts';
 import { createProgram } from './program.ts';
 
 /**
- * Runs one command line and sets `process.exitCode`; never throws. This is the one place that turns an outcome or
- * an error into output and an exit code.
+ * Runs one command line and gives the exit code of the process (design 3); never throws. This is the one place that
+ * turns an outcome or an error into output and an exit code.
  */
-export async function main(argv: string[], io: Io = process): Promise<void> {
+export async function main(argv: string[], io: Io = process): Promise<number> {
   // Whoever writes is told by `write`; nobody is there to hear of it a second time.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
   const outcome = await outcomeOf(argv, (globals) => (context = createContext(io, globals)));
   const globals = context?.globals ?? { json: asksForJson(argv) };
   const redact: Redact = (text) => context?.redact(text) ?? text;
-  process.exitCode = exitCodeOf(outcome);
+  let exitCode = exitCodeOf(outcome);
   context?.progress.stop();
   try {
     await print(outcome, io, globals, redact);
     await record(outcome, context);
   } catch (error) {
     await complain(error, outcome, io, redact);
-    process.exitCode ||= exitCodes.local;
+    exitCode ||= exitCodes.local;
   }
   await context?.close();
+  return exitCode;
 }
 
 async function outcomeOf(argv: string[], open: (globals: Globals) => Context): Promise<Outcome> {

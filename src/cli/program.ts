@@ -2,7 +2,6 @@ import { Command } from 'commander';
 import type { Act, Register, Run } from './action.ts';
 import { addGlobals, type Globals } from './globals.ts';
 import { helpStyle } from './output/help.ts';
-import { registerHelp } from './commands/help.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from './version.ts';
 
@@ -19,10 +18,11 @@ const loaders: Record<string, () => Promise<Register>> = {
   config: async () => (await import('./commands/config.ts')).registerConfig,
   doctor: async () => (await import('./commands/doctor.ts')).registerDoctor,
   completion: async () => (await import('./commands/completion.ts')).registerCompletion,
+  help: async () => (await import('./commands/help.ts')).registerHelp,
 };
 
-// It writes down what every command takes.
-const needsAll = new Set(['completion']);
+// They write down what every command takes.
+const needsAll = new Set(['completion', 'help']);
 
 /** A command line that can be parsed, and what its parser printed by itself: help, or the version. */
 export interface Program {
@@ -49,30 +49,23 @@ export async function createProgram(argv: readonly string[], act: Act): Promise<
     .addHelpText('after', examples);
   addGlobals(root);
   const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
-  for (const register of await Promise.all(needed(argv).map((load) => load()))) register(root, run);
-  registerHelp(root, run);
+  for (const register of await Promise.all(needed(root, argv).map((load) => load()))) register(root, run);
   for (const command of allCommands(root)) endsByThrowing(command);
   return { root, printed: () => printed };
 }
 
-function needed(argv: readonly string[]): (() => Promise<Register>)[] {
-  const name = firstOperand(argv);
+function needed(root: Command, argv: readonly string[]): (() => Promise<Register>)[] {
+  const name = firstOperand(root, argv);
   const named = name === undefined || needsAll.has(name) ? undefined : loaders[name];
   return named === undefined ? Object.values(loaders) : [named];
 }
 
-function firstOperand(argv: readonly string[]): string | undefined {
-  try {
-    return addGlobals(silent(new Command())).parseOptions([...argv]).operands[0];
-  } catch {
-    // The whole program says what is wrong with them.
-    return undefined;
-  }
-}
-
-// Left to itself a parser prints what is wrong and ends the process.
-function silent(command: Command): Command {
-  return command.exitOverride().configureOutput({ outputError: () => undefined });
+// The first word that is neither a flag nor the value of one; the parser judges them all.
+function firstOperand(root: Command, argv: readonly string[]): string | undefined {
+  const valued = root.options.filter((option) => option.required).map(({ long }) => long);
+  for (let at = 0; at < argv.length; at += valued.includes(argv[at]) ? 2 : 1)
+    if (argv[at] !== '--' && !argv[at]?.startsWith('-')) return argv[at];
+  return undefined;
 }
 
 function endsByThrowing(command: Command): void {

@@ -1,5 +1,4 @@
-import { constants } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
@@ -21,7 +20,7 @@ export function configPath(env: Env, host: Host = thisHost()): string {
  */
 export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
   const file = configPath(env, host);
-  const raw = await readRawConfig(file, host.platform);
+  const raw = readRawConfig(file, host.platform);
   if (raw === undefined) return { profiles: {} };
   const { checkConfig } = await import('./schema.ts');
   const checked = checkConfig(raw);
@@ -35,11 +34,8 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
  * @throws MgwError('config') where it is no plain file, is not a JSON object, holds a member such as `__proto__`,
  * may be written by others, or holds a key and may be read by others.
  */
-export async function readRawConfig(
-  file: string,
-  platform: NodeJS.Platform,
-): Promise<JsonObject | undefined> {
-  const found = await readText(file);
+export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {
+  const found = readText(file);
   if (found === undefined) return undefined;
   const raw = parse(file, found.text);
   checkMembers(file, raw);
@@ -47,30 +43,27 @@ export async function readRawConfig(
   return raw;
 }
 
-async function readText(file: string): Promise<{ text: string; mode: number } | undefined> {
-  let handle: FileHandle | undefined;
+// Without the thread pool, which would have to be started for this one small file.
+function readText(file: string): { text: string; mode: number } | undefined {
+  let descriptor: number | undefined;
   try {
     // A FIFO must not hang the command: it opens at once and is refused below.
-    handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
-    const stat = await handle.stat();
+    descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
     if (stat.size > mostBytes) throw broken(file, 'it is larger than 1 MiB');
-    return { text: decode(file, await handle.readFile()), mode: stat.mode };
+    return { text: decode(file, readFileSync(descriptor)), mode: stat.mode };
   } catch (error) {
-    if (systemCode(error) === 'ENOENT' && !(await isLink(file))) return undefined;
+    if (systemCode(error) === 'ENOENT' && !isLink(file)) return undefined;
     throw error instanceof MgwError ? error : unreadable(file, error);
   } finally {
-    await handle?.close();
+    if (descriptor !== undefined) closeSync(descriptor);
   }
 }
 
 // A link to nothing was set up by somebody: going on without its settings could reach another gateway.
-async function isLink(file: string): Promise<boolean> {
-  const { lstat } = await import('node:fs/promises');
-  return lstat(file).then(
-    (stat) => stat.isSymbolicLink(),
-    () => false,
-  );
+function isLink(file: string): boolean {
+  return lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true;
 }
 
 function unreadable(file: string, error: unknown): MgwError {

@@ -20,7 +20,7 @@ export async function changeConfig(
   host: Host = thisHost(),
 ): Promise<void> {
   const file = configPath(env, host);
-  const before = (await readRawConfig(file, host.platform)) ?? {};
+  const before = readRawConfig(file, host.platform) ?? {};
   const after = change(asConfig(before));
   const checked = checkConfig(after);
   if ('problem' in checked) throw notAConfig(file, checked.problem);

@@ -1,12 +1,11 @@
-import { lookup } from 'node:dns';
+import type * as nodeDns from 'node:dns';
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import type * as nodeTls from 'node:tls';
 import { getProxyForUrl } from 'proxy-from-env';
 import { isLoopbackHost } from '../loopback.ts';
 import { isPrivateAddress } from './private-host.ts';
 import { startDeadline } from './deadline.ts';
 import { TransportError } from './transport-error.ts';
-import { openTunnel } from './tunnel.ts';
 
 /** How a connection is made. */
 export interface ConnectOptions {
@@ -37,8 +36,10 @@ export function isLoopback(host: string): boolean {
 export async function connect(url: URL, options: ConnectOptions): Promise<Socket> {
   const deadline = startDeadline(options.timeoutMs, [options.signal, options.connectSignal]);
   try {
+    // Loaded where it is needed: TLS costs as much of a start as all of mgw. Before the connection, which must not wait.
+    const tls = url.protocol === 'https:' ? await import('node:tls') : undefined;
     const socket = await openTcp(url, options, deadline.signal);
-    return url.protocol === 'https:' ? await secure(socket, hostOf(url), deadline.signal) : socket;
+    return tls ? await secure(tls, socket, hostOf(url), deadline.signal) : socket;
   } catch (error) {
     throw TransportError.unsent(deadline.passed ? timedOut(url, options.timeoutMs) : error, url);
   } finally {
@@ -54,13 +55,12 @@ async function openTcp(url: URL, options: ConnectOptions, signal: AbortSignal): 
   const host = hostOf(url);
   if (options.publicOnly && isPrivateAddress(host)) throw forbidden(host);
   const proxy = isLoopback(host) ? '' : getProxyForUrl(url.href);
-  if (proxy !== '') return openTunnel(new URL(proxy), `${url.hostname}:${portOf(url)}`, signal);
-  const socket = connectTcp({
-    host,
-    port: portOf(url),
-    lookup: options.publicOnly ? publicLookup : undefined,
-    noDelay: true,
-  });
+  if (proxy !== '') {
+    const { openTunnel } = await import('./tunnel.ts');
+    return openTunnel(new URL(proxy), `${url.hostname}:${portOf(url)}`, signal);
+  }
+  const lookup = options.publicOnly ? publicLookup((await import('node:dns')).lookup) : undefined;
+  const socket = connectTcp({ host, port: portOf(url), lookup, noDelay: true });
   return standing(socket, 'connect', signal);
 }
 
@@ -75,21 +75,23 @@ function forbidden(address: string): Error {
 }
 
 // The check stands behind DNS, so that a public name cannot lead to a private address.
-const publicLookup: LookupFunction = (hostname, options, callback) => {
-  lookup(hostname, { ...options, all: true }, (error, addresses) => {
-    const bad = addresses?.find(({ address }) => isPrivateAddress(address));
-    if (error) callback(error, []);
-    else if (bad) callback(forbidden(bad.address), []);
-    else if (options.all) callback(null, addresses);
-    else callback(null, addresses[0]?.address ?? '', addresses[0]?.family);
-  });
-};
+function publicLookup(lookup: typeof nodeDns.lookup): LookupFunction {
+  return (hostname, options, callback) => {
+    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+      const bad = addresses?.find(({ address }) => isPrivateAddress(address));
+      if (error) callback(error, []);
+      else if (bad) callback(forbidden(bad.address), []);
+      else if (options.all) callback(null, addresses);
+      else callback(null, addresses[0]?.address ?? '', addresses[0]?.family);
+    });
+  };
+}
 
 // rejectUnauthorized stands here in so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
-function secure(socket: Socket, host: string, signal: AbortSignal): Promise<Socket> {
+function secure(tls: typeof nodeTls, socket: Socket, host: string, signal: AbortSignal): Promise<Socket> {
   const servername = isIP(host) ? '' : host;
-  const tls = connectTls({ socket, host, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true });
-  return standing(tls, 'secureConnect', signal);
+  const options = { socket, host, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true };
+  return standing(tls.connect(options), 'secureConnect', signal);
 }
 
 function standing(socket: Socket, event: 'connect' | 'secureConnect', signal: AbortSignal): Promise<Socket> {

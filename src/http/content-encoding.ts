@@ -1,12 +1,13 @@
-import type { Readable } from 'node:stream';
-import { pipeline } from 'node:stream';
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import type { Readable, Transform } from 'node:stream';
+import type * as nodeZlib from 'node:zlib';
 
-const decoders = new Map<string, () => NodeJS.ReadWriteStream>([
-  ['gzip', createGunzip],
-  ['x-gzip', createGunzip],
-  ['deflate', createInflate],
-  ['br', createBrotliDecompress],
+type Zlib = typeof nodeZlib;
+
+const decoders = new Map<string, (zlib: Zlib) => Transform>([
+  ['gzip', (zlib) => zlib.createGunzip()],
+  ['x-gzip', (zlib) => zlib.createGunzip()],
+  ['deflate', (zlib) => zlib.createInflate()],
+  ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
 /**
@@ -14,8 +15,15 @@ const decoders = new Map<string, () => NodeJS.ReadWriteStream>([
  * coding is passed on as it is.
  */
 export function decoded(body: Readable, encoding: string | undefined): AsyncIterable<Uint8Array> {
-  const decoder = decoders.get((encoding ?? '').trim().toLowerCase())?.();
-  if (decoder === undefined) return body;
+  const decoder = decoders.get((encoding ?? '').trim().toLowerCase());
+  return decoder === undefined ? body : undone(body, decoder);
+}
+
+// Loaded where a gateway compresses: it costs a part of every start.
+async function* undone(body: Readable, decoder: (zlib: Zlib) => Transform): AsyncIterable<Uint8Array> {
+  // It may break meanwhile; the pipeline tells of that too.
+  body.on('error', () => undefined);
+  const [{ pipeline }, zlib] = await Promise.all([import('node:stream'), import('node:zlib')]);
   // The reader sees the error on the last stream of the pipeline.
-  return pipeline(body, decoder, () => undefined) as unknown as AsyncIterable<Uint8Array>;
+  yield* pipeline(body, decoder(zlib), () => undefined) as unknown as AsyncIterable<Uint8Array>;
 }

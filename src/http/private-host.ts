@@ -21,8 +21,15 @@ const privateRanges: [string, number, 'ipv4' | 'ipv6'][] = [
   ['fec0::', 10, 'ipv6'],
   ['ff00::', 8, 'ipv6'],
 ];
-const blocked = new BlockList();
-for (const range of privateRanges) blocked.addSubnet(...range);
+let blockList: BlockList | undefined;
+
+function isBlocked(address: string, family: 'ipv4' | 'ipv6'): boolean {
+  if (blockList === undefined) {
+    blockList = new BlockList();
+    for (const range of privateRanges) blockList.addSubnet(...range);
+  }
+  return blockList.check(address, family);
+}
 
 const privateName = /(^|\.)(localhost|localdomain|local|internal|lan|home\.arpa)$/;
 
@@ -31,11 +38,11 @@ const privateName = /(^|\.)(localhost|localdomain|local|internal|lan|home\.arpa)
  * reserved, also where it is written inside an IPv6 address (mapped, compatible, NAT64, 6to4).
  */
 export function isPrivateAddress(address: string): boolean {
-  if (isIPv4(address)) return blocked.check(address, 'ipv4');
+  if (isIPv4(address)) return isBlocked(address, 'ipv4');
   if (!isIPv6(address)) return false;
   const canonical = new URL(`http://[${address.replace(/%.*$/, '')}]`).hostname.slice(1, -1);
   const inner = embeddedIpv4(canonical);
-  return blocked.check(canonical, 'ipv6') || (inner !== undefined && blocked.check(inner, 'ipv4'));
+  return isBlocked(canonical, 'ipv6') || (inner !== undefined && isBlocked(inner, 'ipv4'));
 }
 
 function embeddedIpv4(address: string): string | undefined {

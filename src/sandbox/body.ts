@@ -54,8 +54,9 @@ function utf8(bytes: Buffer): string | undefined {
   }
 }
 
+// Closing while the client still writes would reset the connection, and with it the answer.
 function tooLarge(): Refused {
-  return new Refused(
-    gatewayError(413, `The request body exceeds ${LARGEST_BODY} bytes`, { code: 'read_request_body_failed' }),
-  );
+  const message = `The request body exceeds ${LARGEST_BODY} bytes`;
+  const reply = gatewayError(413, message, { code: 'read_request_body_failed' });
+  return new Refused({ ...reply, headers: { ...reply.headers, Connection: 'keep-alive' } });
 }

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { runHere, wordsOf } from '../support/one-process.ts';
+import { runAtNewHome, wordsOf } from '../support/one-process.ts';
 import { newShell, type Ran } from '../support/shell.ts';
 import { patternOf, readTranscript, withoutBlankLines, type Step } from '../support/transcript.ts';
 
@@ -37,6 +37,6 @@ describe.each(transcripts(`${folder}one-process`))('$name says what is printed f
   it.each(steps)('$command', async (step) => {
     const [mgw, ...argv] = wordsOf(step.command);
     expect(mgw).toBe('mgw');
-    hold(step, await runHere(argv));
+    hold(step, await runAtNewHome(argv));
   });
 });

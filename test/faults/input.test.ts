@@ -35,7 +35,7 @@ function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
     it(`refuses ${titleOf(args)}`, async ({ open }) => {
       const scene = await open('c');
-      const json = await scene.here(args, { input });
+      const json = await scene.here(args, { stdin: input });
       expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
       expect(json.error.message).toContain(named);
       expect(scene.gateway.seen).toEqual([]);

@@ -1,10 +1,8 @@
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough, Writable } from 'node:stream';
 import { expect } from 'vitest';
-import { main } from '../../src/cli/main.ts';
-import type { Io } from '../../src/cli/io.ts';
 import type { CliJson, CliResult } from '../support/cli.ts';
+import { runHere } from '../support/one-process.ts';
 
 /** What a row left behind. */
 export interface Evidence {
@@ -46,42 +44,12 @@ export async function expectInvariants(evidence: Evidence, creations: number): P
 
 /** The jobs that `mgw jobs ls --all --json` shows. */
 export async function ledgerOf(env: NodeJS.ProcessEnv): Promise<CliJson['job'][]> {
-  const listed = await runHere(['jobs', 'ls', '--all'], env);
-  expect(listed.ok, `the ledger does not load: ${JSON.stringify(listed)}`).toBe(true);
-  return (listed as unknown as { jobs: CliJson['job'][] }).jobs;
+  const listed = await runHere(['--json', 'jobs', 'ls', '--all'], env);
+  expect(listed.code, `the ledger does not load: ${listed.stdout}${listed.stderr}`).toBe(0);
+  return (listed.json as unknown as { jobs: CliJson['job'][] }).jobs;
 }
-
-/** Runs the command line with --json in this process, for what needs no process of its own; gives its document. */
-export async function runHere(
-  args: string[],
-  env: NodeJS.ProcessEnv,
-  input: Buffer | string = '',
-): Promise<CliJson> {
-  const [stdout, stderr] = [new Gathered(), new Gathered()];
-  const stdin = new PassThrough();
-  stdin.end(input);
-  const before = process.exitCode;
-  try {
-    await main(['--json', ...args], { stdin, stdout, stderr, env } satisfies Io);
-  } finally {
-    process.exitCode = before;
-  }
-  expect(`${stdout.text}\n${stderr.text}`).not.toMatch(stackLine);
-  return JSON.parse(stdout.text) as CliJson;
-}
-
-// Each run in this process listens to its signals, and would be told of a leak by the eleventh.
-process.setMaxListeners(0);
 
 const stackLine = /^\s+at .*[:(]/m;
-
-class Gathered extends Writable {
-  text = '';
-  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    this.text += chunk.toString();
-    done();
-  }
-}
 
 function expectRecorded(created: readonly string[], jobs: readonly CliJson['job'][]): void {
   const missing = created.filter((handle) => !jobs.some((job) => job.handle === handle));

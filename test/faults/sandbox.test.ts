@@ -9,9 +9,10 @@ import { startSandbox } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { verify } from '../../src/sandbox/verify.ts';
 import { videoOf } from '../../src/sandbox/videos.ts';
-import { canaryKey, newUser, type CliJson, type User } from '../support/cli.ts';
+import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
+import { runHere } from '../support/one-process.ts';
 import { dialects } from './dialects.ts';
-import { expectInvariants, runHere } from './invariants.ts';
+import { expectInvariants } from './invariants.ts';
 
 const all = ['a', 'b', 'c'] as const;
 
@@ -103,11 +104,11 @@ describe.concurrent("the sandbox's faults, each by each area", () => {
     const out = join(user.cwd, `out.${extension}`);
     const limits = ['--timeout', code === 8 ? '500ms' : '25s', ...(code === 0 ? [] : ['--retries', '1'])];
     const submit = [...command, '--key', 'boat', '-o', out, ...fast, ...limits];
-    const runs: CliJson[] = [];
+    const runs: CliResult[] = [];
     for (const expected of [code, again]) {
-      const json = await runHere(submit, user.env);
-      expect(json, JSON.stringify(json)).toMatchObject({ exit_code: expected });
-      runs.push(json);
+      const run = await runHere(['--json', ...submit], user.env);
+      expect(run.code, run.stdout).toBe(expected);
+      runs.push(run);
     }
     const charged = readBill(stateDir);
     expect(verify(stateDir).map(({ kind }) => kind)).not.toContain('charged-twice');
@@ -116,7 +117,7 @@ describe.concurrent("the sandbox's faults, each by each area", () => {
     const jobs = await expectInvariants(
       {
         created: tasks.map((task) => handleOf(area, task)),
-        runs: runs.map((json) => ({ code: json.exit_code, stdout: JSON.stringify(json), stderr: '', json })),
+        runs,
         env: user.env,
         folders: [user.cwd],
         keyFiles: [],

@@ -1,22 +1,28 @@
-import { rmSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { canaryKey, newUser, type CliJson, type CliResult, type Running, type User } from '../support/cli.ts';
+import { runHere } from '../support/one-process.ts';
 import { newAuthority, type Authority, type Subject } from '../support/certificates.ts';
+import { dialects } from './dialects.ts';
 import { mountDisk, type Disk } from './disk.ts';
 import { FaultGateway, type GatewayOptions } from './gateway.ts';
-import { expectInvariants, runHere } from './invariants.ts';
+import { expectInvariants } from './invariants.ts';
 import { listen, type Listener } from './listener.ts';
 
 export { fast } from './dialects.ts';
+
+// The rows sync thousands of times: memory spares the disk.
+if (existsSync('/dev/shm')) process.env['TMPDIR'] = '/dev/shm';
 
 /** How a scene begins. */
 export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
   env?: NodeJS.ProcessEnv;
 }
 
-type RunOptions = Parameters<User['run']>[1];
+type RunOptions = NonNullable<Parameters<User['run']>[1]>;
+type InsideOptions = Pick<RunOptions, 'env'> & { stdin?: string | Buffer };
 
 /** A user, a gateway, and everything the two did: one row of docs/faults.md. */
 export class Scene {
@@ -30,7 +36,7 @@ export class Scene {
   /** What strangers were told. */
   readonly #told: string[] = [];
   readonly #endings: (() => unknown)[] = [];
-  #last: { args: string[]; options?: RunOptions } | undefined;
+  #last: { args: string[]; env?: NodeJS.ProcessEnv } | undefined;
 
   private constructor(gateway: FaultGateway, env: NodeJS.ProcessEnv) {
     this.gateway = gateway;
@@ -49,9 +55,12 @@ export class Scene {
     return join(this.user.cwd, `out.${this.gateway.dialect.extension}`);
   }
 
-  /** Submits, waits and saves. */
+  /** Submits, waits and saves; Protocol C and speech in a process of their own, and whatever trusts a certificate. */
   submit(...extra: string[]): Promise<CliResult> {
-    return this.run(this.command(...extra));
+    const args = this.command(...extra);
+    const { dialect } = this.gateway;
+    const standsIn = dialect === dialects.a || dialect === dialects.b;
+    return standsIn && !this.#trusts ? this.#inside(args) : this.run(args);
   }
 
   /** The command line of {@link submit}. */
@@ -65,29 +74,38 @@ export class Scene {
   }
 
   start(args: string[], options?: RunOptions): Running {
-    this.#last = { args, options };
+    this.#last = { args, env: options?.env };
     const { child, result } = this.user.start(args, options);
     return { child, result: result.then((ended) => (this.runs.push(ended), ended)) };
   }
 
-  /** Runs a command line in this process: for the further cases of a row whose first one has a process of its own. */
-  async here(
-    args: string[],
-    { env, input }: { env?: NodeJS.ProcessEnv; input?: Buffer } = {},
-  ): Promise<CliJson> {
-    const words = args.filter((arg) => arg !== '--json');
-    const json = await runHere(words, { ...this.user.env, ...env }, input);
-    this.runs.push({ code: json.exit_code, stdout: JSON.stringify(json), stderr: '', json });
-    return json;
+  /** Runs a command line with --json in this process, for the further cases of a row. */
+  async here(args: string[], options: InsideOptions = {}): Promise<CliJson> {
+    return (await this.#inside(['--json', ...args.filter((arg) => arg !== '--json')], options)).json;
   }
 
-  /** Runs the last command once more, as a person at a terminal would see it. */
-  again(options?: RunOptions): Promise<CliResult> {
-    const { args = [], options: before } = this.#last ?? {};
-    return this.run(
-      args.filter((arg) => arg !== '--json'),
-      { ...before, ...options },
-    );
+  /** Runs a command line in this process, as a person would see it. */
+  seen(args: string[]): Promise<CliResult> {
+    return this.#inside(args);
+  }
+
+  /** Runs the last command once more, as a person would see it; in this process, unless it trusts a certificate. */
+  again(): Promise<CliResult> {
+    const { args = [], env } = this.#last ?? {};
+    const words = args.filter((arg) => arg !== '--json');
+    return this.#trusts ? this.run(words, { env }) : this.#inside(words, { env });
+  }
+
+  async #inside(args: string[], options: InsideOptions = {}): Promise<CliResult> {
+    this.#last = { args, env: options.env };
+    const ended = await runHere(args, { ...this.user.env, ...options.env }, options.stdin);
+    this.runs.push(ended);
+    return ended;
+  }
+
+  // The runtime reads the certificates to trust when a process starts.
+  get #trusts(): boolean {
+    return this.user.env['NODE_EXTRA_CA_CERTS'] !== undefined;
   }
 
   /** Runs the last command once more: it must end with `code`, and no submission may go out. */

@@ -348,14 +348,14 @@ describe.concurrent('messages that want to command the terminal, a megabyte long
       '--retries',
       '1',
     ];
-    const run = await scene.run(command);
+    const run = await scene.seen(command);
     expect(run.code, shown(run)).not.toBe(0);
     expectHarmless(run.stdout + run.stderr, 20_000);
-    const json = await scene.run([...command, '--json']);
+    const json = await scene.seen([...command, '--json']);
     expectHarmless(json.stdout.replaceAll('\n', '') + json.stderr, 200_000);
-    const listed = await scene.run(['jobs', 'ls', '--all']);
+    const listed = await scene.seen(['jobs', 'ls', '--all']);
     expectHarmless(listed.stdout + listed.stderr, 20_000);
-    const status = await scene.run(['video', protocol, 'status', '@last']);
+    const status = await scene.seen(['video', protocol, 'status', '@last']);
     expectHarmless(status.stdout + status.stderr, 20_000);
     for (const { code } of [listed, status, json]) expect(code).not.toBe(1);
   });
@@ -415,9 +415,9 @@ describe.concurrent('a key that the gateway quotes', () => {
       '1',
       '-v',
     ];
-    const run = await scene.run(command);
+    const run = await scene.seen(command);
     expect(run.code, shown(run)).not.toBe(0);
-    await scene.run([...command, '--json']);
+    await scene.here(command);
     await scene.here(['jobs', 'show', '@last']);
     await scene.expectInvariants(2);
   });

@@ -119,12 +119,12 @@ describe('the server', () => {
 
 /** Streams zeros without an end until an answer comes. */
 function endlessStatus(url: string, headers: Record<string, string>): Promise<number | undefined> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const call = request(url, { method: 'POST', headers, agent: false }, (response) => {
       resolve(response.statusCode);
       call.destroy();
     });
-    call.on('error', () => undefined);
+    call.on('error', reject);
     const piece = Buffer.alloc(1024 * 1024, '0');
     const pump = (): void =>
       void call.write(piece, (error) => (error || call.destroyed ? undefined : pump()));

@@ -34,11 +34,10 @@ async function carryOut({ args, env, crash }: Task): Promise<void> {
   // What is printed has to arrive although the process is killed right behind it.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
-  process.exitCode = 0;
   armCrash(crash);
-  await main(args, { stdin, stdout, stderr, env });
+  const code = await main(args, { stdin, stdout, stderr, env });
   armCrash(undefined);
-  say({ code: process.exitCode, stderr: said.join(''), operations: countedOperations() });
+  say({ code, stderr: said.join(''), operations: countedOperations() });
 }
 
 function say(what: Said): void {

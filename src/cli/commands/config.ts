@@ -106,7 +106,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
     checkDefault(path, words);
   }
   const { io } = context;
-  const profile = await profileName(context);
+  const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
   await changeProfile(io.env, profile, (before) => {
     try {
@@ -122,7 +122,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
 async function unsetOne(context: Context, key: string): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, []);
   const path = keyPath(key);
-  const profile = await profileName(context);
+  const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
   await changeProfile(context.io.env, profile, (before) => withValue(before, path, undefined));
   context.progress.note(`${key} is not set any more in profile "${profile}".`);
@@ -130,8 +130,8 @@ async function unsetOne(context: Context, key: string): Promise<Outcome> {
 }
 
 // From the file as it stands: what is wrong in it may be what the command mends.
-async function profileName({ io, globals }: Context): Promise<string> {
-  const raw = await readRawConfig(configPath(io.env), process.platform);
+function profileName({ io, globals }: Context): string {
+  const raw = readRawConfig(configPath(io.env), process.platform);
   const chosen = raw?.['profile'];
   const file: ConfigFile = { profiles: {}, ...(typeof chosen === 'string' && { profile: chosen }) };
   return namedProfile(globals.profile, io.env, file).value;

@@ -52,6 +52,7 @@ export function table(head: string[], rows: string[][]): string {
 
 // Columns of a terminal: what East Asian scripts and emoji take twice, and marks not at all.
 function width(text: string): number {
+  if (/^[ -~]*$/.test(text)) return text.length;
   const wide = text.match(
     /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff01-\uff60\p{Emoji_Presentation}]/gu,
   );

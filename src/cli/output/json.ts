@@ -15,11 +15,18 @@ export function jsonDocument(outcome: Outcome): string {
   return escapeControls(JSON.stringify(document, undefined, 2));
 }
 
-// JSON leaves DEL, C1 and the bidi controls as they are; a terminal must not obey them.
-const terminalControls = /[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+// JSON leaves DEL, C1, the bidi controls and invisible tags as they are; a terminal must not obey or hide them.
+const terminalControls =
+  /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
 
-function escapeControls(text: string): string {
-  return text.replace(terminalControls, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+/** A text of JSON that means the same and that a terminal can be given. */
+export function escapeControls(text: string): string {
+  return text.replace(terminalControls, (units) =>
+    units
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
 }
 
 /** An error as scripts see it. */

@@ -6,7 +6,7 @@ import { jobIdForm } from '../../../jobs/job-id.ts';
 import type { Ledger } from '../../../jobs/ledger.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import type { Context } from '../../context.ts';
-import { jobView } from '../../output/json.ts';
+import { escapeControls, jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { readRefs } from '../../refs.ts';
@@ -30,7 +30,10 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
     jobs.push((await findJob(ledger, ref)) ?? missing(ref));
   }
   const views = jobs.map((job) => ({ ...jobView(job), account: job.record.account }));
-  return { json: { jobs: views }, text: views.map((view) => JSON.stringify(view)).join('\n') };
+  return {
+    json: { jobs: views },
+    text: views.map((view) => escapeControls(JSON.stringify(view))).join('\n'),
+  };
 }
 
 /** `mgw jobs import FILE|-`: takes exported jobs in; those that are here already stay as they are. */

@@ -1,0 +1,42 @@
+import { lstatSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const fast = ['--poll-interval', '20ms', '--timeout', '100ms', '--retries', '0'];
+const once = ['--retries', '0'];
+
+/** One command line of each kind that talks to a gateway or shows what one has said, outputs in `folder`. */
+export function commandsIn(folder: string): string[][] {
+  const to = (name: string): string[] => ['-o', join(folder, name), ...fast];
+  const c = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--duration', '5', '--prompt', 'x'];
+  const b = ['video', 'b', 'submit', '--model', 'Video-B', '--model-version', '1.0', '--prompt', 'x'];
+  return [
+    [...c, ...to('c.mp4')],
+    ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'x', ...to('a.mp4')],
+    [...b, ...to('b.mp4')],
+    [...c, '--dry-run'],
+    ['video', 'c', 'status', 'task-7'],
+    ['video', 'c', 'fetch', 'task-8', ...to('f.mp4')],
+    ['tts', 'hello', '-o', join(folder, 't.mp3'), '--timeout', '2s', ...once],
+    ['responses', 'hello', '--model', 'm', ...once],
+    ['api', 'GET', '/v1/models', '--include', ...once],
+    ['models', ...once],
+    ['models', 'vendor-h3-mini', ...once],
+    ['doctor'],
+    ['jobs', 'ls'],
+    ['jobs', 'show', '@last'],
+    ['jobs', 'wait', '@last', ...fast],
+    ['jobs', 'export'],
+    ['config', 'list'],
+    ['auth', 'status'],
+  ];
+}
+
+/** Every file below a folder with its content, byte for byte. */
+export function filesBelow(folder: string): { path: string; text: string; mode: number }[] {
+  return readdirSync(folder).flatMap((name) => {
+    const path = join(folder, name);
+    const stat = lstatSync(path);
+    const own = { path, text: stat.isFile() ? readFileSync(path, 'latin1') : '', mode: stat.mode };
+    return stat.isDirectory() ? [own, ...filesBelow(path)] : [own];
+  });
+}

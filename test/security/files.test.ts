@@ -1,0 +1,117 @@
+import { execFileSync, spawn } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { filesBelow } from './commands.ts';
+
+const submit = [
+  'video',
+  'c',
+  'submit',
+  '--model',
+  'vendor-h3-mini',
+  '--prompt',
+  'x',
+  '--poll-interval',
+  '20ms',
+];
+const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
+
+let gateway: GatewayC;
+let user: User;
+beforeEach(async () => {
+  gateway = await startGatewayC();
+  user = newUser(gateway.url);
+});
+afterEach(() => gateway.close());
+
+/** Runs a command line for a user whose shell gives every file to everybody. */
+function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
+  const shell = ['-c', 'umask 000; exec "$@"', 'sh', process.execPath, bin, ...args];
+  const child = spawn('sh', shell, { cwd: user.cwd, env: user.env, stdio: ['pipe', 'ignore', 'ignore'] });
+  child.stdin.end(stdin);
+  return new Promise((resolve) => child.once('close', resolve));
+}
+
+describe('files', () => {
+  it('of state and config are their owner’s alone, also under umask 000', async () => {
+    delete user.env['MGW_API_KEY'];
+    const login = ['auth', 'login', '--base-url', gateway.url];
+    expect(await underOpenUmask(login, canaryKey)).toBe(0);
+    expect(await underOpenUmask([...submit, '--key', 'k', '-o', 'a.mp4'])).toBe(0);
+    expect(await underOpenUmask(['--sandbox', 'models'])).toBe(0);
+    const own = ['state', 'config'].map((name) => join(user.cwd, name));
+    const kept = own.flatMap((path) => [{ path, mode: lstatSync(path).mode }, ...filesBelow(path)]);
+    expect(kept.length).toBeGreaterThan(15);
+    for (const { path, mode } of kept)
+      expect((mode & 0o777).toString(8), path).toBe((mode & 0o170000) === 0o040000 ? '700' : '600');
+  });
+
+  it('that stand in the way of state are not followed, written to, or waited for', async () => {
+    const elsewhere = join(user.cwd, 'elsewhere');
+    mkdirSync(elsewhere);
+    for (const [index, put] of [
+      (path: string) => symlinkSync(join(elsewhere, 'nothing'), path),
+      (path: string) => execFileSync('mkfifo', [path]),
+      (path: string) => writeFileSync(path, ''),
+    ].entries()) {
+      const state = join(user.cwd, `state-${index}`);
+      mkdirSync(state, { mode: 0o700 });
+      put(join(state, 'jobs'));
+      const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
+      expect([index, run.code], run.stderr).toEqual([index, 10]);
+    }
+    expect(gateway.posts()).toHaveLength(0);
+    expect(readdirSync(elsewhere)).toEqual([]);
+  });
+
+  it.each<[string, (path: string, other: string) => void]>([
+    ['a link to a file', (path, other) => symlinkSync(other, path)],
+    ['a link to nothing', (path) => symlinkSync('nothing', path)],
+    ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
+    ['a folder', (path) => mkdirSync(path)],
+  ])('%s in place of the output is refused before anything is paid, and left as it is', async (_, put) => {
+    const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
+    writeFileSync(other, 'precious');
+    put(output, other);
+    const before = lstatSync(output);
+    expect((await user.run([...submit, '-o', 'out.mp4'])).code).toBe(10);
+    expect(lstatSync(output).ino).toBe(before.ino);
+    expect(readFileSync(other, 'utf8')).toBe('precious');
+    expect(gateway.posts()).toHaveLength(0);
+  });
+
+  it('beside the output that are links are not written through', async () => {
+    const other = join(user.cwd, 'other');
+    writeFileSync(other, 'precious');
+    for (const name of ['out.mp4.part', 'out.mp4.part.json']) symlinkSync(other, join(user.cwd, name));
+    const run = await user.run([...submit, '-o', 'out.mp4']);
+    expect(readFileSync(other, 'utf8')).toBe('precious');
+    if (run.code === 0) expect(readFileSync(join(user.cwd, 'out.mp4'))).toEqual(gateway.video);
+    else expect(run.code).toBe(10);
+  });
+
+  it('are never named by a server', async () => {
+    gateway.contents.push((_, response) => {
+      const disposition = 'attachment; filename="../../evil.mp4"; filename*=UTF-8\'\'%2e%2e%2fevil.mp4';
+      response.writeHead(200, { 'content-type': 'video/mp4', 'content-disposition': disposition });
+      response.end(gateway.video);
+    });
+    const submitted = await user.run(submit);
+    const fetched = await user.run(['video', 'c', 'fetch', '@last', '--poll-interval', '20ms']);
+    expect(fetched.stdout).toBe(`${join(user.cwd, `${submitted.stdout.trim()}.mp4`)}\n`);
+    expect(existsSync(join(user.cwd, 'evil.mp4'))).toBe(false);
+    expect(existsSync(join(user.cwd, '..', 'evil.mp4'))).toBe(false);
+  });
+});

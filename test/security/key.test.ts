@@ -1,0 +1,96 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { findKey } from '../faults/invariants.ts';
+import { canaryKey, newUser, type Running } from '../support/cli.ts';
+import { startGatewayC } from '../support/gateway-c.ts';
+import { runHere } from '../support/one-process.ts';
+import { commandsIn, filesBelow } from './commands.ts';
+import { reflections, startMirror, type Reflection } from './mirror.ts';
+
+/** Every spelling of a key that gateways have been seen to log, and some that they have not. */
+function spellingsOf(key: string): string {
+  const each = (form: (hex: string) => string): string =>
+    [...Buffer.from(key)].map((byte) => form(byte.toString(16).padStart(2, '0'))).join('');
+  return [
+    `you sent ${key}`,
+    `Bearer ${key}`,
+    key.replace(/^sk-/, ''),
+    Buffer.from(key).toString('base64'),
+    Buffer.from(`Bearer ${key}`).toString('base64url'),
+    Buffer.from(`:${key}`).toString('base64'),
+    each((hex) => hex),
+    each((hex) => `%${hex}`),
+    each((hex) => `\\u00${hex}`),
+  ].join(' ; ');
+}
+
+const days: [Reflection, number | undefined][] = [
+  ...[200, 400, 401, 403, 404, 429, 500].map((status): [Reflection, number] => ['refusals', status]),
+  ...reflections.slice(1).map((reflection): [Reflection, undefined] => [reflection, undefined]),
+];
+
+describe('a gateway that reflects the key', () => {
+  it.each(days)(
+    'in its %s (%s) gets it into no output, record or foreign request',
+    async (reflection, status) => {
+      const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
+      const user = newUser(mirror.url);
+      const ways = [['-v'], ['--json']];
+      for (const [index, command] of commandsIn(user.cwd).entries()) {
+        // Every command is seen in both ways, on one day or the other.
+        const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
+        const { code, stdout, stderr } = await runHere([...command, ...way], user.env);
+        const name = `${command.join(' ')} ${way.join(' ')}`;
+        expect(findKey(stdout, canaryKey), `stdout of ${name}`).toBeUndefined();
+        expect(findKey(stderr, canaryKey), `stderr of ${name}`).toBeUndefined();
+        expect(code, `a bug in ${name}: ${stderr}`).not.toBe(1);
+      }
+      for (const { path, text } of filesBelow(user.cwd))
+        expect(findKey(`${path}\n${text}`, canaryKey), path).toBeUndefined();
+      expect(findKey(mirror.stranger.join('\n'), canaryKey), 'a foreign request').toBeUndefined();
+      await mirror.close();
+    },
+  );
+});
+
+/** The command lines of a process and of all that it has started. */
+function commandLines(pid: number): string {
+  const children = readdirSync(`/proc/${pid}/task`).flatMap((task) =>
+    readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean),
+  );
+  const own = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  return [own, ...children.map((child) => commandLines(Number(child)))].join('\n');
+}
+
+describe.skipIf(process.platform !== 'linux')('the process list', () => {
+  async function expectHidden(
+    { child, result }: Running,
+    isThere: Promise<unknown>,
+    end: NodeJS.Signals,
+  ): Promise<void> {
+    await isThere;
+    const pid = child.pid ?? 0;
+    expect(commandLines(pid)).toContain('mgw');
+    expect(findKey(commandLines(pid), canaryKey)).toBeUndefined();
+    expect(findKey(execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }), canaryKey)).toBeUndefined();
+    child.kill(end);
+    await result;
+  }
+
+  it('does not show the key while a submission is under way', async () => {
+    const gateway = await startGatewayC();
+    const asked = new Promise((resolve) => gateway.submits.push(resolve));
+    const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini'];
+    await expectHidden(newUser(gateway.url).start(submit), asked, 'SIGKILL');
+    await gateway.close();
+  });
+
+  it('does not show it to or through a script under sandbox exec', async () => {
+    const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
+    const script = ['sh', '-c', 'echo ready; exec sleep 30'];
+    const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
+    const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));
+    await expectHidden(running, ready, 'SIGTERM');
+  });
+});

@@ -1,0 +1,49 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+
+interface Package {
+  integrity?: string;
+  hasInstallScript?: boolean;
+  dev?: boolean;
+  devOptional?: boolean;
+}
+
+const root = new URL('../../', import.meta.url);
+const json = (name: string): unknown => JSON.parse(readFileSync(new URL(name, root), 'utf8'));
+const { packages } = json('package-lock.json') as { packages: Record<string, Package> };
+const installed = Object.entries(packages).filter(([path]) => path !== '');
+
+/** Public clients that the sandbox is tried with: their scripts build nothing, and nothing of them is shipped. */
+const withScripts = ['node_modules/@google/genai', 'node_modules/protobufjs'];
+
+describe('the lockfile', () => {
+  it('pins every package by its hash', () => {
+    expect(installed.length).toBeGreaterThan(100);
+    for (const [path, { integrity }] of installed) expect(integrity, path).toMatch(/^sha512-/);
+  });
+
+  it('has no package that runs a script when it is installed, but for those of some tests', () => {
+    const scripts = installed.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => path);
+    expect(scripts.filter((path) => !withScripts.includes(path))).toEqual([]);
+  });
+
+  it('has nothing that a user of the package would install', () => {
+    expect(json('package.json')).not.toHaveProperty('dependencies');
+    expect(installed.filter(([, { dev, devOptional }]) => !dev && !devOptional)).toEqual([]);
+  });
+});
+
+describe('docs/security.md', () => {
+  const rows = readFileSync(new URL('docs/security.md', root), 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('| ') && !line.startsWith('| promise'));
+
+  it('has a test for each promise, and the tests are there', () => {
+    expect(rows.length).toBeGreaterThan(10);
+    for (const row of rows) {
+      const tests = [...row.matchAll(/`(test\/[\w./-]+)`/g)].map(([, path]) => path ?? '');
+      expect(tests, row).not.toEqual([]);
+      for (const path of tests) expect(existsSync(new URL(path, root)), path).toBe(true);
+    }
+  });
+});

@@ -1,0 +1,38 @@
+import { describe, expect, it } from 'vitest';
+import { newUser } from '../support/cli.ts';
+import { runHere } from '../support/one-process.ts';
+import { commandsIn } from './commands.ts';
+import { reflections, startMirror } from './mirror.ts';
+
+// Colours, the title, the clipboard, a link, the cursor, a bell, C1, a reversal, an isolate, tags, line separators.
+const evil =
+  '\u001b[31m\u001b]0;title\u0007\u001b]52;c;ZXZpbA==\u0007\u001b]8;;http://evil.example\u001b\\x\r\u0008\u009b2J\u202egpj\u2066\u2028\u{e0041}\u007f';
+
+// What a terminal may be given: text, newlines, and in a document of JSON the blanks that indent it.
+const unsafe =
+  /[\0-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u;
+
+describe('text of a gateway is shown and not obeyed', () => {
+  it.each(reflections)('in its %s, on stdout and stderr, as text and as JSON', async (reflection) => {
+    const words = {
+      reflection,
+      word: () => `x${evil}`,
+      text: () => `${evil} said\n${'long '.repeat(20_000)}`,
+    };
+    const mirror = await startMirror(words);
+    const user = newUser(mirror.url);
+    for (const command of commandsIn(user.cwd)) {
+      const isRaw = command[0] === 'api';
+      for (const way of isRaw ? [['--json']] : [[], ['--json']]) {
+        const { code, stdout, stderr } = await runHere([...command, ...way], user.env);
+        const name = `${command.slice(0, 3).join(' ')} ${way.join(' ')}`;
+        expect(unsafe.exec(stdout)?.[0], `stdout of ${name}`).toBeUndefined();
+        expect(unsafe.exec(stderr)?.[0], `stderr of ${name}`).toBeUndefined();
+        expect(stderr.length, `stderr of ${name}`).toBeLessThan(20_000);
+        expect(code, `a bug in ${name}: ${stderr}`).not.toBe(1);
+        if (way.length > 0) expect(() => JSON.parse(stdout) as unknown, name).not.toThrow();
+      }
+    }
+    await mirror.close();
+  });
+});
