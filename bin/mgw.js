@@ -8,9 +8,12 @@ if ((first === '--version' || first === '-V') && rest.length === 0) {
   process.stdout.write(`${version}\n`);
 } else {
   const { main } = require('../dist/mgw.cjs');
-  // Where nothing is left to wait for, Node ends: that must not look like success before there is an outcome.
-  process.exitCode = 1;
-  void main(process.argv.slice(2)).then((exitCode) => {
+  // Where nothing is left to wait for, Node ends: without an outcome that must not look like success.
+  let exitCode = 1;
+  process.on('exit', () => {
     process.exitCode = exitCode;
+  });
+  void main(process.argv.slice(2)).then((code) => {
+    exitCode = code;
   });
 }

@@ -4,6 +4,7 @@ import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { JobDeps } from '../jobs/gateway.ts';
 import type { Ledger } from '../jobs/ledger.ts';
+import { currentOwner } from '../jobs/owner.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import type { Gateway } from './gateway.ts';
@@ -103,9 +104,8 @@ async function real(resolved: Settings): Promise<Gateway> {
 
 async function jobDepsOf(context: Context): Promise<JobDeps> {
   const { clock, progress } = context;
-  const [{ accountOf }, { currentOwner }, settings, { name, key }, ledger, client] = await Promise.all([
+  const [{ accountOf }, settings, { name, key }, ledger, client] = await Promise.all([
     import('./account.ts'),
-    import('../jobs/owner.ts'),
     context.settings(),
     context.gateway(),
     context.ledger(),

@@ -203,7 +203,7 @@ async function connectElsewhere(urls: string[], authority: string): Promise<stri
   await build({
     input: 'src/http/connect.ts',
     platform: 'node',
-    output: { file, format: 'esm' },
+    output: { file, format: 'esm', codeSplitting: false },
     logLevel: 'silent',
   });
   writeFileSync(join(folder, 'program.mjs'), PROGRAM);
