@@ -2,6 +2,7 @@ import type * as nodeDns from 'node:dns';
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
 import type * as nodeTls from 'node:tls';
 import { getProxyForUrl } from 'proxy-from-env';
+import { systemCode } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { isPrivateAddress } from './private-host.ts';
 import { startDeadline } from './deadline.ts';
@@ -31,7 +32,8 @@ export function isLoopback(host: string): boolean {
 /**
  * Opens a connection on which the first byte can be sent: TCP, through the environment's proxy where one is set
  * (never for loopback), with TLS verified for https.
- * @throws TransportError with phase `unsent`: no byte of a request was sent.
+ * @throws TransportError with phase `unsent`: no byte of a request was sent; `sent` where a plain connection was
+ * accepted and reset at once.
  */
 export async function connect(url: URL, options: ConnectOptions): Promise<Socket> {
   const deadline = startDeadline(options.timeoutMs, [options.signal, options.connectSignal]);
@@ -61,7 +63,15 @@ async function openTcp(url: URL, options: ConnectOptions, signal: AbortSignal): 
   }
   const lookup = options.publicOnly ? publicLookup((await import('node:dns')).lookup) : undefined;
   const socket = connectTcp({ host, port: portOf(url), lookup, noDelay: true });
-  return standing(socket, 'connect', signal);
+  return standing(socket, 'connect', signal).catch((error: unknown) => {
+    throw url.protocol === 'http:' && wasReset(error) ? TransportError.sent(error, url) : error;
+  });
+}
+
+// Only a connection that was accepted can be reset. Whether the system tells so here or behind the first byte is
+// chance, and an outcome must not be.
+function wasReset(error: unknown): boolean {
+  return systemCode(error) === 'ECONNRESET';
 }
 
 function portOf(url: URL): number {

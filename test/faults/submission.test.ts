@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
 import { canaryKey } from '../support/cli.ts';
+import { tcpServer } from '../support/servers.ts';
 import { resetsUnread } from './blackhole.ts';
 import type { Answer, Call } from './gateway.ts';
 import { preloaded } from './preloads.ts';
@@ -45,6 +46,19 @@ describe.concurrent('a connection that is accepted and reset before anything is 
     expect(run.json).toMatchObject(unknown);
     await scene.expectRerun(7);
     expect(server.connections()).toBe(1);
+    await scene.expectInvariants(0);
+  });
+});
+
+describe('a connection that is reset as it is accepted', () => {
+  it('ends with exit 7 each time, although the system may call it a failed connect', async ({ open }) => {
+    const scene = await open('c');
+    const server = await tcpServer((socket) => socket.resetAndDestroy());
+    const here = scene.command('--base-url', `http://127.0.0.1:${server.port}`, '--new', '--retries', '1');
+    for (let take = 1; take <= 12; take++) {
+      expect(await scene.here(here)).toMatchObject(unknown);
+      expect(server.connections).toBe(take);
+    }
     await scene.expectInvariants(0);
   });
 });
