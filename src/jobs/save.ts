@@ -3,7 +3,6 @@ import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
-import { headBytes } from '../http/download/media-kind.ts';
 import { publish, sidecarOf } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
@@ -41,6 +40,9 @@ export interface Place {
 
 /** How often an address that has gone stale is asked for afresh. */
 const mostRefreshes = 3;
+
+/** Bytes: no container has a header that is shorter. */
+const shortestVideo = 8;
 
 /**
  * Saves one result of a finished job under `path` and records it. An address that has expired is asked for
@@ -157,8 +159,8 @@ async function inlineFile(index: number, { watched, options }: Work): Promise<Ou
   if (file.bytes === 0) return broken('empty');
   const kind = await kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
-  // No container of a video is that short: a word that stood in the place of one decodes just as well.
-  if (file.bytes < headBytes) return broken(`no video: ${file.bytes} bytes`);
+  // A word that stands in the place of a video decodes just as well.
+  if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', part: file.path, bytes: file.bytes, sha256: file.sha256, mime: kind.mime };
 }
 

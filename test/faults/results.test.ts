@@ -434,10 +434,19 @@ describe.concurrent("A's video inside the answer", () => {
   it.for([
     ['a bad alphabet', `${encoded.slice(0, 100)}*${encoded.slice(101)}`],
     ['bad padding', `${encoded.replace(/=+$/, '')}A===`],
+    ['a word', 'text'],
+    ['nothing', ''],
   ] as const)('%s: exit 9', async ([, text], { open }) => {
     const scene = await open('a', { video });
     inline(scene, text);
     await expectUnpublished(scene, 9);
+  });
+
+  it('a few bytes that are no word: equal bytes', async ({ open }) => {
+    const short = Buffer.from('not a film');
+    const scene = await open('a', { video: short });
+    inline(scene, short.toString('base64'));
+    await expectSaved(scene);
   });
 
   it('escapes in the string: equal bytes', async ({ open }) => {
