@@ -17,16 +17,13 @@ const withoutChildProcess = {
 };
 
 // What is always loaded together is one file; the network stack stays out of what others need.
+const always =
+  /src\/(cli\/(main|program|context|io|settings|wait-options|output\/(human|json))|http\/(failures|read-bounded))\.ts/;
 const network =
-  /src\/http\/(client|connect|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts/;
+  /src\/http\/(client|connect|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts|proxy-from-env/;
 const together = {
   groups: [
-    {
-      name: 'base',
-      priority: 3,
-      test: /src\/cli\/(program|context|io|wait-options|output\/(human|json))\.ts/,
-    },
-    { name: 'settings', priority: 2, test: /src\/cli\/settings\.ts/ },
+    { name: 'base', priority: 2, test: always },
     { name: 'gateway', priority: 1, test: network, includeDependenciesRecursively: false },
   ],
 };
