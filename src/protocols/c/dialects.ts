@@ -20,12 +20,17 @@ const idPaths = [
   'task.task_id',
   'task.id',
   'output.task_id',
+  'result.task_id',
+  'result.taskId',
+  'result.id',
+  'data.task.task_id',
+  'data.task.id',
   'video_id',
   'job_id',
 ];
 // An id of the call rather than of the task, where there is anything else that could hold one.
 const lastIdPaths = ['requestId', 'request_id'];
-const idHolders = ['data', 'output', 'task', 'error', 'code'];
+const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
  * The task's id in the answer to a submission, as exact text. `doubtful` is for an answer that was cut or that
@@ -72,7 +77,7 @@ export function stateOf(word: string): TaskState | undefined {
 
 const wordNames = ['task_status', 'taskStatus', 'status', 'state'];
 const ownIdNames = ['task_id', 'id', 'taskId', 'video_id', 'job_id'];
-const containers = ['data', 'data.0', 'task', 'output'];
+const containers = ['data', 'data.0', 'task', 'output', 'result', 'data.task'];
 
 /** A task as an answer shows it: the object that tells its state, and the status word as it came. */
 export interface ShownTask {
@@ -82,8 +87,8 @@ export interface ShownTask {
 
 /**
  * The task in the answer to a query; undefined where no state is told. A word at the top belongs to the task
- * where the top bears a task's id, and may otherwise be the envelope's (`"status":"success"` around a task that
- * is still running). Only texts are words: some upstreams send a number beside them.
+ * where the top bears a task's id or its video, and may otherwise be the envelope's (`"status":"success"` around a
+ * task that is still running). Only texts are words: some upstreams send a number beside them.
  */
 export function taskIn(body: JsonObject): ShownTask | undefined {
   const top = shownBy(body);
@@ -91,7 +96,13 @@ export function taskIn(body: JsonObject): ShownTask | undefined {
   if (top === undefined || (inner !== undefined && !isOwn(body))) return inner;
   const mayBeEnvelope = /^(success|ok|error|fail)$/i.test(top.word);
   if (mayBeEnvelope && inner !== undefined) return inner;
-  return mayBeEnvelope && !isOwn(body) ? undefined : top;
+  return mayBeEnvelope && !isOwn(body) && !provesVideo(body) ? undefined : top;
+}
+
+// Vidu and Zhipu name no id in the answer to a query.
+function provesVideo(body: JsonObject): boolean {
+  const isTaskWord = ['task_status', 'taskStatus'].some((name) => typeof body[name] === 'string');
+  return isTaskWord || urlPaths.some((path) => isWebUrl(textAt(body, path) ?? ''));
 }
 
 function shownBy(value: Json | undefined): ShownTask | undefined {

@@ -146,7 +146,7 @@ const waitWords =
  * task is not, though it bears the same words: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {
-  if (![200, 202, 400, 404, 409, 425].includes(reply.status)) return false;
+  if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;
   const body = tryParseJson(reply.text);
   const task = isObject(body) ? taskIn(body) : undefined;
   const state = task && stateOf(task.word);

@@ -95,6 +95,27 @@ describe('states', () => {
       'success',
     ],
     [
+      'Vidu without an id',
+      { state: 'success', err_code: '', creations: [{ url: video }] },
+      'succeeded',
+      'success',
+    ],
+    [
+      'Zhipu without an id',
+      { request_id: 'r', task_status: 'SUCCESS', video_result: [{ url: video }] },
+      'succeeded',
+      'SUCCESS',
+    ],
+    ['flat without an id', { status: 'success', url: video }, 'succeeded', 'success'],
+    [
+      'an envelope without an id',
+      { status: 'success', url: video, data: { status: 'queued' } },
+      'queued',
+      'queued',
+    ],
+    ['wrapped as a result', { code: 200, result: { id: 't', status: 'running' } }, 'running', 'running'],
+    ['wrapped twice', { code: 0, data: { task: { id: 't', status: 'queued' } } }, 'queued', 'queued'],
+    [
       'Jimeng',
       { code: 10000, status: 10000, message: 'Success', data: { status: 'in_queue' } },
       'queued',

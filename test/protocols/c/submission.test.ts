@@ -64,6 +64,13 @@ describe('the handle of an accepted task', () => {
     ['a task object', { task: { id: 't-1', status: 'queued' } }, 't-1', 'queued'],
     ['DashScope', { output: { task_id: 't-1', task_status: 'PENDING' }, request_id: 'r' }, 't-1', 'PENDING'],
     ['DashScope, request id first', { request_id: 'r', output: { task_id: 't-1' } }, 't-1'],
+    ['wrapped as a result', { code: 200, request_id: 'r', result: { task_id: 't-1' } }, 't-1'],
+    [
+      'wrapped twice',
+      { code: 0, data: { task: { id: 't-1', status: 'queued' } }, request_id: 'r' },
+      't-1',
+      'queued',
+    ],
     ['Ark', { id: 'cgt-2026-x' }, 'cgt-2026-x'],
     ['Vidu', { task_id: 't-1', state: 'created', model: 'm' }, 't-1', 'created'],
     ['SiliconFlow', { requestId: 'r-1' }, 'r-1'],
