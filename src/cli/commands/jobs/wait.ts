@@ -41,7 +41,7 @@ async function wait(context: Context, refs: string[]): Promise<Outcome> {
   const settings = await context.settings();
   const deadline = context.clock.now() + settings.timeoutMs.value;
   const named = await readRefs(refs, context.io);
-  const ended = await Promise.all(named.map((ref) => waitForOne(context, ref, deps, deadline)));
+  const ended = await Promise.all(named.map((ref) => waitForOne(context, ref, withOwnSignals(deps), deadline)));
   if (ended.length === 1 && ended[0] !== undefined) return single(ended[0]);
   const views = ended.map(({ outcome }) => ({
     ...(outcome.json['job'] as object),
@@ -58,6 +58,12 @@ async function wait(context: Context, refs: string[]): Promise<Outcome> {
       for (const { outcome } of ended) await outcome.printed?.();
     },
   };
+}
+
+// For each listener that comes or goes Node walks all that its signal has: a thousand jobs must not share one.
+function withOwnSignals(deps: JobDeps): JobDeps {
+  const { soft, hard } = deps.signals;
+  return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };
 }
 
 function single(ended: Ended): Outcome {
