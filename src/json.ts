@@ -24,6 +24,32 @@ function quoteLongIntegers(text: string): string {
   });
 }
 
+/**
+ * Parses the JSON of a body that a person gave, which must go out as it is (specification 1.2).
+ * @throws SyntaxError where the text is not JSON; RangeError naming a number that would be sent as another one.
+ */
+export function parseBodyJson(text: string): Json {
+  const value = parseJson(text);
+  const lost = unkeptNumber(text);
+  if (lost !== undefined)
+    throw new RangeError(
+      `the number ${lost.slice(0, 40)} cannot be sent unchanged; in quotes it is sent as text`,
+    );
+  return value;
+}
+
+// An integer beyond 2^53, or any number beyond the range of a double.
+function unkeptNumber(text: string): string | undefined {
+  let inString = false;
+  for (const [token] of text.matchAll(/\\[^]|"|-?\d[\d.eE+-]*/g)) {
+    if (token === '"') inString = !inString;
+    if (inString || !/\d/.test(token)) continue;
+    const isInteger = /^-?\d+$/.test(token);
+    if (isInteger ? !Number.isSafeInteger(Number(token)) : !Number.isFinite(Number(token))) return token;
+  }
+  return undefined;
+}
+
 /** Parses JSON like {@link parseJson}; undefined where the text is not JSON. */
 export function tryParseJson(text: string): Json | undefined {
   try {

@@ -5,6 +5,7 @@ import {
   canonicalJson,
   idAt,
   isObject,
+  parseBodyJson,
   parseCutJson,
   parseJson,
   textAt,
@@ -192,5 +193,30 @@ describe('canonicalJson', () => {
         expect(JSON.parse(canonicalJson(value as Json))).toEqual(JSON.parse(JSON.stringify(value)));
       }),
     );
+  });
+});
+
+describe('parseBodyJson', () => {
+  it.each([
+    ['{"seed":9007199254740993}', '9007199254740993'],
+    ['[-12345678901234567890]', '-12345678901234567890'],
+    ['{"a":"\\"1","b":{"c":[1,9007199254740992]}}', '9007199254740992'],
+    ['[1e999]', '1e999'],
+    ['[-1.5E400]', '-1.5E400'],
+  ])('refuses %s, which would be sent as something else', (text, number) => {
+    expect(() => parseBodyJson(text)).toThrow(RangeError);
+    expect(() => parseBodyJson(text)).toThrow(number);
+  });
+
+  it.each([
+    '{"a":9007199254740991,"b":-9007199254740991}',
+    '{"a":"9007199254740993 \\" 1e999","12345678901234567890":null}',
+    '[0.1,1e21,1.5e300,-0,0.12345678901234567890]',
+  ])('keeps %s', (text) => {
+    expect(parseBodyJson(text)).toEqual(JSON.parse(text));
+  });
+
+  it('leaves what is no JSON to its parser', () => {
+    expect(() => parseBodyJson('{"a":1e999')).toThrow(SyntaxError);
   });
 });

@@ -1,5 +1,5 @@
 import { messageOf, usageError } from '../errors.ts';
-import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
+import { isObject, parseBodyJson, parseJson, type Json, type JsonObject } from '../json.ts';
 import type { Context } from './context.ts';
 import { readInputText } from './input-file.ts';
 import { readStdin } from './stdin.ts';
@@ -15,16 +15,23 @@ export async function optionText(context: Context, source: string, flag: string)
 
 /** Text as JSON. @throws MgwError('usage') naming the flag. */
 export function optionJson(text: string, flag: string): Json {
-  try {
-    return parseJson(text);
-  } catch (error) {
-    throw usageError(`${flag} is not JSON: ${messageOf(error)}`);
-  }
+  return parsed(text, flag, parseJson);
 }
 
-/** Text as a JSON object. @throws MgwError('usage') naming the flag. */
+/**
+ * Text as a JSON object that is to be sent.
+ * @throws MgwError('usage') naming the flag, also for a number that would be sent as another one.
+ */
 export function optionObject(text: string, flag: string): JsonObject {
-  const json = optionJson(text, flag);
+  const json = parsed(text, flag, parseBodyJson);
   if (!isObject(json)) throw usageError(`${flag}: the JSON must be an object.`);
   return json;
+}
+
+function parsed(text: string, flag: string, parse: (text: string) => Json): Json {
+  try {
+    return parse(text);
+  } catch (error) {
+    throw usageError(`${flag}${error instanceof RangeError ? '' : ' is not JSON'}: ${messageOf(error)}`);
+  }
 }

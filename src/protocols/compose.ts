@@ -1,5 +1,5 @@
 import { messageOf, MgwError, usageError } from '../errors.ts';
-import { tryParseJson, type Json, type JsonObject } from '../json.ts';
+import { parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import type { Flag, Protocol, Violation } from './protocol.ts';
 import { fieldSteps, hasField, setField } from './field-path.ts';
 import { shownValue, violationMessage } from './violations.ts';
@@ -108,8 +108,17 @@ export function applySets(body: JsonObject, sets: readonly string[]): void {
     if (clash !== undefined)
       throw usageError(`--set ${shownValue(path)} conflicts with --set ${shownValue(clash)}.`);
     paths.push(path);
-    const value = tryParseJson(text);
-    write(body, path, value === undefined ? text : value, `--set ${shownValue(path)}`);
+    const what = `--set ${shownValue(path)}`;
+    write(body, path, setValue(text, what), what);
+  }
+}
+
+function setValue(text: string, what: string): Json {
+  try {
+    return parseBodyJson(text);
+  } catch (error) {
+    if (error instanceof RangeError) throw usageError(`${what}: ${error.message}.`);
+    return text;
   }
 }
 

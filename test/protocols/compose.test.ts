@@ -109,7 +109,7 @@ describe('compose', () => {
     ['a.b.c=1', { a: { b: { c: 1 } } }],
     ['a.0.b=1', { a: [{ b: 1 }] }],
     ['a=[x', { a: '[x' }],
-    ['a=12345678901234567890', { a: '12345678901234567890' }],
+    ['a="12345678901234567890"', { a: '12345678901234567890' }],
   ])('reads --set %s', (set, body) => {
     expect(composed({ set: [set] })).toEqual(body);
   });
@@ -136,6 +136,11 @@ describe('compose', () => {
       '--set a.constructor: constructor cannot be a step of a path.',
     ],
     ['prototype', { set: ['prototype=1'] }, '--set prototype: prototype cannot be a step of a path.'],
+    [
+      'a number that would be sent as another one',
+      { set: ['a={"b":12345678901234567890}'] },
+      '--set a: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text.',
+    ],
     ['a path twice', { set: ['a=1', 'a=2'] }, '--set a conflicts with --set a.'],
     ['a path inside another', { set: ['a={}', 'a.b=2'] }, '--set a.b conflicts with --set a.'],
     ['a path around another', { set: ['a.b=2', 'a={}'] }, '--set a conflicts with --set a.b.'],

@@ -1,12 +1,12 @@
 import { messageOf, MgwError, usageError } from '../../../errors.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { at, isObject, parseJson, type JsonObject } from '../../../json.ts';
+import { at, type JsonObject } from '../../../json.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
 import type { Model } from '../../../protocols/models.ts';
 import type { ListingUse, Protocol, Violation } from '../../../protocols/protocol.ts';
 import { violationMessage } from '../../../protocols/violations.ts';
+import { optionObject, optionText } from '../../body-option.ts';
 import type { Context } from '../../context.ts';
-import { readInputText } from '../../input-file.ts';
 import { readStdin } from '../../stdin.ts';
 import { givenFlags } from './flags.ts';
 import type { SubmitOptions } from './submit-options.ts';
@@ -81,23 +81,7 @@ async function promptFromStdin(context: Context): Promise<string> {
 
 async function givenBody(context: Context, source: string | undefined): Promise<JsonObject | undefined> {
   if (source === undefined) return undefined;
-  const body = parsed(await bodyText(context, source));
-  if (!isObject(body)) throw usageError('--body: the JSON must be an object.');
-  return body;
-}
-
-async function bodyText(context: Context, source: string): Promise<string> {
-  if (source === '@-' || source === '-') return readStdin(context.io);
-  if (!source.startsWith('@')) return source;
-  return readInputText(source.slice(1), '--body');
-}
-
-function parsed(text: string): unknown {
-  try {
-    return parseJson(text);
-  } catch (error) {
-    throw usageError(`--body is not JSON: ${error instanceof Error ? error.message : 'unreadable'}`);
-  }
+  return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
 function known(protocol: Protocol, defaults: Record<string, unknown>): Record<string, unknown> {
