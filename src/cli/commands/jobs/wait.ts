@@ -41,7 +41,9 @@ async function wait(context: Context, refs: string[]): Promise<Outcome> {
   const settings = await context.settings();
   const deadline = context.clock.now() + settings.timeoutMs.value;
   const named = await readRefs(refs, context.io);
-  const ended = await Promise.all(named.map((ref) => waitForOne(context, ref, withOwnSignals(deps), deadline)));
+  const ended = await Promise.all(
+    named.map((ref) => waitForOne(context, ref, withOwnSignals(deps), deadline)),
+  );
   if (ended.length === 1 && ended[0] !== undefined) return single(ended[0]);
   const views = ended.map(({ outcome }) => ({
     ...(outcome.json['job'] as object),
