@@ -46,19 +46,25 @@ export function failedError(job: Job): MgwError {
   );
 }
 
-/** Exit 8: accepted, not finished when the wait ended. */
-export function pendingError(job: Job, details: ErrorDetails = {}): MgwError {
+/** Exit 8: accepted, not finished when the wait ended. `trouble` is why the last query told nothing, if it did not. */
+export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Failure): MgwError {
   const status = job.native_status ? ` (${job.native_status})` : '';
   const where =
     job.state === 'succeeded'
       ? `has succeeded, but its result was not to be had before the wait ended${status}`
       : `is still ${job.state}${status}`;
-  return new MgwError('pending', `Job ${job.id} ${where}.`, {
+  const last = trouble === undefined ? '' : ` The last query told nothing new: ${wordsOf(trouble)}`;
+  return new MgwError('pending', `Job ${job.id} ${where}.${last}`, {
     charged: 'yes',
     retry: 'resume',
     next: resumeCommand(job),
     ...details,
   });
+}
+
+/** What went wrong, short enough for a line. */
+export function wordsOf({ message }: Failure): string {
+  return message.slice(0, 300);
 }
 
 /** A failure's record in the ledger. */

@@ -3,8 +3,9 @@ import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { backoffMs, pollPauseMs } from '../http/backoff.ts';
-import { failedError, fetchCommand, interruptedError, pendingError } from './errors.ts';
+import { failedError, fetchCommand, interruptedError, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
+import { isTooNew } from './grace.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
 
 /** How long a wait goes on, and how closely it looks. */
@@ -25,9 +26,6 @@ export interface Watched {
   observation: Observation;
   spooled: SpooledMedia[];
 }
-
-/** A handle may be unknown to a query for so long behind its submission, ms (design 6). */
-const notFoundGraceMs = 60_000;
 
 /**
  * Polls a job until a verdict and gives its successful observation. 429, 5xx, network errors and unreadable
@@ -60,7 +58,9 @@ export async function watch(
       endOn(verdict, current, deps.clock.now());
     }
     troubles = verdict.kind === 'again' ? troubles + 1 : 0;
-    await pause(deps, current, options, delayAfter(verdict, polls, troubles, options.intervalMs));
+    const trouble = verdict.kind === 'observation' ? undefined : verdict.failure;
+    if (trouble && troubles > 1) warn(`${current.id}: no news (${wordsOf(trouble)}); asking again.`);
+    await pause(deps, current, options, delayAfter(verdict, polls, troubles, options.intervalMs), trouble);
   }
 }
 
@@ -82,9 +82,7 @@ function delayAfter(verdict: QueryVerdict, polls: number, troubles: number, inte
 
 function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, now: number): void {
   if (verdict.kind === 'refused') throw refusedError(verdict.failure, job);
-  if (verdict.kind !== 'missing') return;
-  const since = Date.parse(job.submitted_at ?? '');
-  if (Number.isNaN(since) || now - since > notFoundGraceMs) throw lostTask(verdict.failure, job);
+  if (verdict.kind === 'missing' && !isTooNew(job, now)) throw lostTask(verdict.failure, job);
 }
 
 // A poll may say the same every few seconds.
@@ -131,9 +129,15 @@ export function lostTask(failure: Failure, job: Job): MgwError {
 }
 
 // The last pause is cut at the deadline, so that one more look is taken there.
-async function pause(deps: JobDeps, job: Job, options: WatchOptions, ms: number): Promise<void> {
+async function pause(
+  deps: JobDeps,
+  job: Job,
+  options: WatchOptions,
+  ms: number,
+  trouble?: Failure,
+): Promise<void> {
   const left = options.deadline - deps.clock.now();
-  if (left <= 0) throw pendingError(job);
+  if (left <= 0) throw pendingError(job, {}, trouble);
   await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {
     if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
     throw error;

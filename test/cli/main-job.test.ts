@@ -86,6 +86,26 @@ describe('submit, status and fetch apart', () => {
   });
 });
 
+describe('one query that tells no state', () => {
+  const missing = { status: 400, body: { code: 'task_not_exist', message: 'task_not_exist' } };
+
+  it.each([
+    ['a refused key', { status: 401, body: { error: { message: 'Invalid token' } } }, 3],
+    ['an outage', { status: 502 }, 6],
+    ['a handle that is not known yet', missing, 6],
+  ])('%s: the same for status and for fetch --no-wait', async (_, answer, code) => {
+    await user.run(submit);
+    gateway.queries.push(answer, answer);
+    expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
+    expect((await user.run(['video', 'c', 'fetch', '@last', '--no-wait'])).code).toBe(code);
+  });
+
+  it('a handle of elsewhere that is not known: 9', async () => {
+    gateway.queries.push(missing);
+    expect((await user.run(['video', 'c', 'status', 'task_0009'])).code).toBe(9);
+  });
+});
+
 describe('resuming', () => {
   it('exits 8 at the deadline, and the same command then ends well without a POST', async () => {
     gateway.polls = 12;

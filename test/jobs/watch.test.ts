@@ -271,6 +271,18 @@ describe('what does not end it', () => {
     expect(posts(at)).toBe(0);
   });
 
+  it('troubles that go on are told, each once, and the last one where the wait ends', async () => {
+    const at = await scene();
+    const refused = says({ error: { message: 'bad param' } }, 400);
+    at.server.answers.push(says('', 502), running, ...times(1000, refused));
+    const deadline = at.deps.clock.now() + 10 * minutes;
+    const pending = await failure(waitFor(at, c, { deadline }));
+    expect(pending.message).toBe(
+      `Job ${at.job.id} is still running (in_progress). The last query told nothing new: bad param`,
+    );
+    expect(at.deps.notes).toEqual([`${at.job.id}: no news (bad param); asking again.`]);
+  });
+
   it('a gateway that says nothing: each look ends at its timeout', async () => {
     const at = await scene({ requestTimeoutMs: 60 });
     at.server.answers.push(

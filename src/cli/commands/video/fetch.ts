@@ -15,6 +15,7 @@ import {
   targetOf,
   type OutputOptions,
 } from '../../wait-options.ts';
+import { problemOf } from './status.ts';
 
 interface FetchOptions extends OutputOptions {
   wait?: boolean;
@@ -54,8 +55,9 @@ async function fetch(
   if (options.wait === false && job.state !== 'succeeded') {
     const seen = await observe(job, protocol, deps);
     if (seen.job.state === 'queued' || seen.job.state === 'running') {
-      await deps.ledger.append(job.id, { type: 'detached', run, exit_code: 8 });
-      return { json: { job: jobView(seen.job) }, error: pendingError(seen.job) };
+      const error = problemOf(seen.job, seen.verdict, context.clock.now()) ?? pendingError(seen.job);
+      await deps.ledger.append(job.id, { type: 'detached', run, exit_code: error.exitCode });
+      return { json: { job: jobView(seen.job) }, error };
     }
   }
   return deliver(context, protocol, (await deps.ledger.read(job.id)) ?? job, deps, {

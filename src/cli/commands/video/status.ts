@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { exitCodes, MgwError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import { failedError, unknownError } from '../../../jobs/errors.ts';
+import { isTooNew } from '../../../jobs/grace.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
 import type { Protocol, QueryVerdict } from '../../../protocols/protocol.ts';
 import { jobLine } from '../../output/human.ts';
@@ -63,20 +64,22 @@ async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omi
     if (verdict.kind === 'observation' && verdict.state === 'succeeded' && !hasResult(verdict))
       return { job, error: noResult(job, verdict) };
     if (verdict.kind === 'observation' && verdict.warning !== undefined) deps.note(verdict.warning);
-    return { job, error: problemOf(job, verdict) };
+    return { job, error: problemOf(job, verdict, deps.clock.now()) };
   } catch (error) {
     return { job, error: toMgwError(error) };
   }
 }
 
-function problemOf(job: Job, verdict: QueryVerdict): MgwError | undefined {
+/** What is wrong by the verdict of one query, at `now`; undefined for a job that goes on or has succeeded. */
+export function problemOf(job: Job, verdict: QueryVerdict, now: number): MgwError | undefined {
   if (verdict.kind === 'observation') return job.state === 'failed' ? failedError(job) : undefined;
   const { code, message, requestId } = verdict.failure;
+  const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
   const exit = { refused: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
   return new MgwError(code, message, {
-    exit: exit[verdict.kind],
-    charged: verdict.kind === 'again' ? 'no' : 'yes',
-    retry: verdict.kind === 'missing' ? 'never' : 'safe',
+    exit: exit[kind],
+    charged: kind === 'again' ? 'no' : 'yes',
+    retry: kind === 'missing' ? 'never' : 'safe',
     requestId,
   });
 }
