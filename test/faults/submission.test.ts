@@ -48,9 +48,7 @@ describe.concurrent('a connection that is accepted and reset before anything is 
     expect(server.connections()).toBe(1);
     await scene.expectInvariants(0);
   });
-});
 
-describe('a connection that is reset as it is accepted', () => {
   it('ends with exit 7 each time, although the system may call it a failed connect', async ({ open }) => {
     const scene = await open('c');
     const server = await tcpServer((socket) => socket.resetAndDestroy());
