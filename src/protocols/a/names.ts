@@ -35,8 +35,8 @@ export function operationFault(name: string, model?: string): string | undefined
 }
 
 /**
- * The path that asks for an operation (specification 4.1): the whole name with its slashes, each segment
- * percent-encoded.
+ * The path that asks for an operation (specification 4.1): the whole name with its slashes, percent-encoded only
+ * where a path cannot hold a character as it is.
  * @throws MgwError('result_unavailable') where {@link operationFault} finds something.
  */
 export function operationPath(name: string, model?: string): string {
@@ -61,7 +61,7 @@ function isRelativePath(path: string): boolean {
   );
 }
 
-// A colon and an at sign are plain in a segment, and a gateway may compare names without decoding them.
+// What RFC 3986 leaves plain in a segment stays so: a gateway may compare names without decoding them.
 function encodeSegment(segment: string): string {
-  return encodeURIComponent(segment).replaceAll('%3A', ':').replaceAll('%40', '@');
+  return encodeURIComponent(segment).replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);
 }

@@ -21,6 +21,8 @@ describe('the request', () => {
     [name, '/v1beta/models/video-a/operations/op-1'],
     ['models/a b/operations/x', undefined],
     ['models/ä/operations/x%2e:y@z', '/v1beta/models/%C3%A4/operations/x%252e:y@z'],
+    ["models/m/operations/a+b=;c,$&!*'()~._-", "/v1beta/models/m/operations/a+b=;c,$&!*'()~._-"],
+    ['models/m/operations/"%41<é', '/v1beta/models/m/operations/%22%2541%3C%C3%A9'],
     ['projects/p/models/video-a/operations/9', '/v1beta/projects/p/models/video-a/operations/9'],
     ['12345678901234567890', '/v1beta/12345678901234567890'],
     ['https://evil.example/operations/1', undefined],
