@@ -2,7 +2,7 @@ import { MgwError } from '../errors.ts';
 import { isSettled, lostFingerprint, type Job } from '../job.ts';
 import { canonicalJson, isObject, type Json } from '../json.ts';
 import type { Ledger } from './ledger.ts';
-import type { Order } from './order.ts';
+import { recordedBody, type Order } from './order.ts';
 import { isAlive } from './owner.ts';
 import { shownState } from './settle.ts';
 
@@ -75,7 +75,7 @@ function lostRecord(key: string, id: string): MgwError {
 }
 
 function conflict(key: string, job: Job, order: Order): MgwError {
-  const changes = differences(job.request as Json, order.body).slice(0, 8);
+  const changes = differences(job.request as Json, recordedBody(order.body).request).slice(0, 8);
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway, the account or the protocol';
   const text = `--key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission for ever; choose another key.`;
   return new MgwError('conflict', text, { next: ['mgw', 'jobs', 'show', job.id] });

@@ -1,7 +1,7 @@
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import type { Ask, JobKind } from '../job.ts';
-import { canonicalJson, type Json } from '../json.ts';
+import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
 import { createHash } from 'node:crypto';
 import type { ReplyVerdict } from './settle.ts';
 
@@ -33,8 +33,9 @@ export interface Order {
   beforeSending?: () => Promise<void>;
 }
 
-// A record stays readable at a glance; larger bodies (an image in Base64) are named by their hash.
+// A record stays readable at a glance: in a larger body (an image in Base64) long texts are named by their hash.
 const largestRecordedBody = 256 * 1024;
+const longestRecordedText = 16 * 1024;
 
 /** The hash under which the same submission is found again (design 4). */
 export function fingerprintOf(
@@ -47,12 +48,26 @@ export function fingerprintOf(
   return createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
-/** The body as the ledger keeps it; `elided` where it was too large and only its hash is kept. */
+/**
+ * The body as the ledger keeps it; `elided` where it was too large. Then only the hash of its long texts is kept,
+ * so that what the job asked for (its model, how many videos) can still be read, or that of the whole body.
+ */
 export function recordedBody(body: Json): { request: Json; elided?: true } {
   const text = canonicalJson(body);
   if (text.length <= largestRecordedBody) return { request: body };
-  return {
-    request: { sha256: createHash('sha256').update(text).digest('hex'), bytes: text.length },
-    elided: true,
-  };
+  const shortened = withShortTexts(body);
+  const fits = canonicalJson(shortened).length <= largestRecordedBody;
+  return { request: fits ? shortened : named(text), elided: true };
+}
+
+function withShortTexts(value: Json): Json {
+  if (typeof value === 'string') return value.length > longestRecordedText ? named(value) : value;
+  if (Array.isArray(value)) return value.map(withShortTexts);
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  return Object.fromEntries(members.map(([name, member]) => [name, withShortTexts(member as Json)]));
+}
+
+function named(text: string): JsonObject {
+  return { sha256: createHash('sha256').update(text).digest('hex'), bytes: Buffer.byteLength(text) };
 }

@@ -41,13 +41,19 @@ describe('a fingerprint', () => {
 });
 
 describe('the body on record', () => {
-  it('is the body, or the hash of one that is too large', () => {
+  const hash = { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
+
+  it('is the body, or has the hash of each long text in one that is too large', () => {
     const fits = { prompt: 'x'.repeat(256 * 1024 - 13) };
     expect(recordedBody(fits)).toEqual({ request: fits });
-    const over = { prompt: `${fits.prompt}x` };
-    expect(recordedBody(over)).toEqual({
-      request: { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string, bytes: 256 * 1024 + 1 },
-      elided: true,
-    });
+    const [prompt, short] = [`${fits.prompt}é`, 'y'.repeat(16 * 1024)];
+    const over = { model: 'm', instances: [{ prompt, short, none: null }], parameters: { sampleCount: 2 } };
+    const instance = { prompt: { ...hash, bytes: 256 * 1024 - 11 }, short, none: null };
+    expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
+  });
+
+  it('is the hash of one that has too much beside long texts', () => {
+    const list = Array.from({ length: 20 }, () => 'z'.repeat(16 * 1024));
+    expect(recordedBody({ list })).toEqual({ request: { ...hash, bytes: 327_750 }, elided: true });
   });
 });
