@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
@@ -37,7 +37,15 @@ export async function checkTargetFree(target: Target, count: number, force: bool
     checkOneForStdout(count, 'no');
     return;
   }
-  for (const path of pathsAt(target, { id: '' }, count)) await checkOutput(path, { force });
+  const paths = pathsAt(target, { id: '' }, count);
+  // Numbered files would stand beside a folder of the name that was given, where nobody looks for them.
+  if (target.kind === 'file' && (await isFolder(target.path))) await checkOutput(target.path, { force });
+  for (const path of paths) await checkOutput(path, { force });
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  const standing = await stat(path).catch(() => undefined);
+  return standing?.isDirectory() ?? false;
 }
 
 // Two videos one behind the other are no video.

@@ -128,7 +128,8 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
   const native_status = redact(seen.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;
   if (seen.state === 'failed' || (seen.state === 'succeeded' && seen.unproven !== true)) {
-    const details = seen.results.flatMap((result) => result.details ?? []);
+    // Each of several files keeps its place, also one of which nothing is told.
+    const details = seen.results.map((result) => result.details ?? {});
     return {
       type: 'finished',
       state: seen.state,
@@ -137,7 +138,7 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
       error: seen.failure && recordOf(keptWords(seen.failure, redact)),
       results: hasResult(seen) ? seen.results.length : 0,
       usage: keptWords(seen.usage, redact),
-      ...(details.length > 0 && { details: keptWords(details, redact) }),
+      ...(details.some((file) => Object.keys(file).length > 0) && { details: keptWords(details, redact) }),
     };
   }
   const state = seen.state === 'queued' ? 'queued' : 'running';

@@ -117,8 +117,10 @@ describe('submit -o', () => {
 
   it.each([
     ['an output that exists', ['-o', 'clip.mp4'], 10],
+    ['a folder, beside which they would stand', ['-o', 'clips', '--force'], 10],
     ['several videos and one standard output', ['-o', '-'], 2],
   ])('refuses %s before it pays', async (_, output, code) => {
+    mkdirSync(join(user.cwd, 'clips'));
     writeFileSync(join(user.cwd, 'clip-2.mp4'), 'mine');
     const run = await user.run([...submit, '--sample-count', '2', ...output, ...fast]);
     expect(run.code, run.stderr).toBe(code);
@@ -126,11 +128,15 @@ describe('submit -o', () => {
     expect(file('clip-2.mp4').toString()).toBe('mine');
   });
 
-  it('keeps the checked names where fewer videos come than were ordered', async () => {
+  it.each([
+    ['than were ordered', []],
+    ['than a body ordered that is too large for the record', ['--image', 'large.png']],
+  ])('keeps the checked names where fewer videos come %s', async (_, image) => {
     const { parameters, ...filtered } = partlyFiltered(gateway);
     gateway.finish = () => filtered;
+    writeFileSync(join(user.cwd, 'large.png'), Buffer.concat([png, Buffer.alloc(400_000)]));
     writeFileSync(join(user.cwd, 'clip.mp4'), 'mine');
-    const run = await user.run([...submit, ...parameters, '-o', 'clip.mp4', ...fast]);
+    const run = await user.run([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('Some videos were filtered: a face.');
     expect(run.stderr).toContain('2 videos were ordered; the gateway shows 1.');
@@ -234,6 +240,10 @@ describe('what is sent', () => {
     });
     expect(plain.stdout).toContain(`POST ${gateway.url}/v1beta/models/video-a:predictLongRunning\n`);
     expect(run.stdout + plain.stdout).not.toContain(canaryKey);
+    expect(run.stderr + plain.stderr).toBe('');
+    expect(
+      (await user.run([...bare, '--dry-run'])).stderr.match(/left to the model's default/g),
+    ).toHaveLength(3);
   });
 });
 

@@ -146,6 +146,14 @@ describe('the listing', () => {
     expect(gateway.created).toBe(1);
   });
 
+  it('is exit 3 where it is needed and the key is refused', async () => {
+    gateway.listings.push({ status: 401, body: { error: { message: 'Invalid token' } } });
+    const run = await user.run([...unversioned, '--model', 'Video-B', '--json']);
+    expect(run.code, run.stderr).toBe(3);
+    expect(run.json.error).toMatchObject({ code: 'auth', message: 'Invalid token', charged: 'no' });
+    expect(gateway.posts()).toEqual([]);
+  });
+
   it('gives the version that is left out, where there is just one', async () => {
     gateway.models = [many, one];
     const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);
@@ -349,6 +357,9 @@ describe('the answer to a query', () => {
     const { job } = (await user.run(save)).json;
     expect(job['usage']).toEqual({ OutputSeconds: 8 });
     expect(job['details']).toEqual([{ FileType: 'mp4', MetaData: { Duration: 8 } }]);
+    gateway.task = { Output: { FileInfos: [{ FileUrl: `${gateway.files.url}/a` }] } };
+    const bare = (await user.run([...submit, '--new', '--wait', ...fast, '--json'])).json;
+    expect(bare.job).not.toHaveProperty('details');
   });
 });
 

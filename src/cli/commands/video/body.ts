@@ -68,7 +68,8 @@ async function completed(
   }
 }
 
-function endsIt(cause: unknown, use: ListingUse): boolean {
+function endsIt({ cause, code }: MgwError, use: ListingUse): boolean {
+  if (use === 'fill' && code === 'auth') return true;
   const unsent = cause instanceof TransportError && cause.phase === 'unsent';
   return unsent && (use === 'fill' || cause.reason === 'certificate');
 }
@@ -92,14 +93,14 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
 }
 
 // A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
-// submission that could go without it does not wait for it long. Where it is needed and there is no connection, or
-// a certificate is not valid, there is none for the submission either.
+// submission that could go without it does not wait for it long. Where it is needed and the key is refused or
+// there is no connection, or a certificate is not valid, the submission would fare no better.
 async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
   const { fetchModels } = await import('../../models.ts');
   try {
     return await fetchModels(context, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
   } catch (error) {
-    if (error instanceof MgwError && endsIt(error.cause, use)) throw error;
+    if (error instanceof MgwError && endsIt(error, use)) throw error;
     context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
     return undefined;
   }

@@ -58,9 +58,9 @@ async function submitCommand(
   const protocol = configured(registered, settings);
   const body = await submissionBody(context, protocol, prompt, options);
   const exchange = protocol.submission(body, { endpoint: options.endpoint });
+  for (const advice of protocol.advise(body)) context.progress.note(advice);
   if (options.dryRun) return dryRun(exchange, protocol.auth, settings);
   const deps = await context.jobDeps();
-  for (const advice of protocol.advise(body)) context.progress.note(advice);
   const order = orderFor(protocol, body, exchange, options, deps, settings);
   const { submitAndDeliver } = await import('./deliver.ts');
   return submitAndDeliver(context, protocol, order, deps, options);
