@@ -8,8 +8,9 @@ import { write, type Io } from './io.ts';
 import { errorText } from './output/human.ts';
 import { jsonDocument } from './output/json.ts';
 import { exitCodeOf, toMgwError, type Outcome } from './output/outcome.ts';
-import { withGlobals } from './output/next.ts';
-import { createProgram } from './program.ts';
+import { withGlobals, withWay, type Ways } from './output/next.ts';
+import { createProgram, type Program } from './program.ts';
+import { helpOf } from './usage.ts';
 
 /**
  * Runs one command line and gives the exit code of the process (design 3); never throws. This is the one place that
@@ -40,17 +41,24 @@ async function outcomeOf(argv: string[], open: (globals: Globals) => Context): P
   const act = async (globals: Globals, action: Action): Promise<void> => {
     outcome = (await action(open(globals))) ?? outcome;
   };
-  let printed = (): string => '';
+  let program: Program | undefined;
   try {
-    const program = await createProgram(argv, act);
-    ({ printed } = program);
+    program = await createProgram(argv, act);
     await program.root.parseAsync(argv, { from: 'user' });
-    return outcome;
+    return withNext(outcome, program, argv);
   } catch (error) {
-    const text = printed().trimEnd();
-    if (!(error instanceof CommanderError)) return { json: {}, error: toMgwError(error), help: text };
+    const text = program?.printed().trimEnd() ?? '';
+    if (!(error instanceof CommanderError))
+      return withNext({ json: {}, error: toMgwError(error), help: text }, program, argv);
     return { json: { [error.code === 'commander.version' ? 'version' : 'help']: text }, text };
   }
+}
+
+function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Outcome {
+  if (outcome.error === undefined || program === undefined) return outcome;
+  const job = outcome.json['job'] as Ways['job'];
+  const help = helpOf(program.root, argv);
+  return { ...outcome, error: withWay(outcome.error, { help, job }) };
 }
 
 function asksForJson(argv: string[]): boolean {

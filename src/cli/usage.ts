@@ -81,6 +81,13 @@ function complaint(command: Command, message: string): MgwError {
   return usageError(message, [...pathOf(command).split(' '), '--help']);
 }
 
+/** The help of the command that some arguments name, as it is typed. */
+export function helpOf(root: Command, argv: readonly string[]): string[] {
+  let command = root;
+  for (const word of argv) command = command.commands.find((child) => child.name() === word) ?? command;
+  return [...pathOf(command).split(' '), '--help'];
+}
+
 /** A command as it is typed: `mgw video c submit`. */
 function pathOf(command: Command): string {
   return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;

@@ -10,11 +10,15 @@ export function refusalOf(job: Job): Failure {
 
 /** Exit 6: a rate limit or an outage that outlasted every try; nothing was accepted. */
 export function refusedForNow(failure: Failure, tries: number): MgwError {
-  return new MgwError(failure.code, `Not accepted after ${tries} tries: ${failure.message}`, {
-    exit: 'unavailable',
-    retry: 'safe',
-    requestId: failure.requestId,
-  });
+  return new MgwError(
+    failure.code,
+    `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${failure.message}`,
+    {
+      exit: 'unavailable',
+      retry: 'safe',
+      requestId: failure.requestId,
+    },
+  );
 }
 
 /** Exit 6: no connection came to stand, so nothing was sent. */

@@ -1,4 +1,6 @@
-import type { MgwError } from '../../errors.ts';
+import type { ErrorCode, MgwError } from '../../errors.ts';
+import type { JobKind } from '../../job.ts';
+import { fetchCommand } from '../../jobs/errors.ts';
 import { globalArguments, type Globals } from '../globals.ts';
 
 /** The error with its `next` made to reach the same gateway and the same ledger when it is typed. */
@@ -6,5 +8,37 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
   const [mgw, ...rest] = error.next ?? [];
   if (mgw !== 'mgw' || rest.at(-1) === '--help') return error;
   const flags = globalArguments(globals).filter(([name = '']) => !rest.includes(name));
-  return Object.assign(Object.create(error) as MgwError, { next: [mgw, ...flags.flat(), ...rest] });
+  return withNext(error, [mgw, ...flags.flat(), ...rest]);
+}
+
+/** What an error that names no command of its own is looked into with. */
+export interface Ways {
+  /** The help of the command that was typed. */
+  help: string[];
+  /** The job that it is about. */
+  job?: { id: string; protocol: JobKind };
+}
+
+const byCode: Partial<Record<ErrorCode, string[]>> = {
+  config: ['mgw', 'config', 'list'],
+  auth: ['mgw', 'auth', 'status'],
+  not_found: ['mgw', 'models'],
+  rate_limited: ['mgw', 'doctor'],
+  server_error: ['mgw', 'doctor'],
+  unreachable: ['mgw', 'doctor'],
+  bad_reply: ['mgw', 'doctor'],
+};
+
+/** The error with a command to type (design 2), where there is one that helps. */
+export function withWay(error: MgwError, { help, job }: Ways): MgwError {
+  if (error.next !== undefined) return error;
+  const isInput = ['usage', 'output_exists', 'local_io'].includes(error.code) && error.charged === 'no';
+  const show = job && ['mgw', 'jobs', 'show', job.id];
+  const fetch = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
+  const next = fetch ?? (isInput ? help : (byCode[error.code] ?? show));
+  return next === undefined ? error : withNext(error, next);
+}
+
+function withNext(error: MgwError, next: string[]): MgwError {
+  return Object.assign(Object.create(error) as MgwError, { next });
 }

@@ -67,7 +67,8 @@ export function refusalOf(exchange: Exchange, reply: Reply): MgwError | undefine
   const again =
     verdict?.kind === 'busy' || (verdict === undefined && (reply.status === 429 || reply.status >= 500));
   const exit = again ? 'unavailable' : code === 'auth' ? 'auth' : 'rejected';
-  return new MgwError(code, said, { exit, retry: again ? 'safe' : 'never', requestId });
+  const next = code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
+  return new MgwError(code, said, { exit, retry: again ? 'safe' : 'never', requestId, next });
 }
 
 function wordsOf({ status, headers }: Reply, message: string): string {
