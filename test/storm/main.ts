@@ -1,30 +1,27 @@
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { checkStorm, type Violations } from './check.ts';
 import { sweepCrashes, type Sweep } from './crash-points.ts';
 import type { Ended } from './drive.ts';
+import { readOptions, type StormOptions } from './options.ts';
 import { countOf, storm, summaryOf } from './storm.ts';
 import { openWorld } from './world.ts';
 
+const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
+
 // npm run storm -- --jobs 500 --seed 7
 // npm run storm -- --crash-points
-const { values } = parseArgs({
-  options: {
-    jobs: { type: 'string', default: '500' },
-    seed: { type: 'string', default: String(Math.floor(Math.random() * 1e6)) },
-    chaos: { type: 'string', default: '20' },
-    width: { type: 'string', default: '6' },
-    'crash-points': { type: 'boolean', default: false },
-  },
-});
-const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
-const began = Date.now();
-const { summary, violations, root } = await (values['crash-points'] ? crashPoints() : wholeStorm());
-for (const [name, found] of Object.entries(violations))
-  for (const what of found as string[]) console.error(`${name}: ${what}`);
-if (root !== undefined) console.error(`The remains are in ${root}`);
-console.log(`${summary}, ${((Date.now() - began) / 1000).toFixed(0)} s`);
-process.exitCode = countOf(violations) === 0 ? 0 : 1;
+const options = readOptions(process.argv.slice(2));
+if (options !== undefined) await blow(options);
+
+async function blow(options: StormOptions): Promise<void> {
+  const began = Date.now();
+  const { summary, violations, root } = await (options.crashPoints ? crashPoints() : wholeStorm(options));
+  for (const [name, found] of Object.entries(violations))
+    for (const what of found as string[]) console.error(`${name}: ${what}`);
+  if (root !== undefined) console.error(`The remains are in ${root}`);
+  console.log(`${summary}, ${((Date.now() - began) / 1000).toFixed(0)} s`);
+  process.exitCode = countOf(violations) === 0 ? 0 : 1;
+}
 
 interface Verdict {
   summary: string;
@@ -32,10 +29,8 @@ interface Verdict {
   root?: string | undefined;
 }
 
-async function wholeStorm(): Promise<Verdict> {
-  const [jobs, seed] = [Number(values.jobs), Number(values.seed)];
+async function wholeStorm({ jobs, seed, chaos, width }: StormOptions): Promise<Verdict> {
   const onProgress = (done: number): void => progress(`${done} of ${jobs} jobs`);
-  const [chaos, width] = [Number(values.chaos), Number(values.width)];
   const result = await storm({ jobs, seed, chaos, width, worker, onProgress });
   return { summary: `${summaryOf(result)}, seed ${seed}`, ...result };
 }

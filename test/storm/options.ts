@@ -1,0 +1,53 @@
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+
+/** What a storm is told on its command line. */
+export interface StormOptions {
+  jobs: number;
+  /** The same seed draws the same storm. */
+  seed: number;
+  /** Chance of a call to fail in some way, percent. */
+  chaos: number;
+  /** How many command lines run at a time. */
+  width: number;
+  crashPoints: boolean;
+}
+
+/** Reads the command line. Undefined where help was asked for or words are wrong (exit code 2): all is said then. */
+export function readOptions(argv: readonly string[]): StormOptions | undefined {
+  try {
+    return program()
+      .parse([...argv], { from: 'user' })
+      .opts<StormOptions>();
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    process.exitCode = error.exitCode === 0 ? 0 : 2;
+    return undefined;
+  }
+}
+
+function program(): Command {
+  const { MAX_SAFE_INTEGER: most, MIN_SAFE_INTEGER: least } = Number;
+  const seed = Math.floor(Math.random() * 1e6);
+  return new Command('npm run storm --')
+    .description('Hundreds of jobs, faults and kills against the sandbox, judged by its own count.')
+    .option('--jobs <n>', 'how many jobs', between(1, 100_000), 500)
+    .addOption(
+      new Option('--seed <n>', 'draws the storm that this number drew before')
+        .argParser(between(least, most))
+        .default(seed, 'chance'),
+    )
+    .option('--chaos <percent>', 'chance of a call to fail', between(0, 100), 20)
+    .option('--width <n>', 'how many command lines run at a time', between(1, 64), 6)
+    .option('--crash-points', 'strike every file operation of every kind of job instead', false)
+    .allowExcessArguments(false)
+    .showHelpAfterError()
+    .exitOverride();
+}
+
+function between(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const value = /^-?\d+$/.test(text) ? Number(text) : NaN;
+    if (value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`It takes a whole number from ${least} to ${most}.`);
+  };
+}
