@@ -121,7 +121,7 @@ export function requireBaseUrl(settings: Settings): URL {
     'config',
     'No gateway is configured. Run "mgw auth login --base-url https://…" once or set MGW_BASE_URL; ' +
       'or add --sandbox to try mgw offline and free of charge.',
-    { next: ['mgw', 'auth', 'login'] },
+    { next: ['mgw', 'auth', 'login', '--base-url', 'URL'] },
   );
 }
 

@@ -194,6 +194,36 @@ describe('--key', () => {
   });
 });
 
+describe('submit alone', () => {
+  it('ends 5 where its --key names a job that failed', async () => {
+    gateway.queries.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
+    expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
+    const again = await user.run([...submit, '--key', 'k']);
+    expect([again.code, again.stdout]).toEqual([5, '']);
+    expect(gateway.created).toBe(1);
+  });
+
+  it('ends 130 behind a Ctrl-C while its answer was outstanding, and resumes', async () => {
+    const accepted = new Promise<void>((resolve) => {
+      gateway.submits.push((_, response) => {
+        running.child.kill('SIGINT');
+        running.child.stderr?.once('data', () => {
+          response.writeHead(200).end(JSON.stringify({ task_id: create(gateway) }));
+          resolve();
+        });
+      });
+    });
+    const running = user.start(submit);
+    await accepted;
+    const run = await running.result;
+    expect(run.code, run.stderr).toBe(130);
+    expect(run.stderr).toMatch(/Interrupted; job job_\w+ goes on/);
+    const again = await user.run(submit);
+    expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/^job_\w+\n$/)]);
+    expect(gateway.created).toBe(1);
+  });
+});
+
 describe('bad input', () => {
   it.each([
     [['--duration', '4'], '--duration'],

@@ -136,7 +136,7 @@ describe('the base URL', () => {
       code: 'config',
       exitCode: 2,
       charged: 'no',
-      next: ['mgw', 'auth', 'login'],
+      next: ['mgw', 'auth', 'login', '--base-url', 'URL'],
     });
     expect(error.message).toMatch(/mgw auth login.*--sandbox/);
   });

@@ -20,7 +20,7 @@ export interface Ways {
 }
 
 const byCode: Partial<Record<ErrorCode, string[]>> = {
-  config: ['mgw', 'config', 'list'],
+  config: ['mgw', 'doctor'],
   auth: ['mgw', 'auth', 'status'],
   not_found: ['mgw', 'models'],
   rate_limited: ['mgw', 'doctor'],
@@ -36,7 +36,8 @@ export function withWay(error: MgwError, { help, job }: Ways): MgwError {
   const show = job && ['mgw', 'jobs', 'show', job.id];
   const fetch = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
   const next = fetch ?? (isInput ? help : (byCode[error.code] ?? show));
-  return next === undefined ? error : withNext(error, next);
+  // What has just failed is no way on.
+  return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : withNext(error, next);
 }
 
 function withNext(error: MgwError, next: string[]): MgwError {

@@ -13,7 +13,7 @@ describe('the command to type behind an error that names none', () => {
   it.each<[ErrorCode, string]>([
     ['usage', 'mgw video c submit --help'],
     ['output_exists', 'mgw video c submit --help'],
-    ['config', 'mgw config list'],
+    ['config', 'mgw doctor'],
     ['auth', 'mgw auth status'],
     ['not_found', 'mgw models'],
     ['rate_limited', 'mgw doctor'],
@@ -26,6 +26,11 @@ describe('the command to type behind an error that names none', () => {
     expect(next('content_policy', {}, job)).toBe('mgw jobs show job_1');
     expect(next('local_io', { charged: 'yes', retry: 'resume' }, job)).toBe('mgw video c fetch job_1');
     expect(next('local_io', { charged: 'yes', retry: 'resume' })).toBeUndefined();
+  });
+
+  it('is never the command that has just failed', () => {
+    const error = withWay(new MgwError('unreachable', 'no'), { help: ['mgw', 'doctor', '--help'] });
+    expect(error.next).toBeUndefined();
   });
 
   it('is left as it is where the error names one', () => {

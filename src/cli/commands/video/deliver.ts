@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { MgwError } from '../../../errors.ts';
 import type { Ask, Job, JobFile } from '../../../job.ts';
-import { failedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
+import { failedError, interruptedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
 import { fetchResults } from '../../../jobs/fetch.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
 import type { Order } from '../../../jobs/order.ts';
@@ -110,8 +110,11 @@ async function carryOut(
   delivery: Delivery,
 ): Promise<JobFile[]> {
   askable(job, protocol);
-  if (delivery.ask === 'accept') return [];
   if (job.state === 'failed') throw failedError(job);
+  if (delivery.ask === 'accept') {
+    if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
+    return [];
+  }
   const { pollIntervalMs } = await context.gateway();
   const shown = showWaiting(job, deps.ledger, context.progress);
   const options: WatchOptions = {
