@@ -6,6 +6,7 @@ import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts
 import { generated, startGatewayA, type GatewayA } from '../support/gateway-a.ts';
 import { fakeMp4 } from '../support/gateway-c.ts';
 import { inlineVideo, peakMib } from '../support/inline-video.ts';
+import { runHereAs } from '../support/one-process.ts';
 import { startFileHost, type FileHost } from '../support/origin.ts';
 
 const bare = ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'a paper boat'];
@@ -23,6 +24,11 @@ beforeEach(async () => {
   user = newUser(gateway.url);
   closers.push(() => gateway.close());
 });
+
+/** The user's command in this process; the first test of each kind has one of its own. */
+function here(args: string[]): Promise<CliResult> {
+  return runHereAs(user, args);
+}
 
 afterEach(async () => {
   for (const close of closers.splice(0)) await close();
@@ -85,7 +91,7 @@ describe('submit -o', () => {
     writeFileSync(join(user.cwd, 'photo.dat'), png);
     const more = ['--aspect-ratio', '9:16', '--negative-prompt', 'rain', '--sample-count', '1'];
     const rest = ['--person-generation', 'allow_adult', '--seed', '7', '--no-enhance-prompt'];
-    await user.run([...submit, ...more, ...rest, '--image', 'photo.dat']);
+    await here([...submit, ...more, ...rest, '--image', 'photo.dat']);
     expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual({
       instances: [
         {
@@ -108,7 +114,7 @@ describe('submit -o', () => {
   });
 
   it('numbers several samples', async () => {
-    const run = await user.run([...submit, '--sample-count', '2', '-o', 'clip.mp4', ...fast]);
+    const run = await here([...submit, '--sample-count', '2', '-o', 'clip.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stdout).toBe(`${join(user.cwd, 'clip-1.mp4')}\n${join(user.cwd, 'clip-2.mp4')}\n`);
     expect([file('clip-1.mp4'), file('clip-2.mp4')]).toEqual(gateway.videos.slice(0, 2));
@@ -122,7 +128,7 @@ describe('submit -o', () => {
   ])('refuses %s before it pays', async (_, output, code) => {
     mkdirSync(join(user.cwd, 'clips'));
     writeFileSync(join(user.cwd, 'clip-2.mp4'), 'mine');
-    const run = await user.run([...submit, '--sample-count', '2', ...output, ...fast]);
+    const run = await here([...submit, '--sample-count', '2', ...output, ...fast]);
     expect(run.code, run.stderr).toBe(code);
     expect(gateway.requests).toEqual([]);
     expect(file('clip-2.mp4').toString()).toBe('mine');
@@ -136,7 +142,7 @@ describe('submit -o', () => {
     gateway.finish = () => filtered;
     writeFileSync(join(user.cwd, 'large.png'), Buffer.concat([png, Buffer.alloc(400_000)]));
     writeFileSync(join(user.cwd, 'clip.mp4'), 'mine');
-    const run = await user.run([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
+    const run = await here([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('Some videos were filtered: a face.');
     expect(run.stderr).toContain('2 videos were ordered; the gateway shows 1.');
@@ -145,9 +151,9 @@ describe('submit -o', () => {
   });
 
   it('leaves nothing of a second run: files that are there are not fetched again', async () => {
-    await user.run([...save, '--key', 'boat']);
+    await here([...save, '--key', 'boat']);
     const before = gateway.requests.length;
-    const again = await user.run([...save, '--key', 'boat']);
+    const again = await here([...save, '--key', 'boat']);
     expect(again.code, again.stderr).toBe(0);
     expect(gateway.requests).toHaveLength(before);
   });
@@ -172,7 +178,7 @@ describe('fetch', () => {
   });
 
   it('of an operation that the gateway does not know is exit 9, and sends no POST', async () => {
-    const run = await user.run(['video', 'a', 'fetch', 'models/video-a/operations/none', '--json']);
+    const run = await here(['video', 'a', 'fetch', 'models/video-a/operations/none', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.posts()).toEqual([]);
   });
@@ -195,14 +201,14 @@ describe('what is sent', () => {
     ['nothing', Buffer.alloc(0), 'an image'],
   ])('refuses %s as an image by name, before anything is sent', async (_, bytes, words) => {
     writeFileSync(join(user.cwd, 'x.png'), bytes);
-    const run = await user.run([...submit, '--image', 'x.png']);
+    const run = await here([...submit, '--image', 'x.png']);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(new RegExp(`--image.*${words}`));
     expect(gateway.requests).toEqual([]);
   });
 
   it('names what is left to the default of the model, on stderr alone', async () => {
-    const run = await user.run([...bare, '--no-audio']);
+    const run = await here([...bare, '--no-audio']);
     expect(run.stderr).toMatch(/durationSeconds is left to the model's default.*--duration/);
     expect(run.stderr).toMatch(/resolution is left to the model's default.*--resolution/);
     expect(run.stderr).not.toContain('generateAudio');
@@ -211,14 +217,14 @@ describe('what is sent', () => {
 
   it('takes what the config sets for the model, and a flag over it', async () => {
     const set = (field: string, value: string): Promise<CliResult> =>
-      user.run(['config', 'set', `defaults.video.a.video-a.${field}`, value]);
+      here(['config', 'set', `defaults.video.a.video-a.${field}`, value]);
     for (const [field, value] of [
       ['duration', '6'],
       ['resolution', '1080p'],
       ['audio', 'false'],
     ] as const)
       expect((await set(field, value)).code).toBe(0);
-    const run = await user.run([...bare, '--resolution', '720p']);
+    const run = await here([...bare, '--resolution', '720p']);
     expect(run.stderr).not.toContain('left to the model');
     expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toMatchObject({
       parameters: { durationSeconds: 6, resolution: '720p', generateAudio: false },
@@ -226,11 +232,11 @@ describe('what is sent', () => {
   });
 
   it('--dry-run shows the exact request, and sends nothing', async () => {
-    const run = await user.run([...submit, '--dry-run', '--json']);
+    const run = await here([...submit, '--dry-run', '--json']);
     const shown = run.json['request'] as Record<string, unknown>;
-    const plain = await user.run([...submit, '--dry-run']);
+    const plain = await here([...submit, '--dry-run']);
     expect(gateway.requests).toEqual([]);
-    await user.run(submit);
+    await here(submit);
     const [post] = gateway.posts();
     expect(shown).toMatchObject({
       method: 'POST',
@@ -241,9 +247,7 @@ describe('what is sent', () => {
     expect(plain.stdout).toContain(`POST ${gateway.url}/v1beta/models/video-a:predictLongRunning\n`);
     expect(run.stdout + plain.stdout).not.toContain(canaryKey);
     expect(run.stderr + plain.stderr).toBe('');
-    expect(
-      (await user.run([...bare, '--dry-run'])).stderr.match(/left to the model's default/g),
-    ).toHaveLength(3);
+    expect((await here([...bare, '--dry-run'])).stderr.match(/left to the model's default/g)).toHaveLength(3);
   });
 });
 
@@ -260,8 +264,8 @@ describe('the name of the operation', () => {
       job: { handle },
       error: { code: 'result_unavailable', charged: 'yes' },
     });
-    expect((await user.run(save)).code).toBe(9);
-    expect((await user.run(submit)).code).toBe(9);
+    expect((await here(save)).code).toBe(9);
+    expect((await here(submit)).code).toBe(9);
     expect(gateway.requests).toHaveLength(1);
   });
 });
@@ -280,18 +284,18 @@ describe('the end of an operation', () => {
     ['empty content', generated([{ encodedVideo: '' }]), 9, 'result_unavailable', 'neither content'],
   ])('%s', async (_, end, code, error, words) => {
     gateway.finish = () => end;
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ ok: false, exit_code: code, error: { code: error } });
     expect(run.json.error.message).toContain(words);
     expect(found()).toEqual([]);
-    if (code === 9) expect((await user.run(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
-    expect((await user.run(['video', 'a', 'status', '@last'])).code).toBe(code);
+    if (code === 9) expect((await here(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
+    expect((await here(['video', 'a', 'status', '@last'])).code).toBe(code);
     expect(gateway.created).toBe(1);
   });
 
   it('partly filtered is a success with a note, also where nothing is saved', async () => {
     gateway.finish = () => partlyFiltered(gateway);
-    const run = await user.run([...submit, '--wait', ...fast]);
+    const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);
     expect(run.stderr).toContain('Some videos were filtered: a face.');
   });
@@ -299,7 +303,7 @@ describe('the end of an operation', () => {
   it.each(['true', 1])('done: %j is not success', async (done) => {
     gateway.queries.push({ body: { name, done, ...gateway.finish(1) } });
     gateway.polls = 0;
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('a "done" that is neither true nor false');
     expect(gateway.requests.filter(({ path }) => path.endsWith(name))).toHaveLength(2);
@@ -307,12 +311,12 @@ describe('the end of an operation', () => {
 
   it('an absent done is not finished: exit 8 at the deadline, and the printed command resumes', async () => {
     gateway.queries = Array.from({ length: 200 }, () => ({ body: { name, metadata: {} } }));
-    const late = await user.run([...submit, '-o', 'out.mp4', ...fast, '--timeout', '1s', '--json']);
+    const late = await here([...submit, '-o', 'out.mp4', ...fast, '--timeout', '300ms', '--json']);
     expect(late.json).toMatchObject({ exit_code: 8, error: { code: 'pending', retry: 'resume' } });
     gateway.queries = [];
     const next = late.json.error.next ?? [];
-    expect((await user.run([...next.slice(1), ...fast])).code).toBe(0);
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here([...next.slice(1), ...fast])).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(gateway.created).toBe(1);
     expect(file('out.mp4')).toEqual(gateway.videos[0]);
   });
@@ -321,7 +325,7 @@ describe('the end of an operation', () => {
     const mishaps = [{ status: 500 }, { status: 429 }, { status: 502, body: '<html>' }, { body: '{"name"' }];
     const reset = { status: 503 };
     gateway.queries.push(...mishaps, reset, (_, response) => response.destroy(), { body: 'null' });
-    const run = await user.run([...submit, '-o', 'out.mp4', '--poll-interval', '10ms']);
+    const run = await here([...submit, '-o', 'out.mp4', '--poll-interval', '10ms']);
     expect(run.code, run.stderr).toBe(0);
     expect(gateway.created).toBe(1);
   });
@@ -352,7 +356,7 @@ describe('media inside the answer', () => {
 
   it('comes to standard output whole', async () => {
     gateway.finish = () => generated([inside(fakeMp4())]);
-    const run = await user.run([...submit, '-o', '-', ...fast]);
+    const run = await here([...submit, '-o', '-', ...fast]);
     expect(Buffer.from(run.stdout)).toEqual(fakeMp4());
   });
 
@@ -362,7 +366,7 @@ describe('media inside the answer', () => {
       const quoted = text.replace(/"encodedVideo":"[^"]*"/, (member) => escaped(member));
       response.writeHead(200, { 'content-type': 'application/json' }).end(quoted);
     });
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(good);
   });
@@ -378,7 +382,7 @@ describe('media inside the answer', () => {
     ['words in place of a video', Buffer.from('{"error":"quota"}').toString('base64')],
   ])('%s is exit 9, and nothing is published', async (_, encodedVideo) => {
     gateway.finish = () => generated([{ encodedVideo, encoding: 'video/mp4' }]);
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ exit_code: 9, error: { charged: 'yes', retry: 'resume' } });
     expect(run.json.error.message).toMatch(/broken|cut|a text and not a video/);
     expect(found()).toEqual([]);
@@ -386,9 +390,9 @@ describe('media inside the answer', () => {
 
   it('that was broken once can be fetched later', async () => {
     gateway.finish = () => generated([{ encodedVideo: 'A*==' }]);
-    expect((await user.run(save)).code).toBe(9);
+    expect((await here(save)).code).toBe(9);
     gateway.finish = () => generated([inside(good)]);
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(gateway.created).toBe(1);
   });
 
@@ -400,7 +404,7 @@ describe('media inside the answer', () => {
       response.write(cut, () => response.destroy());
     });
     gateway.queries.push({ body: cut }, { body: text });
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(good);
     expect(found()).toEqual(['out.mp4']);
@@ -413,7 +417,7 @@ describe('media inside the answer', () => {
       response.write(text.slice(0, -20_000));
     });
     gateway.queries.push({ body: text });
-    const run = await user.run([...save, '--request-timeout', '300ms']);
+    const run = await here([...save, '--request-timeout', '300ms']);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(good);
   });
@@ -436,14 +440,14 @@ describe('media inside the answer', () => {
       return generated([inside(good)]);
     };
     const command = [...submit, '-o', 'sub/out.mp4', ...fast, '--json'];
-    const run = await user.run(command);
+    const run = await here(command);
     expect(run.json).toMatchObject({
       exit_code: 10,
       error: { code: 'local_io', charged: 'yes', retry: 'resume' },
     });
     mkdirSync(join(user.cwd, 'sub'));
     gateway.finish = () => generated([inside(good)]);
-    expect((await user.run(command)).code).toBe(0);
+    expect((await here(command)).code).toBe(0);
     expect(file('sub/out.mp4')).toEqual(good);
     expect(gateway.created).toBe(1);
   });
@@ -451,7 +455,7 @@ describe('media inside the answer', () => {
   it('of several samples those that are well are saved, and exit 9 tells of the others', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     gateway.finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ exit_code: 9, job: { state: 'succeeded' } });
     expect(run.json.error.message).toMatch(
       /^2 of 4 files are saved\. .*Sample 2 of 4 is broken.*Sample 4 of 4/,
@@ -459,13 +463,13 @@ describe('media inside the answer', () => {
     expect(found()).toEqual(['out-1.mp4', 'out-3.mp4']);
     expect([file('out-1.mp4'), file('out-3.mp4')]).toEqual([good, gateway.videos[2]]);
     const before = gateway.requests.filter(({ path }) => path === '/files/2').length;
-    expect((await user.run(save)).code).toBe(9);
+    expect((await here(save)).code).toBe(9);
     expect(gateway.requests.filter(({ path }) => path === '/files/2')).toHaveLength(before);
   });
 
   it('falls back on the address where the content is broken', async () => {
     gateway.finish = () => generated([{ encodedVideo: 'A*==', uri: `${gateway.url}/files/1` }]);
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(file('out.mp4')).toEqual(gateway.videos[1]);
   });
 
@@ -508,7 +512,7 @@ describe('where the key goes', () => {
   it('not to another host, which may serve the file all the same', async () => {
     const files = await fileHost('127.0.0.2');
     gateway.finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(keysSeen(files)).toEqual([undefined]);
     expect(JSON.stringify(files.requests)).not.toContain(canaryKey);
   });
@@ -518,7 +522,7 @@ describe('where the key goes', () => {
     files.wants = own;
     if (status === 403) files.answers.push({ status, body: { error: { message: 'no key' } } });
     gateway.finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json).toMatchObject({
       exit_code: 3,
       error: { code: 'auth', charged: 'yes', retry: 'resume' },
@@ -526,7 +530,7 @@ describe('where the key goes', () => {
     expect(run.json.error.message).toContain(`--trust-origin ${files.url}`);
     expect(keysSeen(files)).toEqual([undefined]);
     const next = run.json.error.next ?? [];
-    expect((await user.run([...next.slice(1), '-o', 'out.mp4', ...fast])).code).toBe(0);
+    expect((await here([...next.slice(1), '-o', 'out.mp4', ...fast])).code).toBe(0);
     expect(keysSeen(files)).toEqual([undefined, own]);
     expect(file('out.mp4')).toEqual(fakeMp4(8000));
     expect(gateway.created).toBe(1);
@@ -542,7 +546,7 @@ describe('where the key goes', () => {
     far.answers.push(hop(`${near.url}/c`));
     near.answers.push(hop(`${far.url}/d?sign=1`));
     gateway.finish = () => generated([{ uri: `${near.url}/a` }]);
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(keysSeen(near)).toEqual([own, own]);
     expect(keysSeen(far)).toEqual([undefined, undefined]);
@@ -558,7 +562,7 @@ describe('where the key goes', () => {
     const files = await fileHost();
     for (let hop = 0; hop < 20; hop += 1) files.answers.push({ status: 302, headers: { location: '/on' } });
     gateway.finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
-    expect((await user.run(save)).code).toBe(9);
+    expect((await here(save)).code).toBe(9);
     expect(files.requests.length).toBeLessThan(10);
   });
 
@@ -570,7 +574,7 @@ describe('where the key goes', () => {
     'gs://bucket/v.mp4',
   ])('%j is asked for nothing: exit 9', async (uri) => {
     gateway.finish = () => generated([{ uri }]);
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({
       exit_code: 9,
       error: { code: 'result_unavailable', charged: 'yes' },
@@ -584,7 +588,7 @@ describe('where the key goes', () => {
     const files = await fileHost();
     files.answers.push({ status: 404 }, { status: 410 });
     gateway.finish = () => generated([{ uri: `${files.url}/v-${files.requests.length}.mp4` }]);
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(files.requests.map(({ path }) => path)).toEqual(['/v-0.mp4', '/v-1.mp4', '/v-2.mp4']);
     expect(gateway.created).toBe(1);
   });

@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
 import { callError, startGatewayB, type GatewayB } from '../support/gateway-b.ts';
+import { runHereAs } from '../support/one-process.ts';
 
 const model = ['--model', 'Video-B', '--model-version', '2.0'];
 const submit = ['video', 'b', 'submit', ...model, '--prompt', 'a paper boat'];
@@ -17,6 +18,11 @@ beforeEach(async () => {
   gateway = await startGatewayB();
   user = newUser(gateway.url);
 });
+
+/** The user's command in this process; the first test of each kind has one of its own. */
+function here(args: string[]): Promise<CliResult> {
+  return runHereAs(user, args);
+}
 
 afterEach(() => gateway.close());
 
@@ -72,7 +78,7 @@ describe('submit -o', () => {
     const assets = ['--first-frame', 'https://example.com/a.png', '--reference', 'https://example.com/b.png'];
     const output = ['--duration', '5', '--resolution', '720P', '--aspect-ratio', '16:9', '--no-audio'];
     const rest = ['--storage-mode', 'Temporary', '--negative-prompt', 'rain', '--return-usage'];
-    const run = await user.run([...submit, ...assets, ...output, ...rest]);
+    const run = await here([...submit, ...assets, ...output, ...rest]);
     expect(run.code, run.stderr).toBe(0);
     expect(sent()).toEqual({
       ModelName: 'Video-B',
@@ -96,8 +102,8 @@ describe('submit -o', () => {
   });
 
   it('--dry-run shows the exact request, and sends nothing at all', async () => {
-    const shown = (await user.run([...submit, '--dry-run', '--json'])).json['request'];
-    const plain = await user.run([...submit, '--dry-run']);
+    const shown = (await here([...submit, '--dry-run', '--json'])).json['request'];
+    const plain = await here([...submit, '--dry-run']);
     expect(gateway.requests).toEqual([]);
     expect(shown).toEqual({
       method: 'POST',
@@ -122,7 +128,7 @@ describe('submit -o', () => {
     ['--ext-info', '{"ExtVideoParameters":{"ReturnUsage":true}}'],
     ['--first-frame', 'http://10.0.0.1/a.png'],
   ])('refuses %s %s before anything is submitted', async (flag, value) => {
-    const run = await user.run([...submit, flag, value]);
+    const run = await here([...submit, flag, value]);
     expect(run.code, run.stderr).toBe(2);
     expect(gateway.posts()).toEqual([]);
   });
@@ -140,7 +146,7 @@ describe('the listing', () => {
     ['it is a web page', { body: '<html></html>' }],
   ])('does not stop a submission with its version where %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.listings.push(answer, answer);
-    const run = await user.run(submit);
+    const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('The model listing cannot be had');
     expect(gateway.created).toBe(1);
@@ -148,7 +154,7 @@ describe('the listing', () => {
 
   it('is exit 3 where it is needed and the key is refused', async () => {
     gateway.listings.push({ status: 401, body: { error: { message: 'Invalid token' } } });
-    const run = await user.run([...unversioned, '--model', 'Video-B', '--json']);
+    const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
     expect(run.json.error).toMatchObject({ code: 'auth', message: 'Invalid token', charged: 'no' });
     expect(gateway.posts()).toEqual([]);
@@ -172,7 +178,7 @@ describe('the listing', () => {
     ['a model in another letter case', ['--model', 'lite', '--model-version', '7.1'], /--model .*Lite/],
   ])('shows the choices for %s, and nothing is submitted', async (_, flags, choices) => {
     gateway.models = [many, one];
-    const run = await user.run([...unversioned, ...flags]);
+    const run = await here([...unversioned, ...flags]);
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toMatch(choices);
     expect(gateway.posts()).toEqual([]);
@@ -180,11 +186,11 @@ describe('the listing', () => {
 
   it('judges nothing under --no-check, and fills only what is left out', async () => {
     gateway.models = [many, one];
-    const wrong = await user.run([...unversioned, '--model', 'Lite', '--model-version', '9', '--no-check']);
+    const wrong = await here([...unversioned, '--model', 'Lite', '--model-version', '9', '--no-check']);
     expect(wrong.code, wrong.stderr).toBe(0);
     expect(sent()).toEqual({ ModelName: 'Lite', ModelVersion: '9', Prompt: 'x' });
     expect(gateway.requests).toHaveLength(1);
-    expect((await user.run([...unversioned, '--model', 'Video-B', '--no-check'])).code).toBe(4);
+    expect((await here([...unversioned, '--model', 'Video-B', '--no-check'])).code).toBe(4);
     expect(sent(1)).toEqual({ ModelName: 'Video-B', Prompt: 'x' });
   });
 });
@@ -207,7 +213,7 @@ describe('--ext-info @FILE', () => {
   ])('refuses one that is %s by name', async (_, value) => {
     writeFileSync(join(user.cwd, 'latin.json'), Buffer.from([0x7b, 0xe9, 0x7d]));
     writeFileSync(join(user.cwd, 'plain.json'), '{"ReturnUsage":true}');
-    const run = await user.run([...submit, '--ext-info', value]);
+    const run = await here([...submit, '--ext-info', value]);
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toContain('--ext-info');
     expect(gateway.posts()).toEqual([]);
@@ -221,13 +227,13 @@ describe('the answer to a creation', () => {
     ['InternalError', 7, 'submit_unknown', 'maybe', 7],
   ])('%s under HTTP 200 is exit %i', async (Code, code, error, charged, rerun) => {
     gateway.submits.push({ body: callError(Code) });
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json).toMatchObject({ exit_code: code, error: { code: error, charged } });
     expect(run.json.error.message).toContain(`because of ${Code}`);
     expect(run.json.error.request_id).toBe('req-of-the-error');
     expect(gateway.posts()).toHaveLength(1);
     // A refusal may be tried again; where it may exist nothing is sent.
-    expect((await user.run(save)).code).toBe(rerun);
+    expect((await here(save)).code).toBe(rerun);
     expect(gateway.posts()).toHaveLength(rerun === 0 ? 2 : 1);
     expect(gateway.created).toBe(rerun === 0 ? 1 : 0);
   });
@@ -235,7 +241,7 @@ describe('the answer to a creation', () => {
   it('RequestLimitExceeded twice, then well: one task', async () => {
     const limits = ['RequestLimitExceeded', 'RequestLimitExceeded.UinLimitExceeded'];
     gateway.submits.push(...limits.map((code) => ({ body: callError(code) })));
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(gateway.posts()).toHaveLength(3);
     expect(gateway.created).toBe(1);
@@ -254,27 +260,27 @@ describe('the answer to a query', () => {
   it('an error under HTTP 200 that is no verdict does not end the wait', async () => {
     const codes = ['InternalError', 'RequestLimitExceeded', 'FailedOperation.Busy', 'Strange'];
     gateway.queries.push(...codes.map((code) => ({ body: callError(code) })));
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(gateway.created).toBe(1);
   });
 
   it.each(['ResourceNotFound'])('%s right after the creation is waited for', async (code) => {
     gateway.queries.push(...[1, 2, 3].map(() => ({ body: callError(code) })));
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(gateway.created).toBe(1);
   });
 
   it('a task that the gateway does not know is exit 9, and nothing is created', async () => {
-    const run = await user.run(['video', 'b', 'fetch', '12000000000000000404', '--json']);
+    const run = await here(['video', 'b', 'fetch', '12000000000000000404', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.posts()).toEqual([]);
   });
 
   it('a task that was started elsewhere is picked up by its id, to the last digit', async () => {
-    await user.run(submit);
+    await here(submit);
     const other = newUser(gateway.url);
-    const run = await other.run(['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
+    const run = await runHereAs(other, ['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.video);
     expect(gateway.created).toBe(1);
@@ -306,7 +312,7 @@ describe('the answer to a query', () => {
     ['a file without an address', { Output: { FileInfos: [{}] } }, 9, 'result_unavailable', 'no address'],
   ])('FINISH with %s is no success', async (_, shown, code, error, words) => {
     gateway.task = shown;
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ ok: false, exit_code: code, error: { code: error } });
     expect(run.json.error.message).toContain(words);
     expect(found()).toEqual([]);
@@ -315,15 +321,15 @@ describe('the answer to a query', () => {
   });
 
   async function staysUnproven(): Promise<void> {
-    expect((await user.run(['video', 'b', 'status', '@last'])).code).toBe(9);
-    expect((await user.run(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
+    expect((await here(['video', 'b', 'status', '@last'])).code).toBe(9);
+    expect((await here(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
   }
 
   it('what proves nothing is not recorded as a success, and may become one', async () => {
     gateway.task = { ErrCode: undefined };
-    expect((await user.run(save)).json.job.state).toBe('running');
+    expect((await here(save)).json.job.state).toBe('running');
     gateway.task = {};
-    expect((await user.run(save)).json.job.state).toBe('succeeded');
+    expect((await here(save)).json.job.state).toBe('succeeded');
     expect(gateway.created).toBe(1);
     expect(file('out.mp4')).toEqual(gateway.video);
   });
@@ -331,21 +337,21 @@ describe('the answer to a query', () => {
   it('ABORTED is a failure', async () => {
     gateway.task = { Status: 'PROCESSING' };
     gateway.outer = { Status: 'ABORTED' };
-    expect((await user.run(save)).json).toMatchObject({ exit_code: 5, job: { native_status: 'ABORTED' } });
+    expect((await here(save)).json).toMatchObject({ exit_code: 5, job: { native_status: 'ABORTED' } });
   });
 
   it('an outer FINISH over an inner PROCESSING keeps polling', async () => {
     gateway.task = { Status: 'PROCESSING' };
-    const late = await user.run([...submit, '-o', 'out.mp4', ...fast, '--timeout', '1s', '--json']);
+    const late = await here([...submit, '-o', 'out.mp4', ...fast, '--timeout', '300ms', '--json']);
     expect(late.json).toMatchObject({ exit_code: 8, job: { state: 'running', native_status: 'PROCESSING' } });
     gateway.task = {};
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(gateway.created).toBe(1);
   });
 
   it('a failure that lists a file all the same says so, without its signature', async () => {
     gateway.task = { ErrCode: 7 };
-    const run = await user.run([...submit, '--wait', ...fast]);
+    const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(5);
     expect(run.stderr).toContain(`${gateway.files.url}/${task}.mp4`);
     expect(run.stderr).not.toContain('s3cret');
@@ -354,17 +360,17 @@ describe('the answer to a query', () => {
   it('usage and details of the file reach --json', async () => {
     const FileInfos = [{ FileUrl: `${gateway.files.url}/a`, FileType: 'mp4', MetaData: { Duration: 8 } }];
     gateway.task = { Output: { FileInfos, Usage: { OutputSeconds: 8 } } };
-    const { job } = (await user.run(save)).json;
+    const { job } = (await here(save)).json;
     expect(job['usage']).toEqual({ OutputSeconds: 8 });
     expect(job['details']).toEqual([{ FileType: 'mp4', MetaData: { Duration: 8 } }]);
     gateway.task = { Output: { FileInfos: [{ FileUrl: `${gateway.files.url}/a` }] } };
-    const bare = (await user.run([...submit, '--new', '--wait', ...fast, '--json'])).json;
+    const bare = (await here([...submit, '--new', '--wait', ...fast, '--json'])).json;
     expect(bare.job).not.toHaveProperty('details');
   });
 });
 
 describe('the file host', () => {
-  const here = (path: string): object => ({ Output: { FileInfos: [{ FileUrl: path }] } });
+  const fileAt = (path: string): object => ({ Output: { FileInfos: [{ FileUrl: path }] } });
 
   it.each([
     ['an origin of its own', '127.0.0.1'],
@@ -391,7 +397,7 @@ describe('the file host', () => {
     gateway.task = { Output: { FileInfos: files } };
     gateway.files.wants = `Bearer ${canaryKey}`;
     const trust = ['--trust-origin', gateway.files.url];
-    const run = await user.run([...save, ...trust]);
+    const run = await here([...save, ...trust]);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
     const gets = gateway.requests.filter(({ path }) => path === '/files/0').concat(gateway.files.requests);
     expect(gets.length).toBeGreaterThanOrEqual(2);
@@ -400,14 +406,14 @@ describe('the file host', () => {
 
   it('nor behind a redirect to the gateway', async () => {
     gateway.files.answers.push({ status: 302, headers: { location: `${gateway.url}/elsewhere` } });
-    await user.run(save);
+    await here(save);
     const followed = gateway.requests.filter(({ path }) => path === '/elsewhere');
     expect(followed.map(({ headers }) => headers.authorization)).toEqual([undefined]);
   });
 
   it('an address that expired once is asked for afresh', async () => {
     gateway.files.answers.push({ status: 403, body: { error: { message: 'expired' } } });
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(gateway.video);
     expect(gateway.created).toBe(1);
@@ -415,7 +421,7 @@ describe('the file host', () => {
 
   it.each([401, 404])('%i for ever is exit 9, and the job stays succeeded', async (status) => {
     gateway.files.answers = Array.from({ length: 50 }, () => ({ status, body: { error: 'expired' } }));
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json).toMatchObject({
       exit_code: 9,
       job: { state: 'succeeded' },
@@ -423,21 +429,21 @@ describe('the file host', () => {
     });
     expect(gateway.files.requests.length).toBeLessThan(10);
     gateway.files.answers = [];
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(gateway.created).toBe(1);
   });
 
   it('several files are numbered', async () => {
     const FileInfos = [{ FileUrl: `${gateway.files.url}/1` }, { FileUrl: `${gateway.files.url}/2` }];
     gateway.task = { Output: { FileInfos } };
-    expect((await user.run(save)).code).toBe(0);
+    expect((await here(save)).code).toBe(0);
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
   it('one of two that is gone is exit 9, with the other saved', async () => {
     const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.files.url}/2` }];
     gateway.task = { Output: { FileInfos } };
-    const run = await user.run(save);
+    const run = await here(save);
     expect(run.json.exit_code).toBe(9);
     expect(run.json.error.message).toMatch(/^1 of 2 files are saved\. /);
     expect(found()).toEqual(['out-2.mp4']);
@@ -450,8 +456,8 @@ describe('the file host', () => {
     'file:///etc/hostname',
     'data:video/mp4;base64,AAAAGGZ0eXBtcDQyAAAAAG1wNDJpc29t',
   ])('%j is asked for nothing: exit 9', async (url) => {
-    gateway.task = here(url);
-    const run = await user.run(save);
+    gateway.task = fileAt(url);
+    const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({
       exit_code: 9,
       job: { state: 'succeeded' },
@@ -470,7 +476,7 @@ describe('the file host', () => {
     ['an error under 200', { body: { error: { message: 'not here' } } }],
   ])('%s in place of the file is exit 9, and nothing is published', async (_, answer) => {
     gateway.files.answers.push(answer, answer, answer, answer, answer, answer);
-    expect((await user.run(save)).json).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
+    expect((await here(save)).json).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
     expect(found().filter((entry) => entry.endsWith('.mp4'))).toEqual([]);
   });
 });

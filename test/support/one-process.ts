@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { main } from '../../src/cli/main.ts';
-import type { CliJson, CliResult } from './cli.ts';
+import type { CliJson, CliResult, User } from './cli.ts';
 
 /** Runs `mgw` in this very process: a tenth of the time of one of its own, for what needs no such thing. */
 export async function runHere(
@@ -22,6 +22,19 @@ export async function runHere(
       return JSON.parse(stdout.text) as CliJson;
     },
   };
+}
+
+/** Runs `mgw` in this very process for a user; a path that is relative means their folder, as it would in one of theirs. */
+export function runHereAs({ cwd, env }: User, args: string[]): Promise<CliResult> {
+  return runHere(
+    args.map((word, index) => pathIn(cwd, args[index - 1], word)),
+    env,
+  );
+}
+
+function pathIn(folder: string, flag: string | undefined, word: string): string {
+  if ((flag === '-o' || flag === '--image') && word !== '-') return resolve(folder, word);
+  return flag === '--ext-info' && word.startsWith('@') ? `@${resolve(folder, word.slice(1))}` : word;
 }
 
 /** Runs `mgw` in this very process, as a person whose home is empty. */
