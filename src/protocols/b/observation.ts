@@ -1,7 +1,8 @@
 import type { Reply } from '../../exchange.ts';
 import { requestIdOf } from '../../http/failures.ts';
-import { at, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
+import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 import type { Observation, Result, Source } from '../protocol.ts';
+import { shownValue } from '../violations.ts';
 import { taskFailure } from './codes.ts';
 
 /**
@@ -9,7 +10,21 @@ import { taskFailure } from './codes.ts';
  * shows none. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or empty. `FINISH`
  * without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing to fetch.
  */
-export function observe(reply: Reply, body: Json | undefined): Observation | undefined {
+export function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
+  const seen = stateShown(reply, body);
+  const foreign = foreignTask(body, handle);
+  if (seen === undefined || foreign === undefined) return seen;
+  return { ...seen, warning: seen.warning === undefined ? foreign : `${seen.warning} ${foreign}` };
+}
+
+// The id is the task's own; a mapped or mistaken one is told, and decides nothing.
+function foreignTask(body: Json | undefined, handle: string): string | undefined {
+  const id = idAt(body, 'Response.AigcVideoTask.TaskId');
+  if (id === undefined || id === handle) return undefined;
+  return `The answer is about ${shownValue(id)}, not the task that was asked for.`;
+}
+
+function stateShown(reply: Reply, body: Json | undefined): Observation | undefined {
   const response = at(body, 'Response');
   const status = statusOf(response);
   if (body === undefined || status === undefined) return undefined;

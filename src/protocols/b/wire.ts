@@ -81,7 +81,7 @@ function isSuccess(reply: Reply): boolean {
 }
 
 /** Reads the answer to a status query (specification 2.4, 3.2). A cut answer is no news. */
-export function readQuery(reply: Reply): QueryVerdict {
+export function readQuery(reply: Reply, handle: string): QueryVerdict {
   const body = bodyOf(reply);
   const error = callError(body);
   if (!isSuccess(reply)) {
@@ -91,7 +91,7 @@ export function readQuery(reply: Reply): QueryVerdict {
   }
   if (!reply.complete) return { kind: 'again', failure: unreadable(reply, 'task status') };
   if (error !== undefined) return judgeCallError(reply, error);
-  return observe(reply, body) ?? { kind: 'again', failure: unreadable(reply, 'task status') };
+  return observe(reply, body, handle) ?? { kind: 'again', failure: unreadable(reply, 'task status') };
 }
 
 function judgeCallError(reply: Reply, error: Json): QueryVerdict {

@@ -103,6 +103,21 @@ describe('success', () => {
     expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
   });
 
+  test.each(['t-2', 7])('an answer about task %j tells so, and decides nothing', (TaskId) => {
+    const { state, results, warning } = observed(finished({ TaskId }));
+    expect([state, results.length]).toEqual(['succeeded', 1]);
+    expect(warning).toContain('not the task that was asked for');
+    const none = finished({ TaskId, Output: {} });
+    expect(observed(none).warning).toMatch(/lists no file.*not the task that was asked for/);
+  });
+
+  test.each([null, undefined, '', {}])(
+    'an answer with the task id %j is taken for what was asked',
+    (TaskId) => {
+      expect(observed(finished({ TaskId })).warning).toBeUndefined();
+    },
+  );
+
   test('the files keep their order, and one without an address is told', () => {
     const FileInfos = [
       { FileUrl: 'https://f.example/1' },
