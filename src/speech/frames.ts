@@ -3,16 +3,17 @@ export const largestFrame = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
-// What may stand before a frame on its line: white space, a byte order mark (its bytes), the prefix of SSE.
-const beforeFrame = /^(\xef\xbb\xbf|\s)*(data:)?\s*$/;
-// Lines of SSE that carry no frame.
-const fieldLine = /^(\xef\xbb\xbf|\s)*(:|(event|id|retry):)/;
-const emptyLine = /^(\xef\xbb\xbf|\s)*(data:\s*(\[DONE\])?\s*)?$/;
+// What may stand between frames: white space, a byte order mark (its bytes), commas, the separators of JSON sequences.
+const gap = String.raw`(\xef\xbb\xbf|[\s,\0\x1e])*`;
+// The prefix of SSE before a frame, and its lines that carry none.
+const beforeFrame = new RegExp(`^${gap}(data:)?\\s*$`);
+const fieldLine = new RegExp(`^${gap}(:|(event|id|retry):)`);
+const emptyLine = new RegExp(`^${gap}(data:\\s*(\\[DONE\\])?\\s*)?$`);
 const longestLine = 8 * 1024;
 
 /**
- * Splits a stream of JSON frames (specification 4.4) on bytes: frames that are adjacent, separated by newlines or
- * prefixed as server-sent events, in chunks that are cut anywhere. A frame is handed out with the chunk that
+ * Splits a stream of JSON frames (specification 4.4) on bytes: frames that are adjacent, separated by newlines (or
+ * what else separates JSON) or prefixed as server-sent events, in chunks that are cut anywhere. A frame is handed out with the chunk that
  * completes it. Memory is bounded by the largest frame.
  */
 export class FrameSplitter {

@@ -33,6 +33,7 @@ describe('frames in every separation', () => {
     ['server-sent events', `event: 352\ndata: ${first}\n\nevent:152\r\ndata:${second}\n\n`],
     ['comments and other fields', `: ping {1}\nid: {7}\nretry: 10\ndata: ${first}\ndata:\n${second}`],
     ['a closing event', `data: ${first}\n\ndata: ${second}\n\ndata: [DONE]\n\n`],
+    ['commas, record separators and NUL', `${first},\x1e${second}\0 ,\n`],
     ['a comment that nothing ends', `${first}${second}\n: bye`],
   ])('%s', (_, stream) => {
     const expected = { frames: [first, second], fault: undefined };
