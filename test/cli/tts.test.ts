@@ -116,6 +116,8 @@ describe('speaking', () => {
       '-',
       '--set',
       'req_params.audio_params.speech_rate=10',
+      '--set',
+      'req_params.additions={"silence_duration":500}',
       '--speaker',
       'v1',
       '--dry-run',
@@ -130,6 +132,7 @@ describe('speaking', () => {
         text,
         speaker: 'v1',
         audio_params: { format: 'mp3', sample_rate: 24_000, speech_rate: 10 },
+        additions: '{"silence_duration":500}',
       },
     });
     expect(charges()).toBe(0);

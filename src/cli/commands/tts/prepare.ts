@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Settings } from '../../../config/resolve.ts';
 import { usageError } from '../../../errors.ts';
-import { at, type JsonObject } from '../../../json.ts';
+import { at, isObject, type JsonObject } from '../../../json.ts';
 import { applySets } from '../../../protocols/compose.ts';
 import { violationMessage } from '../../../protocols/violations.ts';
 import { checkSpeech } from '../../../speech/check.ts';
@@ -95,7 +95,14 @@ function bodyOf(text: string, format: SpeechFormat, options: TtsOptions, setting
     },
   };
   applySets(body, options.set ?? []);
-  return body;
+  return withAdditions(body);
+}
+
+// `additions` is a string of JSON on the wire; --set reads the same text as an object.
+function withAdditions(body: JsonObject): JsonObject {
+  const params = body['req_params'];
+  if (!isObject(params) || !isObject(params['additions'])) return body;
+  return { ...body, req_params: { ...params, additions: JSON.stringify(params['additions']) } };
 }
 
 function piecesOf(body: JsonObject, options: TtsOptions): JsonObject[] {
