@@ -30,9 +30,40 @@ export async function readAnswer(
 ): Promise<ResponseEnd> {
   const type = answer.headers['content-type'] ?? '';
   const body = impatiently(answer, limits);
-  const end = await read(/json|html/i.test(type) ? readWhole(body, onText) : readEvents(body, onText));
+  const end = await read(readEither(body, /json|html/i.test(type), onText));
   answer.close();
   return end;
+}
+
+/**
+ * The first character decides, since relays name the wrong type: no event begins with a brace, and no document with
+ * a letter. The type counts for an empty body alone.
+ */
+async function readEither(
+  body: AsyncGenerator<Uint8Array, void>,
+  isDocument: boolean,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  for (;;) {
+    const next = await body.next();
+    if (next.done === true) return isDocument ? readResponse(undefined) : new ResponseStream(onText).finish();
+    // Blank beginnings and a byte order mark (its bytes) say nothing, and are left out.
+    const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
+    if (first === undefined) continue;
+    return (/[{[<]/.test(first) ? readWhole : readEvents)(withFirst(next.value, body), onText);
+  }
+}
+
+async function* withFirst(
+  first: Uint8Array,
+  rest: AsyncGenerator<Uint8Array, void>,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield first;
+    yield* rest;
+  } finally {
+    await rest.return();
+  }
 }
 
 async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
@@ -45,7 +76,10 @@ async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
 }
 
 /** The body of an answer that is given up when it is silent for too long, or at the deadline. */
-export async function* impatiently(answer: StreamedReply, limits: AnswerLimits): AsyncGenerator<Uint8Array> {
+export async function* impatiently(
+  answer: StreamedReply,
+  limits: AnswerLimits,
+): AsyncGenerator<Uint8Array, void> {
   const { silenceMs, deadline, clock } = limits;
   const ms = Math.min(silenceMs, deadline - clock.now(), 2 ** 31 - 1);
   const timer = setTimeout(() => answer.close(), Math.max(0, ms));

@@ -25,14 +25,20 @@ export function responsesExchange(body: JsonObject): Exchange {
 export function readResponse(json: Json | undefined): ResponseEnd {
   if (!isObject(json)) return { kind: 'cut', why: 'the answer is no response' };
   const { status } = json;
-  if (isError(json['error']) || status === 'failed' || status === 'cancelled') return failed(json, json);
+  if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
+    return failed(json, json);
   if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
   const { text, refusal } = spoken(json);
   if (status === 'incomplete') return incomplete(json, text);
   // Some relays leave the status out; the answer itself is then the evidence.
   if (status !== 'completed' && !(status === undefined && text !== ''))
-    return { kind: 'cut', why: 'the answer does not say that it is completed' };
+    return { kind: 'cut', why: `the answer does not say that it is completed${saidIn(json)}` };
   return text === '' && refusal !== '' ? refused(refusal, json) : { kind: 'completed', text, response: json };
+}
+
+function saidIn(json: JsonObject): string {
+  const message = messageIn(json);
+  return message === undefined ? '' : ` (${message.slice(0, 1000)})`;
 }
 
 /** One event of a stream, read. */
