@@ -9,7 +9,7 @@ import { shownState } from './settle.ts';
 /**
  * The earlier job that the same command carries on with (design 4): one that is open and whose run ended before
  * it delivered, or one that is `unknown` and so blocks. A run that is alive elsewhere and a command that ended
- * well make a second take: undefined. A speech stream that was cut off blocks too, until a newer take stands.
+ * well make a second take: undefined. A speech stream that came to no good end blocks too, until a newer take stands.
  */
 export async function findEarlier(ledger: Ledger, fingerprint: string): Promise<Job | undefined> {
   let newest = true;
@@ -22,10 +22,13 @@ export async function findEarlier(ledger: Ledger, fingerprint: string): Promise<
   return undefined;
 }
 
-/** True for a speech stream that began, was billed, and came to no end: it cannot be taken up again (design 8). */
+/**
+ * True for a speech stream that began, was billed, and came to no good end: it cannot be taken up again, and is
+ * not paid for again by itself (design 8).
+ */
 export function wasCutOff(job: Job): boolean {
   if (job.protocol !== 'tts' || job.handle === undefined || isRunning(job)) return false;
-  return job.state === 'failed' ? job.error?.code === 'speech_incomplete' : job.state !== 'succeeded';
+  return job.state !== 'succeeded';
 }
 
 function isRunning(job: Job): boolean {

@@ -1,5 +1,6 @@
 import { messageOf, MgwError, type Charged, type ErrorDetails } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
+import { asSentence } from '../http/advice.ts';
 import type { Job, JobError, JobKind } from '../job.ts';
 
 /** The command that resumes a job, as an argument vector without the global flags. */
@@ -16,12 +17,12 @@ export function fetchCommand(job: { id: string; protocol: JobKind }): string[] {
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
   const speech = job.protocol === 'tts';
   const way = speech
-    ? 'Speech cannot be fetched afterwards: look into the bill, then tell mgw: jobs resolve with --not-created, or with --resubmit to pay again.'
+    ? `Speech cannot be fetched afterwards: --new pays for another take. Where the bill shows no charge, "mgw jobs resolve ${job.id} --not-created" lets the same command send it again.`
     : 'Look whether the task exists, then tell mgw: --adopt HANDLE, --not-created or --resubmit.';
   const next = speech ? ['show', job.id] : ['resolve', job.id, '--adopt', 'HANDLE'];
   return new MgwError(
     'submit_unknown',
-    `${why}. The gateway may have accepted and charged job ${job.id}; it is not sent again. ${way}`,
+    `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. ${way}`,
     { charged: 'maybe', retry: 'never', next: ['mgw', 'jobs', ...next], requestId },
   );
 }

@@ -1,5 +1,6 @@
 import { MgwError, type Charged } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
+import { asSentence } from '../http/advice.ts';
 
 /** Exit 6: nothing was handled, so that it may be run again. */
 export function neverHandled(failure: Failure): MgwError {
@@ -9,7 +10,7 @@ export function neverHandled(failure: Failure): MgwError {
 
 /** Exit 7: nothing tells whether it was handled. There is no job to resolve. */
 export function unknown(why: string, requestId?: string): MgwError {
-  const text = `${why}. The gateway may have answered and charged; it is not sent again.`;
+  const text = `${asSentence(why)} The gateway may have answered and charged; it is not sent again.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
 }
 

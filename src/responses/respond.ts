@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import { bearer, type Failure, type Reply } from '../exchange.ts';
+import { adviceFor, advised } from '../http/advice.ts';
 import { backoffMs } from '../http/backoff.ts';
 import type { GatewayClient, StreamedReply } from '../http/client.ts';
 import { readAhead } from '../http/read-ahead.ts';
@@ -79,7 +80,7 @@ async function attempt(body: JsonObject, deps: RespondDeps, limits: AnswerLimits
   try {
     answer = await deps.client.stream(responsesExchange(body), {
       auth: bearer,
-      timeoutMs: deps.requestTimeoutMs ?? headTimeoutMs,
+      timeoutMs: headTimeout(deps, limits),
       signal: deps.signal,
       // A connection of its own: only then is it known whether a byte was sent.
       onConnected: () => Promise.resolve(),
@@ -94,6 +95,11 @@ async function attempt(body: JsonObject, deps: RespondDeps, limits: AnswerLimits
   answer.close();
   const { status, headers } = answer;
   return { failure: refusal({ status, headers, text: new TextDecoder().decode(bytes), complete }) };
+}
+
+// `--timeout` counts for everything, an answer that never begins included.
+function headTimeout(deps: RespondDeps, { clock, deadline }: AnswerLimits): number {
+  return Math.max(1, Math.min(deps.requestTimeoutMs ?? headTimeoutMs, deadline - clock.now()));
 }
 
 function unsent(error: unknown, signal: AbortSignal): Failure {
@@ -114,7 +120,7 @@ function refusal(reply: Reply): Failure {
   if (verdict.kind === 'unknown') throw unknown(failure.message, failure.requestId);
   const wrongPath = reply.status === 404 && !/model/i.test(failure.message);
   const hint = wrongPath ? ' The base URL must be the root of the gateway, without /v1.' : '';
-  throw new MgwError(failure.code, failure.message + hint, {
+  throw new MgwError(failure.code, advised(failure.message + hint, adviceFor(failure.code)), {
     exit: failure.code === 'auth' ? 'auth' : 'rejected',
     requestId: failure.requestId,
   });

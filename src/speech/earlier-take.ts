@@ -1,4 +1,4 @@
-import type { MgwError } from '../errors.ts';
+import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { interruptedError, pendingError } from '../jobs/errors.ts';
 import { isAlive } from '../jobs/owner.ts';
@@ -60,9 +60,9 @@ async function cutOff(job: Job, part: string | undefined, deps: SpeechDeps): Pro
 }
 
 function earlierError(job: Job, part: string | undefined): MgwError {
-  const { code = '', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
+  const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
   if (code === 'speech_incomplete') return incompleteError(job, `an earlier run ended so: ${message}`, part);
-  return failedSpeechError({ code: 'task_failed', message, nativeCode }, job, part);
+  return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
 }
 
 // The place of audio that was whole and not yet published, as the record of its end has it.

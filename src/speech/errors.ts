@@ -1,8 +1,10 @@
 import { messageOf, MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
+import { asSentence } from '../http/advice.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Signals } from '../jobs/gateway.ts';
 import { ReaderGone } from './sink.ts';
+import { isOwnCallId } from './wire.ts';
 
 /**
  * Exit 9: a stream that was billed and did not prove to be whole (design 8); 130 or 143 where a person gave it up.
@@ -16,7 +18,7 @@ export function incompleteError(
   details: { signals?: Signals; cause?: unknown } = {},
 ): MgwError {
   const { signals, cause } = details;
-  const text = `Speech is incomplete: ${why}. ${keptText(kept)} It was billed, and is not sent again by itself: --new pays for another take.`;
+  const text = `Speech is incomplete: ${why}. ${keptText(kept)} It was billed, and is ${notAgain(job)}`;
   const exit =
     signals?.hard.aborted === true
       ? signals.soft.reason === 'SIGTERM'
@@ -26,14 +28,16 @@ export function incompleteError(
   return new MgwError('speech_incomplete', text, { ...atCost(job), exit, cause });
 }
 
-/** Exit 5: the gateway ended the stream with an error frame (specification 3.4). */
+/** Exit 5: the gateway ended the stream with an error frame (specification 3.4). It may have been billed. */
 export function failedSpeechError(failure: Failure, job: Job, kept: string | undefined): MgwError {
+  const { code, message, nativeCode, requestId = gatewayIdOf(job) } = failure;
+  const named = nativeCode === undefined || message.includes(nativeCode) ? '' : `Error ${nativeCode}: `;
   const audio = kept === undefined ? '' : ` ${keptText(kept)}`;
-  return new MgwError(failure.code, `${failure.message}${audio}`, {
+  return new MgwError(code, `${named}${asSentence(message)}${audio} It is ${notAgain(job)}`, {
     ...atCost(job),
     exit: 'failed',
     charged: 'maybe',
-    requestId: failure.requestId ?? job.handle,
+    requestId,
   });
 }
 
@@ -60,7 +64,22 @@ export function unrecordedError(error: unknown, file: JobFile | undefined, end: 
 }
 
 function atCost(job: Job): { charged: 'yes'; retry: 'never'; next: string[]; requestId: string | undefined } {
-  return { charged: 'yes', retry: 'never', next: ['mgw', 'jobs', 'show', job.id], requestId: job.handle };
+  return {
+    charged: 'yes',
+    retry: 'never',
+    next: ['mgw', 'jobs', 'show', job.id],
+    requestId: gatewayIdOf(job),
+  };
+}
+
+// A handle that was made up here tells the gateway nothing.
+function gatewayIdOf({ handle }: Job): string | undefined {
+  return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
+}
+
+// A key names one submission for ever.
+function notAgain({ key }: Job): string {
+  return `not sent again by itself: ${key === undefined ? '--new' : 'another --key'} pays for another take.`;
 }
 
 function keptText(kept: string | undefined): string {

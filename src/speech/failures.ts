@@ -1,5 +1,6 @@
 import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
+import { adviceFor, advised } from '../http/advice.ts';
 import { messageIn, readFailure } from '../http/failures.ts';
 import { tryParseJson } from '../json.ts';
 
@@ -34,7 +35,11 @@ const kinds: readonly Kind[] = [
     code: 'invalid_request',
     advice: shorterAdvice,
   },
-  { words: /_lifetime|insufficient|balance|arrears|余额不足|额度不足|欠费/i, code: 'balance' },
+  {
+    words:
+      /_lifetime|insufficient (?!permission|scope|privilege)|insufficient_|balance|arrears|余额不足|额度不足|欠费/i,
+    code: 'balance',
+  },
   {
     words: /concurrency|quota exceeded|too many requests|rate[ _-]?limit/i,
     codes: /^(45000292|3003|3005)$/,
@@ -42,7 +47,7 @@ const kinds: readonly Kind[] = [
   },
   {
     words:
-      /(speaker|voice).{0,80}(permission|denied|not (granted|authori[sz]ed|allowed|supported))|permission.{0,80}(speaker|voice)|mismatched with speaker/i,
+      /(speaker|voice).{0,80}(permission|denied|unauthori[sz]ed|unsupported|forbidden|no access|not (granted|authori[sz]ed|allowed|supported|match|available))|(permission|unauthori[sz]ed|unsupported|no access).{0,80}(speaker|voice)|mismatched with speaker|(音色|发音人|声音).{0,40}(授权|权限|无权|不支持)/i,
     code: 'auth',
     advice: speakerAdvice,
   },
@@ -54,10 +59,12 @@ const kinds: readonly Kind[] = [
     advice: speakerAdvice,
   },
   {
-    words: /not granted|invalid (token|x?-?api[- ]?key)|无效的令牌/i,
-    codes: /^(45000010|45000030)$/,
+    words: /not granted/i,
+    codes: /^45000030$/,
     code: 'auth',
+    advice: 'The groups of the key must allow the speech model: use another key, or have this one allowed.',
   },
+  { words: /invalid (token|x?-?api[- ]?key)|无效的令牌/i, codes: /^45000010$/, code: 'auth' },
   { ...wrongPath, words: /unsupported_endpoint/i },
   { words: /sensitive|moderation|content policy|violation|敏感|违规/i, code: 'content_policy' },
   // What is left has only its number to go by.
@@ -73,7 +80,8 @@ export function speechFailure(message: string, nativeCode: string | undefined, r
   const kind = kindOf(message, nativeCode);
   const words =
     message.trim() === '' ? `The gateway answered with error ${nativeCode ?? ''}` : message.trim();
-  return { code: kind?.code ?? 'server_error', message: advised(words, kind), nativeCode, requestId };
+  const code = kind?.code ?? 'server_error';
+  return { code, message: advised(words, kind?.advice ?? adviceFor(code)), nativeCode, requestId };
 }
 
 /**
@@ -85,17 +93,23 @@ export function speechHttpFailure(reply: Reply): Failure {
   const { 'x-api-message': headerMessage, 'x-api-status-code': headerCode } = reply.headers;
   const words = messageIn(tryParseJson(reply.text)) ?? headerMessage;
   const nativeCode = failure.nativeCode ?? headerCode;
-  const kind = kindOf(words ?? '', nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);
+  const kind =
+    kindOf(words ?? plainWords(reply), nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);
   const code = reply.status >= 500 && kind?.code !== 'auth' ? failure.code : (kind?.code ?? failure.code);
-  return { ...failure, nativeCode, code, message: advised(words ?? failure.message, kind) };
+  return {
+    ...failure,
+    nativeCode,
+    code,
+    message: advised(words ?? failure.message, kind?.advice ?? adviceFor(code)),
+  };
+}
+
+// A proxy's page says "load balancer" and means no balance.
+function plainWords({ text }: Reply): string {
+  return /^\s*[<{[]/.test(text) ? '' : text.slice(0, 1000);
 }
 
 function kindOf(message: string, nativeCode: string | undefined): Kind | undefined {
   const byWords = kinds.find(({ words }) => words?.test(message) || words?.test(nativeCode ?? ''));
   return byWords ?? kinds.find(({ codes }) => codes?.test(nativeCode ?? ''));
-}
-
-function advised(message: string, kind: Kind | undefined): string {
-  if (kind?.advice === undefined) return message;
-  return `${message.replace(/[.!\s]*$/, (end) => (end.includes('!') ? '!' : '.'))} ${kind.advice}`;
 }

@@ -1,4 +1,5 @@
 import { exitCodes, MgwError, messageOf, type ExitName } from '../errors.ts';
+import { asSentence } from '../http/advice.ts';
 import type { Job } from '../job.ts';
 import { ReaderGone } from './sink.ts';
 
@@ -49,13 +50,18 @@ export function piecesError(state: PiecesState): unknown {
   if (stray !== undefined) return stray.error;
   const [worst] = [...failures].sort((one, other) => rank(one.error) - rank(other.error));
   const error = worst === undefined ? interrupted(signal) : asMgwError(worst.error);
-  const where = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}: `;
+  const others = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
+  const where = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${others}: `;
+  const again = inDoubt.has(exitNameOf(error)) ? 'running it again with --new' : 'running it again';
   const kept =
     whole === 0
       ? ''
-      : ` ${whole} of ${count} pieces are whole and kept in ${folder}: running it again pays for the others only.`;
-  return new PiecesError(error, `${where}${error.message}${kept}`, state);
+      : ` ${whole} of ${count} pieces are whole and kept in ${folder}: ${again} pays for the others only.`;
+  return new PiecesError(error, `${where}${asSentence(error.message)}${kept}`, state);
 }
+
+// Pieces that may have been billed, and are not sent again without being asked for.
+const inDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
 
 function asMgwError(error: unknown): MgwError {
   if (error instanceof MgwError) return error;

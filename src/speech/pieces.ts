@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
+import { findEarlier } from '../jobs/earlier.ts';
 import { interruptedError } from '../jobs/errors.ts';
 import { isIntact } from '../jobs/intact.ts';
 import { lease, type Lease } from '../jobs/lease.ts';
@@ -52,8 +53,9 @@ export function joinerFor(wireFormat: string): PiecesOrder['join'] | undefined {
 
 /**
  * Speaks the pieces of a text, each a job of its own, and joins them in their order. Pieces that an earlier run
- * paid for are taken from their folder, so that running it again pays for what is missing only. The first failure
- * keeps further pieces from being begun; those under way are finished, since they are paid for.
+ * paid for are taken from their folder, so that running it again pays for what is missing only. Pieces that it left in
+ * doubt are not sent again without `fresh`; the others are spoken all the same. The first failure of this run keeps
+ * further pieces from being begun; those under way are finished, since they are paid for.
  * @throws PiecesError with the code of the piece that weighs most; MgwError where nothing was begun.
  */
 export async function speakPieces(
@@ -142,21 +144,24 @@ class Pieces {
     const { bodies, onPiece } = this.#order;
     while (!this.#stopped && !this.#deps.signals.soft.aborted && this.#next < bodies.length) {
       const index = this.#next++;
+      let isOld = false;
       try {
+        isOld = await this.#isInDoubt(index);
         this.#files[index]?.resolve(await this.#one(index));
         this.#whole += 1;
         onPiece?.(this.#whole);
       } catch (error) {
         this.#jobs[index] = jobOf(error);
         this.#failures.push({ index, error });
-        this.#stopped = true;
+        // What an earlier run left in doubt was not sent now, and says nothing about the pieces behind it.
+        if (!isOld) this.#stopped = true;
       }
     }
   }
 
   async #one(index: number): Promise<JobFile> {
-    const { bodies, folder, mime, fresh, deadline } = this.#order;
-    const piece = { body: bodies[index] ?? {}, variant: `piece ${index + 1}` };
+    const { folder, mime, fresh, deadline } = this.#order;
+    const piece = this.#piece(index);
     const target = join(folder, String(index + 1).padStart(4, '0'));
     const kept = await this.#keptPiece(piece, target);
     if (kept !== undefined) {
@@ -171,12 +176,24 @@ class Pieces {
     return file;
   }
 
-  async #keptPiece(
-    piece: { body: JsonObject; variant: string },
-    target: string,
-  ): Promise<{ job: Job; file: JobFile } | undefined> {
-    const { ledger, gateway, account } = this.#deps;
-    const fingerprint = fingerprintOf({ protocol: 'tts', ...piece }, gateway, account);
+  #piece(index: number): PieceBody {
+    return { body: this.#order.bodies[index] ?? {}, variant: `piece ${index + 1}` };
+  }
+
+  #fingerprint(piece: PieceBody): string {
+    const { gateway, account } = this.#deps;
+    return fingerprintOf({ protocol: 'tts', ...piece }, gateway, account);
+  }
+
+  async #isInDoubt(index: number): Promise<boolean> {
+    if (this.#order.fresh) return false;
+    const earlier = await findEarlier(this.#deps.ledger, this.#fingerprint(this.#piece(index)));
+    return earlier !== undefined && earlier.state !== 'prepared';
+  }
+
+  async #keptPiece(piece: PieceBody, target: string): Promise<{ job: Job; file: JobFile } | undefined> {
+    const { ledger } = this.#deps;
+    const fingerprint = this.#fingerprint(piece);
     for (const id of await ledger.lookup('fingerprint', fingerprint)) {
       const job = await ledger.read(id);
       const file = job?.files.find(({ path }) => path === target);
@@ -210,6 +227,11 @@ class Pieces {
       signal: this.#deps.signals.soft,
     });
   }
+}
+
+interface PieceBody {
+  body: JsonObject;
+  variant: string;
 }
 
 interface Deferred<T> {

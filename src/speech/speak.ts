@@ -44,7 +44,8 @@ export interface Spoken {
  * audio cannot be saved. The job behind it is in `jobOf(error)`.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
-  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs);
+  const leftMs = (): number => order.deadline - deps.clock.now();
+  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, leftMs);
   let submitted: Submitted;
   try {
     submitted = await submit(submissionOf(order, call, sink), deps);

@@ -11,10 +11,15 @@ export class StreamedCall {
   /** The stream, once a head of success has come. */
   stream: StreamedReply | undefined;
   readonly #idleMs: number;
+  readonly #leftMs: () => number;
 
-  /** @param idleMs how long the body of a refusal may take, ms */
-  constructor(idleMs: number) {
+  /**
+   * @param idleMs how long the body of a refusal may take, ms
+   * @param leftMs how long the whole may still take, ms
+   */
+  constructor(idleMs: number, leftMs: () => number) {
     this.#idleMs = idleMs;
+    this.#leftMs = leftMs;
   }
 
   /**
@@ -22,7 +27,8 @@ export class StreamedCall {
    * @throws TransportError where no head came.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
-    const answer = await client.stream(request, options);
+    const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#leftMs()));
+    const answer = await client.stream(request, { ...options, timeoutMs });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {
       this.stream = { ...answer, body: readAhead(answer.body, mostAhead) };

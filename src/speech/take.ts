@@ -107,7 +107,6 @@ async function giveUp(end: Broken, take: Take, job: Job, deps: SpeechDeps): Prom
   return errorFor(end, job, kept, deps);
 }
 
-// `speech_incomplete` is what blocks a repetition; an error frame is an answer, and a person decides what follows.
 function recordFor(end: Broken): JobError {
   if (end.kind === 'failed') return recordOf(end.failure);
   return { code: 'speech_incomplete', message: end.kind === 'cut' ? end.why : messageOf(end.error) };

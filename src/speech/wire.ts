@@ -32,11 +32,18 @@ export function speechExchange(body: JsonObject): Exchange {
  */
 export function readSpeechHead(reply: Reply): ReplyVerdict {
   const success = reply.status >= 200 && reply.status < 300;
-  if (success) return { kind: 'accepted', handle: callId(reply) ?? `speech-${randomUUID()}` };
+  if (success) return { kind: 'accepted', handle: callId(reply) ?? `${ownCall}${randomUUID()}` };
   const verdict = judgeRefusedSubmission(reply);
   const asked = reply.status === 307 || reply.status === 308;
   if (asked || verdict.kind === 'accepted') return verdict;
   return { kind: verdict.kind, failure: speechHttpFailure(reply) };
+}
+
+const ownCall = 'speech-';
+
+/** True for a handle that {@link readSpeechHead} made up, since the gateway gave none. */
+export function isOwnCallId(handle: string): boolean {
+  return handle.startsWith(ownCall) && handle.length === ownCall.length + 36;
 }
 
 /** The service's log id of a call, or else the gateway's own id of it. */
@@ -132,7 +139,12 @@ function failureIn(json: Json, nativeCode: string | undefined): Failure {
     textAt(json, 'error.message') ??
     textAt(json, 'error') ??
     '';
-  return speechFailure(message, nativeCode, textAt(json, 'reqid') ?? textAt(json, 'header.reqid'));
+  return speechFailure(message, nativeCode, requestIdIn(json, message));
+}
+
+function requestIdIn(json: Json, message: string): string | undefined {
+  const member = textAt(json, 'reqid') ?? textAt(json, 'header.reqid') ?? textAt(json, 'request_id');
+  return member ?? /\(request id: ([^)]{1,200})\)/.exec(message)?.[1];
 }
 
 function usageIn(json: Json): JsonObject | undefined {

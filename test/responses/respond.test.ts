@@ -59,6 +59,26 @@ test('asks with the key as Bearer, and reads the answer', async () => {
   expect(server.requests[0]?.headers).toMatchObject({ authorization: `Bearer ${key}` });
 });
 
+test.each([
+  ['a document', JSON.stringify(whole), 'text/plain'],
+  ['a document behind blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
+  ['a stream', done, 'application/json'],
+  ['a stream behind a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
+])('%s is read as what it is, under a wrong type', async (_, text, type) => {
+  const { run } = await call(say(200, text, type));
+  expect(await run()).toMatchObject({ kind: 'completed', text: 'Hello' });
+});
+
+test('a failure under 200 in the gateway’s own envelope is one', async () => {
+  const { run } = await call(say(200, { success: false, message: 'get user group failed' }));
+  expect(await run()).toMatchObject({ kind: 'failed', failure: { message: 'get user group failed' } });
+  const other = await call(say(200, { code: 'x', message: 'task layer' }));
+  expect(await other.run()).toMatchObject({
+    kind: 'cut',
+    why: expect.stringContaining('task layer') as string,
+  });
+});
+
 test('reads a stream by its content type, whatever was asked for', async () => {
   const streamed = await call(say(200, done, 'text/event-stream'));
   expect(await streamed.run()).toMatchObject({ kind: 'completed', text: 'Hello' });
@@ -192,6 +212,15 @@ describe('what is tried again', () => {
   test('a wrong base path says so', async () => {
     const { run } = await call(say(404, { error: { message: 'Invalid URL (POST /v1/v1/responses)' } }));
     await expect(run()).rejects.toThrow(/root of the gateway, without \/v1/);
+  });
+});
+
+test('an answer that never begins ends with the time to wait', async () => {
+  const server = await speechServer(() => undefined);
+  const { client, clock, note } = await depsFor(server.url, freshFolder());
+  const deps = { client, clock, note, retries: 0, signal: new AbortController().signal };
+  await expect(respond(body, deps, () => undefined, clock.now() + 200)).rejects.toMatchObject({
+    exitCode: 7,
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { speechFailure } from '../../src/speech/failures.ts';
+import type { Reply } from '../../src/exchange.ts';
+import { speechFailure, speechHttpFailure } from '../../src/speech/failures.ts';
 
 describe('words decide before codes', () => {
   test.each([
@@ -40,6 +41,40 @@ test('text without anything to say keeps the words of the gateway', () => {
   expect(speechFailure('No readable text!', '45002001').message).toMatch(
     /^No readable text! The text must hold/,
   );
+});
+
+test.each([
+  ['speaker zh_1 is not available', '--speaker'],
+  ['unauthorized voice', '--speaker'],
+  ['音色未授权', '--speaker'],
+  ['insufficient permission for speaker zh_1', '--speaker'],
+  ['invalid api key', 'mgw auth login'],
+  ['[resource_id=x] requested resource not granted', 'groups of the key'],
+  ['Insufficient balance', 'Top up'],
+])('%s says what to do', (message, advice) => {
+  expect(speechFailure(message, '45000000').message).toContain(advice);
+});
+
+describe('a refusal by HTTP', () => {
+  const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
+
+  test('is read in plain text too', () => {
+    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letters or digits');
+  });
+
+  test('of a page is no matter of balance', () => {
+    expect(speechHttpFailure(reply(400, '<html>load balancer</html>')).code).toBe('invalid_request');
+  });
+
+  test.each([
+    [401, '', 'auth', 'mgw auth login'],
+    [402, '', 'balance', 'Top up'],
+  ])('%i without words says what to do', (status, text, code, advice) => {
+    expect(speechHttpFailure(reply(status, text))).toMatchObject({
+      code,
+      message: expect.stringContaining(advice) as string,
+    });
+  });
 });
 
 test('a silent error names its code', () => {

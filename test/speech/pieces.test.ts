@@ -138,6 +138,29 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
   });
 
+  test('by a killed run does not keep the missing ones from being spoken', async () => {
+    let down = true;
+    const server = await speechServer(
+      speaker((text, response) => {
+        if (!down || text !== 'two') return false;
+        response.destroy();
+        return true;
+      }),
+    );
+    const { run, target } = await bench(server.url);
+    expect(await failure(run({ concurrency: 1 }))).toMatchObject({ exitCode: 7 });
+    down = false;
+    const error = await failure(run({ concurrency: 1 }));
+    expect(error.exitCode).toBe(7);
+    expect(error.message).toMatch(
+      /^Piece 2 of 5: .* 4 of 5 .* running it again with --new pays for the others/,
+    );
+    expect(server.requests.map(textOf)).toEqual(texts);
+    expect(await run({ fresh: true })).toMatchObject({ reused: 4 });
+    expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+    expect(server.requests.map(textOf)).toEqual([...texts, 'two']);
+  });
+
   test('does not hide one that weighs more', async () => {
     const server = await speechServer(
       speaker((text, response) => {

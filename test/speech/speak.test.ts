@@ -190,6 +190,7 @@ describe('an error frame', () => {
       message: expect.stringContaining('--speaker') as string,
     });
     expect(names(folder)).toEqual([]);
+    expect(server.requests).toHaveLength(1);
     const [id = ''] = await deps.ledger.ids();
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
   });
@@ -197,10 +198,26 @@ describe('an error frame', () => {
   test('behind audio: exit 5, the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
-    expect(await failure(run())).toMatchObject({ code: 'server_error', exitCode: 5 });
+    const message = `Error 55000000: server error. What came is kept in ${target}.part. It is not sent again by itself: --new pays for another take.`;
+    const failed = { code: 'server_error', exitCode: 5, message };
+    expect(await failure(run())).toMatchObject(failed);
     expect(names(folder)).toEqual(['a.mp3.part']);
     expect(readFileSync(`${target}.part`)).toEqual(one);
+    expect(await failure(run())).toMatchObject(failed);
     expect(server.requests).toHaveLength(1);
+    await failure(run({ fresh: true }));
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('a request id is the gateway’s own or none', async () => {
+    const error = frameText({ code: 1, message: 'oops (request id: 2026abc)' });
+    const server = await speechServer(
+      (response) => void response.end(error),
+      (response) => void response.end('{"code":1}'),
+    );
+    const { run } = await bench(server.url);
+    expect((await failure(run())).requestId).toBe('2026abc');
+    expect((await failure(run({ fresh: true }))).requestId).toBeUndefined();
   });
 });
 
@@ -251,6 +268,12 @@ describe('before the stream', () => {
     expect(await failure(run())).toMatchObject(unknown);
     expect(server.requests).toHaveLength(1);
     expect(names(folder)).toEqual([]);
+  });
+
+  test('an answer that never begins ends with the time to wait', async () => {
+    const server = await speechServer(() => undefined);
+    const { run, deps } = await bench(server.url);
+    expect(await failure(run({ deadline: deps.clock.now() + 200 }))).toMatchObject({ exitCode: 7 });
   });
 
   test('a refusal that never ends is bounded, and unknown', async () => {
