@@ -7,15 +7,18 @@ const memoryMs = 3000;
  * three seconds most; undefined until there is anything to tell.
  */
 export function speedometer(clock: Clock, bytes: number): (bytes: number) => number | undefined {
-  let last = { at: clock.now(), bytes };
+  const begin = clock.now();
+  let last = { at: begin, bytes };
+  let weighed = 0;
   let speed: number | undefined;
   return (now) => {
     const elapsed = clock.now() - last.at;
     if (elapsed <= 0) return speed;
     const current = (Math.max(0, now - last.bytes) * 1000) / elapsed;
-    const weight = speed === undefined ? 1 : 1 - Math.exp(-elapsed / memoryMs);
-    speed = (speed ?? 0) * (1 - weight) + current * weight;
+    const fading = Math.exp(-elapsed / memoryMs);
+    weighed = weighed * fading + current * (1 - fading);
     last = { at: clock.now(), bytes: now };
-    return speed;
+    // What was before the beginning is no slowness: only the time that has been weighed counts.
+    return (speed = weighed / (1 - Math.exp((begin - last.at) / memoryMs)));
   };
 }

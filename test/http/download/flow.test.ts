@@ -153,6 +153,19 @@ describe('speedometer', () => {
     expect(speed(40_500)).toBeLessThan(10);
   });
 
+  it('is not held back by a first look at which nothing had come', () => {
+    const clock = new TestClock();
+    const speed = speedometer(clock, 0);
+    clock.advance(50);
+    expect(speed(0)).toBe(0);
+    for (let step = 1; step <= 10; step += 1) {
+      clock.advance(100);
+      speed(step * 300_000);
+    }
+    clock.advance(0);
+    expect(speed(3_000_000)).toBeGreaterThan(2_700_000);
+  });
+
   it('never says less than nothing', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 5000);
