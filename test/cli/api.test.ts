@@ -1,7 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { withoutKey } from '../../src/cli/commands/api/print.ts';
 import { pathBelow } from '../../src/cli/commands/api/request.ts';
+import { redactor } from '../../src/redact.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { speechServer, type Answer, type SpeechServer } from '../speech/harness.ts';
 
@@ -35,6 +37,29 @@ describe('GET', () => {
     const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, index) => index % 256));
     const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));
     const { child } = user.start(['api', 'GET', '/v1/videos/t/content']);
+    const chunks: Buffer[] = [];
+    child.stdout?.on('data', (chunk: Buffer) => chunks.push(chunk));
+    await new Promise((resolve) => child.once('close', resolve));
+    expect(Buffer.concat(chunks)).toEqual(bytes);
+  });
+
+  it('prints a line of text as soon as it is there, and what a cut answer brought', async () => {
+    let cut: (() => void) | undefined;
+    const { user } = await bench((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: one\n\ndata: t');
+      cut = () => response.destroy();
+    });
+    const { child, result } = user.start(['api', 'GET', '/x']);
+    const first = await new Promise((resolve) => child.stdout?.once('data', resolve));
+    expect(String(first)).toBe('data: one\n\n');
+    cut?.();
+    expect(await result).toMatchObject({ code: 6, stdout: 'data: one\n\ndata: t' });
+  });
+
+  it('passes text in any character set', async () => {
+    const bytes = Buffer.from([0xc4, 0xe3, 0xba, 0xc3, 0x0a, 0xff]);
+    const { user } = await bench(say(200, bytes, { 'content-type': 'text/plain; charset=gbk' }));
+    const { child } = user.start(['api', 'GET', '/x']);
     const chunks: Buffer[] = [];
     child.stdout?.on('data', (chunk: Buffer) => chunks.push(chunk));
     await new Promise((resolve) => child.once('close', resolve));
@@ -124,11 +149,43 @@ describe('POST', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it('whose answer is cut may have been handled: exit 7, sent once', async () => {
+    const { user, server } = await bench((response) => {
+      response.writeHead(200, { 'content-length': '100' }).write('{"id":', () => response.destroy());
+    });
+    const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--json']);
+    expect(run.json).toMatchObject({ exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe' } });
+    expect(server.requests).toHaveLength(1);
+  });
+
   it('prints the body of a refusal on stdout, and the error on stderr', async () => {
     const { user } = await bench(say(400, '{"error":{"message":"no such field"}}'));
     const run = await user.run(['api', 'POST', '/x', '--body', '{}']);
     expect([run.code, run.stdout]).toEqual([4, '{"error":{"message":"no such field"}}']);
     expect(run.stderr).toContain('HTTP 400: no such field');
+  });
+});
+
+describe('text without the key', () => {
+  const redact = redactor([canaryKey]);
+  const shownOf = async (chunks: Buffer[]): Promise<string> => {
+    const shown: Uint8Array[] = [];
+    for await (const chunk of withoutKey(chunks, redact)) shown.push(chunk);
+    return Buffer.concat(shown).toString();
+  };
+
+  it('wherever the chunks are cut', async () => {
+    const text = `data: {"authorization":"Bearer ${canaryKey}","多":"${canaryKey}"}\n\n${canaryKey}`;
+    for (let at = 0; at <= Buffer.byteLength(text); at += 1) {
+      const bytes = Buffer.from(text);
+      expect(await shownOf([bytes.subarray(0, at), bytes.subarray(at)])).toBe(redact(text));
+    }
+  });
+
+  it('in a line of many megabytes', async () => {
+    const part = Buffer.from(`${'x'.repeat(65_500)}${canaryKey}`);
+    const shown = await shownOf(Array.from({ length: 64 }, () => part));
+    expect(shown).toBe(`${'x'.repeat(65_500)}[redacted]`.repeat(64));
   });
 });
 

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { MgwError } from '../../../errors.ts';
 import type { GatewayClient } from '../../../http/client.ts';
+import { TransportError } from '../../../http/transport-error.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
@@ -64,7 +65,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
     return { json: {}, error };
   } catch (error) {
-    throw signal.aborted ? interrupted(signal, exchange.method) : error;
+    throw signal.aborted ? interrupted(signal, exchange.method) : notWhole(error, exchange.method);
   } finally {
     client.close();
   }
@@ -78,6 +79,15 @@ function interrupted(signal: AbortSignal, method: string): MgwError {
     charged: post ? 'maybe' : 'no',
     retry: post ? 'never' : 'safe',
   });
+}
+
+// The answer to a POST said that it was handled, and what it was is lost; a GET can be asked again.
+function notWhole(error: unknown, method: string): unknown {
+  if (!(error instanceof TransportError)) return error;
+  const post = method === 'POST';
+  const text = `The answer is not whole: ${error.message}.`;
+  if (post) return new MgwError('submit_unknown', text, { charged: 'maybe', cause: error });
+  return new MgwError('bad_reply', text, { retry: 'safe', cause: error });
 }
 
 async function keyless(context: Context): Promise<GatewayClient> {

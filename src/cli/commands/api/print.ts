@@ -1,7 +1,6 @@
 import type { Reply } from '../../../exchange.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { MgwError } from '../../../errors.ts';
 import { tryParseJson } from '../../../json.ts';
 import { printable } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
@@ -20,33 +19,81 @@ export interface PrintOptions {
 }
 
 /**
- * Writes an answer to standard output: text without the key, anything else byte by byte as it arrives.
- * @throws MgwError('bad_reply') where the body is cut.
+ * Writes an answer to standard output as it arrives, byte by byte; where it is text, without the key.
+ * @throws TransportError where the body is cut.
  */
 export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Promise<void> {
   const { io, include, redact } = options;
   const { reply, stream } = answer;
   if (include) await write(io.stdout, `${headOf(reply, redact)}\n\n`);
-  if (stream === undefined || isText(reply)) {
-    const text = redact(await textOf(answer));
-    const shown = io.stdout.isTTY ? printable(text, Number.MAX_SAFE_INTEGER) : text;
-    return write(io.stdout, io.stdout.isTTY && text !== '' && !text.endsWith('\n') ? `${shown}\n` : shown);
-  }
-  try {
-    for await (const chunk of stream.body) {
-      await write(io.stdout, chunk);
-      // `mgw api … | head`: nobody reads the rest.
-      if (io.stdout.destroyed) {
-        stream.close();
-        return;
-      }
-    }
-  } catch (error) {
-    throw cut(error);
+  const body = stream === undefined ? [Buffer.from(reply.text)] : stream.body;
+  const isClean = stream !== undefined && !isText(reply);
+  for await (const chunk of shown(isClean ? body : withoutKey(body, redact), !isClean && io.stdout.isTTY)) {
+    await write(io.stdout, chunk);
+    // `mgw api … | head`: nobody reads the rest.
+    if (!io.stdout.destroyed) continue;
+    stream?.close();
+    return;
   }
 }
 
-/** An answer as a JSON document: its body as JSON where it is, as text elsewhere. */
+type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+
+/** So much of a line may be one spelling of a key, bytes. */
+const longestSecret = 64 * 1024;
+
+/**
+ * Text without the key, each line as soon as it is whole. A character stands for a byte, so that any character set
+ * passes as it is.
+ */
+export async function* withoutKey(
+  chunks: Chunks,
+  redact: (text: string) => string,
+): AsyncGenerator<Uint8Array> {
+  let held = '';
+  try {
+    for await (const chunk of chunks) {
+      held += Buffer.from(chunk).toString('latin1');
+      const end = cutPlace(held, redact);
+      if (end > 0) yield Buffer.from(redact(held.slice(0, end)), 'latin1');
+      held = held.slice(end);
+    }
+  } catch (error) {
+    // What a connection that broke has brought is shown all the same.
+    if (held !== '') yield Buffer.from(redact(held), 'latin1');
+    throw error;
+  }
+  if (held !== '') yield Buffer.from(redact(held), 'latin1');
+}
+
+// Behind the last line that is whole; in a line that goes on and on, where nothing secret stands across the cut.
+function cutPlace(text: string, redact: (text: string) => string): number {
+  const lines = text.lastIndexOf('\n') + 1;
+  if (lines > 0 || text.length < 2 * longestSecret) return lines;
+  const end = text.length - longestSecret;
+  return redact(text) === redact(text.slice(0, end)) + redact(text.slice(end)) ? end : 0;
+}
+
+// A terminal must not obey what a gateway says, and gets its prompt on a line of its own.
+async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGenerator<Uint8Array | string> {
+  if (!terminal) {
+    yield* chunks;
+    return;
+  }
+  const decoder = new TextDecoder();
+  let last = '\n';
+  for await (const chunk of chunks) {
+    const text = decoder.decode(chunk, { stream: true });
+    last = text.at(-1) ?? last;
+    yield printable(text, Number.MAX_SAFE_INTEGER);
+  }
+  if (last !== '\n') yield '\n';
+}
+
+/**
+ * An answer as a JSON document: its body as JSON where it is, as text elsewhere.
+ * @throws TransportError where the body is cut.
+ */
 export async function answerView(
   answer: ApiAnswer,
   redact: (text: string) => string,
@@ -60,7 +107,7 @@ async function textOf({ reply, stream }: ApiAnswer): Promise<string> {
   if (stream === undefined) return reply.text;
   const { bytes, complete } = await readBounded(stream.body, mostText);
   stream.close();
-  if (!complete) throw cut(new Error('the answer was cut, or is larger than 64 MiB'));
+  if (!complete) throw new TransportError('sent', 'broken', 'the answer was cut, or is larger than 64 MiB');
   return new TextDecoder().decode(bytes);
 }
 
@@ -73,10 +120,4 @@ function headOf(reply: Reply, redact: (text: string) => string): string {
     ([name, value]) => `${name}: ${redact(value)}`,
   );
   return [`HTTP ${reply.status}`, ...lines].map((line) => printable(line)).join('\n');
-}
-
-function cut(error: unknown): unknown {
-  if (error instanceof MgwError) return error;
-  const why = error instanceof TransportError || error instanceof Error ? error.message : String(error);
-  return new MgwError('bad_reply', `The answer is not whole: ${why}.`, { charged: 'maybe', cause: error });
 }
