@@ -22,14 +22,16 @@ export interface OutputOptions {
 export function addWaitOptions(command: Command): void {
   command
     .addOption(waiting('--timeout <duration>', 'how long to wait, such as 90s or 20m (default 30m)'))
-    .addOption(waiting('--poll-interval <duration>', 'least pause between polls (default 5s)'))
-    .addOption(requestTimeoutOption());
+    .addOption(
+      waiting('--poll-interval <duration>', 'least pause between polls (default 5s; less only on loopback)'),
+    )
+    .addOption(requestTimeoutOption(' (default 30s, to submit 2m)'));
   addRetriesOption(command);
 }
 
-/** `--request-timeout`. */
-export function requestTimeoutOption(): Option {
-  return waiting('--request-timeout <duration>', 'limit of one HTTP call');
+/** `--request-timeout`; `defaults` is said behind it. */
+export function requestTimeoutOption(defaults = ''): Option {
+  return waiting('--request-timeout <duration>', `limit of one HTTP call${defaults}`);
 }
 
 /** Adds `--retries`. */
@@ -43,12 +45,13 @@ function waiting(flags: string, description: string): Option {
   return single(flags, description).helpGroup('Waiting:');
 }
 
-/** Adds `-o` and `--force`. */
-export function addOutputOptions(command: Command): void {
+/** Adds `-o` and `--force`; `where` says what `-o` takes. */
+export function addOutputOptions(
+  command: Command,
+  where = 'save the result here; - writes it to stdout',
+): void {
   command
-    .addOption(
-      single('-o, --output <file>', 'save the result here; - writes it to stdout').helpGroup('Output:'),
-    )
+    .addOption(single('-o, --output <file>', where).helpGroup('Output:'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'));
 }
 

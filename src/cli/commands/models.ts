@@ -19,7 +19,7 @@ export function registerModels(parent: Command, run: Run): void {
     .description('list the models of the key')
     .argument('[id]', 'show this model alone')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), ['a', 'b', 'c']))
-    .addOption(requestTimeoutOption());
+    .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
   command
     .addHelpText('after', '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json')
@@ -37,8 +37,14 @@ async function models(context: Context, id: string | undefined, options: ModelsO
         options.protocol === undefined || protocols.some((name) => name === options.protocol),
     )
     .sort((one, other) => (one.id < other.id ? -1 : 1));
-  if (shown.length === 0) context.progress.note('No models.');
+  if (shown.length === 0) context.progress.note(none(options.protocol, named.length));
   return { json: { models: shown.map(view) }, text: shown.length === 0 ? '' : text(shown) };
+}
+
+// A listing without marks is no proof that the protocol is not served.
+function none(protocol: string | undefined, others: number): string {
+  if (protocol === undefined || others === 0) return 'No models.';
+  return `No model is marked for Protocol ${protocol.toUpperCase()}; without --protocol there are ${others}.`;
 }
 
 function noSuchModel(id: string, all: readonly Model[]): MgwError {

@@ -28,7 +28,7 @@ export function registerFetch(group: Command, protocol: Protocol, run: Run): voi
     .description('wait for a job and save its result')
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
     .option('--no-wait', 'exit 8 where the job has not finished');
-  addOutputOptions(command);
+  addOutputOptions(command, 'a file, a folder, or - for stdout (default: JOB.mp4 in this folder)');
   addWaitOptions(command);
   command
     .addHelpText('after', `\nExamples:\n  $ mgw video ${protocol.name} fetch @last -o out.mp4`)
