@@ -96,7 +96,8 @@ export class FrameSplitter {
     const line = Buffer.from(this.#line, 'latin1').toString().trim();
     // Cleaned before it is cut: half a Base64 key is not recognised.
     const shown = this.#clean(line).slice(0, 200);
-    this.fault ??= `the stream holds what is no frame: ${shown}`;
+    const page = /^<(!doctype|html)/i.test(shown) ? ' (a web page: check the base URL)' : '';
+    this.fault ??= `the stream holds what is no frame: ${shown}${page}`;
   }
 
   // Behind the frame's closing brace, or the chunk's end.

@@ -13,6 +13,7 @@ import { jobOf } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { FileSink } from './file-sink.ts';
 import { mp3Frames } from './mp3.ts';
+import { oggJoiner } from './ogg.ts';
 import { piecesError, type PieceFailure } from './pieces-error.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
@@ -31,8 +32,8 @@ export interface PiecesOrder {
   /** Where whole pieces are kept until all are; removed once the output is published. Absolute path. */
   folder: string;
   mime: string;
-  /** Gives the bytes of one piece as they stand in the joined output. */
-  join: (piece: Uint8Array) => Uint8Array;
+  /** Gives the bytes of the next piece, in order, as they stand in the joined output. */
+  join: (piece: Uint8Array, isLast: boolean) => Uint8Array;
   /** Told how many pieces are whole. */
   onPiece?: (whole: number) => void;
 }
@@ -45,10 +46,11 @@ export interface SpokenPieces {
   reused: number;
 }
 
-/** How pieces of a format are joined, or undefined where that is not known. */
+/** How the pieces of one output are joined, by their format; undefined where that is not known. */
 export function joinerFor(wireFormat: string): PiecesOrder['join'] | undefined {
   if (wireFormat === 'mp3') return mp3Frames;
-  return wireFormat === 'pcm' || wireFormat === 'ogg_opus' ? (piece) => piece : undefined;
+  if (wireFormat === 'ogg_opus') return oggJoiner();
+  return wireFormat === 'pcm' ? (piece) => piece : undefined;
 }
 
 /**
@@ -204,9 +206,10 @@ class Pieces {
 
   // In order and as soon as each is there: a listener at the other end need not wait for the last one.
   async #write(): Promise<void> {
-    for (const { promise } of this.#files) {
+    for (const [index, { promise }] of this.#files.entries()) {
       const { path } = await promise;
-      await this.#sink.write(this.#order.join(await readFile(path)));
+      const isLast = index === this.#files.length - 1;
+      await this.#sink.write(this.#order.join(await readFile(path), isLast));
     }
   }
 

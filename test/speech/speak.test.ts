@@ -104,7 +104,7 @@ describe('a stream that proves no success', () => {
     ['has bad Base64', [one, '{"code":0,"data":"%%%%"}', end], /not strict Base64/],
     ['has a code that is a text', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
     ['has data that is a number', [one, { code: 0, data: 1 }, end], /data of a frame is a number/],
-    ['is a page', ['<html><body>Sign in</body></html>\n'], /no frame: <html>/],
+    ['is a page', ['<html><body>Sign in</body></html>\n'], /no frame: <html>.*check the base URL/],
     [
       'is silent',
       (response: { writeHead(status: number): { write(text: string): void } }) =>
