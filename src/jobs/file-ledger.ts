@@ -7,7 +7,7 @@ import { lostFingerprint, type Job, type JobEvent, type JobKind, type RecordedEv
 import { appendFile, createExclusively, createFile, makeDurableFolder, readText } from './durable-file.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
-import { jobIdForm } from './job-id.ts';
+import { jobIdForm, timeOf } from './job-id.ts';
 import type { IndexKind, Ledger } from './ledger.ts';
 
 interface Folders {
@@ -82,7 +82,7 @@ function damagedJob(id: string, text: string, lines: readonly (RecordedEvent | u
   const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? 'c';
   const prepared = {
     type: 'prepared' as const,
-    at: new Date(0).toISOString(),
+    at: new Date(timeOf(id)).toISOString(),
     protocol: protocol as JobKind,
     base_url: '',
     fingerprint: lostFingerprint,

@@ -13,3 +13,8 @@ export function newJobId(now: number): string {
   const chance = [...randomBytes(5)].map((byte) => alphabet[byte % 32]).join('');
   return `job_${time}${chance}`;
 }
+
+/** When a job id was made, ms since 1970. */
+export function timeOf(id: string): number {
+  return [...id.slice('job_'.length, -5)].reduce((time, letter) => time * 32 + alphabet.indexOf(letter), 0);
+}

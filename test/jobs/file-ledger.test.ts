@@ -114,6 +114,15 @@ describe('a job', () => {
     writeFileSync(path, text.replace('"f1"', '"f2"'));
     expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
+
+  it('keeps the time of its id where nothing else is left', async () => {
+    const { ledger, id, path } = await made();
+    writeFileSync(path, 'nothing');
+    expect(await ledger.read(id)).toMatchObject({
+      state: 'unknown',
+      created_at: new Date(now).toISOString(),
+    });
+  });
 });
 
 describe('in place of a job’s file', () => {
