@@ -16,5 +16,7 @@ export function newJobId(now: number): string {
 
 /** When a job id was made, ms since 1970. */
 export function timeOf(id: string): number {
-  return [...id.slice('job_'.length, -5)].reduce((time, letter) => time * 32 + alphabet.indexOf(letter), 0);
+  let time = 0;
+  for (const letter of id.slice('job_'.length, -5)) time = time * 32 + alphabet.indexOf(letter);
+  return time;
 }
