@@ -7,7 +7,8 @@ import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
 import { end, speechBody } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
-import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
+import { runHereAs } from '../support/one-process.ts';
 
 const text = 'A paper boat at sea. It floats.';
 
@@ -18,6 +19,8 @@ afterEach(async () => {
 
 interface Bench {
   user: User;
+  /** Runs the command in this process, as the user. */
+  here: (args: string[], env?: NodeJS.ProcessEnv) => Promise<CliResult>;
   /** What was charged so far. */
   charges: () => number;
   file: (name: string) => Buffer;
@@ -31,6 +34,7 @@ async function bench(...faults: string[]): Promise<Bench> {
   const user = newUser(sandbox.url);
   return {
     user,
+    here: (args, env) => runHereAs({ ...user, env: { ...user.env, ...env } }, args),
     charges: () => readBill(stateDir).length,
     file: (name) => readFileSync(join(user.cwd, name)),
     folder: () => readdirSync(user.cwd).filter((name) => !/^(state|config)$/.test(name)),
@@ -53,8 +57,8 @@ describe('speaking', () => {
   });
 
   it('gives one JSON document with job, file and usage, and no key anywhere', async () => {
-    const { user } = await bench();
-    const run = await user.run(['tts', text, '-o', 'a.opus', '--json', '-v']);
+    const { user, here } = await bench();
+    const run = await here(['tts', text, '-o', 'a.opus', '--json', '-v']);
     expect(run.json).toMatchObject({
       ok: true,
       job: { protocol: 'tts', state: 'succeeded', model: 'speech-tts-2.0', usage: { text_words: 25 } },
@@ -76,8 +80,8 @@ describe('speaking', () => {
   });
 
   it('writes WAV with one header, at the rate that was asked for', async () => {
-    const { user, file } = await bench();
-    await user.run(['tts', text, '-o', 'a.wav', '--sample-rate', '16000']);
+    const { here, file } = await bench();
+    await here(['tts', text, '-o', 'a.wav', '--sample-rate', '16000']);
     const wav = file('a.wav');
     expect(wav.subarray(44)).toEqual(rendered('pcm', 16_000));
     expect([wav.readUInt32LE(24), wav.readUInt32LE(40)]).toEqual([16_000, wav.length - 44]);
@@ -108,8 +112,8 @@ describe('speaking', () => {
   });
 
   it('shows the request and sends nothing with --dry-run', async () => {
-    const { user, charges } = await bench();
-    const run = await user.run([
+    const { here, charges } = await bench();
+    const run = await here([
       'tts',
       text,
       '-o',
@@ -141,18 +145,18 @@ describe('speaking', () => {
 
 describe('a bad day', () => {
   it.each(['tts-cut', 'tts-reset'])('%s: exit 9, kept, and a rerun pays nothing', async (fault) => {
-    const { user, charges, folder } = await bench(fault);
+    const { here, charges, folder } = await bench(fault);
     const command = ['tts', text, '-o', 'a.mp3', '--json'];
     const incomplete = { exit_code: 9, error: { code: 'speech_incomplete', charged: 'yes', retry: 'never' } };
-    expect((await user.run(command)).json).toMatchObject(incomplete);
-    expect((await user.run(command)).json).toMatchObject(incomplete);
+    expect((await here(command)).json).toMatchObject(incomplete);
+    expect((await here(command)).json).toMatchObject(incomplete);
     expect(charges()).toBe(1);
     expect(folder()).toEqual(['a.mp3.part']);
   });
 
   it('an error frame is exit 5 and keeps what came', async () => {
-    const { user, folder, charges } = await bench('tts-error-frame');
-    const run = await user.run(['tts', text, '-o', 'a.mp3', '--json']);
+    const { here, folder, charges } = await bench('tts-error-frame');
+    const run = await here(['tts', text, '-o', 'a.mp3', '--json']);
     expect(run.json).toMatchObject({ exit_code: 5, error: { code: 'server_error', charged: 'maybe' } });
     expect(folder()).toEqual(['a.mp3.part']);
     expect(charges()).toBe(1);
@@ -160,18 +164,18 @@ describe('a bad day', () => {
 
   it('429 is tried again; 500 is unknown, and a rerun pays nothing', async () => {
     const busy = await bench('tts-429x1');
-    expect((await busy.user.run(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
+    expect((await busy.here(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
     const broken = await bench('tts-500');
     const command = ['tts', text, '-o', 'a.mp3', '--json'];
-    const first = await broken.user.run(command);
+    const first = await broken.here(command);
     expect(first.json).toMatchObject({ exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe' } });
-    expect((await broken.user.run(command)).json).toMatchObject({ exit_code: 7 });
+    expect((await broken.here(command)).json).toMatchObject({ exit_code: 7 });
     expect(first.json.error.message).not.toContain('--adopt');
   });
 
   it('a voice that is denied is exit 3 and says where a voice is set', async () => {
-    const { user } = await bench();
-    const run = await user.run(['tts', text, '-o', 'a.mp3'], { env: { MGW_TTS_SPEAKER: 'forbidden-voice' } });
+    const { here } = await bench();
+    const run = await here(['tts', text, '-o', 'a.mp3'], { MGW_TTS_SPEAKER: 'forbidden-voice' });
     expect(run.code).toBe(3);
     expect(run.stderr).toContain('MGW_TTS_SPEAKER');
   });
@@ -220,11 +224,11 @@ describe('--split', () => {
   });
 
   it('pays for missing pieces only when it is run again', async () => {
-    const { user, charges, folder } = await bench('tts-cutx1');
+    const { here, charges, folder } = await bench('tts-cutx1');
     const command = ['tts', text, '--split', '--piece-length', '25', '--concurrency', '1', '-o', 'a.mp3'];
-    const first = await user.run([...command, '--json']);
+    const first = await here([...command, '--json']);
     expect(first.json).toMatchObject({ exit_code: 9, jobs: [{ state: 'failed' }] });
-    expect((await user.run([...command, '--new'])).code).toBe(0);
+    expect((await here([...command, '--new'])).code).toBe(0);
     expect(charges()).toBe(3);
     expect(folder()).toEqual(['a.mp3']);
   });
@@ -248,8 +252,8 @@ describe('wrong input sends nothing', () => {
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
     [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],
   ])('%j', async (args, message) => {
-    const { user, charges, folder } = await bench();
-    const run = await user.run(args);
+    const { here, charges, folder } = await bench();
+    const run = await here(args);
     expect(run.code).toBe(2);
     expect(run.stdout + run.stderr).toMatch(message);
     expect(charges()).toBe(0);
@@ -265,13 +269,13 @@ describe('wrong input sends nothing', () => {
   });
 
   it('an output that exists', async () => {
-    const { user, charges } = await bench();
+    const { user, here, charges } = await bench();
     writeFileSync(join(user.cwd, 'a.mp3'), 'mine');
-    expect((await user.run(['tts', 'Hi', '-o', 'a.mp3', '--json'])).json).toMatchObject({
+    expect((await here(['tts', 'Hi', '-o', 'a.mp3', '--json'])).json).toMatchObject({
       exit_code: 10,
       error: { code: 'output_exists', charged: 'no' },
     });
     expect(charges()).toBe(0);
-    expect((await user.run(['tts', 'Hi', '-o', 'a.mp3', '--force'])).code).toBe(0);
+    expect((await here(['tts', 'Hi', '-o', 'a.mp3', '--force'])).code).toBe(0);
   });
 });
