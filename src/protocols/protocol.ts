@@ -104,8 +104,11 @@ export type QueryVerdict =
   | { kind: 'missing'; failure: Failure }
   /** The key is refused (401, 403 that is not about balance). */
   | { kind: 'refused'; failure: Failure }
-  /** No news: rate limit, server error, unreadable answer. Ask again later. */
-  | { kind: 'again'; failure: Failure };
+  /**
+   * No news: rate limit, server error, unreadable answer. Ask again later. `isWell` where the gateway answered well
+   * and merely has nothing to tell yet.
+   */
+  | { kind: 'again'; failure: Failure; isWell?: true };
 
 /**
  * One video protocol. Every method is pure: a request is built, an answer is read. Nothing here sleeps, loops,

@@ -100,6 +100,13 @@ describe('one query that tells no state', () => {
     expect((await user.run(['video', 'c', 'fetch', '@last', '--no-wait'])).code).toBe(code);
   });
 
+  it('an envelope that is empty yet: the state as it was', async () => {
+    await user.run(submit);
+    gateway.queries.push({ body: { code: 'success', data: null } });
+    const { code, json } = await user.run(['video', 'c', 'status', '@last', '--json']);
+    expect([code, json.job.state]).toEqual([0, 'queued']);
+  });
+
   it('a handle of elsewhere that is not known: 9', async () => {
     gateway.queries.push(missing);
     expect((await user.run(['video', 'c', 'status', 'task_0009'])).code).toBe(9);

@@ -67,7 +67,9 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   const task = isObject(body) ? taskIn(body) : undefined;
   if (isObject(body) && task !== undefined) return observe(reply, body, task, content);
   if (saysError(body)) return judgeFailedQuery(reply);
-  return { kind: 'again', failure: unreadable(reply, 'task status') };
+  // An envelope that is well and still empty: the row of a task that was just made.
+  const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
+  return { kind: 'again', failure: unreadable(reply, 'task status'), ...(isWell && { isWell }) };
 }
 
 function observe(reply: Reply, body: JsonObject, task: ShownTask, content: string | undefined): Observation {

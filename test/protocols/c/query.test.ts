@@ -282,6 +282,12 @@ describe('answers without a state', () => {
   ])('%s: %j under %i', (_, answer, status, kind, code) => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
+
+  it('are well where an envelope is merely empty yet', () => {
+    expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
+    for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
+      expect(read(other)).not.toHaveProperty('isWell');
+  });
 });
 
 describe('the result of a finished task', () => {

@@ -73,6 +73,7 @@ async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omi
 /** What is wrong by the verdict of one query, at `now`; undefined for a job that goes on or has succeeded. */
 export function problemOf(job: Job, verdict: QueryVerdict, now: number): MgwError | undefined {
   if (verdict.kind === 'observation') return job.state === 'failed' ? failedError(job) : undefined;
+  if (verdict.kind === 'again' && verdict.isWell) return undefined;
   const { code, message, requestId } = verdict.failure;
   const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
   const exit = { refused: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
