@@ -1,6 +1,14 @@
 import type { Failure, Reply } from '../../exchange.ts';
 import { classify, messageIn, readFailure, requestIdOf } from '../../http/failures.ts';
-import { isObject, parseCutJson, textAt, tryParseJson, type Json, type JsonObject } from '../../json.ts';
+import {
+  idAt,
+  isObject,
+  parseCutJson,
+  textAt,
+  tryParseJson,
+  type Json,
+  type JsonObject,
+} from '../../json.ts';
 import type { Observation, QueryVerdict, Result, Source, SubmitVerdict } from '../protocol.ts';
 import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
 import {
@@ -66,10 +74,18 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   const body = tryParseJson(reply.text);
   const task = isObject(body) ? taskIn(body) : undefined;
   if (isObject(body) && task !== undefined) return observe(reply, body, task, content);
+  const verdict = /^50[45]1\d$/.exec(idAt(body, 'code') ?? '')?.[0];
+  if (verdict !== undefined) return blocked(reply, verdict);
   if (saysError(body)) return judgeFailedQuery(reply);
   // An envelope that is well and still empty: the row of a task that was just made.
   const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
   return { kind: 'again', failure: unreadable(reply, 'task status'), ...(isWell && { isWell }) };
+}
+
+// Jimeng tells that the content was refused by a code (50411, 50512, …) in place of a task.
+function blocked(reply: Reply, nativeStatus: string): Observation {
+  const failure = { ...readFailure(reply), code: 'content_policy' as const };
+  return { kind: 'observation', state: 'failed', nativeStatus, results: [], failure };
 }
 
 function observe(reply: Reply, body: JsonObject, task: ShownTask, content: string | undefined): Observation {

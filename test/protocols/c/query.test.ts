@@ -134,6 +134,12 @@ describe('states', () => {
       'failed',
       'done',
     ],
+    [
+      'Jimeng in place of a task',
+      { code: 50412, status: 50412, message: 'Text Risk Not Pass', data: null },
+      'failed',
+      '50412',
+    ],
     ['Ark', { id: 'cgt', status: 'running', content: null, error: null }, 'running', 'running'],
     ['Ark', { id: 'cgt', status: 'expired' }, 'failed', 'expired'],
     ['DashScope', { request_id: 'r', output: { task_id: 't', task_status: 'PENDING' } }, 'queued', 'PENDING'],
