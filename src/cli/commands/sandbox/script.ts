@@ -82,12 +82,13 @@ export function runScript(
   stdio: StdioOptions,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
+    // Listened to before the script runs: a signal in between would end mgw and leave the script behind.
+    for (const signal of signals) process.on(signal, forward);
     const child = spawn(file, rest, { env, stdio });
     // A terminal sends Ctrl-C to the script too, and a second one would end more than was asked for.
-    const forward = (signal: NodeJS.Signals): void => {
+    function forward(signal: NodeJS.Signals): void {
       if (signal !== 'SIGINT' || !process.stdin.isTTY) child.kill(signal);
-    };
-    for (const signal of signals) process.on(signal, forward);
+    }
     const ended = (): void => signals.forEach((signal) => process.off(signal, forward));
     child.once('error', (error) => {
       ended();
