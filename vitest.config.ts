@@ -7,7 +7,7 @@ const limits = { testTimeout: 30_000, hookTimeout: 30_000 };
 
 export default defineConfig({
   test: {
-    globalSetup: ['test/support/build.ts'],
+    globalSetup: ['test/support/build.ts', 'test/support/temporary.ts'],
     reporters: ['default', './test/support/closing-line.ts'],
     maxWorkers: 2,
     projects: [

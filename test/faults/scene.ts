@@ -1,4 +1,4 @@
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -12,9 +12,6 @@ import { expectInvariants } from './invariants.ts';
 import { listen, type Listener } from './listener.ts';
 
 export { fast } from './dialects.ts';
-
-// The rows sync thousands of times: memory spares the disk.
-if (existsSync('/dev/shm')) process.env['TMPDIR'] = '/dev/shm';
 
 /** How a scene begins. */
 export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTcp, type AddressInfo, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -15,12 +15,9 @@ export function onEnd(cleanUp: () => Promise<void> | void): void {
   cleanUps.push(cleanUp);
 }
 
-// The tests write and sync thousands of times: memory spares the disk.
-const root = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
-
 /** A folder that is removed after the test. */
 export function freshFolder(): string {
-  const folder = mkdtempSync(join(root, 'mgw-jobs-'));
+  const folder = mkdtempSync(join(tmpdir(), 'mgw-jobs-'));
   onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
