@@ -40,33 +40,48 @@ export async function receive(
   const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
   const chunks = body[Symbol.asyncIterator]();
   let heard = false;
+  let usage: JsonObject | undefined;
   for (;;) {
     const chunk = await nextChunk(chunks, limits);
     if (!(chunk instanceof Uint8Array)) {
       splitter.end();
       return { kind: 'cut', why: chunk.why ?? splitter.fault ?? 'the stream ended without its end frame' };
     }
-    const { audio, ending } = readFrames(splitter, chunk);
+    const { audio, ending, usage: latest = usage } = readFrames(splitter, chunk);
+    usage = latest;
     if (audio.length > 0) await write(audio.length === 1 && audio[0] ? audio[0] : Buffer.concat(audio));
     heard ||= audio.length > 0;
     if (ending?.kind === 'whole' && !heard) return { kind: 'cut', why: 'the stream ended without any audio' };
-    if (ending !== undefined) return ending;
+    if (ending !== undefined) return ending.kind === 'whole' ? { ...ending, usage } : ending;
   }
 }
 
-function readFrames(splitter: FrameSplitter, chunk: Uint8Array): { audio: Buffer[]; ending?: Ending } {
+interface Heard {
+  audio: Buffer[];
+  /** The latest that was told; it may come before the end frame, or with it alone (specification 2.6). */
+  usage?: JsonObject;
+  ending?: Ending;
+}
+
+function readFrames(splitter: FrameSplitter, chunk: Uint8Array): Heard {
   const audio: Buffer[] = [];
+  let usage: JsonObject | undefined;
   for (const frame of splitter.push(chunk)) {
     const read = readFrame(frame);
     if ('bytes' in read && read.bytes !== undefined) audio.push(read.bytes);
+    if ('usage' in read) usage = read.usage ?? usage;
     const ending = endingOf(read);
-    if (ending !== undefined) return { audio, ending };
+    if (ending !== undefined) return { audio, usage, ending };
   }
-  return { audio, ending: splitter.fault === undefined ? undefined : { kind: 'cut', why: splitter.fault } };
+  return {
+    audio,
+    usage,
+    ending: splitter.fault === undefined ? undefined : { kind: 'cut', why: splitter.fault },
+  };
 }
 
 function endingOf(frame: Frame): Ending | undefined {
-  if (frame.kind === 'end') return { kind: 'whole', usage: frame.usage };
+  if (frame.kind === 'end') return { kind: 'whole' };
   if (frame.kind === 'error') return { kind: 'failed', failure: frame.failure };
   return frame.kind === 'fault' ? { kind: 'cut', why: frame.why } : undefined;
 }

@@ -53,9 +53,9 @@ export function callId(reply: Reply): string | undefined {
 
 /** One frame of the stream, read. */
 export type Frame =
-  | { kind: 'audio'; bytes: Buffer }
+  | { kind: 'audio'; bytes: Buffer; usage?: JsonObject }
   /** A data frame without audio, such as a sentence's text. */
-  | { kind: 'text' }
+  | { kind: 'text'; usage?: JsonObject }
   /** The successful end; audio of its own goes before it. */
   | { kind: 'end'; bytes?: Buffer; usage?: JsonObject }
   /** The synthesis failed, also under HTTP 200. */
@@ -103,8 +103,10 @@ function dataFrame(json: Json, code: number, data: Json): Frame {
   const bytes = decoded(data);
   if (bytes === undefined) return { kind: 'fault', why: 'the data of a frame is not strict Base64' };
   const audio = bytes.length > 0 ? bytes : undefined;
-  if (code === endOfSynthesis) return { kind: 'end', bytes: audio, usage: usageIn(json) };
-  return audio === undefined ? { kind: 'text' } : { kind: 'audio', bytes: audio };
+  const usage = usageIn(json);
+  if (code === endOfSynthesis) return { kind: 'end', bytes: audio, usage };
+  const more = usage && { usage };
+  return audio === undefined ? { kind: 'text', ...more } : { kind: 'audio', bytes: audio, ...more };
 }
 
 // Node's decoder skips what is foreign, so a full-length result proves the alphabet, but for the URL-safe two and

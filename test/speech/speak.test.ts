@@ -82,6 +82,12 @@ describe('whole although', () => {
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(one.length);
   });
 
+  test('the usage is told before the end frame', async () => {
+    const early = { code: 0, data: one.toString('base64'), usage: { text_words: 7 } };
+    const server = await speechServer([early, { code: 20000000, data: null }]);
+    expect((await (await bench(server.url)).run()).job.usage).toEqual({ text_words: 7 });
+  });
+
   test('the end frame brings the last audio', async () => {
     const server = await speechServer([one, { ...end, data: two.toString('base64') }]);
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(whole.length);
