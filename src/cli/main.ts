@@ -92,17 +92,22 @@ function traceOf(error: Error & { code: string }): string[] {
 // What could not be printed may be the only word of a paid job: it is said on stderr.
 async function complain(
   thrown: unknown,
-  { printed, text = '' }: Outcome,
+  { printed, text = '', paid }: Outcome,
   io: Io,
   redact: Redact,
 ): Promise<void> {
   const error = toMgwError(thrown);
   const lines =
-    printed === undefined
+    printed === undefined && (paid === undefined || paid === 'no')
       ? [errorText(error)]
       : [
-          errorText(new MgwError(error.code, error.message, { charged: 'yes', retry: 'resume' })),
-          printable(text),
+          errorText(
+            new MgwError(error.code, error.message, {
+              charged: paid ?? 'yes',
+              retry: printed === undefined ? 'never' : 'resume',
+            }),
+          ),
+          ...(text === '' ? [] : [printable(text)]),
         ];
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }

@@ -242,6 +242,7 @@ describe('wrong input sends nothing', () => {
     [['tts', ' … ', '-o', 'a.mp3'], /req_params\.text/],
     [['tts', '', '-o', 'a.mp3'], /req_params\.text/],
     [['tts', 'Hi', '-o', 'a.flac'], /\.flac/],
+    [['tts', 'Hi', '--output', '/nowhere/'], /folder/],
     [['tts', 'Hi', '-o', 'a.mp3', '--sample-rate', '0'], /--sample-rate/],
     [['tts', 'Hi', '-o', 'a.mp3', '--set', 'model=x'], /model/],
     [['tts', 'Hi', '-o', 'a.mp3', '--set', 'req_params.audio_params.format=wav'], /--format wav/],

@@ -1,4 +1,4 @@
-import { exitCodes, messageOf, MgwError } from '../../errors.ts';
+import { exitCodes, messageOf, MgwError, type Charged } from '../../errors.ts';
 
 /** What a command came to: printed in one place, as text or as one JSON document (design 2). */
 export interface Outcome {
@@ -10,6 +10,8 @@ export interface Outcome {
   error?: MgwError;
   /** Records that it was said; not called where it could not be. Only what cost money has such a record. */
   printed?: () => Promise<void>;
+  /** What it cost, where a repetition pays again: said where the outcome itself cannot be printed. */
+  paid?: Charged;
   /** Help that goes to stderr above the error. */
   help?: string;
   /** True where the command has already written its data itself. */

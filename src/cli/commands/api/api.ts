@@ -61,7 +61,8 @@ async function api(context: Context, method: string, path: string, options: ApiO
   try {
     const answer = await apiCall(client, exchange, call, retry);
     const error = refusalOf(exchange, answer.reply);
-    if (context.globals.json) return { json: await answerView(answer, redact), error };
+    const paid = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
+    if (context.globals.json) return { json: await answerView(answer, redact), error, paid };
     await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
     return { json: {}, error };
   } catch (error) {
@@ -83,8 +84,10 @@ function interrupted(signal: AbortSignal, method: string): MgwError {
 
 // The answer to a POST said that it was handled, and what it was is lost; a GET can be asked again.
 function notWhole(error: unknown, method: string): unknown {
-  if (!(error instanceof TransportError)) return error;
   const post = method === 'POST';
+  if (error instanceof MgwError && error.code === 'local_io' && post)
+    return new MgwError(error.code, error.message, { charged: 'maybe', retry: 'never', cause: error });
+  if (!(error instanceof TransportError)) return error;
   const text = `The answer is not whole: ${error.message}.`;
   if (post) return new MgwError('submit_unknown', text, { charged: 'maybe', cause: error });
   return new MgwError('bad_reply', text, { retry: 'safe', cause: error });

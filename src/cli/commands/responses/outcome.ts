@@ -6,7 +6,8 @@ import type { Outcome } from '../../output/outcome.ts';
 export function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = { ...(response && { response }), ...(text !== '' && { text }) };
-  return { json, error: errorOf(end) };
+  const error = errorOf(end);
+  return { json, error, paid: error?.charged ?? 'yes' };
 }
 
 function errorOf(end: ResponseEnd): MgwError | undefined {

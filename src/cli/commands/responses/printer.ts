@@ -1,6 +1,13 @@
+import { MgwError } from '../../../errors.ts';
 import { printable } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
+
+// Nothing is recorded of a response that it could be printed from again.
+function lost(error: unknown): never {
+  if (!(error instanceof MgwError)) throw error;
+  throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
+}
 
 /** The answer on its way to standard output: at once where it streams, else when it is whole. */
 export class Printer {
@@ -32,7 +39,7 @@ export class Printer {
     const { stdout } = this.#context.io;
     const safe = this.#context.redact(text);
     const shown = stdout.isTTY ? printable(safe, Number.MAX_SAFE_INTEGER) : safe;
-    this.#writing = this.#writing.then(() => write(stdout, shown, 'yes'));
+    this.#writing = this.#writing.then(() => write(stdout, shown, 'yes').catch(lost));
     this.#writing.catch(() => undefined);
   }
 }

@@ -54,7 +54,7 @@ async function deliverOne(
   const { job, file, resumed } = await speak(order, { ...deps, onAudio }, sinkFor(context, speech, options));
   progress.stop();
   progress.note(resumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
-  return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path };
+  return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes' };
 }
 
 function spokenText(job: Job): string {
@@ -88,7 +88,7 @@ async function deliverPieces(
   const { jobs, file, reused } = await speakPieces(order, deps, sinkFor(context, speech, options));
   const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
   progress.note(`Spoken in ${jobs.length} pieces${kept}.`);
-  return { json: { jobs: jobs.map(jobView), ...filesOf(file) }, text: file?.path };
+  return { json: { jobs: jobs.map(jobView), ...filesOf(file) }, text: file?.path, paid: 'yes' };
 }
 
 // Beside the output, where a person finds them; what goes to a pipe has no such place.

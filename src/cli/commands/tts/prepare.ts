@@ -66,6 +66,7 @@ function outputOf(context: Context, options: TtsOptions): string | undefined {
     throw usageError(
       'Where to put the audio? Name a file by -o FILE, or write it to standard output by -o -.',
     );
+  if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
   if (target.kind !== 'stdout') return resolve(target.path);
   if (context.io.stdout.isTTY && !options.dryRun)
     throw usageError('Audio is not for a terminal: pipe it to a player, or name a file by -o.');
