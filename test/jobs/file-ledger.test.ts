@@ -327,7 +327,7 @@ it.skipIf(!canMount)(
     const disk = mkdtempSync(join(tmpdir(), 'mgw-small-'));
     const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', disk]).status === 0;
     onEnd(() => {
-      if (mounted) spawnSync('umount', [disk]);
+      if (mounted) spawnSync('umount', ['-l', disk]);
       rmSync(disk, { recursive: true, force: true });
     });
     if (!mounted) return;

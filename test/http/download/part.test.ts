@@ -262,7 +262,7 @@ describe('a disk', () => {
       await expectWhole(await ctx.fetch(server.url()), content);
       expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
     } finally {
-      execFileSync('umount', [disk]);
+      execFileSync('umount', ['-l', disk]);
     }
   });
 
