@@ -1,5 +1,5 @@
 import { createHash, randomBytes, type Hash } from 'node:crypto';
-import { copyFile, lstat, open, rm, type FileHandle } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
@@ -20,6 +20,8 @@ export interface FileSinkOptions {
   mime: string;
   /** Puts a WAV header before the PCM that comes; hertz. */
   wavRate?: number;
+  /** Where it is made, if not beside the target; what stands there was not paid for by itself, and is made anew. */
+  part?: string;
 }
 
 interface OpenPart {
@@ -45,10 +47,10 @@ export class FileSink implements AudioSink {
 
   async open(): Promise<void> {
     if (this.#open !== undefined) return;
-    const { target, force, wavRate } = this.#options;
+    const { target, force, wavRate, part } = this.#options;
     await checkOutput(target, { force });
     try {
-      const { file, path } = await openPart(target);
+      const { file, path } = part === undefined ? await openPart(target) : await openAnew(part);
       this.#part = path;
       this.#open = { file, writer: new BackgroundWriter(file) };
       if (wavRate !== undefined) await file.write(wavHeader(wavRate));
@@ -160,6 +162,13 @@ async function openPart(target: string): Promise<{ file: FileHandle; path: strin
     const other = partName(target);
     return { file: await open(other, 'wx'), path: other };
   }
+}
+
+async function openAnew(path: string): Promise<{ file: FileHandle; path: string }> {
+  await mkdir(dirname(path), { mode: 0o700 }).catch((error: unknown) => {
+    if (systemCode(error) !== 'EEXIST') throw error;
+  });
+  return { file: await open(path, 'w', 0o666), path };
 }
 
 function partName(target: string): string {

@@ -223,6 +223,33 @@ describe('--split', () => {
     expect(charges()).toBe(2);
   });
 
+  it('killed half-way: a rerun speaks what is missing, --new what is in doubt, and nothing else is left', async () => {
+    const spoken = (seen: { body: string }): string =>
+      (JSON.parse(seen.body) as { req_params: { text: string } }).req_params.text;
+    let hangs = true;
+    const server = await speechServer((response, seen) => {
+      if (hangs && spoken(seen) === 'Two.') return;
+      response.end(speechBody([Buffer.from(spoken(seen)), end]));
+    });
+    const user = newUser(server.url);
+    const command = ['tts', 'One. Two. Three. Four.', '--split', '--piece-length', '6', '-o', 'a.pcm'];
+    const { child, result } = user.start([...command, '--concurrency', '1']);
+    const killer = setInterval(() => {
+      if (server.requests.length === 2) child.kill('SIGKILL');
+    }, 5);
+    expect((await result).code).toBe(137);
+    clearInterval(killer);
+    hangs = false;
+    const again = await runHereAs(user, command);
+    expect(again.code).toBe(7);
+    expect(again.stderr).toContain('3 of 4 pieces are whole');
+    expect(server.requests.map(spoken).sort()).toEqual(['Four.', 'One.', 'Three.', 'Two.']);
+    expect((await runHereAs(user, [...command, '--new'])).code).toBe(0);
+    expect(server.requests.map(spoken).slice(4)).toEqual(['Two.']);
+    expect(readFileSync(join(user.cwd, 'a.pcm'), 'utf8')).toBe('One.Two.Three.Four.');
+    expect(readdirSync(user.cwd)).toEqual(['a.pcm', 'state']);
+  });
+
   it('pays for missing pieces only when it is run again', async () => {
     const { here, charges, folder } = await bench('tts-cutx1');
     const command = ['tts', text, '--split', '--piece-length', '25', '--concurrency', '1', '-o', 'a.mp3'];

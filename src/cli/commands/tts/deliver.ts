@@ -75,17 +75,19 @@ async function deliverPieces(
   if (joiner === undefined)
     throw usageError(`--split cannot join ${format.name}; allowed: mp3, wav, pcm, ogg_opus`);
   const { timeoutMs, stateDir } = await context.settings();
+  const folder = folderFor(speech, stateDir.value);
   const order = {
     bodies,
     fresh: options.new ?? false,
     deadline: deps.clock.now() + timeoutMs.value,
     concurrency: options.concurrency ?? 3,
-    folder: folderFor(speech, stateDir.value),
+    folder,
     mime: format.mime,
     join: joiner,
     onPiece: (whole: number) => progress.note(`${whole} of ${bodies.length} pieces are spoken.`),
   };
-  const { jobs, file, reused } = await speakPieces(order, deps, sinkFor(context, speech, options));
+  const sink = sinkFor(context, speech, options, join(folder, 'joined.part'));
+  const { jobs, file, reused } = await speakPieces(order, deps, sink);
   const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
   progress.note(`Spoken in ${jobs.length} pieces${kept}.`);
   return { json: { jobs: jobs.map(jobView), ...filesOf(file) }, text: file?.path, paid: 'yes' };
@@ -102,10 +104,11 @@ function sinkFor(
   context: Context,
   { target, format, sampleRate }: PreparedSpeech,
   options: TtsOptions,
+  part?: string,
 ): AudioSink {
   const wavRate = format.wav ? sampleRate : undefined;
   if (target === undefined) return new StreamSink(context.io.stdout, wavRate);
-  return new FileSink({ target, force: options.force ?? false, mime: format.mime, wavRate });
+  return new FileSink({ target, force: options.force ?? false, mime: format.mime, wavRate, part });
 }
 
 function filesOf(file: JobFile | undefined): { files?: JobFile[] } {
