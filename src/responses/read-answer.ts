@@ -75,6 +75,8 @@ async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
   }
 }
 
+const outOfTime = 'the time to wait ran out';
+
 /** The body of an answer that is given up when it is silent for too long, or at the deadline. */
 export async function* impatiently(
   answer: StreamedReply,
@@ -82,13 +84,23 @@ export async function* impatiently(
 ): AsyncGenerator<Uint8Array, void> {
   const { silenceMs, deadline, clock } = limits;
   const ms = Math.min(silenceMs, deadline - clock.now(), 2 ** 31 - 1);
-  const timer = setTimeout(() => answer.close(), Math.max(0, ms));
+  let why = '';
+  const timer = setTimeout(
+    () => {
+      why = ms < silenceMs ? outOfTime : `nothing came for ${silenceMs / 1000} s`;
+      answer.close();
+    },
+    Math.max(0, ms),
+  );
   try {
     for await (const chunk of answer.body) {
       timer.refresh();
       yield chunk;
-      if (clock.now() > deadline) return;
+      if (clock.now() > deadline) throw new TransportError('sent', 'timeout', outOfTime);
     }
+  } catch (error) {
+    if (why === '' || !(error instanceof TransportError)) throw error;
+    throw new TransportError('sent', 'timeout', why, error);
   } finally {
     clearTimeout(timer);
   }

@@ -125,7 +125,7 @@ describe('what proves no answer', () => {
       'a stall',
       (response) =>
         void response.writeHead(200, { 'content-type': 'text/event-stream' }).write(': hello\n\n'),
-      /./,
+      /^nothing came for 0.2 s$/,
     ],
   ] as [string, Say, RegExp][])('%s', async (_, answer, why) => {
     const { run, server } = await call(answer);
