@@ -51,6 +51,8 @@ export interface StreamedReply {
 /** Calls to one gateway. Never retries, never follows a redirect. */
 export interface GatewayClient {
   readonly baseUrl: URL;
+  /** Where {@link ClientOptions.trace} goes, for those who open connections of their own. */
+  readonly trace?: (line: string) => void;
   /**
    * One exchange. A body that is cut or beyond the bound gives a reply with `complete: false`.
    * @throws TransportError where no head of an answer came.
@@ -72,6 +74,7 @@ export function createClient(options: ClientOptions): GatewayClient {
   const open: Open = (request, call, deadline) => send(request, call, deadline, options, agent);
   return {
     baseUrl: options.baseUrl,
+    trace: options.trace,
     exchange: (request, call) => exchange(open, request, call),
     stream: (request, call) => stream(open, request, call, options.baseUrl),
     close: () => {

@@ -179,6 +179,7 @@ function downloadFrom(
       auth: protocol.auth,
       trustedOrigins: options.trustedOrigins,
       userAgent: deps.userAgent,
+      trace: deps.client.trace,
     },
     claimant: { owner: deps.owner, isAlive },
     clock: deps.clock,

@@ -61,6 +61,20 @@ describe('submit -o', () => {
     expect(gateway.created).toBe(1);
   });
 
+  it('shows each call under -v, the download and its redirects too, without what a query may grant', async () => {
+    const moved = { status: 302, headers: { location: '/v1/videos/x/content?access=capability/content' } };
+    gateway.contents.push(moved);
+    const run = await user.run([...submit, '-o', 'out.mp4', ...fast, '-v']);
+    const calls = run.stderr.split('\n').filter((line) => /^[<>] /.test(line));
+    expect(calls.slice(-4)).toEqual([
+      `> GET ${gateway.url}/v1/videos/task_0001/content`,
+      '< 302 application/json',
+      `> GET ${gateway.url}/v1/videos/x/content?…`,
+      '< 200 video/mp4',
+    ]);
+    expect(run.stderr).not.toContain('capability');
+  });
+
   it('writes the video to stdout, and nothing else there', async () => {
     const run = await user.run([...submit, '-o', '-', ...fast]);
     expect(run.code).toBe(0);

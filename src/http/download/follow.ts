@@ -12,6 +12,8 @@ export interface DownloadGateway extends TrustedGateway {
   key: string;
   auth: AuthScheme;
   userAgent?: string;
+  /** Called with every request and the head of its answer. A query may be a capability: it is left out. */
+  trace?: (line: string) => void;
 }
 
 /** How a source is opened. */
@@ -58,11 +60,13 @@ export async function follow(
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
     // Whoever named this address knows the key; whoever is asked at it must not.
     if (!keyed && clean(url.href) !== url.href) throw keyInAddress(url);
+    gateway.trace?.(`> GET ${url.origin}${url.pathname}${url.search && '?…'}`);
     const message = await get(url, {
       ...options,
       headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
       publicOnly: !isPrivateHost(gateway.baseUrl.hostname),
     });
+    gateway.trace?.(`< ${message.statusCode ?? 0} ${message.headers['content-type'] ?? ''}`.trimEnd());
     onHead();
     const location = redirectOf(message);
     if (location === undefined)
