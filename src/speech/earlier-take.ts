@@ -22,8 +22,8 @@ export async function deliverEarlier(
   sink: AudioSink,
 ): Promise<JobFile | undefined> {
   const last = await afterOthers(job, run, deadline, deps);
-  const part = textAt(last.details as Json, 'part') ?? (await sink.leftOver());
-  if (last.state === 'failed') throw earlierError(last, part);
+  const part = partOf(last) ?? (await sink.leftOver());
+  if (last.state === 'failed') throw endedError(last, part);
   if (last.state !== 'succeeded') throw await cutOff(last, part, deps);
   const recovered = await sink.recover([...last.files, ...keptFile(last)]);
   if (recovered === undefined) throw goneError(last);
@@ -53,13 +53,25 @@ function isReadElsewhere({ record: { runs, sentBy } }: Job, run: string): boolea
 
 // The process that read the stream died in it: whatever it wrote stays where it is.
 async function cutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
-  const why = 'an earlier run of this command ended inside the stream';
   const error = { code: 'speech_incomplete', message: `The run ended inside the stream.` };
   await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error });
-  return incompleteError(job, why, part);
+  return incompleteError(job, insideStream, part);
 }
 
-function earlierError(job: Job, part: string | undefined): MgwError {
+const insideStream = 'an earlier run of this command ended inside the stream';
+
+function partOf(job: Job): string | undefined {
+  return textAt(job.details as Json, 'part');
+}
+
+/**
+ * How speech ended that an earlier run did not make whole: exit 5 after an error frame, else 9.
+ *
+ * @param part where what came is kept, undefined where nothing is known of it
+ */
+export function endedError(job: Job, part: string | undefined = partOf(job)): MgwError {
+  if (job.state !== 'failed') return incompleteError(job, insideStream, part);
+
   const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
   if (code === 'speech_incomplete') return incompleteError(job, `an earlier run ended so: ${message}`, part);
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);

@@ -150,6 +150,7 @@ describe('a bad day', () => {
     const incomplete = { exit_code: 9, error: { code: 'speech_incomplete', charged: 'yes', retry: 'never' } };
     expect((await here(command)).json).toMatchObject(incomplete);
     expect((await here(command)).json).toMatchObject(incomplete);
+    expect((await here(['jobs', 'wait', '@last', '--json'])).json).toMatchObject(incomplete);
     expect(charges()).toBe(1);
     expect(folder()).toEqual(['a.mp3.part']);
   });
@@ -160,6 +161,8 @@ describe('a bad day', () => {
     expect(run.json).toMatchObject({ exit_code: 5, error: { code: 'server_error', charged: 'maybe' } });
     expect(folder()).toEqual(['a.mp3.part']);
     expect(charges()).toBe(1);
+    const wait = await here(['jobs', 'wait', '@last', '--json']);
+    expect(wait.json).toMatchObject({ exit_code: 5, error: run.json.error });
   });
 
   it('429 is tried again; 500 is unknown, and a rerun pays nothing', async () => {
@@ -197,11 +200,12 @@ describe('a bad day', () => {
     const command = ['tts', text, '-o', 'a.mp3'];
     const { child, result } = user.start(command);
     const part = join(user.cwd, 'a.mp3.part');
-    const killer = setInterval(() => {
-      if (existsSync(part) && readFileSync(part).length > 0) child.kill('SIGKILL');
-    }, 5);
+    const started = (): boolean => existsSync(part) && readFileSync(part).length > 0;
+    while (!started()) await new Promise((resolve) => setTimeout(resolve, 5));
+    expect((await runHereAs(user, ['jobs', 'wait', '@last'])).code).toBe(8);
+    child.kill('SIGKILL');
     expect((await result).code).toBe(137);
-    clearInterval(killer);
+    expect((await runHereAs(user, ['jobs', 'wait', '@last'])).code).toBe(9);
     const again = await user.run([...command, '--json']);
     expect(again.json).toMatchObject({ exit_code: 9, error: { code: 'speech_incomplete' } });
     expect(again.json.error.message).toContain('a.mp3.part');

@@ -2,7 +2,8 @@ import type { Command } from 'commander';
 import { exitCodes } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
-import { failedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
+import { wasCutOff } from '../../../jobs/earlier.ts';
+import { pendingError, rejectedError, unknownError } from '../../../jobs/errors.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { shownState } from '../../../jobs/settle.ts';
 import { refusalOf } from '../../../jobs/submission-errors.ts';
@@ -84,7 +85,7 @@ async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline
       import('../video/video-job.ts'),
     ]);
     const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
-    if (found.protocol === 'tts') return { ref, job: found, outcome: spokenOutcome(found) };
+    if (found.protocol === 'tts') return { ref, job: found, outcome: await spokenOutcome(found) };
     const protocol = configured(protocols[found.protocol], await context.settings());
     const job = await videoJob(found.id, protocol, deps);
     const run = await beginRun(job, 'finish', deps);
@@ -102,11 +103,16 @@ async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline
 }
 
 // Speech is over when its command is: there is nothing at the gateway to wait for, only an end to tell.
-function spokenOutcome(job: Job): Outcome {
+async function spokenOutcome(job: Job): Promise<Outcome> {
   const json = { job: jobView(job) };
-  if (job.state === 'failed') return { json, error: failedError(job) };
+  if (job.state === 'failed' || wasCutOff(job)) {
+    const { endedError } = await import('../../../speech/earlier-take.ts');
+    return { json, error: endedError(job) };
+  }
   if (job.state === 'rejected') return { json, error: rejectedError(refusalOf(job)) };
   if (shownState(job) === 'unknown')
     return { json, error: unknownError(job, job.error?.message ?? 'The answer was lost') };
-  return { json };
+  if (job.state === 'succeeded') return { json };
+  // Under way in another process, or never sent.
+  return { json, error: pendingError(job, job.handle === undefined ? { charged: 'no' } : {}) };
 }
