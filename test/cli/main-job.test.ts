@@ -127,6 +127,33 @@ describe('one query that tells no state', () => {
   });
 });
 
+describe('a job without a handle', () => {
+  const asks = [
+    ['video', 'c', 'status', '@k'],
+    ['video', 'c', 'fetch', '@k', '-o', 'x.mp4'],
+    ['jobs', 'wait', '@k'],
+  ];
+
+  it('that was never sent is told from one whose answer was lost', async () => {
+    const away = { env: { MGW_BASE_URL: 'http://127.0.0.1:9' } };
+    expect((await user.run([...submit, '--key', 'k', '--retries', '0'], away)).code).toBe(6);
+    for (const ask of asks) {
+      const run = await user.run([...ask, '--json'], away);
+      expect(run.json, ask.join(' ')).toMatchObject({
+        exit_code: 6,
+        error: { charged: 'no', retry: 'safe', message: expect.stringContaining('was never sent') as string },
+      });
+    }
+  });
+
+  it('that was refused ends as its submission did', async () => {
+    gateway.submits.push({ status: 401, body: { error: { message: 'Invalid token' } } });
+    expect((await user.run([...submit, '--key', 'k'])).code).toBe(3);
+    for (const ask of asks) expect((await user.run(ask)).code, ask.join(' ')).toBe(3);
+    expect(gateway.requests).toHaveLength(1);
+  });
+});
+
 describe('resuming', () => {
   it('exits 8 at the deadline, and the same command then ends well without a POST', async () => {
     gateway.polls = 12;

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { MgwError } from '../../../errors.ts';
 import type { Ask, Job, JobFile } from '../../../job.ts';
-import { failedError, interruptedError, rejectedError, unknownError } from '../../../jobs/errors.ts';
+import { failedError, interruptedError } from '../../../jobs/errors.ts';
 import { fetchResults } from '../../../jobs/fetch.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
 import type { Order } from '../../../jobs/order.ts';
 import { delivered, detached } from '../../../jobs/run.ts';
+import { withoutHandle } from '../../../jobs/submission-errors.ts';
 import { jobOf, submit, UnrecordedHandle } from '../../../jobs/submit.ts';
 import { watch, type WatchOptions } from '../../../jobs/watch.ts';
 import type { Target } from '../../../jobs/target.ts';
@@ -165,16 +166,12 @@ function askable(job: Job, protocol: Protocol): void {
 
 /**
  * Begins a run on a job that exists already, as `fetch` and `jobs wait` do.
- * @throws MgwError: exit 7 where it is unknown whether the task exists, 4 where it was rejected.
+ * @throws MgwError: exit 7 where it is unknown whether the task exists, 3 or 4 where it was rejected, 6 where it was
+ * never sent, 8 where it is being sent.
  */
 export async function beginRun(job: Job, ask: Ask, deps: JobDeps): Promise<string> {
-  if (job.state === 'rejected') throw rejectedError(refusalOf(job));
-  if (job.handle === undefined) throw unknownError(job, job.error?.message ?? 'The answer was lost');
+  if (job.handle === undefined) throw withoutHandle(job);
   const run = randomUUID().slice(0, 8);
   await deps.ledger.append(job.id, { type: 'began', run, owner: deps.owner, ask });
   return run;
-}
-
-function refusalOf(job: Job): { code: 'invalid_request'; message: string } {
-  return { code: 'invalid_request', message: job.error?.message ?? 'The gateway refused the submission.' };
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { exitCodes, MgwError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
-import { failedError, unknownError } from '../../../jobs/errors.ts';
+import { failedError } from '../../../jobs/errors.ts';
 import { isTooNew } from '../../../jobs/grace.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
 import type { Protocol, QueryVerdict } from '../../../protocols/protocol.ts';
@@ -50,14 +50,15 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
 async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
-    const [{ videoJob }, { hasResult, observe }, { noResult }] = await Promise.all([
+    const [{ videoJob }, { hasResult, observe }, { noResult }, { withoutHandle }] = await Promise.all([
       import('./video-job.ts'),
       import('../../../jobs/observe.ts'),
       import('../../../jobs/watch.ts'),
+      import('../../../jobs/submission-errors.ts'),
     ]);
     job = await videoJob(ref, protocol, deps);
-    if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The answer was lost');
-    if (job.handle === undefined) return { job };
+    if (job.state === 'sending') return { job };
+    if (job.state === 'unknown' || job.handle === undefined) return { job, error: withoutHandle(job) };
     const seen = await observe(job, protocol, deps);
     job = seen.job;
     const { verdict } = seen;
