@@ -84,13 +84,21 @@ async function deliverPieces(
     folder,
     mime: format.mime,
     join: joiner,
-    onPiece: (whole: number) => progress.note(`${whole} of ${bodies.length} pieces are spoken.`),
+    onPiece: (whole: number) => {
+      if (isWorthALine(whole, bodies.length))
+        progress.note(`${whole} of ${bodies.length} pieces are spoken.`);
+    },
   };
   const sink = sinkFor(context, speech, options, join(folder, 'joined.part'));
   const { jobs, file, reused } = await speakPieces(order, deps, sink);
   const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
   progress.note(`Spoken in ${jobs.length} pieces${kept}.`);
   return { json: { jobs: jobs.map(jobView), ...filesOf(file) }, text: file?.path, paid: 'yes' };
+}
+
+// A book has hundreds of pieces: a line for each tenth of them.
+function isWorthALine(whole: number, count: number): boolean {
+  return Math.floor((whole * 10) / count) > Math.floor(((whole - 1) * 10) / count);
 }
 
 // Beside the output, where a person finds them; what goes to a pipe has no such place.
