@@ -95,13 +95,26 @@ async function isSameFile(one: string, other: string): Promise<boolean> {
  */
 export async function checkOutput(target: string, { force }: { force: boolean }): Promise<void> {
   try {
-    const standing = await statusOf(target);
-    if (standing !== undefined && !(force && isReplaceable(standing))) throw exists(target, standing, 'no');
+    await checkFree(target, { force, charged: 'no' });
     if (!(await stat(dirname(target))).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
     await tryFile(`${sidecarOf(`${target}.part`)}.${randomBytes(4).toString('hex')}`);
   } catch (error) {
     throw localError(error, target, 'no');
   }
+}
+
+/**
+ * Makes sure that nothing stands at `target`, or with `force` only what can be replaced: a file or a link.
+ * @throws MgwError('output_exists' or 'local_io'), exit 10.
+ */
+export async function checkFree(
+  target: string,
+  { force, charged }: { force: boolean; charged: Charged },
+): Promise<void> {
+  const standing = await statusOf(target).catch((error: unknown) => {
+    throw localError(error, target, charged);
+  });
+  if (standing !== undefined && !(force && isReplaceable(standing))) throw exists(target, standing, charged);
 }
 
 // Permission bits do not tell about ACLs, read-only mounts and full disks: a byte that is written does.

@@ -1,9 +1,9 @@
-import { lstat, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
-import { publish, sidecarOf } from '../http/publish.ts';
+import { checkFree, publish, sidecarOf } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
@@ -86,13 +86,10 @@ async function publishOnce(part: string, file: JobFile, force: boolean): Promise
 async function standingFile(job: Job, path: string, force: boolean): Promise<JobFile | undefined> {
   const recorded = job.files.find((file) => file.path === path);
   if (recorded !== undefined && (await isIntact(recorded))) return recorded;
-  const standing = await lstat(path).catch(() => undefined);
-  if (standing === undefined || force) return undefined;
-  throw new MgwError('output_exists', `${path} exists already. --force overwrites it; -o saves elsewhere.`, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
+  await checkFree(path, { force, charged: 'yes' }).catch((error: unknown) => {
+    throw withNext(error, job);
   });
+  return undefined;
 }
 
 interface Work {
