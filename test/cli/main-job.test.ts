@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, readdirSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
@@ -58,6 +58,18 @@ describe('submit -o', () => {
     await user.run([...submit, '-o', 'out.mp4', ...fast]);
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+    expect(gateway.created).toBe(1);
+  });
+
+  it('says what has come to stand at the output of a job that it resumes, which is paid for', async () => {
+    gateway.queries.push({ body: { task_id: 'task_0001', status: 'processing' } });
+    const command = [...submit, '-o', 'out.mp4', '--json'];
+    expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
+    mkdirSync(join(user.cwd, 'out.mp4'));
+    const again = await user.run([...command, '--force', ...fast]);
+    expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'yes' } });
+    expect(again.json.error.message).toContain('is a folder');
+    expect(again.json.error.next).toEqual(['mgw', 'video', 'c', 'fetch', again.json.job.id]);
     expect(gateway.created).toBe(1);
   });
 
