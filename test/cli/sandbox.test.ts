@@ -238,7 +238,19 @@ describe('exec --verify', () => {
     expect(failed.code).toBe(1);
   });
 
-  it('judges polling only where it is told how fast is too fast, and mgw then keeps to it', async () => {
+  it.skipIf(!hasCurl)('fails one whose own loop polls faster than the specification asks for', async () => {
+    const curl = 'curl -sS -H "Authorization: Bearer $MGW_API_KEY"';
+    const body = `'{"model":"vendor-h3-mini","prompt":"x","duration":5}'`;
+    const submit = `${curl} -H 'Content-Type: application/json' -d ${body} "$MGW_BASE_URL/v1/videos"`;
+    const id = `id=$(${submit} | sed 's/.*"task_id":"\\([^"]*\\)".*/\\1/')`;
+    const loop = `for i in 1 2 3; do ${curl} "$MGW_BASE_URL/v1/videos/$id"; done; exit 1`;
+    const judge = ['sandbox', 'exec', '--pace', '1m', '--verify', '--json', '--'];
+    const run = await user.run([...judge, 'sh', '-c', `${id}; ${loop}`]);
+    expect(kinds(run), run.stderr).toEqual(['polled-too-fast']);
+    expect(run.code).toBe(5);
+  });
+
+  it('judges the polling of mgw only where it is told how fast is too fast, and mgw then keeps to it', async () => {
     const hasty = `${boat} -q >id; for i in 1 2 3; do mgw video c status - <id; done; exit 1`;
     expect(kinds(await exec(['--verify', '--json'], hasty))).toEqual([]);
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '5s'], hasty))).toEqual(['polled-too-fast']);

@@ -58,15 +58,43 @@ describe('charged twice', () => {
   });
 });
 
-test('polling faster than asked for is judged only where an interval is given', async () => {
-  const gateway = await sandbox();
-  const id = await submit(gateway);
-  await gateway.call('GET', `/v1/videos/${id}`);
-  gateway.clock.now += 900;
-  await gateway.call('GET', `/v1/videos/${id}`);
-  expect(findings(gateway)).toEqual([]);
-  expect(findings(gateway, 901)).toEqual(['polled-too-fast']);
-  expect(findings(gateway, 900)).toEqual([]);
+/** Polls a task with so many milliseconds in between, and fetches it in the end. */
+async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'curl/8'): Promise<void> {
+  const path = `/v1/videos/${await submit(gateway)}`;
+  const headers = { 'User-Agent': agent };
+  for (const pause of [0, ...pauses]) {
+    gateway.clock.now += pause;
+    await gateway.call('GET', path, { headers });
+  }
+  gateway.clock.now += 60_000;
+  await gateway.call('GET', `${path}/content`);
+}
+
+describe('polled too fast', () => {
+  test.each([
+    ['one second', [1000], ['polled-too-fast']],
+    ['a clock short of 5 s', [4990], []],
+    ['well short of 5 s', [4400], ['polled-too-fast']],
+    ['once too fast among others', [6000, 3000, 6000], ['polled-too-fast']],
+    ['quickly once it has finished', [10_000, 100, 100], []],
+  ])('is, by the specification: %s', async (_, pauses, expected) => {
+    const gateway = await sandbox({ paceMs: 10_000 });
+    await pollAndFetch(gateway, pauses);
+    expect(findings(gateway)).toEqual(expected);
+  });
+
+  test('is not what mgw does, which hurries on loopback alone', async () => {
+    const gateway = await sandbox({ paceMs: 10_000 });
+    await pollAndFetch(gateway, [200, 200], 'mgw/0.1.0');
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is any client by the interval that is given', async () => {
+    const gateway = await sandbox();
+    await pollAndFetch(gateway, [900], 'mgw/0.1.0');
+    expect(findings(gateway, 901)).toEqual(['polled-too-fast']);
+    expect(findings(gateway, 900)).toEqual([]);
+  });
 });
 
 test('what happened before a time is not judged', async () => {

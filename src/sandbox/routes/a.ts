@@ -3,7 +3,7 @@ import { modelNotFound, operationError, taskNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json, Refused } from '../exchange.ts';
 import { serveFile } from '../files.ts';
-import { note } from '../journal.ts';
+import { note, notePoll } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderA } from '../orders/a.ts';
 import type { Task } from '../tasks.ts';
@@ -35,11 +35,11 @@ function submit(call: Call, name: string): Reply {
 }
 
 function showOperation(call: Call, model: string, id: string): Reply {
-  const { stateDir, now } = call.gateway;
   const task = ownTask(call, id);
   if (task?.model !== model) return taskNotFound('a', call.requestId);
-  note(stateDir, { kind: 'polled', at: now(), task: id });
-  const { state } = progressOf(task, now());
+  const progress = progressOf(task, call.gateway.now());
+  notePoll(call, id, progress);
+  const { state } = progress;
   if (state === 'queued' || state === 'running') return json(200, { name: nameOf(task), done: false });
   return task.outcome.end === 'fails'
     ? json(200, { name: nameOf(task), done: true, error: { code: 13, message: task.outcome.message } })

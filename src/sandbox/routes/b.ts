@@ -3,7 +3,7 @@ import { actionError, taskNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
 import { signedUrl } from '../file-host.ts';
-import { note } from '../journal.ts';
+import { notePoll } from '../journal.ts';
 import { orderB } from '../orders/b.ts';
 import type { Progress, Task } from '../tasks.ts';
 import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
@@ -55,8 +55,9 @@ function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>
   const task = findTask(gateway.stateDir, 'b', id);
   const now = gateway.now();
   if (task?.key !== call.key || now > task.createdAt + TASK_LIFE_MS) return taskNotFound('b', requestId);
-  note(gateway.stateDir, { kind: 'polled', at: now, task: id });
-  return json(200, { Response: { ...detail(call, task, progressOf(task, now)), RequestId: requestId } });
+  const progress = progressOf(task, now);
+  notePoll(call, id, progress);
+  return json(200, { Response: { ...detail(call, task, progress), RequestId: requestId } });
 }
 
 const STATUS = { queued: 'WAITING', running: 'PROCESSING', succeeded: 'FINISH', failed: 'FINISH' } as const;

@@ -3,7 +3,7 @@ import { gatewayError, modelNotFound, taskError, taskNotFound } from '../envelop
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json, Refused } from '../exchange.ts';
 import { serveFile } from '../files.ts';
-import { note } from '../journal.ts';
+import { note, notePoll } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderC } from '../orders/c.ts';
 import type { Progress, Task } from '../tasks.ts';
@@ -131,8 +131,9 @@ function polled(call: Call, id: string): { task: Task; progress: Progress } {
   const { gateway, requestId } = call;
   const task = ownTask(call, id);
   if (task === undefined) throw new Refused(taskNotFound('c', requestId));
-  note(gateway.stateDir, { kind: 'polled', at: gateway.now(), task: task.id });
-  return { task, progress: progressOf(task, gateway.now()) };
+  const progress = progressOf(task, gateway.now());
+  notePoll(call, task.id, progress);
+  return { task, progress };
 }
 
 function resultUrl(call: Call, task: Task, { state }: Progress): string | undefined {

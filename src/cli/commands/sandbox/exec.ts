@@ -26,10 +26,14 @@ export function registerExec(sandbox: Command, run: Run): void {
     .argument('<command...>', 'the command and its arguments, behind --')
     .option(
       '--verify',
-      'exit 5 where the script paid twice, sent the key to the file host, or ended well without what it paid for',
+      'exit 5 where the script paid twice, polled too fast, sent the key to the file host, or ended well without what it paid for',
     )
     .addOption(
-      single('--min-poll <duration>', 'with --verify: also judge polling faster than this', parseDuration),
+      single(
+        '--min-poll <duration>',
+        'with --verify: judge the polling of mgw too, by this pause (default: that of others, by 5s)',
+        parseDuration,
+      ),
     );
   addServeOptions(command);
   command
