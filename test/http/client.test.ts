@@ -10,7 +10,8 @@ import {
   type GatewayClient,
 } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { closedPort, httpServer, onEnd, says, tcpServer } from '../support/servers.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { closedPort, httpServer, says, tcpServer } from '../support/servers.ts';
 
 const key = 'sk-canary-0f1e2d3c4b5a6978';
 const get: Exchange = { method: 'GET', path: '/v1/models', headers: {} };

@@ -12,7 +12,8 @@ import { createClient } from '../../src/http/client.ts';
 import { connect, isLoopback, type ConnectOptions } from '../../src/http/connect.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { newAuthority, selfSigned, type Certificate } from '../support/certificates.ts';
-import { closedPort, freshFolder, httpServer, onEnd, says, tcpServer } from '../support/servers.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { closedPort, freshFolder, httpServer, says, tcpServer } from '../support/servers.ts';
 
 /** What names stand for; all others are asked of the system. */
 const names = vi.hoisted(() => new Map<string, { address: string; family: number }[]>());

@@ -21,7 +21,8 @@ import { decodeEvents } from '../../src/jobs/event-log.ts';
 import { openFileLedger } from '../../src/jobs/file-ledger.ts';
 import { jobIdForm, newJobId } from '../../src/jobs/job-id.ts';
 import type { Ledger } from '../../src/jobs/ledger.ts';
-import { freshFolder, onEnd } from '../support/servers.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { freshFolder } from '../support/servers.ts';
 import { deadOwner } from './harness.ts';
 
 const now = 1_795_000_000_000;

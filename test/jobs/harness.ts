@@ -14,7 +14,7 @@ import type { JsonObject } from '../../src/json.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
 import { secretRedactor } from '../../src/redact.ts';
-import { onEnd } from '../support/servers.ts';
+import { onEnd } from '../support/clean-ups.ts';
 
 export const key = 'sk-canary-4d3c2b1a0f9e8d7c';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { currentOwner, isAlive } from '../../src/jobs/owner.ts';
-import { onEnd } from '../support/servers.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { deadOwner } from './harness.ts';
 
 const hasProc = existsSync('/proc/self/stat');

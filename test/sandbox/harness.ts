@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach } from 'vitest';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/server.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
+import { onEnd } from '../support/clean-ups.ts';
 
 /** A sandbox on its own state directory whose clock stands still until it is moved. */
 export interface TestSandbox extends Sandbox {
@@ -28,15 +28,10 @@ export interface Answer {
   at(path: string): unknown;
 }
 
-const cleanUps: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 /** A fresh state directory that is removed after the test. */
 export function freshState(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-sandbox-'));
-  cleanUps.push(() => rmSync(folder, { recursive: true, force: true }));
+  onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return join(folder, 'state');
 }
 
@@ -45,7 +40,7 @@ export async function sandbox(options: Partial<SandboxOptions> = {}): Promise<Te
   const clock = { now: 1_795_000_000_000 };
   const stateDir = options.stateDir ?? freshState();
   const started = await startSandbox({ paceMs: 1000, now: () => clock.now, ...options, stateDir });
-  cleanUps.push(() => started.close());
+  onEnd(() => started.close());
   return { ...started, stateDir, clock, call: (method, path, given) => call(started, method, path, given) };
 }
 

@@ -3,7 +3,6 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'nod
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach } from 'vitest';
 import type { Clock } from '../../src/clock.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { JobDeps } from '../../src/jobs/gateway.ts';
@@ -11,13 +10,9 @@ import { openFileLedger } from '../../src/jobs/file-ledger.ts';
 import { currentOwner } from '../../src/jobs/owner.ts';
 import { secretRedactor } from '../../src/redact.ts';
 import { speechBody, type Frames } from './frames.ts';
+import { onEnd } from '../support/clean-ups.ts';
 
 export const key = 'sk-canary-8a7d6c5b4e3f2a1b';
-
-const cleanUps: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
 
 /** A request as the server saw it. */
 export interface Seen {
@@ -53,7 +48,7 @@ export async function speechServer(...answers: Answer[]): Promise<SpeechServer> 
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  cleanUps.push(() => {
+  onEnd(() => {
     server.closeAllConnections();
     return new Promise((resolve) => server.close(() => resolve()));
   });
@@ -63,7 +58,7 @@ export async function speechServer(...answers: Answer[]): Promise<SpeechServer> 
 /** A folder that is removed after the test. */
 export function freshFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-speech-'));
-  cleanUps.push(() => rmSync(folder, { recursive: true, force: true }));
+  onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
@@ -99,7 +94,7 @@ export interface TestDeps extends JobDeps {
 /** What speaking to a server works with, over a ledger in `folder/state`. */
 export async function depsFor(url: string, folder: string, more: Partial<JobDeps> = {}): Promise<TestDeps> {
   const client = createClient({ baseUrl: new URL(url), key, userAgent: 'test' });
-  cleanUps.push(() => client.close());
+  onEnd(() => client.close());
   const [soft, hard, notes] = [new AbortController(), new AbortController(), [] as string[]];
   return {
     ledger: await openFileLedger(join(folder, 'state'), () => Date.now()),

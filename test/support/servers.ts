@@ -3,17 +3,7 @@ import { createServer as createHttp, type IncomingMessage, type ServerResponse }
 import { createServer as createTcp, type AddressInfo, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach } from 'vitest';
-
-const cleanUps: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
-/** Runs after the test, the last one first. */
-export function onEnd(cleanUp: () => Promise<void> | void): void {
-  cleanUps.push(cleanUp);
-}
+import { onEnd } from './clean-ups.ts';
 
 /** A folder that is removed after the test. */
 export function freshFolder(): string {

@@ -1,0 +1,5 @@
+import { afterEach } from 'vitest';
+import { cleanUp } from './clean-ups.ts';
+
+// Test files that share a process load a module once: only here can a hook be set for each of them.
+afterEach(cleanUp);
