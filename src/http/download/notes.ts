@@ -1,12 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { link, readFile, rename, unlink, writeFile } from 'node:fs/promises';
+import { link, open, rename, unlink, writeFile } from 'node:fs/promises';
 import { systemCode } from '../../errors.ts';
 import type { Owner } from '../../job.ts';
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC } = constants;
-// Windows has no such flag.
-const noFollow = constants.O_NOFOLLOW ?? 0;
+// A link would lead elsewhere, and a FIFO be waited for. Windows has neither flag.
+const careful = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /** What is kept beside a `.part` file: whose it is, of what, and how much of it can be relied on. */
 export interface Notes {
@@ -81,7 +81,7 @@ async function takeOver(
 export async function writeNotes(path: string, notes: Notes): Promise<void> {
   // One name, so that a process that dies here leaves nothing that its successor does not use up.
   const draft = `${path}.next`;
-  const flag = O_WRONLY | O_CREAT | O_TRUNC | noFollow;
+  const flag = O_WRONLY | O_CREAT | O_TRUNC | careful;
   try {
     await writeFile(draft, JSON.stringify(notes), { flag, mode: 0o600 });
     await rename(draft, path);
@@ -93,13 +93,19 @@ export async function writeNotes(path: string, notes: Notes): Promise<void> {
 
 // Notes that cannot be read, or are of another version or another file, say nothing but whose they are.
 async function readNotes(path: string, fresh: Notes): Promise<Notes> {
-  const text = await readFile(path, {
-    encoding: 'utf8',
-    flag: O_RDONLY | noFollow,
-  });
-  const notes = parsed(text);
+  const notes = parsed(await readPlain(path));
   if (notes === undefined) return fresh;
   return notes.identity === fresh.identity ? notes : { ...fresh, owner: notes.owner };
+}
+
+async function readPlain(path: string): Promise<string> {
+  const file = await open(path, O_RDONLY | careful);
+  try {
+    if (!(await file.stat()).isFile()) throw new Error('what is kept beside it is not a plain file');
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
 }
 
 function parsed(text: string): Notes | undefined {
