@@ -39,7 +39,9 @@ export async function checkTargetFree(target: Target, count: number, force: bool
   }
   const paths = pathsAt(target, { id: '' }, count);
   // Numbered files would stand beside a folder of the name that was given, where nobody looks for them.
-  if (target.kind === 'file' && (await isFolder(target.path))) await checkOutput(target.path, { force });
+  // A slash at the end means a folder too, which a path that is resolved no longer tells.
+  const isMeantAsFolder = target.path.endsWith('/') || (await isFolder(target.path));
+  if (target.kind === 'file' && isMeantAsFolder) await checkOutput(target.path, { force });
   for (const path of paths) await checkOutput(path, { force });
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
@@ -59,6 +59,16 @@ describe('submit -o', () => {
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
     expect(gateway.created).toBe(1);
+  });
+
+  it('refuses an output that ends with a slash before anything is paid: it names a folder', async () => {
+    writeFileSync(join(user.cwd, 'file'), '');
+    for (const output of ['new/', 'file/', './']) {
+      const run = await user.run([...submit, '-o', output, ...fast, '--json']);
+      expect(run.json, output).toMatchObject({ exit_code: 10, error: { charged: 'no' } });
+    }
+    expect(gateway.created).toBe(0);
+    expect(readdirSync(user.cwd)).not.toContain('new');
   });
 
   it('says what has come to stand at the output of a job that it resumes, which is paid for', async () => {
