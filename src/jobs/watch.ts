@@ -77,7 +77,10 @@ function delayAfter(verdict: QueryVerdict, polls: number, troubles: number, inte
   const plain = pollPauseMs(polls, intervalMs);
   if (verdict.kind === 'observation') return plain;
   const { retryAfterMs = 0 } = verdict.failure;
-  return Math.max(plain, retryAfterMs, troubles > 1 ? backoffMs(troubles - 1, { baseMs: intervalMs }) : 0);
+  // Thirty seconds for the usual five: on loopback, where less may be asked for, no news is no reason to sleep long.
+  const capMs = Math.min(30_000, 6 * intervalMs);
+  const backoff = troubles > 1 ? backoffMs(troubles - 1, { baseMs: intervalMs, capMs }) : 0;
+  return Math.max(plain, retryAfterMs, backoff);
 }
 
 function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, now: number): void {

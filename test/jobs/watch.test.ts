@@ -118,6 +118,13 @@ describe('how often it asks', () => {
     expect(pauses[9]).toBeGreaterThan(20_000);
     expect(Math.max(...pauses.slice(11))).toBeLessThanOrEqual(10_000);
   });
+
+  it('that seldom in proportion where a short interval was asked for', async () => {
+    const at = await scene();
+    at.server.answers.push(...times(30, says('busy', 503)), completed);
+    await waitFor(at, c, { intervalMs: 100 });
+    expect(Math.max(...at.deps.clock.pauses)).toBeLessThanOrEqual(750);
+  });
 });
 
 describe('what ends it', () => {
