@@ -44,7 +44,10 @@ export function jobLine(job: Job): string {
 /** A table with a head; cells are made printable, columns padded, and no colour is used. */
 export function table(head: string[], rows: string[][]): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, 200)));
-  const widths = head.map((_, column) => Math.max(...cells.map((row) => width(row[column] ?? ''))));
+  // Not spread into Math.max: a call takes some hundred thousand arguments, and a list may be longer.
+  const widths = head.map((_, column) =>
+    cells.reduce((widest, row) => Math.max(widest, width(row[column] ?? '')), 0),
+  );
   const line = (row: string[]): string =>
     row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - width(cell))).join('  ');
   return cells.map((row) => line(row).trimEnd()).join('\n');
