@@ -4,10 +4,11 @@ import { readStdin } from './stdin.ts';
 
 /** The REFs of a command; `-` stands for those on standard input, one a line or separated by blanks. */
 export async function readRefs(refs: string[], io: Io): Promise<string[]> {
-  const read: string[] = [];
+  let read: string[] = [];
   for (const ref of refs) {
-    if (ref === '-') read.push(...(await readStdin(io)).split(/\s+/).filter((word) => word !== ''));
-    else read.push(ref);
+    // Not pushed one by one as arguments: a ledger may hold more jobs than a call takes.
+    const named = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
+    read = read.concat(named);
   }
   const empty = read.find((ref) => ref.trim() === '');
   if (empty !== undefined) throw usageError('A REF is empty. Give a job id, @key, @last or a handle.');
