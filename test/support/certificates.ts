@@ -129,6 +129,6 @@ function der(type: number, ...contents: Uint8Array[]): Buffer {
 }
 
 function pem(bytes: Buffer): string {
-  const lines = bytes.toString('base64').replace(/.{64}/g, '$&\n');
-  return `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`;
+  const lines = bytes.toString('base64').match(/.{1,64}/g) ?? [];
+  return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n');
 }
