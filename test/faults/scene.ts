@@ -62,8 +62,13 @@ export class Scene {
 
   /** The command line of {@link submit}. */
   command(...extra: string[]): string[] {
+    return this.typed('--json', ...extra);
+  }
+
+  /** The same as a person would type it. */
+  typed(...extra: string[]): string[] {
     const { command, fast } = this.gateway.dialect;
-    return [...command, '-o', this.out, ...fast, '--json', ...extra];
+    return [...command, '-o', this.out, ...fast, ...extra];
   }
 
   run(args: string[], options?: RunOptions): Promise<CliResult> {

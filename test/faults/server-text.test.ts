@@ -338,16 +338,7 @@ describe.concurrent('messages that want to command the terminal, a megabyte long
   it.for(places)('%s: neutralised and bounded', async ([, protocol, arrange], { open }) => {
     const scene = await open(protocol);
     arrange(scene);
-    const command = [
-      ...scene.gateway.dialect.command,
-      '-o',
-      scene.out,
-      ...fast,
-      '--timeout',
-      '1s',
-      '--retries',
-      '1',
-    ];
+    const command = scene.typed('--timeout', '1s', '--retries', '1');
     const run = await scene.seen(command);
     expect(run.code, shown(run)).not.toBe(0);
     expectHarmless(run.stdout + run.stderr, 20_000);
@@ -404,17 +395,7 @@ describe.concurrent('a key that the gateway quotes', () => {
   it.for(places)('%s: shown and kept nowhere', async ([, arrange], { open }) => {
     const scene = await open('c');
     arrange(scene);
-    const command = [
-      ...scene.gateway.dialect.command,
-      '-o',
-      scene.out,
-      ...fast,
-      '--timeout',
-      '1s',
-      '--retries',
-      '1',
-      '-v',
-    ];
+    const command = scene.typed('--timeout', '1s', '--retries', '1', '-v');
     const run = await scene.seen(command);
     expect(run.code, shown(run)).not.toBe(0);
     await scene.here(command);
