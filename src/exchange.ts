@@ -60,6 +60,16 @@ export interface Failure {
   retryAfterMs?: number;
 }
 
+/** What the answer to a paid call proves (design 5), whatever it was that was paid for. */
+export type SubmitVerdict =
+  | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
+  /** Definitely refused: nothing was accepted, nothing is charged. */
+  | { kind: 'rejected'; failure: Failure }
+  /** Definitely not handled (429, 503, B's RequestLimitExceeded): may be tried again. */
+  | { kind: 'unavailable'; failure: Failure }
+  /** The task may exist; `handle` where the answer bears a task id all the same. */
+  | { kind: 'unknown'; failure: Failure; handle?: string };
+
 /** A JSON body's content type, for every area but speech. */
 export const jsonHeaders: Record<string, string> = { 'content-type': 'application/json' };
 

@@ -1,9 +1,8 @@
-import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
+import type { AuthScheme, Exchange, Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import type { Ask, JobKind } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
 import { createHash } from 'node:crypto';
-import type { ReplyVerdict } from './settle.ts';
 
 /** One paid submission, as a person or a script asked for it. */
 export interface Order {
@@ -16,7 +15,7 @@ export interface Order {
   exchange: Exchange;
   auth: AuthScheme;
   /** Reads the answer; never throws. */
-  read: (reply: Reply, body: unknown) => ReplyVerdict;
+  read: (reply: Reply, body: unknown) => SubmitVerdict;
   /**
    * Makes the call and gives the answer as far as it proves something: the whole exchange where this is absent,
    * or the head alone where the answer is a stream that the caller goes on to read.

@@ -1,23 +1,18 @@
 import type { Job, JobEvent } from '../job.ts';
-import type { Failure, Reply } from '../exchange.ts';
+import type { Reply, SubmitVerdict } from '../exchange.ts';
 import { recordOf } from './errors.ts';
 import type { Ledger } from './ledger.ts';
 import { isAlive } from './owner.ts';
 import { keptWords } from './words.ts';
 
-/** What the answer to a paid call proves; the reader of any kind of job gives one of these. */
-export type ReplyVerdict =
-  | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
-  | { kind: 'rejected' | 'busy' | 'unknown'; failure: Failure };
-
 /** A verdict as it may be kept and shown (see {@link keptWords}). A handle stays exact. */
-export function withoutKey(verdict: ReplyVerdict, redact: (text: string) => string): ReplyVerdict {
-  if (verdict.kind !== 'accepted') return keptWords(verdict, redact);
-  return { ...keptWords(verdict, redact), handle: verdict.handle };
+export function withoutKey(verdict: SubmitVerdict, redact: (text: string) => string): SubmitVerdict {
+  const kept = keptWords(verdict, redact);
+  return 'handle' in verdict ? ({ ...kept, handle: verdict.handle } as SubmitVerdict) : kept;
 }
 
 /** The event that records a verdict about an attempt. */
-export function eventOf(verdict: ReplyVerdict, attempt: number): JobEvent {
+export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
   switch (verdict.kind) {
     case 'accepted':
       return {
@@ -28,7 +23,7 @@ export function eventOf(verdict: ReplyVerdict, attempt: number): JobEvent {
       };
     case 'rejected':
       return { type: 'rejected', attempt, error: recordOf(verdict.failure) };
-    case 'busy':
+    case 'unavailable':
       return { type: 'refused', attempt, error: recordOf(verdict.failure) };
     case 'unknown':
       return { type: 'lost', attempt, error: recordOf(verdict.failure) };
@@ -48,7 +43,7 @@ export function isAbandoned(job: Job): boolean {
 export async function settle(
   ledger: Ledger,
   job: Job,
-  read: (reply: Reply, body: unknown) => ReplyVerdict,
+  read: (reply: Reply, body: unknown) => SubmitVerdict,
 ): Promise<Job> {
   if (!isOpen(job)) return job;
   // Read again behind the sign of death: what the process wrote last must not be overlooked.
@@ -66,7 +61,7 @@ function isOpen(job: Job): boolean {
   return isAbandoned(job) || (isUnread && job.handle === undefined);
 }
 
-function proven(job: Job, read: (reply: Reply, body: unknown) => ReplyVerdict): JobEvent | undefined {
+function proven(job: Job, read: (reply: Reply, body: unknown) => SubmitVerdict): JobEvent | undefined {
   const { pendingReply, attempts } = job.record;
   const event: JobEvent = pendingReply
     ? eventOf(read(pendingReply, job.request), attempts)

@@ -1,5 +1,5 @@
 import { messageOf, type MgwError, type ErrorCode } from '../errors.ts';
-import type { Reply } from '../exchange.ts';
+import type { Reply, SubmitVerdict } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent, Owner, RecordedReply } from '../job.ts';
@@ -8,7 +8,7 @@ import { refusalOf, refusedForNow, tooLong, unsentError } from './submission-err
 import { submitTimeoutMs, type JobDeps } from './gateway.ts';
 import type { Order } from './order.ts';
 import { isAlive } from './owner.ts';
-import { eventOf, settle, withoutKey, type ReplyVerdict } from './settle.ts';
+import { eventOf, settle, withoutKey } from './settle.ts';
 
 const longestRecordedReply = 64 * 1024;
 
@@ -195,7 +195,7 @@ export class Submission {
     });
   }
 
-  private unrecorded(verdict: ReplyVerdict, error: unknown): unknown {
+  private unrecorded(verdict: SubmitVerdict, error: unknown): unknown {
     if (verdict.kind === 'accepted') return new UnrecordedHandle(verdict.handle, this.order.protocol, error);
     this.deps.note(`The gateway's answer could not be recorded: ${messageOf(error)}`);
     const { failure } = verdict;
@@ -217,7 +217,7 @@ export class Submission {
     };
   }
 
-  private async act(verdict: ReplyVerdict): Promise<void> {
+  private async act(verdict: SubmitVerdict): Promise<void> {
     if (verdict.kind === 'accepted') {
       this.onAccepted(verdict.handle, verdict.warning);
       return;

@@ -84,7 +84,7 @@ function delayAfter(verdict: QueryVerdict, polls: number, troubles: number, inte
 }
 
 function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, now: number): void {
-  if (verdict.kind === 'refused') throw refusedError(verdict.failure, job);
+  if (verdict.kind === 'unauthorized') throw refusedError(verdict.failure, job);
   if (verdict.kind === 'missing' && !isTooNew(job, now)) throw lostTask(verdict.failure, job);
 }
 

@@ -1,4 +1,4 @@
-import type { AuthScheme, Exchange, Failure, Reply } from '../exchange.ts';
+import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import type { Json, JsonObject } from '../json.ts';
 import type { ProtocolName } from '../job.ts';
 import type { Model } from './models.ts';
@@ -48,16 +48,6 @@ export interface Violation {
   flag?: string;
 }
 
-/** What the answer to a submission proves (design 5). */
-export type SubmitVerdict =
-  | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
-  /** Definitely refused: nothing was accepted, nothing is charged. */
-  | { kind: 'rejected'; failure: Failure }
-  /** Definitely not handled (429, 503, B's RequestLimitExceeded): may be tried again. */
-  | { kind: 'busy'; failure: Failure }
-  /** The task may exist. */
-  | { kind: 'unknown'; failure: Failure };
-
 /** Where one piece of a finished result is; sources of one result are tried in order. */
 export type Source =
   /** On the gateway itself, below the base URL; the key is sent. */
@@ -103,7 +93,7 @@ export type QueryVerdict =
   /** The gateway says there is no such task (also expired, or another identity). */
   | { kind: 'missing'; failure: Failure }
   /** The key is refused (401, 403 that is not about balance). */
-  | { kind: 'refused'; failure: Failure }
+  | { kind: 'unauthorized'; failure: Failure }
   /**
    * No news: rate limit, server error, unreadable answer. Ask again later. `isWell` where the gateway answered well
    * and merely has nothing to tell yet.

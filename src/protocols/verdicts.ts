@@ -1,6 +1,6 @@
-import type { Failure, Reply } from '../exchange.ts';
+import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { readFailure } from '../http/failures.ts';
-import type { QueryVerdict, SubmitVerdict } from './protocol.ts';
+import type { QueryVerdict } from './protocol.ts';
 
 const definiteRefusals = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
@@ -22,7 +22,7 @@ export function judgeRefusedSubmission(reply: Reply): SubmitVerdict {
 // Balance used up and a missing model hide under 429 and 503: trying again cannot help.
 function judgeBusy(failure: Failure): SubmitVerdict {
   const permanent = failure.code === 'balance' || failure.code === 'not_found';
-  return { kind: permanent ? 'rejected' : 'busy', failure };
+  return { kind: permanent ? 'rejected' : 'unavailable', failure };
 }
 
 function redirected(reply: Reply, failure: Failure): Failure {
@@ -49,7 +49,7 @@ function misdirected(failure: Failure): Failure {
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
   const failure = readFailure(reply);
   if (failure.code === 'not_found' && reply.status < 500) return { kind: 'missing', failure };
-  if (failure.code === 'auth') return { kind: 'refused', failure };
+  if (failure.code === 'auth') return { kind: 'unauthorized', failure };
   return { kind: 'again', failure };
 }
 

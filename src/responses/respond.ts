@@ -116,7 +116,7 @@ function refusal(reply: Reply): Failure {
   const verdict = judgeRefusedSubmission(reply);
   if (verdict.kind === 'accepted') throw new MgwError('internal', 'a refusal was taken for an answer');
   const { failure } = verdict;
-  if (verdict.kind === 'busy') return failure;
+  if (verdict.kind === 'unavailable') return failure;
   if (verdict.kind === 'unknown') throw unknown(failure.message, failure.requestId);
   const wrongPath = reply.status === 404 && !/model/i.test(failure.message);
   const hint = wrongPath ? ' The base URL must be the root of the gateway, without /v1.' : '';

@@ -1,9 +1,8 @@
 import { messageOf } from '../errors.ts';
-import { xApiKey, type Reply } from '../exchange.ts';
+import { xApiKey, type Reply, type SubmitVerdict } from '../exchange.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import { delivered, detached } from '../jobs/run.ts';
-import type { ReplyVerdict } from '../jobs/settle.ts';
 import { jobOf, submit, withJob, type Submitted } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { deliverEarlier } from './earlier-take.ts';
@@ -89,10 +88,10 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
   };
 }
 
-function readHead(reply: Reply, retry5xx: boolean): ReplyVerdict {
+function readHead(reply: Reply, retry5xx: boolean): SubmitVerdict {
   const verdict = readSpeechHead(reply);
   const repeatable = retry5xx && verdict.kind === 'unknown' && reply.complete && reply.status >= 500;
-  return repeatable ? { kind: 'busy', failure: verdict.failure } : verdict;
+  return repeatable ? { kind: 'unavailable', failure: verdict.failure } : verdict;
 }
 
 // A stream that is open although its beginning could not be recorded is paid for: its audio is saved all the same.

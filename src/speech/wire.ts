@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { Exchange, Failure, Reply } from '../exchange.ts';
+import type { Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { requestIdOf } from '../http/failures.ts';
-import type { ReplyVerdict } from '../jobs/settle.ts';
 import { at, isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import { judgeRefusedSubmission } from '../protocols/verdicts.ts';
 import { speechFailure, speechHttpFailure } from './failures.ts';
@@ -30,7 +29,7 @@ export function speechExchange(body: JsonObject): Exchange {
  * What the head of an answer proves: under 2xx the stream begins, and the call is billed; its handle is the
  * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
  */
-export function readSpeechHead(reply: Reply): ReplyVerdict {
+export function readSpeechHead(reply: Reply): SubmitVerdict {
   const success = reply.status >= 200 && reply.status < 300;
   if (success) return { kind: 'accepted', handle: callId(reply) ?? `${ownCall}${randomUUID()}` };
   const verdict = judgeRefusedSubmission(reply);

@@ -4,7 +4,8 @@ import type { Reply, SpooledMedia } from '../../src/exchange.ts';
 import { isObject, type Json, type JsonObject } from '../../src/json.ts';
 import { compose, longName, type FlagValue } from '../../src/protocols/compose.ts';
 import { fieldSteps, hasField } from '../../src/protocols/field-path.ts';
-import type { Flag, Protocol, QueryVerdict, SubmitVerdict } from '../../src/protocols/protocol.ts';
+import type { SubmitVerdict } from '../../src/exchange.ts';
+import type { Flag, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 
 /** A recorded answer: its JSON body (or raw text), status 200 unless said. */
@@ -38,7 +39,7 @@ export interface Samples {
   submission: {
     accepted: AcceptedSample[];
     rejected: Sample[];
-    busy: Sample[];
+    unavailable: Sample[];
     unknown: Sample[];
   };
   query: {
@@ -47,7 +48,7 @@ export interface Samples {
     succeeded: Sample[];
     failed: Sample[];
     missing: Sample[];
-    refused: Sample[];
+    unauthorized: Sample[];
     again: Sample[];
   };
 }
@@ -158,7 +159,7 @@ export function conformance(protocol: Protocol, samples: Samples): void {
     it.each(submission.accepted)('accepted: $name', (sample) => {
       expect(submit(sample)).toMatchObject({ kind: 'accepted', handle: sample.handle });
     });
-    for (const kind of ['rejected', 'busy', 'unknown'] as const)
+    for (const kind of ['rejected', 'unavailable', 'unknown'] as const)
       it.each(submission[kind])(`${kind}: $name`, (sample) => {
         const verdict = submit(sample);
         expect(verdict).toMatchObject({ kind });
@@ -174,7 +175,7 @@ export function conformance(protocol: Protocol, samples: Samples): void {
       }
     });
 
-    it.each([...submission.rejected, ...submission.busy, ...submission.unknown])(
+    it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
       'a refusal is never taken for a task, nor half of it for a refusal: $name',
       (sample) => {
         for (const changed of mutations(sample))
@@ -193,7 +194,7 @@ export function conformance(protocol: Protocol, samples: Samples): void {
         expect(verdict.results.length > 0).toBe(state === 'succeeded');
         expect(verdict.failure === undefined).toBe(state !== 'failed');
       });
-    for (const kind of ['missing', 'refused', 'again'] as const)
+    for (const kind of ['missing', 'unauthorized', 'again'] as const)
       it.each(query[kind])(`${kind}: $name`, (sample) => {
         expect(ask(sample)).toMatchObject({ kind });
       });
@@ -203,7 +204,7 @@ export function conformance(protocol: Protocol, samples: Samples): void {
       ...query.running,
       ...query.failed,
       ...query.missing,
-      ...query.refused,
+      ...query.unauthorized,
       ...query.again,
     ])('what is no success never becomes one: $name', (sample) => {
       for (const changed of mutations(sample)) expect(isSuccess(ask(changed)), show(changed)).toBe(false);
@@ -246,7 +247,7 @@ export function conformance(protocol: Protocol, samples: Samples): void {
           const reply: Reply = { status: code, headers: {}, text: body, complete };
           const verdict = protocol.readSubmission(reply, samples.body);
           if (verdict.kind === 'accepted') expect([verdict.handle !== '', code < 300]).toEqual([true, true]);
-          if (verdict.kind === 'rejected' || verdict.kind === 'busy') expect(complete).toBe(true);
+          if (verdict.kind === 'rejected' || verdict.kind === 'unavailable') expect(complete).toBe(true);
           const seen = protocol.readQuery(reply, samples.handle);
           if (isSuccess(seen)) expect(code).toBeLessThan(300);
           protocol.notReady(reply);

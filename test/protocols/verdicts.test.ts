@@ -10,7 +10,7 @@ describe('judgeRefusedSubmission', () => {
   it.each([
     ...[400, 401, 402, 403, 404, 405, 413, 415, 422].map((status) => [status, 'rejected'] as const),
     ...[307, 308].map((status) => [status, 'rejected'] as const),
-    ...[429, 503].map((status) => [status, 'busy'] as const),
+    ...[429, 503].map((status) => [status, 'unavailable'] as const),
     ...[300, 301, 302, 303, 304, 406, 408, 409, 410, 411, 418, 425, 499].map(
       (status) => [status, 'unknown'] as const,
     ),
@@ -47,9 +47,9 @@ describe('judgeFailedQuery', () => {
     [404, '', 'missing'],
     [400, 'task_not_exist', 'missing'],
     [200, 'task_not_exist', 'missing'],
-    [401, 'Invalid token', 'refused'],
-    [403, 'no access', 'refused'],
-    [200, 'invalid api key', 'refused'],
+    [401, 'Invalid token', 'unauthorized'],
+    [403, 'no access', 'unauthorized'],
+    [200, 'invalid api key', 'unauthorized'],
     [401, 'This token quota is exhausted', 'again'],
     [403, 'insufficient balance', 'again'],
     [400, 'odd', 'again'],

@@ -1,7 +1,7 @@
-import { jsonBody, jsonHeaders, type Exchange, type Reply } from '../../exchange.ts';
+import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
 import { at, parseCutJson, textAt, type Json, type JsonObject } from '../../json.ts';
-import type { QueryVerdict, SubmitVerdict } from '../protocol.ts';
+import type { QueryVerdict } from '../protocol.ts';
 import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
 import { operationFault, operationPath, submissionPath } from './names.ts';
 import { isError, messageOf, observe } from './observation.ts';

@@ -4,37 +4,37 @@ import { classify, readFailure, requestIdOf } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json } from '../../json.ts';
 
 /**
- * What a call's error proves about the call: `busy` was definitely not handled, `refused` definitely not
- * accepted, `open` may have been carried out all the same, and of an `unlisted` code nothing is known.
+ * What a call's error proves about the call, in the words of a submission's verdict: `unknown` may have been
+ * carried out all the same; of an `unlisted` code nothing is known.
  */
-export type CallOutcome = 'busy' | 'refused' | 'open' | 'unlisted';
+export type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
 // By the first dotted part of the code. Only a code that is given before anything is made counts as a refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
-  [/^RequestLimitExceeded$/, 'busy', 'rate_limited'],
+  [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
   [
     /^(AuthFailure|Unauthori[sz]edOperation|IpInBlacklist|IpNotInWhitelist|access_denied)$/,
-    'refused',
+    'rejected',
     'auth',
   ],
   [
     /^(InvalidParameter\w*|MissingParameter|UnknownParameter|InvalidRequest|invalid_request)$/,
-    'refused',
+    'rejected',
     'invalid_request',
   ],
   [
     /^(InvalidAction|ActionOffline|NoSuchVersion|NoSuchProduct|Unsupported\w+)$/,
-    'refused',
+    'rejected',
     'invalid_request',
   ],
-  [/^(RequestSizeLimitExceeded|DryRunOperation)$/, 'refused', 'invalid_request'],
-  [/^(ResourceNotFound|model_not_found)$/, 'refused', 'not_found'],
-  [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'refused', 'balance'],
+  [/^(RequestSizeLimitExceeded|DryRunOperation)$/, 'rejected', 'invalid_request'],
+  [/^(ResourceNotFound|model_not_found)$/, 'rejected', 'not_found'],
+  [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'rejected', 'balance'],
   // A quota or a pool is used up: refused for now, and for a person to judge when to ask again.
-  [/^(LimitExceeded|ResourceInsufficient)$/, 'refused', 'rate_limited'],
+  [/^(LimitExceeded|ResourceInsufficient)$/, 'rejected', 'rate_limited'],
   // HTTP 503 says that nothing was handled; this code comes under HTTP 200, and does not.
-  [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'open', 'server_error'],
-  [/^(ResourceInUse|ResourceUnavailable|ResponseSizeLimitExceeded)$/, 'open', 'server_error'],
+  [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'unknown', 'server_error'],
+  [/^(ResourceInUse|ResourceUnavailable|ResponseSizeLimitExceeded)$/, 'unknown', 'server_error'],
 ];
 
 /**
@@ -62,7 +62,7 @@ export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome
   const [, outcome, code] = known;
   return {
     outcome,
-    failure: { ...failure, code: outcome === 'refused' ? refined(code, nativeCode, message) : code },
+    failure: { ...failure, code: outcome === 'rejected' ? refined(code, nativeCode, message) : code },
   };
 }
 

@@ -1,8 +1,8 @@
 import { MgwError } from '../../errors.ts';
-import { jsonBody, jsonHeaders, type Exchange, type Reply } from '../../exchange.ts';
+import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
 import { idAt, parseCutJson, type Json, type JsonObject } from '../../json.ts';
-import type { QueryVerdict, SubmitVerdict } from '../protocol.ts';
+import type { QueryVerdict } from '../protocol.ts';
 import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
 import { callError, readCallError } from './codes.ts';
 import { observe } from './observation.ts';
@@ -53,8 +53,8 @@ export function readSubmission(reply: Reply): SubmitVerdict {
   if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   const { outcome, failure } = readCallError(reply, error);
   const certain = reply.complete && whole !== undefined;
-  if (!certain || outcome === 'open' || outcome === 'unlisted') return { kind: 'unknown', failure };
-  return { kind: outcome === 'busy' ? 'busy' : 'rejected', failure };
+  if (!certain || outcome === 'unlisted') return { kind: 'unknown', failure };
+  return { kind: outcome, failure };
 }
 
 // A zero is how a relay writes that there is none.
@@ -97,7 +97,7 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
 function judgeCallError(reply: Reply, error: Json): QueryVerdict {
   const { outcome, failure } = readCallError(reply, error);
   if (outcome === 'unlisted') return judgeFailedQuery(reply);
-  if (outcome === 'refused' && failure.code === 'auth') return { kind: 'refused', failure };
+  if (outcome === 'rejected' && failure.code === 'auth') return { kind: 'unauthorized', failure };
   // The body of a query is a task id and nothing else: a refused parameter can only be that.
   const noTask = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
   return noTask

@@ -1,4 +1,4 @@
-import type { Failure, Reply } from '../../exchange.ts';
+import type { Failure, Reply, SubmitVerdict } from '../../exchange.ts';
 import { classify, messageIn, readFailure, requestIdOf } from '../../http/failures.ts';
 import {
   idAt,
@@ -9,7 +9,7 @@ import {
   type Json,
   type JsonObject,
 } from '../../json.ts';
-import type { Observation, QueryVerdict, Result, Source, SubmitVerdict } from '../protocol.ts';
+import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
 import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
 import {
   nativeCodeOf,
@@ -64,7 +64,7 @@ const refusals = new Set<Failure['code']>([
 
 // An error under HTTP 200: what its words do not make certain may have made a task.
 function judgeReportedError(failure: Failure): SubmitVerdict {
-  if (failure.code === 'rate_limited') return { kind: 'busy', failure };
+  if (failure.code === 'rate_limited') return { kind: 'unavailable', failure };
   return { kind: refusals.has(failure.code) ? 'rejected' : 'unknown', failure };
 }
 

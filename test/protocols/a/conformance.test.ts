@@ -51,7 +51,7 @@ conformance(a, {
         body: envelope('No available channel for model x', 'model_not_found'),
       },
     ],
-    busy: [
+    unavailable: [
       { name: 'quota', status: 429, body: rpcError(429, 'Too many requests', 'RESOURCE_EXHAUSTED') },
       { name: 'overloaded', status: 503, body: rpcError(503, 'The model is overloaded.', 'UNAVAILABLE') },
     ],
@@ -97,7 +97,7 @@ conformance(a, {
       { name: 'not found', status: 404, body: rpcError(404, 'Operation not found', 'NOT_FOUND') },
       { name: 'under 200', body: rpcError(404, 'Operation not found', 'NOT_FOUND') },
     ],
-    refused: [
+    unauthorized: [
       { name: 'key', status: 401, body: envelope('Invalid token') },
       { name: 'another key', status: 403, body: rpcError(403, 'Another key', 'PERMISSION_DENIED') },
     ],

@@ -295,8 +295,8 @@ describe('no verdict', () => {
   test.each<[string, unknown, number, QueryVerdict['kind']]>([
     ['404', { error: { code: 404, message: 'Operation not found', status: 'NOT_FOUND' } }, 404, 'missing'],
     ['an error alone under 200', { error: { code: 404, message: 'Operation not found' } }, 200, 'missing'],
-    ['401', { error: { message: 'Invalid token' } }, 401, 'refused'],
-    ['403', { error: { code: 403, message: 'no', status: 'PERMISSION_DENIED' } }, 403, 'refused'],
+    ['401', { error: { message: 'Invalid token' } }, 401, 'unauthorized'],
+    ['403', { error: { code: 403, message: 'no', status: 'PERMISSION_DENIED' } }, 403, 'unauthorized'],
     ['429', '', 429, 'again'],
     ['500', '<html>', 500, 'again'],
     ['302', '', 302, 'again'],

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/json.ts';
 import { a } from '../../../src/protocols/a/protocol.ts';
-import type { SubmitVerdict } from '../../../src/protocols/protocol.ts';
+import type { SubmitVerdict } from '../../../src/exchange.ts';
+
 import { goodBody, name, reply } from './support.ts';
 
 const read = (body: unknown, status = 200, complete = true): SubmitVerdict =>
@@ -114,7 +115,7 @@ describe('not accepted', () => {
       '429',
       { error: { code: 429, message: 'quota', status: 'RESOURCE_EXHAUSTED' } },
       429,
-      'busy',
+      'unavailable',
       'rate_limited',
     ],
     [
@@ -124,7 +125,7 @@ describe('not accepted', () => {
       'rejected',
       'not_found',
     ],
-    ['503', '', 503, 'busy', 'server_error'],
+    ['503', '', 503, 'unavailable', 'server_error'],
     ['500', '<html>', 500, 'unknown', 'server_error'],
     ['409', {}, 409, 'unknown', 'invalid_request'],
     ['302', '', 302, 'unknown', 'bad_reply'],

@@ -68,7 +68,7 @@ conformance(b, {
       },
       { name: 'a wrong path', status: 404, body: envelope('Invalid URL (POST /)') },
     ],
-    busy: [
+    unavailable: [
       { name: 'rate limit under 200', body: error('RequestLimitExceeded.UinLimitExceeded') },
       { name: 'empty 429', status: 429, text: '' },
       { name: '503', status: 503, body: envelope('overloaded') },
@@ -127,7 +127,7 @@ conformance(b, {
       { name: 'not found', body: error('ResourceNotFound') },
       { name: 'wrong id', body: error('InvalidParameterValue', 'invalid TaskId') },
     ],
-    refused: [
+    unauthorized: [
       { name: 'under 200', body: error('UnauthorizedOperation') },
       { name: '401', status: 401, body: envelope('Invalid token') },
     ],

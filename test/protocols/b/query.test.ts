@@ -235,13 +235,13 @@ describe('call failures', () => {
     ['ResourceNotFound.TaskNotFound', 'missing'],
     ['InvalidParameterValue', 'missing'],
     ['InvalidParameterValue.TaskId', 'missing'],
-    ['AuthFailure.TokenFailure', 'refused'],
-    ['UnauthorizedOperation', 'refused'],
+    ['AuthFailure.TokenFailure', 'unauthorized'],
+    ['UnauthorizedOperation', 'unauthorized'],
     ['RequestLimitExceeded', 'again'],
     ['InternalError', 'again'],
     ['FailedOperation', 'again'],
     ['SomethingNew', 'again'],
-    ['invalid_api_key', 'refused'],
+    ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],
   ])('%s under 200 is %s', (code, kind) => {
     expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
@@ -261,9 +261,9 @@ describe('call failures', () => {
 
   test.each([
     [callFailure('InvalidParameterValue', 'TaskId', 400), 'missing'],
-    [callFailure('AuthFailure', 'x', 400), 'refused'],
+    [callFailure('AuthFailure', 'x', 400), 'unauthorized'],
     [callFailure('InvalidParameterValue', 'x', 500), 'again'],
-    [reply({ error: { message: 'Invalid token' } }, 401), 'refused'],
+    [reply({ error: { message: 'Invalid token' } }, 401), 'unauthorized'],
     [reply({ error: { message: '额度不足' } }, 403), 'again'],
     [reply({ code: 'task_not_exist' }, 400), 'missing'],
     [reply('', 429), 'again'],

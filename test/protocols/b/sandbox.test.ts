@@ -88,17 +88,19 @@ test('a body that the local checks refuse is refused there too', async () => {
 
 test('a task that is not there is missing, a wrong key is refused', async () => {
   expect(b.readQuery(await send(b.query('none')), 'none')).toMatchObject({ kind: 'missing' });
-  expect(b.readQuery(await send(b.query('none'), 'sk-wrong'), 'none')).toMatchObject({ kind: 'refused' });
+  expect(b.readQuery(await send(b.query('none'), 'sk-wrong'), 'none')).toMatchObject({
+    kind: 'unauthorized',
+  });
 });
 
 test.each([
-  ['b-submit-limited', 'busy'],
+  ['b-submit-limited', 'unavailable'],
   ['b-submit-internal-error', 'unknown'],
   ['submit-500-after-accept', 'unknown'],
   ['submit-502-after-accept', 'unknown'],
   ['submit-garbled', 'unknown'],
   ['submit-empty', 'unknown'],
-  ['submit-503', 'busy'],
+  ['submit-503', 'unavailable'],
   ['balance-403', 'rejected'],
 ])('with the fault %s a submission is %s', async (fault, kind) => {
   const models = await listing();

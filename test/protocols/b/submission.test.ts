@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { b } from '../../../src/protocols/b/protocol.ts';
-import type { SubmitVerdict } from '../../../src/protocols/protocol.ts';
+import type { SubmitVerdict } from '../../../src/exchange.ts';
+
 import { callFailure, goodBody, reply } from './support.ts';
 
 function read(body: unknown, status = 200, complete = true): SubmitVerdict {
@@ -99,7 +100,7 @@ describe('refused under 200', () => {
   test('the rate limit is busy', () => {
     for (const code of ['RequestLimitExceeded', 'RequestLimitExceeded.UinLimitExceeded'])
       expect(b.readSubmission(callFailure(code), goodBody)).toMatchObject({
-        kind: 'busy',
+        kind: 'unavailable',
         failure: { code: 'rate_limited', nativeCode: code },
       });
   });
@@ -181,8 +182,8 @@ describe('outside 2xx, in the gateway’s own envelope', () => {
       'rejected',
       'not_found',
     ],
-    [503, '', 'busy', 'server_error'],
-    [429, '', 'busy', 'rate_limited'],
+    [503, '', 'unavailable', 'server_error'],
+    [429, '', 'unavailable', 'rate_limited'],
     [404, { error: { message: 'Invalid URL (POST /)' } }, 'rejected', 'not_found'],
   ])('HTTP %i %j', (status, body, kind, code) => {
     const verdict = read(body, status);

@@ -97,7 +97,7 @@ conformance(c, {
       },
       { name: 'redirected', status: 307, headers: { location: 'https://other.example/' }, text: '' },
     ],
-    busy: [
+    unavailable: [
       { name: 'rate limit', status: 429, body: envelope('您已达到请求数限制：1分钟内最多请求10次') },
       { name: 'empty 429', status: 429, text: '' },
       { name: 'overloaded', status: 503, text: '<html>503</html>' },
@@ -217,7 +217,7 @@ conformance(c, {
       { name: '404', status: 404, body: { code: 'task_not_exist', message: 'task_not_exist', data: null } },
       { name: '200', body: { code: 'task_not_exist', message: 'task_not_exist', data: null } },
     ],
-    refused: [{ name: '401', status: 401, body: envelope('Invalid token') }],
+    unauthorized: [{ name: '401', status: 401, body: envelope('Invalid token') }],
     again: [
       { name: 'no news', body: { code: 'success', message: '', data: null } },
       { name: 'rate limit', status: 429, text: '' },

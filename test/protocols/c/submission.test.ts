@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../src/json.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
-import type { SubmitVerdict } from '../../../src/protocols/protocol.ts';
+import type { SubmitVerdict } from '../../../src/exchange.ts';
+
 import { replyOf } from '../conformance.ts';
 
 const body = { model: 'vendor-h3', prompt: 'a cat' };
@@ -164,7 +165,7 @@ describe('an error under 200', () => {
     [
       'rate limit',
       { task_id: '', base_resp: { status_code: 1002, status_msg: 'limited' } },
-      'busy',
+      'unavailable',
       'rate_limited',
     ],
     ['key', { task_id: '', base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'rejected', 'auth'],
@@ -192,7 +193,7 @@ describe('an error under 200', () => {
       'rejected',
       'content_policy',
     ],
-    ['upstream rate', { code: 50429, message: 'QPS', data: null }, 'busy', 'rate_limited'],
+    ['upstream rate', { code: 50429, message: 'QPS', data: null }, 'unavailable', 'rate_limited'],
     ['success false', { success: false, message: 'get user group failed' }, 'unknown', 'bad_reply'],
     [
       'no model',
@@ -202,7 +203,7 @@ describe('an error under 200', () => {
     ],
     ['bare text', { error: 'invalid_request: duration' }, 'rejected', 'invalid_request'],
     ['a status as code', { code: 422, message: 'no such tier' }, 'rejected', 'invalid_request'],
-    ['429 as code', { code: '429', message: 'slow down' }, 'busy', 'rate_limited'],
+    ['429 as code', { code: '429', message: 'slow down' }, 'unavailable', 'rate_limited'],
     ['503 as code', { code: 503, message: 'upstream is away' }, 'unknown', 'server_error'],
     [
       '401 in the error',
@@ -292,8 +293,8 @@ describe('an answer outside 2xx', () => {
     [422, 'rejected'],
     [307, 'rejected'],
     [308, 'rejected'],
-    [429, 'busy'],
-    [503, 'busy'],
+    [429, 'unavailable'],
+    [503, 'unavailable'],
     [301, 'unknown'],
     [302, 'unknown'],
     [303, 'unknown'],

@@ -65,7 +65,8 @@ export function refusalOf(exchange: Exchange, reply: Reply): MgwError | undefine
       },
     );
   const again =
-    verdict?.kind === 'busy' || (verdict === undefined && (reply.status === 429 || reply.status >= 500));
+    verdict?.kind === 'unavailable' ||
+    (verdict === undefined && (reply.status === 429 || reply.status >= 500));
   const exit = again ? 'unavailable' : code === 'auth' ? 'auth' : 'rejected';
   const next = code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
   return new MgwError(code, said, { exit, retry: again ? 'safe' : 'never', requestId, next });

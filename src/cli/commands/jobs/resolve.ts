@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
 import { messageOf, usageError } from '../../../errors.ts';
+import type { SubmitVerdict } from '../../../exchange.ts';
 import type { Job } from '../../../job.ts';
 import type { JsonObject } from '../../../json.ts';
 import { resolveJob, type Resolution } from '../../../jobs/resolve.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import { settle, type ReplyVerdict } from '../../../jobs/settle.ts';
+import { settle } from '../../../jobs/settle.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
@@ -60,7 +61,7 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
 }
 
 // A stream that broke off left no answer that could be read again.
-const unreadSpeech: ReplyVerdict = {
+const unreadSpeech: SubmitVerdict = {
   kind: 'unknown',
   failure: { code: 'submit_unknown', message: 'The process ended before the speech did.' },
 };

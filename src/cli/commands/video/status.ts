@@ -77,7 +77,7 @@ export function problemOf(job: Job, verdict: QueryVerdict, now: number): MgwErro
   if (verdict.kind === 'again' && verdict.isWell) return undefined;
   const { code, message, requestId } = verdict.failure;
   const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
-  const exit = { refused: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
+  const exit = { unauthorized: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
   return new MgwError(code, message, {
     exit: exit[kind],
     charged: kind === 'again' ? 'no' : 'yes',

@@ -100,6 +100,6 @@ function reading(protocol: Protocol, body: JsonObject, retry5xx: boolean): Order
   return (reply) => {
     const verdict = protocol.readSubmission(reply, body);
     const repeatable = retry5xx && verdict.kind === 'unknown' && reply.complete && reply.status >= 500;
-    return repeatable ? { kind: 'busy', failure: verdict.failure } : verdict;
+    return repeatable ? { kind: 'unavailable', failure: verdict.failure } : verdict;
   };
 }
