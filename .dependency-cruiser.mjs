@@ -1,4 +1,4 @@
-// Imports point down: cli → jobs, speech, responses, protocols, config, sandbox → http → vocabulary.
+// Imports point down: cli → jobs, speech, responses, protocols, config, sandbox → ledger, http → vocabulary.
 const layer = (name, from, to, comment) => ({
   name,
   comment,
@@ -6,7 +6,7 @@ const layer = (name, from, to, comment) => ({
   from: { path: from },
   to: { path: to },
 });
-const folders = '^src/(cli|jobs|speech|responses|protocols|config|sandbox|http)/';
+const folders = '^src/(cli|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
 
 export default {
   forbidden: [
@@ -14,13 +14,19 @@ export default {
     layer(
       'http-looks-down',
       '^src/http/',
-      '^src/(cli|jobs|speech|responses|protocols|config|sandbox)/',
+      '^src/(cli|jobs|speech|responses|protocols|config|sandbox|ledger)/',
       'http knows only the vocabulary.',
+    ),
+    layer(
+      'ledger-looks-down',
+      '^src/ledger/',
+      '^src/(cli|jobs|speech|responses|protocols|config|sandbox|http)/',
+      'The ledger keeps records; what they mean for money is decided above it.',
     ),
     layer(
       'protocols-are-pure',
       '^src/protocols/',
-      '^src/(cli|jobs|speech|responses|config|sandbox)/',
+      '^src/(cli|jobs|speech|responses|config|sandbox|ledger)/',
       'A protocol makes one exchange; what is above it decides.',
     ),
     layer(
@@ -56,7 +62,7 @@ export default {
     layer(
       'responses-are-no-jobs',
       '^src/responses/',
-      '^src/(jobs|speech)/',
+      '^src/(jobs|speech|ledger)/',
       'A call of Responses leaves no job behind.',
     ),
     layer(
@@ -74,7 +80,7 @@ export default {
     layer(
       'config-stands-alone',
       '^src/config/',
-      '^src/(jobs|speech|responses|protocols|http|sandbox)/',
+      '^src/(jobs|speech|responses|protocols|http|sandbox|ledger)/',
       'config/ knows only the vocabulary.',
     ),
     layer(

@@ -14,8 +14,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../src/clock.ts';
 import { createClient } from '../src/http/client.ts';
-import { openFileLedger } from '../src/jobs/file-ledger.ts';
-import { currentOwner } from '../src/jobs/owner.ts';
+import { openFileLedger } from '../src/ledger/file-ledger.ts';
+import { currentOwner } from '../src/ledger/owner.ts';
 import { FileSink } from '../src/speech/file-sink.ts';
 import { speak } from '../src/speech/speak.ts';
 

@@ -25,12 +25,15 @@ export interface JobError {
   native_code?: string;
 }
 
-/** The process that carries a run out; it is alive only where pid and start both match on this host. */
+/** The process that carries a run out (`ledger/owner.ts` tells whether it is alive). */
 export interface Owner {
   pid: number;
   /** The process's start in the system's own terms, or '' where the system does not tell. */
   start: string;
+  /** The machine, its boot and the process namespace. */
   host: string;
+  /** Made up by the process itself, to tell it from one that was given its id again. */
+  instance?: string;
 }
 
 /** How much a run was asked to deliver, in rising order. */

@@ -3,8 +3,8 @@ import { systemClock, type Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { JobDeps } from '../jobs/gateway.ts';
-import type { Ledger } from '../jobs/ledger.ts';
-import { currentOwner } from '../jobs/owner.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { currentOwner } from '../ledger/owner.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import type { Gateway } from './gateway.ts';
@@ -75,7 +75,7 @@ export function createContext(io: Io, globals: Globals): Context {
     return key.length < 8 ? opened : redactingClient(opened, secretRedactor([key]));
   });
   const ledger = once(async () => {
-    const { openFileLedger } = await import('../jobs/file-ledger.ts');
+    const { openFileLedger } = await import('../ledger/file-ledger.ts');
     const resolved = await settings();
     return openFileLedger(ledgerFolder(resolved), () => clock.now());
   });

@@ -1,9 +1,9 @@
 import { MgwError } from '../errors.ts';
 import { isSettled, lostFingerprint, type Job } from '../job.ts';
 import { canonicalJson, isObject, type Json } from '../json.ts';
-import type { Ledger } from './ledger.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import { recordedBody, type Order } from './order.ts';
-import { isAlive } from './owner.ts';
+import { isAlive } from '../ledger/owner.ts';
 import { shownState } from './settle.ts';
 
 /**

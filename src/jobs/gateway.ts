@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { Owner } from '../job.ts';
-import type { Ledger } from './ledger.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 
 /** What every action on a job works with. */
 export interface JobDeps {

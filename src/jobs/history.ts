@@ -1,5 +1,5 @@
 import type { Job } from '../job.ts';
-import type { Ledger } from './ledger.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 
 const mostRead = 100;
 const enough = 20;

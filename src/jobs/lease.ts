@@ -1,6 +1,6 @@
 import type { Owner } from '../job.ts';
 import type { JobDeps } from './gateway.ts';
-import { isAlive } from './owner.ts';
+import { isAlive } from '../ledger/owner.ts';
 
 /** A right that one living process has at a time. */
 export interface Lease {

@@ -1,9 +1,9 @@
 import { usageError } from '../errors.ts';
 import type { Job, JobKind } from '../job.ts';
 import { keyClaim } from './earlier.ts';
-import { jobIdForm, newJobId } from './job-id.ts';
+import { jobIdForm, newJobId } from '../ledger/job-id.ts';
 import type { JobDeps } from './gateway.ts';
-import type { Ledger } from './ledger.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 
 /**
  * The job that a REF names: a job id or a unique part of one, `@key`, `@last` (of the protocol, where one is

@@ -1,6 +1,6 @@
 import { MgwError, usageError } from '../errors.ts';
 import type { Job } from '../job.ts';
-import type { Ledger } from './ledger.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 
 /** How a person ends an `unknown` (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };

@@ -11,7 +11,7 @@ import type { JobDeps } from './gateway.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { isIntact } from './intact.ts';
 import { observe } from './observe.ts';
-import { isAlive } from './owner.ts';
+import { isAlive } from '../ledger/owner.ts';
 import type { Watched } from './watch.ts';
 
 /** How results are saved. */

@@ -1,8 +1,8 @@
 import type { Job, JobEvent } from '../job.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import { recordOf } from './errors.ts';
-import type { Ledger } from './ledger.ts';
-import { isAlive } from './owner.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { isAlive } from '../ledger/owner.ts';
 import { keptWords } from './words.ts';
 
 /** A verdict as it may be kept and shown (see {@link keptWords}). A handle stays exact. */

@@ -7,7 +7,7 @@ import { interruptedError, pendingError, rejectedError, unknownError, Unrecorded
 import { refusalOf, refusedForNow, tooLong, unsentError } from './submission-errors.ts';
 import { submitTimeoutMs, type JobDeps } from './gateway.ts';
 import type { Order } from './order.ts';
-import { isAlive } from './owner.ts';
+import { isAlive } from '../ledger/owner.ts';
 import { eventOf, settle, withoutKey } from './settle.ts';
 
 const longestRecordedReply = 64 * 1024;

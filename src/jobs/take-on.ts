@@ -3,7 +3,7 @@ import type { Job, JobEvent } from '../job.ts';
 import { findByKey, findEarlier, keyClaim } from './earlier.ts';
 import { unknownError } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
-import { newJobId } from './job-id.ts';
+import { newJobId } from '../ledger/job-id.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './settle.ts';
 

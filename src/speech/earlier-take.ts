@@ -1,7 +1,7 @@
 import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { interruptedError, pendingError } from '../jobs/errors.ts';
-import { isAlive } from '../jobs/owner.ts';
+import { isAlive } from '../ledger/owner.ts';
 import { at, idAt, isObject, textAt, type Json } from '../json.ts';
 import { failedSpeechError, goneError, incompleteError } from './errors.ts';
 import type { AudioSink } from './sink.ts';

@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allCommands, createProgram } from '../../src/cli/program.ts';
-import { openFileLedger } from '../../src/jobs/file-ledger.ts';
-import { newJobId } from '../../src/jobs/job-id.ts';
+import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
 import { newShell, program, type Shell } from '../support/shell.ts';
 
 // Not run, each for its reason.

@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect } from 'vitest';
 import { canaryKey } from '../support/cli.ts';
-import { encodeEvent } from '../../src/jobs/event-log.ts';
+import { encodeEvent } from '../../src/ledger/event-log.ts';
 import { ledgerOf } from './invariants.ts';
 import { fast, it, shown, type Open, type Scene } from './scene.ts';
 

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Job, JobEvent } from '../../src/job.ts';
-import { openFileLedger } from '../../src/jobs/file-ledger.ts';
+import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { usualDurationMs } from '../../src/jobs/history.ts';
-import { newJobId } from '../../src/jobs/job-id.ts';
-import type { Ledger } from '../../src/jobs/ledger.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
 
 const start = Date.parse('2026-01-01T00:00:00Z');
 const owner = { pid: 1, start: '', host: 'h' };

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent, ProtocolName } from '../../src/job.ts';
 import { keyClaim } from '../../src/jobs/earlier.ts';
-import { newJobId } from '../../src/jobs/job-id.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
 import { findJob, importHandle } from '../../src/jobs/ref.ts';
 import { freshFolder } from '../support/servers.ts';
 import { depsFor, type TestDeps } from './harness.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import type { Ledger } from '../../src/jobs/ledger.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
 import { UnrecordedHandle } from '../../src/jobs/submit.ts';
 import { freshFolder, httpServer, says, type Answer, type HttpServer } from '../support/servers.ts';
 import { depsFor, jobsOf, orderOf, run, type Ran } from './harness.ts';

@@ -418,7 +418,7 @@ describe('the same command again', () => {
 
   it('is a second take while the first run is alive', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
-    const { currentOwner } = await import('../../src/jobs/owner.ts');
+    const { currentOwner } = await import('../../src/ledger/owner.ts');
     await run(await depsFor(server.url, state, { owner: currentOwner() }));
     await run(await depsFor(server.url, state));
     expect(server.created).toBe(2);

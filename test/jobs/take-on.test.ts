@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { currentOwner } from '../../src/jobs/owner.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { depsFor, jobsOf, orderOf, run } from './harness.ts';
 

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobState } from '../../src/job.ts';
-import type { Ledger } from '../../src/jobs/ledger.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
 import { importHandle } from '../../src/jobs/ref.ts';
 import { submit } from '../../src/jobs/submit.ts';
 import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';

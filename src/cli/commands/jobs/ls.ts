@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Job } from '../../../job.ts';
-import type { Ledger } from '../../../jobs/ledger.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
 import { shownState } from '../../../jobs/settle.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single, wholeNumber } from '../../options.ts';

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { usageError } from '../../../errors.ts';
 import { isFinal, type Job } from '../../../job.ts';
 import { keyClaim } from '../../../jobs/earlier.ts';
-import type { Ledger } from '../../../jobs/ledger.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { shownState } from '../../../jobs/settle.ts';
 import type { Context } from '../../context.ts';

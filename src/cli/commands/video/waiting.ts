@@ -1,6 +1,6 @@
 import { isFinal, type Job } from '../../../job.ts';
 import { usualDurationMs } from '../../../jobs/history.ts';
-import type { Ledger } from '../../../jobs/ledger.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
 import type { Progress } from '../../output/progress.ts';
 
 /**

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Ask, Job, JobEvent, JobState, RecordedEvent } from '../../src/job.ts';
-import { foldJob } from '../../src/jobs/fold.ts';
+import { foldJob } from '../../src/ledger/fold.ts';
 
 const id = 'job_00000000000000';
 const at = '2026-11-20T12:00:00.000Z';

@@ -8,14 +8,14 @@ import type { Reply } from '../../src/exchange.ts';
 import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { isSettled, type Job } from '../../src/job.ts';
-import type { Ledger } from '../../src/jobs/ledger.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
 import { observe } from '../../src/jobs/observe.ts';
 import { resolveJob, type Resolution } from '../../src/jobs/resolve.ts';
 import { delivered } from '../../src/jobs/run.ts';
 import { settle, shownState } from '../../src/jobs/settle.ts';
 import { submit } from '../../src/jobs/submit.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
-import { depsFor, fakeClock, orderOf, type TestDeps } from './harness.ts';
+import { depsFor, fakeClock, orderOf, type TestDeps } from '../jobs/harness.ts';
 
 /** What the gateway does with a submission; `made …` creates and charges a task. */
 const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke', 'made and 500'] as const;

@@ -4,7 +4,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { UnrecordedHandle } from '../../src/jobs/submit.ts';
 import { freshFolder, httpServer, type HttpServer } from '../support/servers.ts';
-import { depsFor, jobsOf, orderOf, run, type Ran } from './harness.ts';
+import { depsFor, jobsOf, orderOf, run, type Ran } from '../jobs/harness.ts';
 
 type Fault = 'ENOSPC' | 'EIO' | 'short write' | 'death';
 

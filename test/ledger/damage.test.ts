@@ -5,10 +5,10 @@ import { describe, expect, it } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { decodeEvents } from '../../src/jobs/event-log.ts';
+import { decodeEvents } from '../../src/ledger/event-log.ts';
 import type { Order } from '../../src/jobs/order.ts';
 import { freshFolder } from '../support/servers.ts';
-import { depsFor, orderOf, run, type TestDeps } from './harness.ts';
+import { depsFor, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
 type Outcome = 'accepts' | 'is busy' | 'breaks off' | 'never answers';
 

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { currentOwner, isAlive } from '../../src/jobs/owner.ts';
+import { currentOwner, isAlive, lifeOf } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import { deadOwner } from './harness.ts';
+import { deadOwner } from '../jobs/harness.ts';
 
 const hasProc = existsSync('/proc/self/stat');
 
@@ -28,7 +28,7 @@ describe('a process', () => {
   });
 
   it.skipIf(!hasProc)('is gone where its number belongs to another by now', () => {
-    expect(isAlive({ ...currentOwner(), start: '1' })).toBe(false);
+    expect(isAlive({ ...currentOwner(), start: '1', instance: undefined })).toBe(false);
     expect(isAlive({ ...currentOwner(), pid: process.ppid })).toBe(false);
   });
 
@@ -48,5 +48,17 @@ describe('a process', () => {
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');
     expect(isAlive(owner)).toBe(false);
+    expect(lifeOf(owner)).toBe('dead');
+  });
+
+  it('is gone where this process has its id, its start and its boot, and is another one', () => {
+    expect(lifeOf({ ...currentOwner(), instance: 'of the snapshot' })).toBe('dead');
+  });
+
+  it('is neither alive nor dead for another machine, and where its start is not known', () => {
+    const other = { ...currentOwner(), pid: process.ppid, instance: undefined };
+    expect(lifeOf({ ...other, host: 'elsewhere' })).toBe('unknown');
+    expect(lifeOf({ ...other, start: '' })).toBe('unknown');
+    expect(lifeOf({ ...currentOwner(), start: '' })).toBe('alive');
   });
 });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
-import { decodeEvents, encodeEvent, tornEnd } from '../../src/jobs/event-log.ts';
+import { decodeEvents, encodeEvent, tornEnd } from '../../src/ledger/event-log.ts';
 
 const now = 1_795_000_000_000;
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
