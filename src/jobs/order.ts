@@ -8,8 +8,15 @@ import { createHash } from 'node:crypto';
 export interface Order {
   protocol: JobKind;
   model?: string;
-  /** The body in its canonical form: what the fingerprint is made of, and what the record keeps. */
+  /** The body that is sent, and that the record keeps. */
   body: Json;
+  /**
+   * The body as it was asked for, before a configured default or the listing completes it: what the fingerprint is
+   * made of, so that neither a changed default nor a changed listing pays again. `body` where this is absent.
+   */
+  asked?: Json;
+  /** The fingerprint of the job whose recorded body is sent again, since the record does not keep what was asked for. */
+  fingerprint?: string;
   /** Sets apart jobs of one body, such as the pieces of a text that is spoken in pieces. */
   variant?: string;
   exchange: Exchange;
@@ -38,11 +45,11 @@ const longestRecordedText = 16 * 1024;
 
 /** The hash under which the same submission is found again (design 4). */
 export function fingerprintOf(
-  order: Pick<Order, 'protocol' | 'body' | 'variant'>,
+  order: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'>,
   gateway: string,
   account: string,
 ): string {
-  const parts = [gateway, account, order.protocol, canonicalJson(order.body)];
+  const parts = [gateway, account, order.protocol, canonicalJson(order.asked ?? order.body)];
   if (order.variant !== undefined) parts.push(order.variant);
   return createHash('sha256').update(parts.join('\n')).digest('hex');
 }

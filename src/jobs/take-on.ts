@@ -15,7 +15,7 @@ import { shownState } from './settle.ts';
  */
 export async function takeOn(order: Order, deps: JobDeps, run: string): Promise<Job> {
   const { ledger, owner } = deps;
-  const fingerprint = fingerprintOf(order, deps.gateway, deps.account);
+  const fingerprint = order.fingerprint ?? fingerprintOf(order, deps.gateway, deps.account);
   const earlier = await findReady(order, deps, fingerprint);
   const own = earlier ?? (await create(order, deps, fingerprint, run));
   const job = order.key === undefined ? own : await claimKey(order.key, own, fingerprint, order, deps);

@@ -172,6 +172,20 @@ describe('the listing', () => {
     ]);
   });
 
+  it('pays once for a command whose version is another one by the time of the rerun', async () => {
+    gateway.models = [one];
+    gateway.submits.push({ status: 500 });
+    const command = [...unversioned, '--model', 'Lite'];
+    expect((await here(command)).code).toBe(7);
+    gateway.models = [{ ...one, model_versions: ['8.0'] }];
+    expect((await here(command)).code).toBe(7);
+    expect(gateway.posts()).toHaveLength(1);
+    const again = await here(['jobs', 'resolve', '@last', '--resubmit']);
+    expect(again.code, again.stderr).toBe(0);
+    expect(sent(1)).toEqual({ ModelName: 'Lite', ModelVersion: '7.1', Prompt: 'x' });
+    expect((await here(['jobs', 'ls', '--json'])).json).toMatchObject({ jobs: [{ state: 'queued' }] });
+  });
+
   it.each([
     ['a version left out of several', ['--model', 'Video-B'], /--model-version.*"1.0", "2.0"/],
     ['a version of another model', ['--model', 'Lite', '--model-version', '2.0'], /"2.0".*"7.1"/],

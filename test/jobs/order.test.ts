@@ -40,6 +40,17 @@ describe('a fingerprint', () => {
   });
 });
 
+describe('a fingerprint of what was asked for', () => {
+  const of = (body: Json, asked?: Json): string => fingerprintOf({ protocol: 'b', body, asked }, 'g', 'a');
+
+  it('knows nothing of what a default or the listing put in', () => {
+    const asked = { ModelName: 'Lite' };
+    expect(of({ ...asked, ModelVersion: '2' }, asked)).toBe(of({ ...asked, ModelVersion: '1' }, asked));
+    expect(of({ ...asked, ModelVersion: '1' }, asked)).toBe(of(asked));
+    expect(of(asked, { ModelName: 'Other' })).not.toBe(of(asked));
+  });
+});
+
 describe('the body on record', () => {
   const hash = { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
 

@@ -106,6 +106,7 @@ async function submitAgain(context: Context, job: Job, protocol: Protocol): Prom
     protocol: protocol.name,
     model: job.model,
     body,
+    fingerprint: job.record.fingerprint,
     exchange: protocol.submission(body),
     auth: protocol.auth,
     read: (reply: Parameters<Protocol['readSubmission']>[0]) => protocol.readSubmission(reply, body),

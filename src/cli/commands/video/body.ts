@@ -11,6 +11,14 @@ import { readStdin } from '../../stdin.ts';
 import { givenFlags } from './flags.ts';
 import type { SubmitOptions } from './submit-options.ts';
 
+/** The body of a submission, as it is sent and as it was asked for. */
+export interface SubmissionBody {
+  /** Completed from the configured defaults and the listing: what is sent. */
+  body: JsonObject;
+  /** What the person gave, under the fields' one name: what tells whether two commands ask for the same. */
+  asked: JsonObject;
+}
+
 /**
  * The body of a submission from prompt, flags, `--body`, `--set` and the configured defaults, checked.
  * @throws MgwError('usage') naming every flag that is wrong, before anything is sent.
@@ -20,7 +28,7 @@ export async function submissionBody(
   protocol: Protocol,
   prompt: string | undefined,
   options: SubmitOptions,
-): Promise<JsonObject> {
+): Promise<SubmissionBody> {
   const flags = await givenFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
     throw usageError('Give PROMPT or --prompt, not both.');
@@ -28,14 +36,14 @@ export async function submissionBody(
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
   const input = { body: await givenBody(context, options.body), flags, set: options.set };
-  const named = protocol.normalise(compose(protocol, input));
+  const asked = protocol.normalise(compose(protocol, input));
   const settings = await context.settings();
-  const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(named) ?? '');
+  const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
   if (options.check !== false) refuse(faultsOfItsOwn(protocol, composed), protocol, composed);
   const body = await completed(context, protocol, composed, options);
   if (options.check !== false) refuse(protocol.check(body), protocol, body);
-  return body;
+  return { body, asked };
 }
 
 function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): void {

@@ -12,7 +12,7 @@ import { addOutputOptions, addWaitOptions, checkStdout, targetOf } from '../../w
 import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../protocols.ts';
 import { addProtocolFlags } from './flags.ts';
-import { submissionBody } from './body.ts';
+import { submissionBody, type SubmissionBody } from './body.ts';
 import { dryRun } from './dry-run.ts';
 import { submitExamples } from './examples.ts';
 import { checkKeyName } from './key-name.ts';
@@ -56,19 +56,19 @@ async function submitCommand(
   checkStdout(context, options);
   const settings = await context.settings();
   const protocol = configured(registered, settings);
-  const body = await submissionBody(context, protocol, prompt, options);
+  const { body, asked } = await submissionBody(context, protocol, prompt, options);
   const exchange = protocol.submission(body, { endpoint: options.endpoint });
   for (const advice of protocol.advise(body)) context.progress.note(advice);
   if (options.dryRun) return dryRun(exchange, protocol.auth, settings);
   const deps = await context.jobDeps();
-  const order = orderFor(protocol, body, exchange, options, deps, settings);
+  const order = orderFor(protocol, { body, asked }, exchange, options, deps, settings);
   const { submitAndDeliver } = await import('./deliver.ts');
   return submitAndDeliver(context, protocol, order, deps, options);
 }
 
 function orderFor(
   protocol: Protocol,
-  body: JsonObject,
+  { body, asked }: SubmissionBody,
   exchange: Order['exchange'],
   options: SubmitOptions,
   deps: JobDeps,
@@ -80,6 +80,7 @@ function orderFor(
     protocol: protocol.name,
     model: protocol.modelOf(body),
     body,
+    asked,
     exchange,
     auth: protocol.auth,
     read: reading(protocol, body, settings.submitRetry5xx.value),
