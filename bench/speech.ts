@@ -12,7 +12,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock } from '../src/clock.ts';
+import { deadlineIn, systemClock } from '../src/clock.ts';
 import { createClient } from '../src/http/client.ts';
 import { openFileLedger } from '../src/ledger/file-ledger.ts';
 import { currentOwner } from '../src/ledger/owner.ts';
@@ -63,7 +63,11 @@ async function measure(port: number, size: number, folder: string): Promise<stri
   };
   const target = join(folder, `${size}.mp3`);
   const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-  const order = { body: { req_params: { text: String(size) } }, fresh: true, deadline: Date.now() + 600_000 };
+  const order = {
+    body: { req_params: { text: String(size) } },
+    fresh: true,
+    deadline: deadlineIn(600_000, systemClock),
+  };
   const [cpu, from] = [process.cpuUsage(), performance.now()];
   await speak(order, deps, sink);
   const wall = (performance.now() - from) / 1000;

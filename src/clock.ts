@@ -2,8 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 /** The time, handed to whatever waits or measures, so that tests can put their own in its place. */
 export interface Clock {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch, for timestamps. It may be set back or forward at any time: measure nothing by it. */
   now(): number;
+  /** Milliseconds since some fixed moment. It never steps: durations and deadlines are measured by it. */
+  monotonic(): number;
   /**
    * Resolves `ms` milliseconds later; anything below zero is no wait.
    * @throws the signal's reason, at once where it is aborted already.
@@ -11,11 +13,23 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** The moment at which an order is given up, however the time of day is set meanwhile. */
+export interface Deadline {
+  /** The milliseconds left, 0 once it has passed. */
+  leftMs(): number;
+}
+
+/** The deadline that passes in `ms` milliseconds. */
+export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadline {
+  const end = clock.monotonic() + ms;
+  return { leftMs: () => Math.max(0, end - clock.monotonic()) };
+}
+
 // Node's timers fire at once for anything longer (about 25 days).
 const longestTimer = 2 ** 31 - 1;
 
 /** The clock of this machine. A sleep longer than Node's timers can hold ends at their limit (24.8 days). */
-export const systemClock: Clock = { now: () => Date.now(), sleep };
+export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now(), sleep };
 
 async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();

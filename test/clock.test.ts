@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { systemClock } from '../src/clock.ts';
+import { deadlineIn, systemClock } from '../src/clock.ts';
 
 describe('systemClock', () => {
   it('tells the time in milliseconds since the epoch', () => {
@@ -36,4 +36,14 @@ describe('systemClock', () => {
     stop.abort(reason);
     await expect(sleeping).rejects.toBe(reason);
   });
+});
+
+it('a deadline passes when its time has gone by, whatever the time of day is set to', async () => {
+  const stepped = vi.spyOn(Date, 'now').mockReturnValue(0);
+  const deadline = deadlineIn(30, systemClock);
+  expect(deadline.leftMs()).toBeGreaterThan(0);
+  expect(deadline.leftMs()).toBeLessThanOrEqual(30);
+  await systemClock.sleep(31);
+  expect(deadline.leftMs()).toBe(0);
+  stepped.mockRestore();
 });

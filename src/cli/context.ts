@@ -46,7 +46,7 @@ export function createContext(io: Io, globals: Globals): Context {
     env: io.env,
     quiet: globals.quiet ?? false,
     color: globals.color !== false && !io.env['NO_COLOR'],
-    now: () => clock.now(),
+    clock,
   });
   const progress: Progress = { ...bare, note: (text) => bare.note(redact(text)) };
   const settings = once(async () => (await import('./settings.ts')).loadSettings(globals, io.env));

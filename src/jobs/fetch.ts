@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Deadline } from '../clock.ts';
 import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download/speed.ts';
 import { localError } from '../http/local-error.ts';
@@ -129,7 +130,7 @@ async function tidied(deps: JobDeps, action: () => Promise<void>): Promise<void>
 }
 
 // Two processes that fetch one job make one file: the second waits, and then finds it.
-function fileLease(path: string, job: Job, deps: JobDeps, deadline: number): Promise<Lease> {
+function fileLease(path: string, job: Job, deps: JobDeps, deadline: Deadline): Promise<Lease> {
   const name = `file.${createHash('sha256').update(path).digest('hex').slice(0, 40)}`;
   return lease(name, deps, { deadline, late: () => pendingError(job) }).catch((error: unknown) => {
     throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : error;

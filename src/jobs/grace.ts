@@ -8,3 +8,8 @@ export function isTooNew(job: Job, now: number): boolean {
   const since = Date.parse(job.submitted_at ?? '');
   return !Number.isNaN(since) && now - since <= notFoundGraceMs;
 }
+
+/** True where a wait has gone on for so short a time, ms, that "not found" of a new job proves nothing yet. */
+export function isInGrace(waitedMs: number): boolean {
+  return waitedMs <= notFoundGraceMs;
+}

@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import type { Owner } from '../job.ts';
 import type { JobDeps } from './gateway.ts';
 import { isAlive } from '../ledger/owner.ts';
@@ -15,7 +16,7 @@ export interface Lease {
 export async function lease(
   name: string,
   deps: JobDeps,
-  wait: { deadline: number; late: () => Error },
+  wait: { deadline: Deadline; late: () => Error },
 ): Promise<Lease> {
   const { ledger, clock, owner, signals } = deps;
   for (let turn = 0; ;) {
@@ -23,7 +24,7 @@ export async function lease(
     const holder = await ledger.claim(claim, JSON.stringify(owner));
     if (holder === undefined) return { release: () => ledger.release(claim) };
     if (!isHeld(holder)) turn += 1;
-    else if (clock.now() > wait.deadline) throw wait.late();
+    else if (wait.deadline.leftMs() <= 0) throw wait.late();
     else await clock.sleep(100, signals.soft);
   }
 }

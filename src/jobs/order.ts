@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import type { AuthScheme, Exchange, Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import type { Ask, JobKind } from '../job.ts';
@@ -33,8 +34,8 @@ export interface Order {
   /** A deliberate second take: earlier jobs of the same body are not looked at. */
   fresh: boolean;
   ask: Ask;
-  /** When waiting ends, ms since 1970; bounds the retries of a refused submission too. */
-  deadline: number;
+  /** When waiting ends; bounds the retries of a refused submission too. */
+  deadline: Deadline;
   /** Runs before anything is paid for: throws where the result could not be saved (exit 10). */
   beforeSending?: () => Promise<void>;
 }

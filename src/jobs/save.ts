@@ -1,4 +1,5 @@
 import { rm } from 'node:fs/promises';
+import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
@@ -26,7 +27,7 @@ export interface SaveOptions {
 }
 
 interface Saving extends SaveOptions {
-  deadline: number;
+  deadline: Deadline;
   intervalMs: number;
   inline: InlineMedia;
 }
@@ -201,7 +202,7 @@ function withNext(error: unknown, job: Job): unknown {
 }
 
 async function pause(rounds: number, failure: Failure, { job, deps, options }: Work): Promise<void> {
-  const left = options.deadline - deps.clock.now();
+  const left = options.deadline.leftMs();
   if (left <= 0) throw pendingError(job);
   const ms = backoffMs(rounds, { baseMs: options.intervalMs, capMs: 10_000, floorMs: failure.retryAfterMs });
   await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {

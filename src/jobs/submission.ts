@@ -75,7 +75,7 @@ export class Submission {
 
   private async waitForOther(): Promise<void> {
     const { clock, signals } = this.deps;
-    if (clock.now() > this.order.deadline) throw pendingError(this.job, { charged: 'maybe' });
+    if (this.order.deadline.leftMs() <= 0) throw pendingError(this.job, { charged: 'maybe' });
     await clock.sleep(100, signals.soft).catch(() => {
       throw interruptedError(signals.soft, this.job, 'maybe');
     });
@@ -158,7 +158,7 @@ export class Submission {
   private async pause(why: string, code: ErrorCode, floorMs = 0): Promise<void> {
     const { clock, note, signals } = this.deps;
     const ms = backoffMs(this.tries, { floorMs });
-    if (clock.now() + ms > this.order.deadline) throw tooLong(why, code, clock.now() + ms);
+    if (ms > this.order.deadline.leftMs()) throw tooLong(why, code, clock.now() + ms);
     this.tries += 1;
     note(`${why}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await clock.sleep(ms, signals.soft).catch(() => {

@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
@@ -5,13 +6,13 @@ import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.
 import { backoffMs, pollPauseMs } from '../http/backoff.ts';
 import { failedError, fetchCommand, interruptedError, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './gateway.ts';
-import { isTooNew } from './grace.ts';
+import { isInGrace, isTooNew } from './grace.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
 
 /** How long a wait goes on, and how closely it looks. */
 export interface WatchOptions {
-  /** When to give up, ms since 1970. */
-  deadline: number;
+  /** When to give up. */
+  deadline: Deadline;
   /** The least pause between two polls, ms; it grows to twice that. */
   intervalMs: number;
   /** True asks at once; else the first poll comes one interval after the submission. */
@@ -41,6 +42,10 @@ export async function watch(
 ): Promise<Watched> {
   let current = job;
   let troubles = 0;
+  const begun = deps.clock.monotonic();
+  // The time of day may be set while this waits; it is looked at only for a job that was submitted before that.
+  const isNew = (): boolean =>
+    isInGrace(deps.clock.monotonic() - begun) && (!options.atOnce || isTooNew(current, deps.clock.now()));
   const warn = onChange(deps.note);
   if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
   for (let polls = 0; ; polls += 1) {
@@ -55,7 +60,7 @@ export async function watch(
       // A success that was seen before outlives a status that goes back (design 6): its result is asked for again.
       if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
     } else {
-      endOn(verdict, current, deps.clock.now());
+      endOn(verdict, current, isNew());
     }
     troubles = verdict.kind === 'again' ? troubles + 1 : 0;
     const trouble = verdict.kind === 'observation' ? undefined : verdict.failure;
@@ -83,9 +88,9 @@ function delayAfter(verdict: QueryVerdict, polls: number, troubles: number, inte
   return Math.max(plain, retryAfterMs, backoff);
 }
 
-function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, now: number): void {
+function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boolean): void {
   if (verdict.kind === 'unauthorized') throw refusedError(verdict.failure, job);
-  if (verdict.kind === 'missing' && !isTooNew(job, now)) throw lostTask(verdict.failure, job);
+  if (verdict.kind === 'missing' && !isNew) throw lostTask(verdict.failure, job);
 }
 
 // A poll may say the same every few seconds.
@@ -139,7 +144,7 @@ async function pause(
   ms: number,
   trouble?: Failure,
 ): Promise<void> {
-  const left = options.deadline - deps.clock.now();
+  const left = options.deadline.leftMs();
   if (left <= 0) throw pendingError(job, {}, trouble);
   await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {
     if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');

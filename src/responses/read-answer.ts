@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Deadline } from '../clock.ts';
 import type { StreamedReply } from '../http/client.ts';
 import { readBounded } from '../http/read-bounded.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -11,11 +11,10 @@ export const mostBytes = 64 * 1024 * 1024;
 
 /** How long an answer may take. */
 export interface AnswerLimits {
-  clock: Clock;
   /** The longest silence, ms. */
   silenceMs: number;
-  /** When it is given up, ms since 1970. */
-  deadline: number;
+  /** When it is given up. */
+  deadline: Deadline;
 }
 
 /**
@@ -82,8 +81,8 @@ export async function* impatiently(
   answer: StreamedReply,
   limits: AnswerLimits,
 ): AsyncGenerator<Uint8Array, void> {
-  const { silenceMs, deadline, clock } = limits;
-  const ms = Math.min(silenceMs, deadline - clock.now(), 2 ** 31 - 1);
+  const { silenceMs, deadline } = limits;
+  const ms = Math.min(silenceMs, deadline.leftMs(), 2 ** 31 - 1);
   let why = '';
   const timer = setTimeout(
     () => {
@@ -96,7 +95,7 @@ export async function* impatiently(
     for await (const chunk of answer.body) {
       timer.refresh();
       yield chunk;
-      if (clock.now() > deadline) throw new TransportError('sent', 'timeout', outOfTime);
+      if (deadline.leftMs() <= 0) throw new TransportError('sent', 'timeout', outOfTime);
     }
   } catch (error) {
     if (why === '' || !(error instanceof TransportError)) throw error;

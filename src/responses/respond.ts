@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock, Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import { bearer, type Failure, type Reply } from '../exchange.ts';
 import { adviceFor, advised } from '../http/advice.ts';
@@ -37,23 +37,23 @@ const silenceMs = 300_000;
  * tried again only where nothing was handled (nothing sent, a complete 429 or 503), and never else.
  *
  * @param onText takes the text of the answer as it arrives
- * @param deadline when trying and reading end, ms since 1970
+ * @param deadline when trying and reading end
  * @throws MgwError: exit 3 or 4 refused, 6 never sent, 7 unknown, 130/143 interrupted.
  */
 export async function respond(
   body: JsonObject,
   deps: RespondDeps,
   onText: (text: string) => void,
-  deadline: number,
+  deadline: Deadline,
 ): Promise<ResponseEnd> {
   const { clock, signal } = deps;
-  const limits = { clock, silenceMs: deps.idleTimeoutMs ?? silenceMs, deadline };
+  const limits = { silenceMs: deps.idleTimeoutMs ?? silenceMs, deadline };
   for (let tries = 0; ; tries += 1) {
     const outcome = await attempt(body, deps, limits);
     if ('answer' in outcome) return await answered(outcome.answer, limits, signal, onText);
     const { failure } = outcome;
     const ms = backoffMs(tries, { floorMs: failure.retryAfterMs });
-    if (tries >= deps.retries || clock.now() + ms > deadline) throw neverHandled(failure);
+    if (tries >= deps.retries || ms > deadline.leftMs()) throw neverHandled(failure);
     deps.note(`${failure.message}; nothing was charged, trying again in ${(ms / 1000).toFixed(1)} s.`);
     await clock.sleep(ms, signal).catch(() => {
       throw interrupted(signal, 'no');
@@ -98,8 +98,8 @@ async function attempt(body: JsonObject, deps: RespondDeps, limits: AnswerLimits
 }
 
 // `--timeout` counts for everything, an answer that never begins included.
-function headTimeout(deps: RespondDeps, { clock, deadline }: AnswerLimits): number {
-  return Math.max(1, Math.min(deps.requestTimeoutMs ?? headTimeoutMs, deadline - clock.now()));
+function headTimeout(deps: RespondDeps, { deadline }: AnswerLimits): number {
+  return Math.max(1, Math.min(deps.requestTimeoutMs ?? headTimeoutMs, deadline.leftMs()));
 }
 
 function unsent(error: unknown, signal: AbortSignal): Failure {

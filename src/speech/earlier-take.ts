@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { interruptedError, pendingError } from '../jobs/errors.ts';
@@ -11,13 +12,13 @@ import type { SpeechDeps } from './take.ts';
  * Delivers what an earlier run of the same order paid for; nothing is sent. A run that is alive in another process
  * is waited for.
  * @param run this process's own run of the job
- * @param deadline when waiting ends, ms since 1970
+ * @param deadline when waiting ends
  * @throws MgwError: exit 5 where it failed, 8 where the other run goes on, 9 where it was cut off or is gone.
  */
 export async function deliverEarlier(
   job: Job,
   run: string,
-  deadline: number,
+  deadline: Deadline,
   deps: SpeechDeps,
   sink: AudioSink,
 ): Promise<JobFile | undefined> {
@@ -32,11 +33,11 @@ export async function deliverEarlier(
   return file;
 }
 
-async function afterOthers(job: Job, run: string, deadline: number, deps: SpeechDeps): Promise<Job> {
+async function afterOthers(job: Job, run: string, deadline: Deadline, deps: SpeechDeps): Promise<Job> {
   const { clock, ledger, signals } = deps;
   for (let last = job; ; last = (await ledger.read(job.id)) ?? last) {
     if (!isReadElsewhere(last, run)) return last;
-    if (clock.now() > deadline) throw pendingError(last);
+    if (deadline.leftMs() <= 0) throw pendingError(last);
     await clock.sleep(200, signals.soft).catch(() => {
       throw interruptedError(signals.soft, last, 'yes');
     });

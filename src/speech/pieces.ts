@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
@@ -25,8 +26,8 @@ export interface PiecesOrder {
   bodies: readonly JsonObject[];
   /** Pays again for pieces that were cut off; pieces that are whole are never paid for again. */
   fresh: boolean;
-  /** When everything ends, ms since 1970. */
-  deadline: number;
+  /** When everything ends. */
+  deadline: Deadline;
   /** How many pieces are spoken at once. */
   concurrency: number;
   /** Where whole pieces are kept until all are; removed once the output is published. Absolute path. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -16,11 +16,10 @@ export type Ending =
 
 /** How long a stream may go on, and how large its frames may be. */
 export interface StreamLimits {
-  clock: Clock;
   /** The longest silence, ms. */
   idleMs: number;
-  /** When to give up, ms since 1970. */
-  deadline: number;
+  /** When to give up. */
+  deadline: Deadline;
   /** Bytes; the splitter's own limit where absent. */
   maxFrameBytes?: number;
   /** Takes secrets out of what is shown of the stream. */
@@ -91,7 +90,7 @@ async function nextChunk(
   chunks: AsyncIterator<Uint8Array>,
   limits: StreamLimits,
 ): Promise<Uint8Array | { why?: string }> {
-  const left = limits.deadline - limits.clock.now();
+  const left = limits.deadline.leftMs();
   if (left <= 0) return { why: 'the time to wait ran out' };
   const ms = Math.min(limits.idleMs, left);
   let timer: NodeJS.Timeout | undefined;

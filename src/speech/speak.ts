@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import { xApiKey, type Reply, type SubmitVerdict } from '../exchange.ts';
 import type { Job, JobFile } from '../job.ts';
@@ -22,8 +23,8 @@ export interface SpeechOrder {
   fresh: boolean;
   /** Takes a complete 5xx as proof that nothing was handled (the setting `submit.retry_5xx`). */
   retry5xx?: boolean;
-  /** When everything ends, ms since 1970. */
-  deadline: number;
+  /** When everything ends. */
+  deadline: Deadline;
 }
 
 /** Speech that was delivered. */
@@ -43,8 +44,7 @@ export interface Spoken {
  * audio cannot be saved. The job behind it is in `jobOf(error)`.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
-  const leftMs = (): number => order.deadline - deps.clock.now();
-  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, leftMs);
+  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, order.deadline);
   let submitted: Submitted;
   try {
     submitted = await submit(submissionOf(order, call, sink), deps);

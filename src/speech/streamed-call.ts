@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
 import { readBounded } from '../http/read-bounded.ts';
@@ -11,15 +12,15 @@ export class StreamedCall {
   /** The stream, once a head of success has come. */
   stream: StreamedReply | undefined;
   readonly #idleMs: number;
-  readonly #leftMs: () => number;
+  readonly #deadline: Deadline;
 
   /**
    * @param idleMs how long the body of a refusal may take, ms
-   * @param leftMs how long the whole may still take, ms
+   * @param deadline when the whole is given up
    */
-  constructor(idleMs: number, leftMs: () => number) {
+  constructor(idleMs: number, deadline: Deadline) {
     this.#idleMs = idleMs;
-    this.#leftMs = leftMs;
+    this.#deadline = deadline;
   }
 
   /**
@@ -27,7 +28,7 @@ export class StreamedCall {
    * @throws TransportError where no head came.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
-    const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#leftMs()));
+    const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#deadline.leftMs()));
     const answer = await client.stream(request, { ...options, timeoutMs });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {

@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import type { StreamedReply } from '../http/client.ts';
 import type { Job, JobError, JobEvent, JobFile } from '../job.ts';
@@ -22,8 +23,8 @@ export const defaultIdleMs = 60_000;
 export interface Take {
   stream: StreamedReply;
   sink: AudioSink;
-  /** When it is given up, ms since 1970. */
-  deadline: number;
+  /** When it is given up. */
+  deadline: Deadline;
 }
 
 type TakeEnd = Ending | { kind: 'unwritable'; error: unknown };
@@ -64,7 +65,7 @@ export async function saveUnrecorded(take: Take, why: unknown, deps: SpeechDeps)
 }
 
 async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kept?: JobFile }> {
-  const { clock, idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
+  const { idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
   const patience = (): void =>
     deps.note('The speech is paid for and is finished first; interrupt again to give it up.');
   signals.soft.addEventListener('abort', patience);
@@ -75,7 +76,7 @@ async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kep
   };
   try {
     const { body, clean } = take.stream;
-    const end = await receive(body, write, { clock, idleMs, deadline: take.deadline, clean });
+    const end = await receive(body, write, { idleMs, deadline: take.deadline, clean });
     return { end, kept: end.kind === 'whole' ? await take.sink.complete() : undefined };
   } catch (error) {
     return { end: { kind: 'unwritable', error } };

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { deadlineIn } from '../../src/clock.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { fetchResults } from '../../src/jobs/fetch.ts';
@@ -41,7 +42,7 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
     userAgent: 'mgw/test',
     retries: 5,
   };
-  const waiting = { deadline: clock.now() + 30 * 60_000, intervalMs: 5000, atOnce: false };
+  const waiting = { deadline: deadlineIn(30 * 60_000, clock), intervalMs: 5000, atOnce: false };
   const jobOf = async ({ id }: CliJson['job']): Promise<Job> => {
     const job = await ledger.read(id);
     if (job === undefined) throw new Error(`there is no job ${id}`);

@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import type { CliJson } from '../support/cli.ts';
 import { clocked } from './clocked.ts';
 import { dialects } from './dialects.ts';
@@ -65,7 +66,7 @@ describe.concurrent('thirty troubles in any mix, and then the end', () => {
     scene.gateway.script.query.push(...mix);
     const { job } = await submitted(scene);
     const { wait, clock } = await clocked(scene);
-    const ended = await wait(job, { deadline: clock.now() + 24 * 3_600_000 });
+    const ended = await wait(job, { deadline: deadlineIn(24 * 3_600_000, clock) });
     expect(ended.job.state).toBe('succeeded');
     expect(scene.gateway.submissions).toHaveLength(1);
     await scene.expectInvariants(1);

@@ -25,6 +25,7 @@ function tries(outcomes: (Reply | Error)[], options: Partial<RetryOptions> = {})
   const tried: Tried = { calls: 0, pauses: [], notes: [], result: Promise.resolve(good) };
   const clock: Clock = {
     now: () => 0,
+    monotonic: () => 0,
     sleep: (ms, signal) => {
       signal?.throwIfAborted();
       tried.pauses.push(ms);

@@ -23,21 +23,26 @@ export interface FakeClock extends Clock {
   pauses: number[];
   /** Runs in each sleep, with its number from 1. */
   onSleep?: (count: number) => Promise<void> | void;
-  /** Moves the time. */
+  /** Lets time go by. */
   advance(ms: number): void;
+  /** Sets the time of day forward, or back where below zero; no time goes by. */
+  set(ms: number): void;
 }
 
 /** A clock whose sleeps end at once and move its time. */
 export function fakeClock(): FakeClock {
-  let now = 1_795_000_000_000;
+  let passed = 0;
+  let epoch = 1_795_000_000_000;
   const clock: FakeClock = {
     pauses: [],
-    now: () => now,
-    advance: (ms) => void (now += ms),
+    now: () => epoch + passed,
+    monotonic: () => passed,
+    advance: (ms) => void (passed += ms),
+    set: (ms) => void (epoch += ms),
     sleep: async (ms, signal) => {
       signal?.throwIfAborted();
       clock.pauses.push(ms);
-      now += Math.max(0, ms);
+      passed += Math.max(0, ms);
       await clock.onSleep?.(clock.pauses.length);
       await new Promise((resolve) => setImmediate(resolve));
       signal?.throwIfAborted();
@@ -102,7 +107,7 @@ export function orderOf(more: Partial<Order> = {}, protocol: Protocol = c): Orde
     read: (reply) => protocol.readSubmission(reply, body),
     fresh: false,
     ask: 'accept',
-    deadline: Number.MAX_SAFE_INTEGER,
+    deadline: { leftMs: () => Infinity },
     ...more,
   };
 }

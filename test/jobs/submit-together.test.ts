@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { keyClaim } from '../../src/jobs/earlier.ts';
@@ -128,7 +129,7 @@ describe('one job', () => {
     const first = run(await depsFor(server.url, state, alive), order);
     await expect.poll(() => server.requests.length).toBe(1);
     const impatient = await depsFor(server.url, state, alive);
-    const pending = await run(impatient, { ...order, deadline: impatient.clock.now() + 1000 });
+    const pending = await run(impatient, { ...order, deadline: deadlineIn(1000, impatient.clock) });
     expect(pending).toMatchObject({ exit: 8, error: { charged: 'maybe', retry: 'resume' } });
     const patient = run(await depsFor(server.url, state, alive), order);
     held.forEach((answer) => answer());
@@ -220,7 +221,7 @@ describe('a claim without its event', () => {
   it('of a living process is waited for', async () => {
     const [server, state] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
-    const order = orderOf({ key: 'k', deadline: deps.clock.now() + 1000 });
+    const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
     expect((await run(deps, order)).exit).toBe(8);
     expect(server.requests).toHaveLength(1);
   });

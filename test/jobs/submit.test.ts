@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
 import { delivered } from '../../src/jobs/run.ts';
@@ -43,7 +44,7 @@ describe('where no connection stands', () => {
 
   it('says that it is unreachable, not rate-limited, where the wait ends first', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
-    const failed = await run(deps, orderOf({ deadline: deps.clock.now() + 3000 }));
+    const failed = await run(deps, orderOf({ deadline: deadlineIn(3000, deps.clock) }));
     expect(failed).toMatchObject({ exit: 6, error: { code: 'unreachable', retry: 'safe' } });
     expect(deps.clock.pauses.length).toBeLessThan(5);
   });
@@ -379,7 +380,7 @@ describe('busy', () => {
   it('a Retry-After beyond the wait: exit 6 at once, and says when', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
-    const ran = await run(deps, orderOf({ deadline: deps.clock.now() + 1_800_000 }));
+    const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
     expect(ran.exit).toBe(6);
     expect(ran.error?.message).toContain(new Date(deps.clock.now() + 86_400_000).toISOString().slice(0, 13));
     expect(server.requests).toHaveLength(1);
@@ -395,7 +396,7 @@ describe('busy', () => {
     const server = await httpServer();
     server.answers.push(says({}, 429, { 'retry-after': value() }));
     const deps = await depsFor(server.url, freshFolder());
-    const ran = await run(deps, orderOf({ deadline: deps.clock.now() + 600_000 }));
+    const ran = await run(deps, orderOf({ deadline: deadlineIn(600_000, deps.clock) }));
     expect(ran.exit).toBe(what === '1e99' ? 6 : 0);
     expect(server.created).toBe(what === '1e99' ? 0 : 1);
     if (what === 'a date') expect(deps.clock.pauses[0]).toBeGreaterThan(30_000);

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -49,7 +50,7 @@ async function waitFor(
   protocol: Protocol = c,
   options: Partial<WatchOptions> = {},
 ): Promise<Watched & { exit: 0 }> {
-  const deadline = deps.clock.now() + 30 * minutes;
+  const deadline = deadlineIn(30 * minutes, deps.clock);
   return {
     exit: 0,
     ...(await watch(job, protocol, deps, { deadline, intervalMs: 5000, atOnce: false, ...options })),
@@ -158,11 +159,12 @@ describe('what ends it', () => {
   it('the deadline: exit 8 with one last look there, and the next wait goes on', async () => {
     const at = await scene();
     at.server.answers.push(...times(1000, running));
-    const deadline = at.deps.clock.now() + 61_234;
+    const deadline = deadlineIn(61_234, at.deps.clock);
+    const end = at.deps.clock.monotonic() + 61_234;
     const pending = await failure(waitFor(at, c, { deadline }));
     expect(pending).toMatchObject({ exitCode: 8, code: 'pending', charged: 'yes', retry: 'resume' });
     expect(pending.next).toEqual(['mgw', 'jobs', 'wait', at.job.id]);
-    expect(at.deps.clock.now()).toBe(deadline);
+    expect(at.deps.clock.monotonic()).toBe(end);
     expect(at.deps.clock.pauses).toHaveLength(at.server.requests.length);
     at.server.answers.splice(0);
     at.server.answers.push(completed);
@@ -172,7 +174,7 @@ describe('what ends it', () => {
   it('a deadline that is past: exit 8 without a look, or with one where the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(running);
-    const deadline = at.deps.clock.now() - 1;
+    const deadline = deadlineIn(-1, at.deps.clock);
     expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
     expect(at.server.requests).toHaveLength(0);
     expect((await failure(waitFor(at, c, { deadline, atOnce: true }))).exitCode).toBe(8);
@@ -182,10 +184,25 @@ describe('what ends it', () => {
   it('a Retry-After beyond the deadline: exit 8 at the deadline', async () => {
     const at = await scene();
     at.server.answers.push(...times(2, says({}, 429, { 'retry-after': '1e99' })));
-    const deadline = at.deps.clock.now() + 10 * minutes;
+    const deadline = deadlineIn(10 * minutes, at.deps.clock);
+    const end = at.deps.clock.monotonic() + 10 * minutes;
     expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
-    expect(at.deps.clock.now()).toBe(deadline);
+    expect(at.deps.clock.monotonic()).toBe(end);
   });
+
+  it.each([-24, -1, 1, 24])(
+    'a clock that is set by %i hours: the wait is as long as asked',
+    async (hours) => {
+      const at = await scene();
+      at.server.answers.push(...times(1000, running));
+      const { clock } = at.deps;
+      clock.onSleep = (count) => (count === 2 ? clock.set(hours * 60 * minutes) : undefined);
+      const deadline = deadlineIn(61_234, clock);
+      const end = clock.monotonic() + 61_234;
+      expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
+      expect(clock.monotonic()).toBe(end);
+    },
+  );
 
   it.each([401, 403])('%i: exit 3, and with a good key the next wait ends well', async (status) => {
     const at = await scene();
@@ -230,25 +247,36 @@ describe('a task that is not found', () => {
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('for ever: exit 9 once 60 s have passed, without a POST', async () => {
+  it('three times while the clock is set forward by a day, then running: 0', async () => {
     const at = await scene();
-    at.server.answers.push(...times(100, missing));
-    const from = at.deps.clock.now();
-    expect(await failure(waitFor(at))).toMatchObject({
-      exitCode: 9,
-      code: 'not_found',
-      charged: 'yes',
-      retry: 'never',
-    });
-    expect(at.deps.clock.now() - from).toBeGreaterThan(60_000);
-    expect(at.deps.clock.now() - from).toBeLessThan(75_000);
-    expect(posts(at)).toBe(0);
+    at.server.answers.push(missing, missing, missing, running, completed);
+    at.deps.clock.onSleep = (count) => (count === 1 ? at.deps.clock.set(24 * 60 * minutes) : undefined);
+    expect((await waitFor(at)).exit).toBe(0);
   });
+
+  it.each([0, -24])(
+    'for ever: exit 9 once 60 s have passed, without a POST (clock set by %i hours)',
+    async (hours) => {
+      const at = await scene();
+      at.server.answers.push(...times(100, missing));
+      const from = at.deps.clock.monotonic();
+      at.deps.clock.set(hours * 60 * minutes);
+      expect(await failure(waitFor(at))).toMatchObject({
+        exitCode: 9,
+        code: 'not_found',
+        charged: 'yes',
+        retry: 'never',
+      });
+      expect(at.deps.clock.monotonic() - from).toBeGreaterThan(60_000);
+      expect(at.deps.clock.monotonic() - from).toBeLessThan(75_000);
+      expect(posts(at)).toBe(0);
+    },
+  );
 
   it('that was started elsewhere, at unknown time: exit 9 at once', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
-    expect((await failure(waitFor(at))).exitCode).toBe(9);
+    expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
     expect(at.server.requests).toHaveLength(1);
   });
 });
@@ -282,7 +310,7 @@ describe('what does not end it', () => {
     const at = await scene();
     const refused = says({ error: { message: 'bad param' } }, 400);
     at.server.answers.push(says('', 502), running, ...times(1000, refused));
-    const deadline = at.deps.clock.now() + 10 * minutes;
+    const deadline = deadlineIn(10 * minutes, at.deps.clock);
     const pending = await failure(waitFor(at, c, { deadline }));
     expect(pending.message).toBe(
       `Job ${at.job.id} is still running (in_progress). The last query told nothing new: bad param`,

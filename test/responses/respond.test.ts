@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, test } from 'vitest';
+import { deadlineIn, type Deadline } from '../../src/clock.ts';
 import { respond } from '../../src/responses/respond.ts';
 import type { ResponseEnd } from '../../src/responses/wire.ts';
 import { depsFor, freshFolder, key, speechServer, type SpeechServer } from '../speech/harness.ts';
@@ -22,7 +23,7 @@ const say =
 interface Call {
   server: SpeechServer;
   text: () => string;
-  run: (more?: { deadline?: number; abort?: AbortController; streamed?: boolean }) => Promise<ResponseEnd>;
+  run: (more?: { deadline?: Deadline; abort?: AbortController; streamed?: boolean }) => Promise<ResponseEnd>;
 }
 
 async function call(...answers: Say[]): Promise<Call> {
@@ -32,7 +33,7 @@ async function call(...answers: Say[]): Promise<Call> {
   return {
     server,
     text: () => text,
-    run: ({ deadline = clock.now() + 60_000, abort = new AbortController(), streamed = false } = {}) => {
+    run: ({ deadline = deadlineIn(60_000, clock), abort = new AbortController(), streamed = false } = {}) => {
       const deps = {
         client,
         clock,
@@ -167,7 +168,7 @@ describe('what is tried again', () => {
   test('a gateway that is not there is exit 6', async () => {
     const { client, clock, note } = await depsFor('http://127.0.0.1:9', freshFolder());
     const deps = { client, clock, note, retries: 1, signal: new AbortController().signal };
-    await expect(respond(body, deps, () => undefined, clock.now() + 60_000)).rejects.toMatchObject({
+    await expect(respond(body, deps, () => undefined, deadlineIn(60_000, clock))).rejects.toMatchObject({
       code: 'unreachable',
       exitCode: 6,
       retry: 'safe',
@@ -219,7 +220,7 @@ test('an answer that never begins ends with the time to wait', async () => {
   const server = await speechServer(() => undefined);
   const { client, clock, note } = await depsFor(server.url, freshFolder());
   const deps = { client, clock, note, retries: 0, signal: new AbortController().signal };
-  await expect(respond(body, deps, () => undefined, clock.now() + 200)).rejects.toMatchObject({
+  await expect(respond(body, deps, () => undefined, deadlineIn(200, clock))).rejects.toMatchObject({
     exitCode: 7,
   });
 });

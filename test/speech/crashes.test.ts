@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent } from '../../src/job.ts';
 import type { JobDeps } from '../../src/jobs/gateway.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
@@ -45,7 +46,7 @@ async function after(...events: JobEvent[]): Promise<Bench> {
   await deps.ledger.index('fingerprint', fingerprint, id);
   const run = (): Promise<Spoken> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-    return speak({ body, fresh: false, deadline: deps.clock.now() + 10_000 }, deps, sink);
+    return speak({ body, fresh: false, deadline: deadlineIn(10_000, deps.clock) }, deps, sink);
   };
   return { server, folder, target, deps, run };
 }
@@ -127,7 +128,7 @@ test('a run that lives and waits as this one does is not waited for', async () =
   const fingerprint = (await deps.ledger.read(id))?.record.fingerprint ?? '';
   await deps.ledger.claim('key.boat', `${id} ${fingerprint}`);
   const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-  const order = { body, key: 'boat', fresh: false, deadline: deps.clock.now() + 10_000 };
+  const order = { body, key: 'boat', fresh: false, deadline: deadlineIn(10_000, deps.clock) };
   expect(await speak(order, deps, sink)).toMatchObject({ resumed: true, file: { path: target } });
   expect(names(folder)).toEqual(['a.mp3']);
   expect(server.requests).toHaveLength(0);

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { speak } from '../../src/speech/speak.ts';
 import { canMount, mountDisk } from '../faults/disk.ts';
@@ -18,7 +19,7 @@ test.skipIf(!canMount)(
       const deps = await depsFor(server.url, folder);
       const run = (): Promise<unknown> =>
         speak(
-          { body: { req_params: { text: 'Hi' } }, fresh: false, deadline: deps.clock.now() + 60_000 },
+          { body: { req_params: { text: 'Hi' } }, fresh: false, deadline: deadlineIn(60_000, deps.clock) },
           deps,
           new FileSink({ target, force: false, mime: 'audio/mpeg' }),
         );

@@ -76,6 +76,7 @@ export function quickClock(): Clock & { slept: number[] } {
   return {
     slept,
     now: () => Date.now() + passed,
+    monotonic: () => performance.now() + passed,
     sleep: (ms, signal) => {
       signal?.throwIfAborted();
       slept.push(ms);

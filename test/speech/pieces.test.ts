@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { PiecesError } from '../../src/speech/pieces-error.ts';
 import { joinerFor, speakPieces, type PiecesOrder, type SpokenPieces } from '../../src/speech/pieces.ts';
@@ -61,7 +62,7 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
     deps,
     run: (order = {}, sink = new FileSink({ target, force: false, mime: 'audio/L16' })) =>
       speakPieces(
-        { ...plain, deadline: deps.clock.now() + 60_000, ...order },
+        { ...plain, deadline: deadlineIn(60_000, deps.clock), ...order },
         { ...deps, idleTimeoutMs: 300 },
         sink,
       ),

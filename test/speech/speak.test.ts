@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import type { JobFile } from '../../src/job.ts';
 import { jobOf } from '../../src/jobs/submit.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
@@ -25,7 +26,7 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   const deps = await depsFor(url, folder);
   const run = (order: Partial<SpeechOrder> = {}, more: object = {}): Promise<Spoken> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-    const deadline = deps.clock.now() + 600_000;
+    const deadline = deadlineIn(600_000, deps.clock);
     return speak({ body, fresh: false, deadline, ...order }, { ...deps, idleTimeoutMs: 200, ...more }, sink);
   };
   return { folder, target, deps, run };
@@ -175,7 +176,7 @@ describe('a stream that proves no success', () => {
       response.on('close', () => clearInterval(timer));
     });
     const { run, deps } = await bench(server.url);
-    const deadline = deps.clock.now() + 300;
+    const deadline = deadlineIn(300, deps.clock);
     expect(await failure(run({ deadline }))).toMatchObject({
       ...incomplete,
       message: expect.stringContaining('time to wait ran out') as string,
@@ -279,7 +280,7 @@ describe('before the stream', () => {
   test('an answer that never begins ends with the time to wait', async () => {
     const server = await speechServer(() => undefined);
     const { run, deps } = await bench(server.url);
-    expect(await failure(run({ deadline: deps.clock.now() + 200 }))).toMatchObject({ exitCode: 7 });
+    expect(await failure(run({ deadline: deadlineIn(200, deps.clock) }))).toMatchObject({ exitCode: 7 });
   });
 
   test('a refusal that never ends is bounded, and unknown', async () => {
@@ -340,7 +341,7 @@ describe('audio of an earlier run', () => {
     expect(await run({ key: 'greeting' })).toMatchObject({ resumed: true, file: first.file });
     const other = join(folder, 'b.mp3');
     const sink = new FileSink({ target: other, force: false, mime: 'audio/mpeg' });
-    const order = { body, fresh: false, key: 'greeting', deadline: deps.clock.now() + 1000 };
+    const order = { body, fresh: false, key: 'greeting', deadline: deadlineIn(1000, deps.clock) };
     expect(await speak(order, deps, sink)).toMatchObject({ resumed: true, file: { path: other } });
     expect(readFileSync(other)).toEqual(whole);
     expect(readFileSync(target)).toEqual(whole);

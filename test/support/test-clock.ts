@@ -13,7 +13,7 @@ export class TestClock implements Clock {
   /** The short sleeps so far, ms. */
   readonly pauses: number[] = [];
   readonly #long: number;
-  #now = 1_700_000_000_000;
+  #now = 0;
   #sleepers = new Set<Sleeper>();
 
   constructor(long = 50_000) {
@@ -21,6 +21,10 @@ export class TestClock implements Clock {
   }
 
   now(): number {
+    return 1_700_000_000_000 + this.#now;
+  }
+
+  monotonic(): number {
     return this.#now;
   }
 

@@ -5,11 +5,11 @@ import { elapsed, jobText, leftText, size, transferText, waitingText } from './w
 const heartbeatMs = 60_000;
 
 /** Plain lines: one for each change of state, and a heartbeat where a minute passes without one. */
-export function lineProgress({ stderr, quiet, now }: ProgressOptions): Progress {
+export function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progress {
   const jobs = new Map<string, Waiting>();
   let pulse: NodeJS.Timeout | undefined;
   let status: (() => string) | undefined;
-  let started = now();
+  let started = clock.monotonic();
   const line = (text: string): void => {
     if (!quiet) stderr.write(`${printableLine(text)}\n`);
     clearTimeout(pulse);
@@ -17,12 +17,12 @@ export function lineProgress({ stderr, quiet, now }: ProgressOptions): Progress 
   };
   const beat = (): void => line(status?.() ?? '');
   const begin = (next: () => string): void => {
-    if (status === undefined) started = now();
+    if (status === undefined) started = clock.monotonic();
     status = next;
   };
   const waited = (): string => {
     const all = [...jobs.values()];
-    return `${waitingText(all)} after ${elapsed(now() - started)}${leftText(all, now())}`;
+    return `${waitingText(all)} after ${elapsed(clock.monotonic() - started)}${leftText(all, clock.now())}`;
   };
   let transferring = false;
   return {
@@ -40,7 +40,7 @@ export function lineProgress({ stderr, quiet, now }: ProgressOptions): Progress 
       status = undefined;
     },
     downloading: (transfer) => {
-      begin(() => `${transferText(transfer)} after ${elapsed(now() - started)}`);
+      begin(() => `${transferText(transfer)} after ${elapsed(clock.monotonic() - started)}`);
       if (!transferring) line(beginText(transfer));
       transferring = true;
     },

@@ -1,4 +1,5 @@
 import type { Writable } from 'node:stream';
+import type { Clock } from '../../clock.ts';
 import type { JobState } from '../../job.ts';
 
 /** What a person sees on stderr while something goes on. */
@@ -43,5 +44,5 @@ export interface ProgressOptions {
   env: NodeJS.ProcessEnv;
   quiet: boolean;
   color: boolean;
-  now: () => number;
+  clock: Pick<Clock, 'now' | 'monotonic'>;
 }

@@ -5,20 +5,20 @@ import { bar, elapsed, leftText, waitingText } from './wording.ts';
 
 /** A line that is drawn again and again: a spinner with what is waited for and how long, then a bar. */
 export function terminalProgress(options: ProgressOptions): Progress {
-  const { stderr, now } = options;
+  const { stderr, clock } = options;
   const jobs = new Map<string, Waiting>();
   let started: number | undefined;
   let timing = (): string => '';
   const line = spinningLine(options, () => timing());
   let transferring = false;
   const show = (text: string, suffix: () => string, atOnce = false): void => {
-    started ??= now();
-    timing = () => `after ${elapsed(now() - (started ?? 0))}${suffix()}`;
+    started ??= clock.monotonic();
+    timing = () => `after ${elapsed(clock.monotonic() - (started ?? 0))}${suffix()}`;
     line.show(printableLine(text, Math.max(20, (stderr.columns ?? 80) - timing().length - 4)), atOnce);
   };
   const showJobs = (): void => {
     const all = [...jobs.values()];
-    if (all.length > 0) show(waitingText(all), () => leftText(all, now()));
+    if (all.length > 0) show(waitingText(all), () => leftText(all, clock.now()));
   };
   return {
     note: (text) => line.above(`${printableLine(text)}\n`),

@@ -70,7 +70,7 @@ class Gathering {
 
   #take(chunk: Buffer): void {
     const { clock, watch } = this.#options;
-    if (this.#size === 0) this.#since = clock.now();
+    if (this.#size === 0) this.#since = clock.monotonic();
     this.#chunks.push(chunk);
     this.#size += chunk.length;
     watch.touch();
@@ -83,7 +83,9 @@ class Gathering {
   #isDue(): boolean {
     if (this.#size >= this.#least) return true;
     const isFirst = this.#least === this.#options.firstBytes;
-    return this.#size > 0 && !isFirst && this.#options.clock.now() - this.#since >= this.#options.maxAgeMs;
+    return (
+      this.#size > 0 && !isFirst && this.#options.clock.monotonic() - this.#since >= this.#options.maxAgeMs
+    );
   }
 
   #handOut(): Buffer[] {

@@ -16,9 +16,9 @@ export interface IdleWatch {
 export function watchIdle(clock: Clock, idleMs: number): IdleWatch {
   const stalled = new AbortController();
   const stopped = new AbortController();
-  let last = clock.now();
+  let last = clock.monotonic();
   const watch = async (): Promise<void> => {
-    for (let left = idleMs; left > 0; left = last + idleMs - clock.now()) {
+    for (let left = idleMs; left > 0; left = last + idleMs - clock.monotonic()) {
       await clock.sleep(Math.min(left, idleMs), stopped.signal);
     }
     stalled.abort(new Error(`nothing came for ${idleMs / 1000} s`));
@@ -27,7 +27,7 @@ export function watchIdle(clock: Clock, idleMs: number): IdleWatch {
   watch().catch(() => undefined);
   return {
     signal: stalled.signal,
-    touch: () => (last = clock.now()),
+    touch: () => (last = clock.monotonic()),
     hold: () => (last = Infinity),
     stop: () => stopped.abort(),
   };

@@ -50,7 +50,7 @@ export class PartFile {
     this.#notes = notes;
     this.#clock = options.clock;
     this.#letGo = options.letGo;
-    this.#syncedAt = options.clock.now();
+    this.#syncedAt = options.clock.monotonic();
     this.#validator = notes?.validator;
     this.#total = notes?.total;
   }
@@ -154,7 +154,8 @@ export class PartFile {
 
   // Beside the writing, so that a crash of the machine costs little and the last sync is short.
   #checkpoint(): void {
-    const isDue = this.#length - this.#durable >= syncBytes || this.#clock.now() - this.#syncedAt >= syncMs;
+    const isDue =
+      this.#length - this.#durable >= syncBytes || this.#clock.monotonic() - this.#syncedAt >= syncMs;
     if (!isDue || this.#syncing !== undefined || this.#length === this.#durable) return;
     this.#syncing = this.#sync().then(() => (this.#syncing = undefined));
     // A disk tells a failure once: it stays here until someone waits for it.
@@ -164,7 +165,7 @@ export class PartFile {
   async #sync(): Promise<void> {
     const length = this.#length;
     await this.#file.sync();
-    this.#syncedAt = this.#clock.now();
+    this.#syncedAt = this.#clock.monotonic();
     await this.#note(length);
   }
 

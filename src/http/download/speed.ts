@@ -7,17 +7,17 @@ const memoryMs = 3000;
  * three seconds most; undefined until there is anything to tell.
  */
 export function speedometer(clock: Clock, bytes: number): (bytes: number) => number | undefined {
-  const begin = clock.now();
+  const begin = clock.monotonic();
   let last = { at: begin, bytes };
   let weighed = 0;
   let speed: number | undefined;
   return (now) => {
-    const elapsed = clock.now() - last.at;
+    const elapsed = clock.monotonic() - last.at;
     if (elapsed <= 0) return speed;
     const current = (Math.max(0, now - last.bytes) * 1000) / elapsed;
     const fading = Math.exp(-elapsed / memoryMs);
     weighed = weighed * fading + current * (1 - fading);
-    last = { at: clock.now(), bytes: now };
+    last = { at: clock.monotonic(), bytes: now };
     // What was before the beginning is no slowness: only the time that has been weighed counts.
     return (speed = weighed / (1 - Math.exp((begin - last.at) / memoryMs)));
   };

@@ -20,7 +20,8 @@ function progress(options: Partial<ProgressOptions> & { terminal?: object } = {}
     },
   });
   Object.assign(stderr, options.terminal);
-  return createProgress({ stderr, env: {}, quiet: false, color: true, now: () => Date.now(), ...options });
+  const clock = { now: () => Date.now(), monotonic: () => Date.now() };
+  return createProgress({ stderr, env: {}, quiet: false, color: true, clock, ...options });
 }
 
 function linesSince(act: () => void): string[] {

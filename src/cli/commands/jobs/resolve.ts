@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { deadlineIn } from '../../../clock.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import type { SubmitVerdict } from '../../../exchange.ts';
 import type { Job } from '../../../job.ts';
@@ -113,7 +114,7 @@ async function submitAgain(context: Context, job: Job, protocol: Protocol): Prom
     key: job.key,
     fresh: false,
     ask: 'accept' as const,
-    deadline: context.clock.now() + settings.timeoutMs.value,
+    deadline: deadlineIn(settings.timeoutMs.value, context.clock),
   };
   return submitAndDeliver(context, protocol, order, deps, {});
 }

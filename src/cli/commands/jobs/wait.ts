@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { deadlineIn, type Deadline } from '../../../clock.ts';
 import { exitCodes } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
@@ -40,7 +41,7 @@ interface Ended {
 async function wait(context: Context, refs: string[]): Promise<Outcome> {
   const deps = await context.jobDeps();
   const settings = await context.settings();
-  const deadline = context.clock.now() + settings.timeoutMs.value;
+  const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
   const named = await readRefs(refs, context.io);
   const ended = await Promise.all(
     named.map((ref) => waitForOne(context, ref, withOwnSignals(deps), deadline)),
@@ -77,7 +78,7 @@ function lines(ended: readonly Ended[]): string {
   return ended.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
 }
 
-async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline: number): Promise<Ended> {
+async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline: Deadline): Promise<Ended> {
   try {
     const [{ protocols }, { beginRun, deliver }, { videoJob }] = await Promise.all([
       import('../../../protocols/registry.ts'),

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { deadlineIn } from '../../../clock.ts';
 import { bearer } from '../../../exchange.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
@@ -70,7 +71,7 @@ async function responses(
     requestTimeoutMs: settings.requestTimeoutMs.value,
   };
   const printer = new Printer(context, options.stream === true);
-  const deadline = clock.now() + settings.timeoutMs.value;
+  const deadline = deadlineIn(settings.timeoutMs.value, clock);
   try {
     const end = await respond(body, deps, (text) => printer.take(text), deadline);
     return outcomeOf(end, printer.text);

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { deadlineIn } from '../../../clock.ts';
 import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import type { Job, JobFile } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/gateway.ts';
@@ -48,7 +49,7 @@ async function deliverOne(
     key: options.key,
     fresh: options.new ?? false,
     retry5xx: settings.submitRetry5xx.value,
-    deadline: deps.clock.now() + settings.timeoutMs.value,
+    deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
   };
   const onAudio = (bytes: number): void => progress.downloading({ bytes });
   const { job, file, resumed } = await speak(order, { ...deps, onAudio }, sinkFor(context, speech, options));
@@ -79,7 +80,7 @@ async function deliverPieces(
   const order = {
     bodies,
     fresh: options.new ?? false,
-    deadline: deps.clock.now() + timeoutMs.value,
+    deadline: deadlineIn(timeoutMs.value, deps.clock),
     concurrency: options.concurrency ?? 3,
     folder,
     mime: format.mime,

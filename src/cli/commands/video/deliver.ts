@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Deadline } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
 import type { Ask, Job, JobFile } from '../../../job.ts';
 import { failedError, interruptedError } from '../../../jobs/errors.ts';
@@ -67,8 +68,7 @@ async function notSubmitted(error: unknown, deps: JobDeps): Promise<Outcome> {
 export interface Delivery {
   run: string;
   ask: Ask;
-  /** ms since 1970. */
-  deadline: number;
+  deadline: Deadline;
   target?: Target;
   force: boolean;
   /** True polls at once; else one interval after the submission. */

@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { deadlineIn } from '../../../clock.ts';
 import { pendingError } from '../../../jobs/errors.ts';
 import type { Target } from '../../../jobs/target.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
@@ -63,7 +64,7 @@ async function fetch(
   return deliver(context, protocol, (await deps.ledger.read(job.id)) ?? job, deps, {
     run,
     ask: 'file',
-    deadline: context.clock.now() + settings.timeoutMs.value,
+    deadline: deadlineIn(settings.timeoutMs.value, context.clock),
     target: await fetchTarget(options, job.id),
     force: options.force ?? false,
     atOnce: true,

@@ -1,4 +1,5 @@
 import { Option, type Command } from 'commander';
+import { deadlineIn } from '../../../clock.ts';
 import type { Settings } from '../../../config/resolve.ts';
 import type { Ask } from '../../../job.ts';
 import type { JsonObject } from '../../../json.ts';
@@ -87,7 +88,7 @@ function orderFor(
     key: options.key,
     fresh: options.new ?? false,
     ask,
-    deadline: deps.clock.now() + settings.timeoutMs.value,
+    deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
     beforeSending: async () => {
       if (target === undefined) return;
       const { checkTargetFree } = await import('../../../jobs/fetch.ts');
