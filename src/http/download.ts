@@ -10,7 +10,7 @@ import { openPart } from './download/open-part.ts';
 import type { PartFile } from './download/part-file.ts';
 import { speedometer } from './download/speed.ts';
 import { localError } from './local-error.ts';
-import { startsMp4File, walkBoxes } from './mp4.ts';
+import { mp4Flaw, startsMp4File } from './mp4.ts';
 import { checkTarget } from './trust.ts';
 
 /** Where a file is, and what it is. */
@@ -109,7 +109,7 @@ async function tries(source: DownloadSource, file: PartFile, deps: DownloadDeps)
   for (let broken = 0; ;) {
     let result: Attempt | DownloadOutcome = await attempt(source, file, options);
     if (result.kind === 'received') {
-      const why = await flawOf(file.path, result.isProven);
+      const why = await flawOf(file.path);
       if (why === undefined) return sealed(file, result.contentType);
       broken += 1;
       if (broken > 1) throw new BrokenFile(corrupt(`The file is broken as it is served: ${why}`));
@@ -135,13 +135,9 @@ function optionsOf(file: PartFile, deps: DownloadDeps): AttemptOptions {
   };
 }
 
-async function flawOf(path: string, isProven: boolean): Promise<string | undefined> {
+async function flawOf(path: string): Promise<string | undefined> {
   try {
-    if (!(await startsMp4File(path))) return undefined;
-    const { ok, reason, playable } = await walkBoxes(path);
-    if (!ok) return reason;
-    // Where nothing said how long the file is, a connection that broke between two boxes looks like its end.
-    return isProven || playable ? undefined : 'there is nothing to play in it';
+    return (await startsMp4File(path)) ? await mp4Flaw(path) : undefined;
   } catch (error) {
     throw localError(error, path, 'yes');
   }

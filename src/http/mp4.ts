@@ -1,16 +1,7 @@
 import { open, type FileHandle } from 'node:fs/promises';
 
-/** What the walk over an MP4's top-level boxes found. */
-export interface BoxWalk {
-  /** True where the boxes end exactly where the file ends. */
-  ok: boolean;
-  /** Why not. */
-  reason?: string;
-  /** True where there is a box that a player needs (`moov`, or `meta` of an image). */
-  playable: boolean;
-}
-
 const windowBytes = 4096;
+const shortestHeader = 8;
 const longestHeader = 16;
 
 /** True for bytes that begin an MP4 (or QuickTime) file: `ftyp` at bytes 4 to 8. */
@@ -30,10 +21,12 @@ export async function startsMp4File(path: string): Promise<boolean> {
 }
 
 /**
- * Walks the top-level boxes of an MP4 file, 64-bit sizes and a last box of open size included. Reads headers
- * only. @throws what the file system throws.
+ * Why an MP4 file is no whole video; undefined where it is one. Its top-level boxes are walked, 64-bit sizes and a last
+ * box of open size included: they must end where the file ends, and among them must be an index (of the whole, or of a
+ * fragment) and something that it can lead to. Reads headers only.
+ * @throws what the file system throws.
  */
-export async function walkBoxes(path: string): Promise<BoxWalk> {
+export async function mp4Flaw(path: string): Promise<string | undefined> {
   const file = await open(path, 'r');
   try {
     return await walk(new HeaderReader(file), (await file.stat()).size);
@@ -42,34 +35,42 @@ export async function walkBoxes(path: string): Promise<BoxWalk> {
   }
 }
 
-async function walk(reader: HeaderReader, size: number): Promise<BoxWalk> {
-  let playable = false;
+const indexes = new Set(['moov', 'moof', 'meta']);
+
+async function walk(reader: HeaderReader, size: number): Promise<string | undefined> {
+  let hasIndex = false;
+  let hasContent = false;
   for (let at = 0; at < size;) {
     const box = boxAt(await reader.at(at), size - at);
-    if (typeof box === 'string') return { ok: false, reason: `${box} at byte ${at} of ${size}`, playable };
-    playable ||= box.type === 'moov' || box.type === 'meta';
+    if (typeof box === 'string') return `${box} at byte ${at} of ${size}`;
+    hasIndex ||= indexes.has(box.type);
+    hasContent ||= box.type === 'mdat' && box.size > box.headerSize;
     at += box.size;
   }
-  return size === 0 ? { ok: false, reason: 'the file is empty', playable } : { ok: true, playable };
+  if (size === 0) return 'the file is empty';
+  return hasIndex && hasContent ? undefined : 'there is nothing to play in it';
 }
 
 interface Box {
   type: string;
+  /** Bytes, its header among them. */
   size: number;
+  headerSize: number;
 }
 
 // The box whose header these bytes are, or what is wrong with it.
 function boxAt(header: Buffer, left: number): Box | string {
-  if (header.length < 8) return 'a box header is cut';
+  if (header.length < shortestHeader) return 'a box header is cut';
   const type = header.toString('latin1', 4, 8);
   // Four printable characters; the copyright sign is QuickTime's.
   if (!/^[\x20-\x7e\xa9]{4}$/.test(type)) return 'there is no box';
   const stated = header.readUInt32BE(0);
-  if (stated === 0) return { type, size: left };
-  if (stated === 1 && header.length < longestHeader) return 'a box header is cut';
+  const headerSize = stated === 1 ? longestHeader : shortestHeader;
+  if (header.length < headerSize) return 'a box header is cut';
+  if (stated === 0) return { type, size: left, headerSize };
   const size = stated === 1 ? Number(header.readBigUInt64BE(8)) : stated;
-  if (size < (stated === 1 ? longestHeader : 8)) return `box ${type} is smaller than its header`;
-  return size > left ? `box ${type} goes beyond the end` : { type, size };
+  if (size < headerSize) return `box ${type} is smaller than its header`;
+  return size > left ? `box ${type} goes beyond the end` : { type, size, headerSize };
 }
 
 // A file of many small boxes is not read header by header.

@@ -3,7 +3,7 @@ import { open, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { headBytes, isText } from '../http/download/media-kind.ts';
 import { localError } from '../http/local-error.ts';
-import { startsMp4File, walkBoxes } from '../http/mp4.ts';
+import { mp4Flaw, startsMp4File } from '../http/mp4.ts';
 import type { JobFile } from '../job.ts';
 import type { OpenSink } from './observe.ts';
 
@@ -91,13 +91,13 @@ async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * What the bytes of a decoded file show: its MIME type, or why it is no video. Words are no media, and the boxes
- * of an MP4 must be whole (design 6).
+ * What the bytes of a decoded file show: its MIME type, or why it is no video. Words are no media, and an MP4 must be
+ * whole (design 6).
  */
 export async function kindOf(path: string): Promise<{ flaw?: string; mime?: string }> {
   if (await startsMp4File(path)) {
-    const { ok, reason } = await walkBoxes(path);
-    return ok ? { mime: 'video/mp4' } : { flaw: `broken: ${reason ?? 'its boxes are not whole'}` };
+    const flaw = await mp4Flaw(path);
+    return flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${flaw}` };
   }
   return isText(await headOf(path), undefined) ? { flaw: 'a text and not a video' } : {};
 }

@@ -127,6 +127,12 @@ describe('a length that is not true', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
+  it('a file that is nothing but the brand of an MP4 is fetched twice, then exit 9', async () => {
+    const server = await ctx.start(file({ content: content.subarray(0, boxEnds[0]), etag }));
+    await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
+    expect(server.asked).toHaveLength(2);
+  });
+
   it('a chunked body that is cut is fetched again', async () => {
     const server = await ctx.start(
       inTurn(

@@ -84,6 +84,11 @@ describe('kindOf', () => {
   it.each<[string, Buffer, object]>([
     ['an MP4', fakeMp4(), { mime: 'video/mp4' }],
     ['an MP4 that is cut', fakeMp4().subarray(0, -1), { flaw: expect.stringContaining('broken') as string }],
+    [
+      'the brand of an MP4 alone',
+      fakeMp4().subarray(0, 24),
+      { flaw: expect.stringContaining('nothing to play') as string },
+    ],
     ['JSON', Buffer.from('{"error":{}}'), { flaw: 'a text and not a video' }],
     ['HTML', Buffer.from('<!doctype html>'), { flaw: 'a text and not a video' }],
     ['another kind of media', Buffer.from('1a45dfa3a34286810142f7', 'hex'), {}],

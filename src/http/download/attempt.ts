@@ -28,8 +28,8 @@ export interface AttemptOptions {
 
 /** What one try came to. */
 export type Attempt =
-  /** All bytes that were announced are there; `isProven` where something announced how many. */
-  | { kind: 'received'; isProven: boolean; contentType?: string }
+  /** All bytes that were announced are there. */
+  | { kind: 'received'; contentType?: string }
   | { kind: 'expired' | 'not-ready'; failure: Failure }
   | { kind: 'refused'; failure: Failure; origin: string }
   /** Worth another try. */
@@ -179,9 +179,11 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
 }
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
-  const total = readContentRange(reply.headers['content-range'])?.total ?? part.total;
-  if (part.length !== part.total || total !== part.total) return startOver(reply, part, 'no such range');
-  return { kind: 'received', isProven: true };
+  const told = readContentRange(reply.headers['content-range'])?.total;
+  // A body that told no length is whole where the answer to the rest of it tells the length that is there.
+  const total = part.total ?? told;
+  if (part.length !== total || (told ?? total) !== total) return startOver(reply, part, 'no such range');
+  return { kind: 'received' };
 }
 
 async function startOver(reply: MediaReply, part: PartFile, what: string): Promise<Attempt> {
@@ -208,8 +210,7 @@ async function receive(
   if (watch.signal.aborted) return again('unreachable', messageOf(watch.signal.reason));
   if (broken !== undefined) return again('result_corrupt', brokenOff(part, broken));
   if (part.length < (part.total ?? 0)) return again('result_corrupt', brokenOff(part, 'the range ended'));
-  const isProven = part.total !== undefined || reply.headers['transfer-encoding'] !== undefined;
-  return { kind: 'received', isProven, contentType: reply.headers['content-type'] };
+  return { kind: 'received', contentType: reply.headers['content-type'] };
 }
 
 // Why the body broke off, if it did; what the disk throws is not among that.

@@ -214,6 +214,17 @@ describe('a continuation that is one', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });
+
+  it('is nothing where a body that told no length, and did not end, was all of it', async () => {
+    const server = await ctx.start(
+      inTurn(
+        (_, socket) => sayChunked(socket, content, false, { etag: '"one"' }),
+        (_, socket) => say(socket, '416 No', { 'content-range': `bytes */${size}` }),
+      ),
+    );
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
+  });
 });
 
 describe('a connection on which nothing comes', () => {
