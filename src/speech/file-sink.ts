@@ -1,8 +1,9 @@
 import { createHash, randomBytes, type Hash } from 'node:crypto';
-import { copyFile, lstat, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
+import { copyFile, lstat, open, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
+import { makeDurableFolder } from '../ledger/durable-file.ts';
 import { checkOutput, publish } from '../http/publish.ts';
 import type { JobFile } from '../job.ts';
 import { isIntact } from '../jobs/intact.ts';
@@ -165,9 +166,7 @@ async function openPart(target: string): Promise<{ file: FileHandle; path: strin
 }
 
 async function openAnew(path: string): Promise<{ file: FileHandle; path: string }> {
-  await mkdir(dirname(path), { mode: 0o700 }).catch((error: unknown) => {
-    if (systemCode(error) !== 'EEXIST') throw error;
-  });
+  await makeDurableFolder(dirname(path));
   return { file: await open(path, 'w', 0o666), path };
 }
 

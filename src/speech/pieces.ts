@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
@@ -7,6 +7,7 @@ import { localError } from '../http/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
 import { findEarlier } from '../jobs/earlier.ts';
 import { interruptedError } from '../jobs/errors.ts';
+import { makeDurableFolder } from '../ledger/durable-file.ts';
 import { isIntact } from '../jobs/intact.ts';
 import { lease, type Lease } from '../jobs/lease.ts';
 import { fingerprintOf } from '../jobs/order.ts';
@@ -69,7 +70,8 @@ export async function speakPieces(
   const held = await hold(order, deps);
   try {
     await sink.open();
-    await mkdir(order.folder, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    // What was paid for is in it: its own name has to outlive a power cut as well.
+    await makeDurableFolder(order.folder).catch((error: unknown) => {
       throw localError(error, order.folder, 'no');
     });
     return await new Pieces(order, quietly(deps), sink).speak();

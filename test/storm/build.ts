@@ -1,15 +1,23 @@
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
 
-/** Builds the worker into a folder and gives its path. */
-export async function buildWorker(dir: string): Promise<string> {
+/** Where the parts of a storm that run in processes of their own were built. */
+export interface Built {
+  worker: string;
+  /** The address of the preload that records a process. */
+  recorder: string;
+}
+
+/** Builds the worker and the recorder into a folder. */
+export async function buildStorm(dir: string): Promise<Built> {
   await build({
-    input: { worker: 'test/storm/worker.ts' },
+    input: { worker: 'test/storm/worker.ts', recorder: 'test/storm/recorder.ts' },
     platform: 'node',
     external: [/^node:/],
     resolve: { conditionNames: ['node', 'import', 'default'] },
     output: { dir, format: 'esm' },
     logLevel: 'silent',
   });
-  return join(dir, 'worker.js');
+  return { worker: join(dir, 'worker.js'), recorder: pathToFileURL(join(dir, 'recorder.js')).href };
 }

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { buildWorker } from './build.ts';
+import { buildStorm } from './build.ts';
 import { checkStorm } from './check.ts';
 import { sweepCrashes, type Point, type Sweep } from './crash-points.ts';
 import { countOf } from './storm.ts';
@@ -14,7 +14,7 @@ let intents = 0;
 const points: Point[] = [];
 
 beforeAll(async () => {
-  world = await openWorld({ worker: await buildWorker(folder), paceMs: 1 });
+  world = await openWorld({ worker: (await buildStorm(folder)).worker, paceMs: 1 });
 });
 afterAll(async () => {
   await world.close();

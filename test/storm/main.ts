@@ -1,17 +1,21 @@
 import { fileURLToPath } from 'node:url';
+import inMemory from '../support/temporary.ts';
 import { checkStorm, type Violations } from './check.ts';
 import { sweepCrashes, type Sweep } from './crash-points.ts';
 import type { Ended } from './drive.ts';
 import { readOptions, type StormOptions } from './options.ts';
 import { countOf, storm, summaryOf } from './storm.ts';
+import { scenarios } from './power-cut-scenarios.ts';
+import { sweepPowerCut } from './power-cut.ts';
 import { openWorld } from './world.ts';
 
 const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
 
 // npm run storm -- --jobs 500 --seed 7
 // npm run storm -- --crash-points
+// npm run storm -- --power-cut
 const options = readOptions(process.argv.slice(2));
-if (options !== undefined) await blow(options);
+if (options !== undefined) await (options.powerCut ? cutPower() : blow(options));
 
 async function blow(options: StormOptions): Promise<void> {
   const began = Date.now();
@@ -55,6 +59,26 @@ async function crashPoints(): Promise<Verdict> {
   if (isClean) world.remove();
   const result = { violations, ended, runs: world.runs.length, killed: killedOf(world.runs) };
   return { summary: summaryOf(result), violations, ...(!isClean && { root: world.root }) };
+}
+
+/** Every moment of every scenario, and whatever a power cut may leave of what was not synced. */
+async function cutPower(): Promise<void> {
+  const recorder = new URL('./recorder.js', import.meta.url).href;
+  const began = Date.now();
+  const remove = inMemory();
+  let [moments, disks, broken] = [0, 0, 0];
+  for (const scenario of scenarios) {
+    const swept = await sweepPowerCut(scenario, recorder);
+    moments += swept.moments;
+    disks += swept.disks;
+    broken += swept.violations.length;
+    for (const violation of swept.violations) console.error(violation);
+    progress(`${scenario.name}: ${swept.moments} moments`);
+  }
+  remove();
+  const seconds = ((Date.now() - began) / 1000).toFixed(0);
+  console.log(`${broken} broken promises; ${disks} disks of ${moments} moments, ${seconds} s`);
+  process.exitCode = broken === 0 ? 0 : 1;
 }
 
 function killedOf(runs: readonly { code: number }[]): number {

@@ -10,6 +10,7 @@ export interface StormOptions {
   /** How many command lines run at a time. */
   width: number;
   crashPoints: boolean;
+  powerCut: boolean;
 }
 
 /** Reads the command line. Undefined where help was asked for or words are wrong (exit code 2): all is said then. */
@@ -39,6 +40,7 @@ function program(): Command {
     .option('--chaos <percent>', 'chance of a call to fail', between(0, 100), 20)
     .option('--width <n>', 'how many command lines run at a time', between(1, 64), 6)
     .option('--crash-points', 'strike every file operation of every kind of job instead', false)
+    .option('--power-cut', 'cut the power at every moment of every kind of run instead', false)
     .allowExcessArguments(false)
     .showHelpAfterError()
     .exitOverride();

@@ -5,7 +5,7 @@ import commandLine from '../../rolldown.config.mjs';
 const folder = new URL('../../node_modules/.cache/mgw-storm/', import.meta.url);
 await build({ ...commandLine, logLevel: 'warn' });
 await build({
-  input: { main: 'test/storm/main.ts', worker: 'test/storm/worker.ts' },
+  input: { main: 'test/storm/main.ts', worker: 'test/storm/worker.ts', recorder: 'test/storm/recorder.ts' },
   platform: 'node',
   external: [/^node:/],
   resolve: commandLine.resolve,

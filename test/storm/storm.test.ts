@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildWorker } from './build.ts';
+import { buildStorm } from './build.ts';
 import { checkStorm, type Violations } from './check.ts';
 import { outputOf, tokenOf, type Ended } from './drive.ts';
 import { planStorm } from './plan.ts';
@@ -31,7 +31,7 @@ describe('the schedule', () => {
 });
 
 it('a short storm violates nothing', { timeout: 120_000 }, async () => {
-  const worker = await buildWorker(folder);
+  const worker = (await buildStorm(folder)).worker;
   const result = await storm({ jobs: 24, seed: 3, worker });
   expect(result.violations, summaryOf(result)).toEqual({
     'double charges': [],

@@ -1,10 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join, resolve } from 'node:path';
 
-const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
+// By the project's folder, since storms are built somewhere else.
+const bin = resolve('bin/mgw.js');
 
 /** What a run of the command line came to. */
 export interface CliResult {

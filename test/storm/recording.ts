@@ -1,0 +1,95 @@
+import fs from 'node:fs';
+import type { Tree } from './tree.ts';
+import { UnsyncedDisk, type Remains } from './unsynced.ts';
+
+/** One line of a recording. Trees are numbered in their order, from 0. */
+export type Entry =
+  | { kind: 'content'; hash: string; base64: string }
+  | { kind: 'tree'; tree: Tree }
+  /** An operation that found the tree `before` and left `after`; `synced` is safe as it was before. */
+  | { kind: 'operation'; name: string; path: string; before: number; after: number; synced?: string }
+  /** A request that may cost money begins to leave. */
+  | { kind: 'sent' }
+  /** The gateway has created a task, and charges for it. */
+  | { kind: 'created'; handle: string; body: string }
+  | { kind: 'printed'; text: string };
+
+/** A task that the gateway created, and the body that asked for it. */
+export interface Created {
+  handle: string;
+  body: string;
+}
+
+/** The world between two lines of a recording. */
+export interface Moment {
+  /** Counted from 1. */
+  n: number;
+  /** What has just happened. */
+  after: string;
+  /** The disk, were the power cut now. */
+  disk: (what: Remains) => Tree;
+  created: readonly Created[];
+  /** A task that may have been created by now, since the request for it was on its way. */
+  outstanding?: Created | undefined;
+  printed: string;
+}
+
+/** A run, moment by moment, and the bytes behind the hashes of its trees. */
+export interface Recording {
+  moments: Moment[];
+  contents: ReadonlyMap<string, Buffer>;
+}
+
+/** Writes to a recording, each entry at once; several processes may. */
+export function recordTo(path: string): (entry: Entry) => void {
+  // As it is now: whoever records what is written does not record that.
+  const { writeSync } = fs;
+  const file = fs.openSync(path, 'a');
+  return (entry) => void writeSync(file, `${JSON.stringify(entry)}\n`);
+}
+
+/** Reads a recording. */
+export function readRecording(path: string): Recording {
+  const lines = fs.readFileSync(path, 'utf8').trimEnd().split('\n');
+  const entries = lines.map((line) => JSON.parse(line) as Entry);
+  const contents = new Map<string, Buffer>();
+  for (const entry of entries)
+    if (entry.kind === 'content') contents.set(entry.hash, Buffer.from(entry.base64, 'base64'));
+  return { moments: momentsOf(entries, contents), contents };
+}
+
+const removals = new Set(['unlink', 'rm', 'rmdir']);
+
+function momentsOf(entries: readonly Entry[], contents: Map<string, Buffer>): Moment[] {
+  const trees = entries.flatMap((entry) => (entry.kind === 'tree' ? [entry.tree] : []));
+  const created = entries.filter((entry) => entry.kind === 'created');
+  const disk = new UnsyncedDisk(trees[0] ?? {});
+  const moments: Moment[] = [];
+  let [sent, known, printed] = [0, 0, ''];
+  for (const entry of entries) {
+    if (entry.kind === 'content' || entry.kind === 'tree') continue;
+    if (entry.kind === 'operation') {
+      const [before = {}, after = {}] = [trees[entry.before], trees[entry.after]];
+      disk.change(before, after, removals.has(entry.name));
+      if (entry.synced !== undefined) disk.sync(entry.synced, before);
+    } else if (entry.kind === 'printed') printed += entry.text;
+    else if (entry.kind === 'sent') sent += 1;
+    else known += 1;
+    const seen = disk.copy();
+    moments.push({
+      n: moments.length + 1,
+      after: nameOf(entry),
+      disk: (what) => seen.after(what, contents),
+      created: created.slice(0, known),
+      outstanding: sent > known ? created[known] : undefined,
+      printed,
+    });
+  }
+  return moments;
+}
+
+function nameOf(entry: Exclude<Entry, { kind: 'content' | 'tree' }>): string {
+  if (entry.kind === 'operation') return `${entry.name} ${entry.path || '.'}`;
+  if (entry.kind === 'created') return `the gateway creates ${entry.handle}`;
+  return entry.kind === 'sent' ? 'a POST leaves' : `${JSON.stringify(entry.text)} is printed`;
+}

@@ -1,0 +1,106 @@
+import { createHash } from 'node:crypto';
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+  type BigIntStats,
+} from 'node:fs';
+import { join } from 'node:path';
+
+/** A file, a folder or a link, apart from the names that it bears. */
+export interface Inode {
+  mode: number;
+  /** What a folder holds: names, and the inodes that they name. */
+  names?: Record<string, string>;
+  /** Where a symbolic link points. */
+  link?: string;
+  /** What a file holds, by its hash. */
+  content?: string;
+}
+
+/** Every inode below a folder, by its identity; the folder itself comes first. */
+export type Tree = Record<string, Inode>;
+
+/** The bytes behind the hashes of a tree. */
+export type Contents = ReadonlyMap<string, Buffer>;
+
+const empty = Buffer.alloc(0);
+
+/** Reads a folder; `onContent` is told of what each file holds. */
+export function treeOf(folder: string, onContent: (hash: string, bytes: Buffer) => void): Tree {
+  const tree: Tree = {};
+  const visit = (path: string): string => {
+    const id = identityOf(lstatSync(path, { bigint: true }));
+    if (tree[id] !== undefined) return id;
+    const stat = lstatSync(path);
+    const inode: Inode = { mode: stat.mode & 0o777 };
+    tree[id] = inode;
+    if (stat.isSymbolicLink()) inode.link = readlinkSync(path);
+    else if (stat.isDirectory())
+      inode.names = Object.fromEntries(
+        readdirSync(path)
+          .sort()
+          .map((name) => [name, visit(join(path, name))]),
+      );
+    else {
+      const bytes = readFileSync(path);
+      inode.content = hashOf(bytes);
+      onContent(inode.content, bytes);
+    }
+    return id;
+  };
+  visit(folder);
+  return tree;
+}
+
+/** What tells an inode from every other, also from one that has its number later. */
+export function identityOf({ ino, birthtimeNs }: BigIntStats): string {
+  return `${ino}.${birthtimeNs}`;
+}
+
+/** The name of some bytes. */
+export function hashOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex').slice(0, 20);
+}
+
+/** What stands at each path; equal for trees that nobody could tell from each other. */
+export function listing(tree: Tree): Record<string, string> {
+  const paths: Record<string, string> = {};
+  const visit = (id: string, path: string): void => {
+    const { names, link, content = '' } = tree[id] ?? { mode: 0 };
+    paths[path] = link ?? (names === undefined ? content : 'a folder');
+    for (const [name, child] of Object.entries(names ?? {})) visit(child, `${path}/${name}`);
+  };
+  visit(rootOf(tree), '');
+  return paths;
+}
+
+/** Makes a folder what a tree says; whatever is there goes. */
+export function restore(tree: Tree, contents: Contents, folder: string): void {
+  for (const name of readdirSync(folder)) rmSync(join(folder, name), { recursive: true, force: true });
+  const made = new Map<string, string>();
+  const make = (id: string, path: string): void => {
+    const { mode, names, link, content = '' } = tree[id] ?? { mode: 0 };
+    const first = made.get(id);
+    made.set(id, path);
+    if (first !== undefined) linkSync(first, path);
+    else if (link !== undefined) symlinkSync(link, path);
+    else if (names === undefined) writeFileSync(path, contents.get(content) ?? empty, { mode });
+    else {
+      mkdirSync(path, { mode, recursive: path === folder });
+      for (const [name, child] of Object.entries(names)) make(child, join(path, name));
+    }
+  };
+  make(rootOf(tree), folder);
+}
+
+/** The identity of the folder that a tree is of. */
+export function rootOf(tree: Tree): string {
+  return Object.keys(tree)[0] ?? '';
+}

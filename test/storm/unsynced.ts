@@ -1,0 +1,99 @@
+import { hashOf, rootOf, type Contents, type Inode, type Tree } from './tree.ts';
+
+/** What a power cut leaves of what was not synced. */
+export const remains = {
+  lost: 'nothing that was not synced is there',
+  removed: 'nothing that was not synced is there, but for removals',
+  named: 'names are there, bytes that were not synced are not',
+  torn: 'names are there, and half of the bytes that were not synced',
+  kept: 'everything is there, as after kill -9',
+} as const;
+
+export type Remains = keyof typeof remains;
+
+const empty = Buffer.alloc(0);
+
+/** A disk by what is certain of it. At first all that is there is. */
+export class UnsyncedDisk {
+  #now: Tree;
+  /** Each inode as it was when it was synced last. */
+  readonly #synced: Map<string, Inode>;
+  /** Each inode as it was seen last, also where its last name has gone. */
+  readonly #seen: Map<string, Inode>;
+  /** Names that were taken away, as `folder/name/inode`. */
+  readonly #removed: Set<string>;
+
+  constructor(tree: Tree, from?: UnsyncedDisk) {
+    this.#now = tree;
+    this.#synced = new Map(from === undefined ? Object.entries(tree) : from.#synced);
+    this.#seen = new Map(from === undefined ? Object.entries(tree) : from.#seen);
+    this.#removed = new Set(from === undefined ? [] : from.#removed);
+  }
+
+  /** This disk as it is now; it stays so. */
+  copy(): UnsyncedDisk {
+    return new UnsyncedDisk(this.#now, this);
+  }
+
+  /** An operation found the disk as `before` and left it as `after`. */
+  change(before: Tree, after: Tree, isRemoval: boolean): void {
+    this.#now = after;
+    for (const [id, inode] of Object.entries(after)) this.#seen.set(id, inode);
+    if (isRemoval)
+      for (const name of namesIn(before).filter((each) => !namesIn(after).includes(each)))
+        this.#removed.add(name);
+  }
+
+  /** A file or a folder is safe as it was in a tree: what was there before the sync began. */
+  sync(id: string, tree: Tree): void {
+    const inode = tree[id] ?? this.#now[id];
+    if (inode !== undefined) this.#synced.set(id, inode);
+  }
+
+  /** The disk after a power cut; `contents` are added to. */
+  after(what: Remains, contents: Map<string, Buffer>): Tree {
+    const tree: Tree = {};
+    const visit = (id: string): void => {
+      if (tree[id] !== undefined) return;
+      tree[id] = this.#inodeAfter(id, what, contents);
+      for (const child of Object.values(tree[id].names ?? {})) visit(child);
+    };
+    visit(rootOf(this.#now));
+    return tree;
+  }
+
+  #inodeAfter(id: string, what: Remains, contents: Map<string, Buffer>): Inode {
+    const [now, synced] = [this.#now[id], this.#synced.get(id)];
+    const inode = now ?? this.#seen.get(id) ?? { mode: 0o600 };
+    if (what === 'kept' || inode.link !== undefined) return inode;
+    if (inode.names !== undefined) return { mode: inode.mode, names: this.#namesAfter(id, what) };
+    const bytes = bytesAfter(what, bytesOf(synced, contents), bytesOf(now, contents));
+    const content = hashOf(bytes);
+    contents.set(content, bytes);
+    return { mode: inode.mode, content };
+  }
+
+  #namesAfter(folder: string, what: Remains): Record<string, string> {
+    const certain = what === 'lost' || what === 'removed' ? this.#synced.get(folder) : this.#now[folder];
+    const names = Object.entries(certain?.names ?? {});
+    const isGone = ([name, id]: [string, string]): boolean =>
+      what === 'removed' && this.#removed.has(`${folder}/${name}/${id}`);
+    return Object.fromEntries(names.filter((each) => !isGone(each)));
+  }
+}
+
+function namesIn(tree: Tree): string[] {
+  return Object.entries(tree).flatMap(([folder, { names = {} }]) =>
+    Object.entries(names).map(([name, id]) => `${folder}/${name}/${id}`),
+  );
+}
+
+function bytesOf(inode: Inode | undefined, contents: Contents): Buffer {
+  return contents.get(inode?.content ?? '') ?? empty;
+}
+
+function bytesAfter(what: Remains, synced: Buffer, now: Buffer): Buffer {
+  if (what !== 'torn') return synced;
+  const from = now.subarray(0, synced.length).equals(synced) ? synced.length : 0;
+  return now.subarray(0, from + Math.ceil((now.length - from) / 2));
+}

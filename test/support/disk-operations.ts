@@ -1,0 +1,119 @@
+import fs from 'node:fs';
+import promises, { type FileHandle } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
+
+/** A call of Node's that changes what is on a disk, or makes it durable. */
+export interface DiskOperation {
+  /** As Node names it, without `Sync` and the `f` of descriptors: open, write, sync, link, … */
+  name: string;
+  /** What it is about; of two names the one that it makes. Undefined for a file that nobody saw being opened. */
+  path: string | undefined;
+  /** The open file that it is about, where it is about one. */
+  descriptor?: number | undefined;
+  /** Writes only the first half of its bytes, for an operation that writes some. */
+  half?: () => unknown;
+}
+
+/** Stands around every operation: runs it, or not; gives what the caller is to get, a promise where `run` does. */
+export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
+
+let watcher: Watcher | undefined;
+let isPatched = false;
+
+/**
+ * Lets every operation of this process on any disk pass through `watch`, until this is called again; undefined ends
+ * it. Seen is what is called as a promise or synchronously, however it was imported; not Node's calls with callbacks.
+ */
+export async function watchDisk(watch: Watcher | undefined): Promise<void> {
+  watcher = watch;
+  if (isPatched) return;
+  isPatched = true;
+  const probe = await promises.open('/dev/null', 'r');
+  const handles = Object.getPrototypeOf(probe) as Holder;
+  await probe.close();
+  patchNames(promises as unknown as Holder, '');
+  patchNames(fs as unknown as Holder, 'Sync');
+  for (const name of ['write', 'writev', 'writeFile', 'appendFile', 'sync', 'datasync', 'truncate'])
+    wrap(handles, name, name, (self) => ({
+      path: handlePaths.get(self as object),
+      descriptor: (self as FileHandle).fd,
+    }));
+  for (const name of ['write', 'writev', 'fsync', 'fdatasync', 'ftruncate'])
+    wrap(fs as unknown as Holder, `${name}Sync`, name.replace(/^f/, ''), (_, [file]) => ({
+      path: descriptorPaths.get(file),
+      descriptor: file as number,
+    }));
+  syncBuiltinESMExports();
+}
+
+type Call = (this: unknown, ...args: unknown[]) => unknown;
+type Holder = Record<string, Call | undefined>;
+
+/** Where what is open was found: by its handle, and by its descriptor. */
+const handlePaths = new WeakMap<object, string>();
+const descriptorPaths = new Map<unknown, string>();
+
+function patchNames(holder: Holder, suffix: string): void {
+  patchOpen(holder, `open${suffix}`);
+  for (const name of ['mkdir', 'mkdtemp', 'unlink', 'rm', 'rmdir', 'truncate', 'writeFile', 'appendFile'])
+    wrap(holder, name + suffix, name, (_, [path]) => ({ path: nameOf(path) }));
+  for (const name of ['link', 'symlink', 'rename', 'copyFile'])
+    wrap(holder, name + suffix, name, (_, [, path]) => ({ path: nameOf(path) }));
+}
+
+// A file that is opened to be read, or a folder to be synced, changes nothing; but it is known from here on.
+function patchOpen(holder: Holder, method: string): void {
+  const real = holder[method] as Call;
+  const known = (file: unknown, path: unknown): unknown => {
+    const isHandle = typeof file === 'object' && file !== null;
+    if (isHandle) handlePaths.set(file, nameOf(path));
+    descriptorPaths.set(isHandle ? (file as FileHandle).fd : file, nameOf(path));
+    return file;
+  };
+  holder[method] = function (this: unknown, ...args: unknown[]): unknown {
+    const [path, flags] = args;
+    const run = (): unknown => {
+      const opened = real.apply(this, args);
+      return opened instanceof Promise ? opened.then((file) => known(file, path)) : known(opened, path);
+    };
+    return watcher === undefined || !opensToWrite(flags)
+      ? run()
+      : watcher({ name: 'open', path: nameOf(path) }, run);
+  };
+}
+
+function opensToWrite(flags: unknown): boolean {
+  return typeof flags === 'number' ? (flags & 3) !== 0 : typeof flags === 'string' && flags !== 'r';
+}
+
+function wrap(
+  holder: Holder,
+  method: string,
+  name: string,
+  about: (self: unknown, args: unknown[]) => Pick<DiskOperation, 'path' | 'descriptor'>,
+): void {
+  const real = holder[method];
+  if (real === undefined) throw new Error(`Node has no ${method}`);
+  holder[method] = function (this: unknown, ...args: unknown[]): unknown {
+    if (watcher === undefined) return real.apply(this, args);
+    const halved = halfOf(args);
+    const half = halved && ((): unknown => real.apply(this, halved));
+    return watcher({ name, ...about(this, args), half }, () => real.apply(this, args));
+  };
+}
+
+// Of `write(bytes, offset, length, position)`, `write(descriptor, bytes, …)` and `writeFile(path, bytes, options)`.
+function halfOf(args: readonly unknown[]): unknown[] | undefined {
+  const at = args.findIndex((value) => value instanceof Uint8Array);
+  if (at < 0) return undefined;
+  const [bytes, offset, length, ...rest] = args.slice(at) as [Uint8Array, unknown, unknown, ...unknown[]];
+  const before = args.slice(0, at);
+  if (typeof offset !== 'number')
+    return [...before, bytes.subarray(0, Math.ceil(bytes.length / 2)), ...args.slice(at + 1)];
+  const whole = typeof length === 'number' ? length : bytes.length - offset;
+  return [...before, bytes, offset, Math.ceil(whole / 2), ...rest];
+}
+
+function nameOf(path: unknown): string {
+  return path instanceof URL ? path.pathname : String(path);
+}
