@@ -1,26 +1,53 @@
 import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
-import { readFailure } from '../http/failures.ts';
+import { bodyOf, messageIn, nativeCodeIn, readFailure } from '../http/failures.ts';
+import { isObject, parseCutJson } from '../json.ts';
 import type { QueryVerdict } from './protocol.ts';
+import { strayTaskIdIn } from './task-id.ts';
 
-const definiteRefusals = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
+/** True for an answer under 2xx, whatever it says. */
+export function isSuccess({ status }: Reply): boolean {
+  return status >= 200 && status < 300;
+}
+
+const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
- * What a submission's answer outside 2xx proves, by the table of design 5. A refusal counts only where it
- * arrived whole; a 307 or 308 asks to send again elsewhere, so nothing was handled, while a 301 to 303 may
- * follow a created task.
+ * What an answer outside 2xx to a paid call proves, by the table of design 5. One that bears a task's id is never a
+ * refusal, and a refusal counts only where it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
+ * was handled, while a 301 to 303 may follow a created task.
  */
-export function judgeRefusedSubmission(reply: Reply): SubmitVerdict {
+export function judgeFailedSubmission(reply: Reply): SubmitVerdict {
   const failure = readFailure(reply);
+  const handle = strayTaskIdIn(bodyOf(reply) ?? parseCutJson(reply.text));
+  if (handle !== undefined) {
+    const message = `${failure.message} (HTTP ${reply.status}, which names the task ${handle})`;
+    return { kind: 'unknown', failure: { ...failure, message }, handle };
+  }
   if (!reply.complete) return { kind: 'unknown', failure };
   if (reply.status === 307 || reply.status === 308)
     return { kind: 'rejected', failure: redirected(reply, failure) };
   if (reply.status === 404) return { kind: 'rejected', failure: misdirected(failure) };
-  if (reply.status === 429 || reply.status === 503) return judgeBusy(failure);
-  return { kind: definiteRefusals.has(reply.status) ? 'rejected' : 'unknown', failure };
+  if (reply.status === 429 || (reply.status === 503 && isOfGateway(reply))) return judgeUnavailable(failure);
+  return { kind: definite.has(reply.status) ? 'rejected' : 'unknown', failure };
+}
+
+const ownHeaders = ['retry-after', 'x-api-status-code'];
+// What Envoy writes, and load balancers, also where they are set up to write JSON.
+const envoyWords = /upstream connect error|reset before headers/i;
+const statusPhrase = /^service (temporarily )?unavailable\.?$/i;
+
+// The gateway's own error says that nothing was handled. What something in between writes (a page, a sentence, nothing
+// at all) may stand in the place of a lost answer, to a task that was created.
+function isOfGateway(reply: Reply): boolean {
+  if (ownHeaders.some((name) => reply.headers[name] !== undefined)) return true;
+  const body = bodyOf(reply);
+  const message = messageIn(body) ?? '';
+  if (!isObject(body) || envoyWords.test(message)) return false;
+  return nativeCodeIn(body) !== undefined || (message !== '' && !statusPhrase.test(message));
 }
 
 // Balance used up and a missing model hide under 429 and 503: trying again cannot help.
-function judgeBusy(failure: Failure): SubmitVerdict {
+function judgeUnavailable(failure: Failure): SubmitVerdict {
   const permanent = failure.code === 'balance' || failure.code === 'not_found';
   return { kind: permanent ? 'rejected' : 'unavailable', failure };
 }

@@ -8,7 +8,7 @@ import { readAhead } from '../http/read-ahead.ts';
 import { readBounded } from '../http/read-bounded.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
-import { judgeRefusedSubmission } from '../protocols/verdicts.ts';
+import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import { interrupted, neverHandled, unknown } from './errors.ts';
 import { impatiently, mostBytes, readAnswer, type AnswerLimits } from './read-answer.ts';
 import { responsesExchange, type ResponseEnd } from './wire.ts';
@@ -113,7 +113,7 @@ function unsent(error: unknown, signal: AbortSignal): Failure {
 }
 
 function refusal(reply: Reply): Failure {
-  const verdict = judgeRefusedSubmission(reply);
+  const verdict = judgeFailedSubmission(reply);
   if (verdict.kind === 'accepted') throw new MgwError('internal', 'a refusal was taken for an answer');
   const { failure } = verdict;
   if (verdict.kind === 'unavailable') return failure;

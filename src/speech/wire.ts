@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { requestIdOf } from '../http/failures.ts';
 import { at, isObject, textAt, type Json, type JsonObject } from '../json.ts';
-import { judgeRefusedSubmission } from '../protocols/verdicts.ts';
+import { isSuccess, judgeFailedSubmission } from '../protocols/verdicts.ts';
 import { speechFailure, speechHttpFailure } from './failures.ts';
 
 /** The model, which a header chooses and the body does not name (specification 2.6, 5). */
@@ -30,12 +30,11 @@ export function speechExchange(body: JsonObject): Exchange {
  * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
  */
 export function readSpeechHead(reply: Reply): SubmitVerdict {
-  const success = reply.status >= 200 && reply.status < 300;
-  if (success) return { kind: 'accepted', handle: callId(reply) ?? `${ownCall}${randomUUID()}` };
-  const verdict = judgeRefusedSubmission(reply);
-  const asked = reply.status === 307 || reply.status === 308;
-  if (asked || verdict.kind === 'accepted') return verdict;
-  return { kind: verdict.kind, failure: speechHttpFailure(reply) };
+  if (isSuccess(reply)) return { kind: 'accepted', handle: callId(reply) ?? `${ownCall}${randomUUID()}` };
+  const verdict = judgeFailedSubmission(reply);
+  const redirects = reply.status === 307 || reply.status === 308;
+  if (redirects || verdict.kind === 'accepted') return verdict;
+  return { ...verdict, failure: speechHttpFailure(reply) };
 }
 
 const ownCall = 'speech-';

@@ -213,7 +213,8 @@ describe('resuming', () => {
   });
 
   it.each([429, 503])('tries again after %i, with one creation', async (status) => {
-    gateway.submits.push({ status }, { status });
+    const body = { error: { message: 'slow down' } };
+    gateway.submits.push({ status, body }, { status, body });
     const run = await user.run([...submit, '--json']);
     expect(run.code, run.stderr).toBe(0);
     expect(gateway.created).toBe(1);

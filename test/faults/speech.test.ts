@@ -311,7 +311,8 @@ describe.concurrent('speech that is refused', () => {
   ] as const)('HTTP %i three times, Retry-After %s: exit 0', async ([status, retryAfter], { open }) => {
     const scene = await opened(open);
     const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
-    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers });
+    const body = { error: { message: 'slow down' } };
+    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
     await expectSpoken(scene);
     const times = scene.gateway.submissions.map(({ at }) => at);
     expect(times).toHaveLength(4);

@@ -202,6 +202,49 @@ describe.concurrent('a server error behind the creation', () => {
   );
 });
 
+describe.concurrent('a 503 that a proxy wrote behind the creation', () => {
+  const html = { 'content-type': 'text/html' };
+  const cases: [string, Answer][] = [
+    ['a page', created({ status: 503, body: '<html>503</html>', headers: html })],
+    [
+      'a sentence',
+      created({ status: 503, body: 'upstream connect error or disconnect/reset before headers' }),
+    ],
+    ['nothing', created({ status: 503, body: '' })],
+  ];
+  it.for(cases)('%s: exit 7, one creation, also by the rerun', async ([, answer], { open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(answer);
+    const command = scene.command('--retries', '2');
+    for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(command)).toMatchObject(unknown);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('an error that bears a task id', () => {
+  const cases = [
+    ['a', 400],
+    ['b', 429],
+    ['c', 503],
+  ] as const;
+  it.for(cases)('%s: HTTP %i ends with exit 7, and the id is kept', async ([protocol, status], { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      const error = { error: { message: 'slow down' } };
+      const body = { ...(JSON.parse(gateway.accept()) as object), ...error };
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    });
+    const command = scene.command('--retries', '2');
+    const first = await scene.here(command);
+    expect(first).toMatchObject(unknown);
+    expect(first.error.message).toContain(scene.gateway.created[0]);
+    expect(await scene.here(command)).toMatchObject(unknown);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
 describe.concurrent('three refusals for now, and then an acceptance', () => {
   const cases = [
     ['c', 429, undefined],
@@ -214,7 +257,8 @@ describe.concurrent('three refusals for now, and then an acceptance', () => {
   it.for(cases)('%s: HTTP %i, Retry-After %s', async ([protocol, status, retryAfter], { open }) => {
     const scene = await open(protocol);
     const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
-    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers });
+    const body = { error: { message: 'slow down' } };
+    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
     const run = await scene.submit('--key', 'boat');
     expect(run.code, shown(run)).toBe(0);
     const times = scene.gateway.submissions.map(({ at }) => at);

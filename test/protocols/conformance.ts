@@ -175,6 +175,23 @@ export function conformance(protocol: Protocol, samples: Samples): void {
       }
     });
 
+    it.each(submission.accepted)('a handle is kept from its last character on: $name', (sample) => {
+      const { text } = replyOf(sample);
+      const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
+      const ends = forms
+        .filter((form) => text.includes(form))
+        .map((form) => text.indexOf(form) + form.length);
+      for (const cut of cuts(sample).slice(Math.min(...ends)))
+        expect(submit(cut, false), show(cut)).toMatchObject({ kind: 'accepted', handle: sample.handle });
+    });
+
+    it.each(submission.accepted)('a task is no refusal whatever the status: $name', (sample) => {
+      for (const status of [307, 400, 403, 429, 500, 503]) {
+        expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
+        for (const cut of cuts(sample)) expect(submit({ ...cut, status }, false).kind).toBe('unknown');
+      }
+    });
+
     it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
       'a refusal is never taken for a task, nor half of it for a refusal: $name',
       (sample) => {

@@ -2,7 +2,7 @@ import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } 
 import { bodyOf } from '../../http/failures.ts';
 import { at, parseCutJson, textAt, type Json, type JsonObject } from '../../json.ts';
 import type { QueryVerdict } from '../protocol.ts';
-import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
+import { isSuccess, judgeFailedQuery, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import { operationFault, operationPath, submissionPath } from './names.ts';
 import { isError, messageOf, observe } from './observation.ts';
 
@@ -33,21 +33,14 @@ export function query(handle: string, model?: string): Exchange {
 /**
  * Reads the answer to a submission. A `name` under 2xx proves an operation, also where the answer was cut behind
  * it or holds an error beside it. A name that cannot be asked for was accepted all the same, and paid for: the
- * warning says so, and `query` throws. An operation named under any other status may exist.
+ * warning says so, and `query` throws.
  */
 export function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
   const answer = bodyOf(reply) ?? parseCutJson(reply.text);
   const handle = textAt(answer, 'name');
-  if (!isSuccess(reply)) return judgeFailure(reply, handle);
   if (handle === undefined) return { kind: 'unknown', failure: unreadable(reply, 'operation name') };
   return { kind: 'accepted', handle, warning: oddities(handle, answer, modelOf(body)) };
-}
-
-function judgeFailure(reply: Reply, handle: string | undefined): SubmitVerdict {
-  const verdict = judgeRefusedSubmission(reply);
-  if (verdict.kind === 'accepted' || !handle?.includes('/operations/')) return verdict;
-  const message = `${verdict.failure.message} (HTTP ${reply.status}, which names the operation ${handle})`;
-  return { kind: 'unknown', failure: { ...verdict.failure, message } };
 }
 
 function oddities(handle: string, answer: Json | undefined, model?: string): string | undefined {
@@ -70,8 +63,4 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (observation !== undefined) return observation;
   if (at(body, 'error') !== undefined) return judgeFailedQuery(reply);
   return { kind: 'again', failure: unreadable(reply, 'operation') };
-}
-
-function isSuccess(reply: Reply): boolean {
-  return reply.status >= 200 && reply.status < 300;
 }

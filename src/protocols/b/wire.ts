@@ -1,9 +1,10 @@
 import { MgwError } from '../../errors.ts';
 import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
-import { idAt, parseCutJson, type Json, type JsonObject } from '../../json.ts';
+import { parseCutJson, type Json, type JsonObject } from '../../json.ts';
 import type { QueryVerdict } from '../protocol.ts';
-import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
+import { actionTaskIdIn } from '../task-id.ts';
+import { isSuccess, judgeFailedQuery, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import { callError, readCallError } from './codes.ts';
 import { observe } from './observation.ts';
 
@@ -30,25 +31,17 @@ export function query(handle: string): Exchange {
   return call('DescribeTaskDetail', { TaskId: handle });
 }
 
-const handlePaths = [
-  'Response.TaskId',
-  'Response.AigcVideoTask.TaskId',
-  'TaskId',
-  'Response.task_id',
-  'task_id',
-];
-
 /**
  * Reads the answer to a submission. A task id under 2xx proves a task whatever else the answer says, also where
- * it was cut behind the id; a task named under any other status may exist. An error under 2xx is a refusal only
+ * it was cut after the id. An error under 2xx is a refusal only
  * where its code is one that is given before anything is made (specification 7, design 5).
  */
 export function readSubmission(reply: Reply): SubmitVerdict {
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
   const whole = bodyOf(reply);
   const body = whole ?? parseCutJson(reply.text);
-  const handle = handleIn(body);
+  const handle = actionTaskIdIn(body);
   const error = callError(body);
-  if (!isSuccess(reply)) return judgeFailure(reply, handle);
   if (handle !== undefined) return { kind: 'accepted', handle, warning: errorBeside(reply, error) };
   if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   const { outcome, failure } = readCallError(reply, error);
@@ -57,27 +50,11 @@ export function readSubmission(reply: Reply): SubmitVerdict {
   return { kind: outcome, failure };
 }
 
-// A zero is how a relay writes that there is none.
-function handleIn(body: Json | undefined): string | undefined {
-  return handlePaths.map((path) => idAt(body, path)).find((id) => id !== undefined && !/^(0|-\d+)$/.test(id));
-}
-
-function judgeFailure(reply: Reply, handle: string | undefined): SubmitVerdict {
-  const verdict = judgeRefusedSubmission(reply);
-  if (verdict.kind === 'accepted' || handle === undefined) return verdict;
-  const message = `${verdict.failure.message} (HTTP ${reply.status}, which names the task ${handle})`;
-  return { kind: 'unknown', failure: { ...verdict.failure, message } };
-}
-
 function errorBeside(reply: Reply, error: Json | undefined): string | undefined {
   if (error === undefined) return undefined;
   const { nativeCode, message } = readCallError(reply, error).failure;
   const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
   return `The gateway reported an error beside the task id: ${said}.`;
-}
-
-function isSuccess(reply: Reply): boolean {
-  return reply.status >= 200 && reply.status < 300;
 }
 
 /** Reads the answer to a status query (specification 2.4, 3.2). A cut answer is no news. */

@@ -5,56 +5,6 @@ import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../js
  * kind send: their own envelopes, and the bodies of the upstreams that relays pass on.
  */
 
-// Where a task's id is, best first. In a wrapped task `data.id` is a row number, so `data.task_id` goes before.
-const idPaths = [
-  'task_id',
-  'id',
-  'taskId',
-  'data',
-  'data.task_id',
-  'data.taskId',
-  'data.id',
-  'data.0.task_id',
-  'data.0.taskId',
-  'data.0.id',
-  'task.task_id',
-  'task.id',
-  'output.task_id',
-  'result.task_id',
-  'result.taskId',
-  'result.id',
-  'data.task.task_id',
-  'data.task.id',
-  'video_id',
-  'job_id',
-];
-// An id of the call rather than of the task, where there is anything else that could hold one.
-const lastIdPaths = ['requestId', 'request_id'];
-const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
-
-/**
- * The task's id in the answer to a submission, as exact text. `doubtful` is for an answer that was cut or that
- * reports an error: only what cannot be mistaken for something else (a row's number) is then taken.
- */
-export function taskIdIn(body: Json | undefined, doubtful: boolean): string | undefined {
-  const found = idPaths.map((path) => idWithin(body, path, doubtful)).find((id) => id !== undefined);
-  if (found !== undefined || doubtful || idHolders.some((name) => at(body, name) !== undefined)) return found;
-  return lastIdPaths.map((path) => textAt(body, path)).find((id) => id !== undefined);
-}
-
-function idWithin(body: Json | undefined, path: string, doubtful: boolean): string | undefined {
-  const value = at(body, path);
-  if (typeof value === 'number' && (value <= 0 || (doubtful && /(^|\.)id$/.test(path)))) return undefined;
-  const id = idAt(body, path);
-  if (id === undefined || id.trim() === '') return undefined;
-  return path !== 'data' || looksLikeId(id, doubtful) ? id : undefined;
-}
-
-// `data` may be a sentence as well.
-function looksLikeId(value: string, doubtful: boolean): boolean {
-  return doubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
-}
-
 /** What a status word stands for. */
 export type TaskState = 'queued' | 'running' | 'succeeded' | 'failed';
 

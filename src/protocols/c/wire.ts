@@ -10,22 +10,22 @@ import {
   type JsonObject,
 } from '../../json.ts';
 import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
-import { judgeFailedQuery, judgeRefusedSubmission, unreadable } from '../verdicts.ts';
+import { isSuccess, judgeFailedQuery, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import {
   nativeCodeOf,
   progressIn,
   reasonIn,
   saysError,
   stateOf,
-  taskIdIn,
   taskIn,
   videoUrlIn,
   type ShownTask,
 } from './dialects.ts';
+import { taskIdIn } from '../task-id.ts';
 
 /** Reads the answer to a submission, in every dialect; a handle counts even beside an error. */
 export function readSubmission(reply: Reply): SubmitVerdict {
-  if (!isSuccess(reply)) return judgeRefusedSubmission(reply);
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
   const whole = tryParseJson(reply.text);
   const isCut = whole === undefined;
   const body = whole === undefined ? parseCutJson(reply.text) : whole;
@@ -37,10 +37,6 @@ export function readSubmission(reply: Reply): SubmitVerdict {
   if (!isError || isCut || !reply.complete || isUnderWay(task))
     return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   return judgeReportedError(readFailure(reply));
-}
-
-function isSuccess(reply: Reply): boolean {
-  return reply.status >= 200 && reply.status < 300;
 }
 
 function oddity(body: Json | undefined, isError: boolean, isCut: boolean): string | undefined {
@@ -62,9 +58,13 @@ const refusals = new Set<Failure['code']>([
   'content_policy',
 ]);
 
-// An error under HTTP 200: what its words do not make certain may have made a task.
+const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
+
+// An error under HTTP 200: what its words do not make certain may have made a task, and only a code is certain enough
+// to send again.
 function judgeReportedError(failure: Failure): SubmitVerdict {
-  if (failure.code === 'rate_limited') return { kind: 'unavailable', failure };
+  if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
+    return { kind: 'unavailable', failure };
   return { kind: refusals.has(failure.code) ? 'rejected' : 'unknown', failure };
 }
 

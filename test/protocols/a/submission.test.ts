@@ -88,51 +88,6 @@ describe('accepted', () => {
 });
 
 describe('not accepted', () => {
-  test.each<[string, unknown, number, string, string]>([
-    [
-      '400',
-      { error: { code: 400, message: 'bad', status: 'INVALID_ARGUMENT' } },
-      400,
-      'rejected',
-      'invalid_request',
-    ],
-    [
-      'wrapped in a list',
-      [{ error: { code: 403, message: 'no', status: 'PERMISSION_DENIED' } }],
-      403,
-      'rejected',
-      'auth',
-    ],
-    [
-      'a name that is no operation',
-      { name: 'BadRequest', message: 'bad' },
-      400,
-      'rejected',
-      'invalid_request',
-    ],
-    ['no such path', 'nothing here', 404, 'rejected', 'not_found'],
-    [
-      '429',
-      { error: { code: 429, message: 'quota', status: 'RESOURCE_EXHAUSTED' } },
-      429,
-      'unavailable',
-      'rate_limited',
-    ],
-    [
-      'no channel',
-      { error: { message: 'No available channel for model x', code: 'model_not_found' } },
-      503,
-      'rejected',
-      'not_found',
-    ],
-    ['503', '', 503, 'unavailable', 'server_error'],
-    ['500', '<html>', 500, 'unknown', 'server_error'],
-    ['409', {}, 409, 'unknown', 'invalid_request'],
-    ['302', '', 302, 'unknown', 'bad_reply'],
-  ])('%s', (_, body, status, kind, code) => {
-    expect(read(body, status)).toMatchObject({ kind, failure: { code } });
-  });
-
   test.each([
     ['empty', ''],
     ['HTML', '<html>'],
@@ -147,19 +102,5 @@ describe('not accepted', () => {
   ])('2xx without a handle is unknown: %s', (_, body) => {
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
-  });
-
-  test.each([400, 429, 500, 503])(
-    'an operation named under HTTP %i may exist: unknown, and named',
-    (status) => {
-      expect(read({ name, error: { code: status, message: 'x' } }, status)).toMatchObject({
-        kind: 'unknown',
-        failure: { message: expect.stringMatching(`^x .*${status}.*${name}`) as string },
-      });
-    },
-  );
-
-  test('a refusal that was cut is unknown', () => {
-    expect(read({ error: { message: 'bad' } }, 400, false).kind).toBe('unknown');
   });
 });

@@ -100,7 +100,7 @@ conformance(c, {
     unavailable: [
       { name: 'rate limit', status: 429, body: envelope('您已达到请求数限制：1分钟内最多请求10次') },
       { name: 'empty 429', status: 429, text: '' },
-      { name: 'overloaded', status: 503, text: '<html>503</html>' },
+      { name: 'overloaded', status: 503, body: envelope('The upstream is overloaded') },
     ],
     unknown: [
       {
@@ -108,7 +108,7 @@ conformance(c, {
         status: 500,
         body: { code: 'do_request_failed', message: '请求上游地址失败', data: null },
       },
-      { name: 'bad gateway', status: 502, text: '<html><body>502 Bad Gateway</body></html>' },
+      { name: 'a proxy away', status: 503, text: '<html>503</html>' },
       { name: 'empty', text: '' },
       { name: 'no members', body: {} },
       { name: 'null', body: null },

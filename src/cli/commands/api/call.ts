@@ -5,7 +5,7 @@ import type { CallOptions, GatewayClient, StreamedReply } from '../../../http/cl
 import { readBounded } from '../../../http/read-bounded.ts';
 import { readWithRetries, type RetryOptions } from '../../../http/retry.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { judgeRefusedSubmission } from '../../../protocols/verdicts.ts';
+import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
 const mostOfARefusal = 16 * 1024 * 1024;
 
@@ -52,7 +52,7 @@ function notAnswered(error: unknown): never {
 /** Why an answer is not ok, or undefined where it is. */
 export function refusalOf(exchange: Exchange, reply: Reply): MgwError | undefined {
   if (reply.status < 300) return undefined;
-  const verdict = exchange.method === 'POST' ? judgeRefusedSubmission(reply) : undefined;
+  const verdict = exchange.method === 'POST' ? judgeFailedSubmission(reply) : undefined;
   const { code, message, requestId } = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
   const said = wordsOf(reply, message);
   if (verdict?.kind === 'unknown')
