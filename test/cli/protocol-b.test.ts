@@ -160,6 +160,19 @@ describe('the listing', () => {
     expect(gateway.posts()).toEqual([]);
   });
 
+  it.each<[string, object, number]>([
+    ['answers 500', { status: 500 }, 6],
+    ['is rate-limited', { status: 429 }, 6],
+    ['is not there', { status: 404 }, 2],
+  ])('is needed and %s: exit %3$i, and nothing is submitted', async (_, answer, code) => {
+    gateway.listings.push(answer);
+    const run = await here([...unversioned, '--model', 'Video-B', '--retries', '0', '--json']);
+    expect(run.code, run.stderr).toBe(code);
+    expect(run.json.error).toMatchObject({ charged: 'no', retry: code === 6 ? 'safe' : 'never' });
+    expect(run.json.error.message).toContain('--model-version');
+    expect(gateway.posts()).toEqual([]);
+  });
+
   it('gives the version that is left out, where there is just one', async () => {
     gateway.models = [many, one];
     const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);

@@ -1,4 +1,5 @@
-import { messageOf, MgwError, usageError } from '../../../errors.ts';
+import { exitCodes, messageOf, MgwError, usageError } from '../../../errors.ts';
+import { asSentence } from '../../../http/advice.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { at, type JsonObject } from '../../../json.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
@@ -76,10 +77,17 @@ async function completed(
   }
 }
 
-function endsIt({ cause, code }: MgwError, use: ListingUse): boolean {
-  if (use === 'fill' && code === 'auth') return true;
-  const unsent = cause instanceof TransportError && cause.phase === 'unsent';
-  return unsent && (use === 'fill' || cause.reason === 'certificate');
+// A listing that merely judges may be away, but where the certificate is wrong the submission would fare no better.
+function endsIt({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
+  if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
+  return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';
+}
+
+function whyNeeded(error: MgwError, use: ListingUse): MgwError {
+  if (use === 'check' || error.code === 'auth') return error;
+  const { code, message, requestId, cause } = error;
+  const text = `What is left out comes from the model listing, which cannot be had: ${asSentence(message)} Give it (--model-version), or run this again.`;
+  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
 }
 
 async function promptFromStdin(context: Context): Promise<string> {
@@ -101,14 +109,14 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
 }
 
 // A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
-// submission that could go without it does not wait for it long. Where it is needed and the key is refused or
-// there is no connection, or a certificate is not valid, the submission would fare no better.
+// submission that could go without it does not wait for it long. One that is needed and merely away for now ends the
+// command with exit 6.
 async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
   const { fetchModels } = await import('../../models.ts');
   try {
     return await fetchModels(context, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
   } catch (error) {
-    if (error instanceof MgwError && endsIt(error, use)) throw error;
+    if (error instanceof MgwError && endsIt(error, use)) throw whyNeeded(error, use);
     context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
     return undefined;
   }
