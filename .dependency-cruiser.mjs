@@ -1,4 +1,4 @@
-// Imports point down: cli → jobs, speech, responses, protocols, config, sandbox → ledger, http → vocabulary.
+// Imports point down: cli → batch → budget, jobs, speech, responses, protocols, config, sandbox → ledger, http → vocabulary.
 const layer = (name, from, to, comment) => ({
   name,
   comment,
@@ -6,7 +6,7 @@ const layer = (name, from, to, comment) => ({
   from: { path: from },
   to: { path: to },
 });
-const folders = '^src/(cli|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
+const folders = '^src/(cli|batch|budget|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
 
 export default {
   forbidden: [
@@ -14,19 +14,25 @@ export default {
     layer(
       'http-looks-down',
       '^src/http/',
-      '^src/(cli|jobs|speech|responses|protocols|config|sandbox|ledger)/',
+      '^src/(cli|batch|budget|jobs|speech|responses|protocols|config|sandbox|ledger)/',
       'http knows only the vocabulary.',
     ),
     layer(
       'ledger-looks-down',
       '^src/ledger/',
-      '^src/(cli|jobs|speech|responses|protocols|config|sandbox|http)/',
+      '^src/(cli|batch|budget|jobs|speech|responses|protocols|config|sandbox|http)/',
       'The ledger keeps records; what they mean for money is decided above it.',
+    ),
+    layer(
+      'budget-looks-down',
+      '^src/budget/',
+      '^src/(cli|batch|jobs|speech|responses|config|sandbox|http)/',
+      'A budget knows amounts; what became of a job is told to it.',
     ),
     layer(
       'protocols-are-pure',
       '^src/protocols/',
-      '^src/(cli|jobs|speech|responses|config|sandbox|ledger)/',
+      '^src/(cli|batch|budget|jobs|speech|responses|config|sandbox|ledger)/',
       'A protocol makes one exchange; what is above it decides.',
     ),
     layer(
@@ -73,14 +79,14 @@ export default {
     ),
     layer(
       'machinery-is-not-cli',
-      '^src/(jobs|speech|responses|config|sandbox)/',
+      '^src/(batch|budget|jobs|speech|responses|config|sandbox)/',
       '^src/cli/',
       'Only cli talks to people.',
     ),
     layer(
       'config-stands-alone',
       '^src/config/',
-      '^src/(jobs|speech|responses|protocols|http|sandbox|ledger)/',
+      '^src/(batch|budget|jobs|speech|responses|protocols|http|sandbox|ledger)/',
       'config/ knows only the vocabulary.',
     ),
     layer(

@@ -48,6 +48,17 @@ export interface Violation {
   flag?: string;
 }
 
+/** What a request asks for at most, as prices count it (specification 8). */
+export interface Quantity {
+  videos?: number;
+  /** Seconds of all videos together; absent where nothing bounds them. */
+  seconds?: number;
+  /** Characters of the text that is spoken. */
+  characters?: number;
+  /** The body, with the defaults that the specification shows. */
+  body: JsonObject;
+}
+
 /** Where one piece of a finished result is; sources of one result are tried in order. */
 export type Source =
   /** On the gateway itself, below the base URL; the key is sent. */
@@ -129,6 +140,8 @@ export interface Protocol {
   check(body: JsonObject): Violation[];
   /** What the person should know about a body that may be sent, such as fields left to the model's default. */
   advise(body: JsonObject): string[];
+  /** What a body asks for at most, for what it may cost. */
+  quantityOf(body: JsonObject): Quantity;
   /** The model of a body, for the job's record. */
   modelOf(body: JsonObject): string | undefined;
   /**

@@ -1,8 +1,9 @@
 import { bearer } from '../../exchange.ts';
-import { at, textAt, type JsonObject } from '../../json.ts';
+import { textAt, type JsonObject } from '../../json.ts';
 import type { Protocol } from '../protocol.ts';
 import { advise, check } from './checks.ts';
 import { flags } from './flags.ts';
+import { countOf, quantityOf } from './quantity.ts';
 import { inlineMedia } from './samples.ts';
 import { modelOf, query, readQuery, readSubmission, submission } from './wire.ts';
 
@@ -23,6 +24,7 @@ export const a: Protocol = {
   normalise,
   check,
   advise,
+  quantityOf,
   modelOf,
   submission,
   readSubmission,
@@ -36,10 +38,4 @@ export const a: Protocol = {
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
-}
-
-function countOf({ instances, parameters }: JsonObject): number {
-  const samples = Number(at(parameters, 'sampleCount') ?? 1);
-  const files = (Array.isArray(instances) ? instances.length : 1) * samples;
-  return Number.isSafeInteger(files) && files > 1 ? files : 1;
 }

@@ -3,6 +3,7 @@ import { textAt } from '../../json.ts';
 import type { Protocol } from '../protocol.ts';
 import { advise, check, normalise } from './checks.ts';
 import { flags } from './flags.ts';
+import { quantityOf } from './quantity.ts';
 import { complete, needsListing } from './versions.ts';
 import { query, readQuery, readSubmission, submission } from './wire.ts';
 
@@ -16,6 +17,7 @@ export const b: Protocol = {
   normalise,
   check,
   advise,
+  quantityOf,
   modelOf: (body) => textAt(body, 'ModelName'),
   submission,
   readSubmission,

@@ -24,7 +24,8 @@ const limits = new Map<Json | undefined, Limits>([
   ['vendor-h3-mini', selfHosted],
 ]);
 const models = 'vendor-h3, vendor-h3-base, vendor-h3-base-fast, vendor-h3-mini';
-const longest = 15;
+/** The most seconds that a video has. */
+export const longest = 15;
 const longestPrompt = 30_000;
 
 const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];

@@ -5,6 +5,7 @@ import type { Protocol } from '../protocol.ts';
 import { shownValue } from '../violations.ts';
 import { check, familyOf } from './checks.ts';
 import { flags } from './flags.ts';
+import { quantityOf } from './quantity.ts';
 import { notReady, readQuery, readSubmission } from './wire.ts';
 
 const submitPaths = new Map([
@@ -22,6 +23,7 @@ export const c: Protocol = {
   normalise,
   check,
   advise,
+  quantityOf,
   modelOf: (body) => textAt(body, 'model'),
   submission,
   readSubmission,

@@ -1,0 +1,66 @@
+/** An exact decimal number, zero or above: `digits` divided by ten to the power of `scale`. */
+export interface Decimal {
+  digits: bigint;
+  scale: number;
+}
+
+export const zero: Decimal = { digits: 0n, scale: 0 };
+
+// Wide enough for every product of a price and its multipliers (prices.ts), which is written down and read again.
+const form = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
+
+/**
+ * Reads an amount in plain digits: `12`, `0.35`.
+ * @throws Error whose message says what is allowed.
+ */
+export function parseDecimal(text: string): Decimal {
+  const [, whole, fraction = ''] = form.exec(text) ?? [];
+  if (whole === undefined) throw new Error('a number in plain digits, 0 or above, such as 12 or 0.35');
+  return { digits: BigInt(whole + fraction), scale: fraction.length };
+}
+
+/** A whole number that a computation gave. */
+export function decimalOf(count: number): Decimal {
+  return { digits: BigInt(count), scale: 0 };
+}
+
+/** The number in plain digits, without zeros at the end of its fraction. */
+export function formatDecimal({ digits, scale }: Decimal): string {
+  const text = digits.toString().padStart(scale + 1, '0');
+  const whole = text.slice(0, text.length - scale);
+  const fraction = text.slice(text.length - scale).replace(/0+$/, '');
+  return fraction === '' ? whole : `${whole}.${fraction}`;
+}
+
+export function add(one: Decimal, other: Decimal): Decimal {
+  const scale = Math.max(one.scale, other.scale);
+  return { digits: scaled(one, scale) + scaled(other, scale), scale };
+}
+
+/** The difference. @throws RangeError where it would be below zero. */
+export function subtract(one: Decimal, other: Decimal): Decimal {
+  const scale = Math.max(one.scale, other.scale);
+  const digits = scaled(one, scale) - scaled(other, scale);
+  if (digits < 0n) throw new RangeError('an amount below zero');
+  return { digits, scale };
+}
+
+export function multiply(one: Decimal, other: Decimal): Decimal {
+  return { digits: one.digits * other.digits, scale: one.scale + other.scale };
+}
+
+/** The number divided by ten to the power of `places`, exactly. */
+export function shifted({ digits, scale }: Decimal, places: number): Decimal {
+  return { digits, scale: scale + places };
+}
+
+/** Below zero where the first is the smaller one, above where it is the larger, else 0. */
+export function compare(one: Decimal, other: Decimal): number {
+  const scale = Math.max(one.scale, other.scale);
+  const difference = scaled(one, scale) - scaled(other, scale);
+  return difference < 0n ? -1 : difference > 0n ? 1 : 0;
+}
+
+function scaled({ digits, scale }: Decimal, to: number): bigint {
+  return to === scale ? digits : digits * 10n ** BigInt(to - scale);
+}

@@ -1,0 +1,140 @@
+import { MgwError } from '../errors.ts';
+import type { Budget, Charge, ChargeOutcome, Decision, Limit, Reservation, Standing } from './budget.ts';
+import { decodeBudgetLine, encodeBudgetEvent } from './budget-line.ts';
+import type { BudgetLog } from './budget-log.ts';
+import { Reservations, type BudgetEvent } from './reservations.ts';
+
+/** What a budget in a file needs to know of the world. */
+export interface FileBudgetOptions {
+  log: BudgetLog;
+  /** Milliseconds since 1970. */
+  now: () => number;
+  /** What the ledger proves of a reservation; `none` only where its run can send nothing more under it. */
+  outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome>;
+}
+
+/**
+ * A budget as an append-only file whose order decides. To reserve, a process appends its line, reads all that stands
+ * before it, and has the amount only if the line fits at its place. Lines are never changed, so every process comes to
+ * the same answer, and there is nothing to lock.
+ */
+export class FileBudget implements Budget {
+  readonly #options: FileBudgetOptions;
+  readonly #reservations = new Reservations();
+  /** Reservations of this process whose line has not been read back yet, and what became of those that have. */
+  readonly #awaited = new Map<string, Decision | undefined>();
+  #reading: Promise<void> = Promise.resolve();
+  #rest = '';
+  /** Set for good once the file cannot be trusted. */
+  #broken: MgwError | undefined;
+
+  constructor(options: FileBudgetOptions) {
+    this.#options = options;
+  }
+
+  async reserve(charge: Charge, limit?: Limit): Promise<Decision> {
+    const decision = await this.#tryToReserve(charge, limit);
+    if (decision.fits || !(await this.#settleOpen())) return decision;
+    return this.#tryToReserve(charge, limit);
+  }
+
+  async keep(id: string): Promise<void> {
+    await this.#append([{ type: 'keep', id }]);
+  }
+
+  // Neither is synced: where its line is lost, the amount stays reserved until the ledger proves what became of it.
+  async release(id: string): Promise<void> {
+    await this.#append([{ type: 'release', id }]);
+  }
+
+  async settle(): Promise<void> {
+    await this.#read();
+    await this.#settleOpen();
+  }
+
+  async setLimit(limit: Limit): Promise<void> {
+    await this.#append([{ type: 'limit', ...limit }], true);
+  }
+
+  async remove(): Promise<void> {
+    await this.#append([{ type: 'removed' }], true);
+  }
+
+  async standing(): Promise<Standing> {
+    await this.#read();
+    return this.#reservations.standing(this.#at());
+  }
+
+  close(): Promise<void> {
+    return this.#options.log.close();
+  }
+
+  async #tryToReserve({ id, amount }: Charge, limit: Limit | undefined): Promise<Decision> {
+    this.#awaited.set(id, undefined);
+    try {
+      await this.#append([{ type: 'reserve', id, amount, limit }], true);
+      await this.#read();
+      const decision = this.#awaited.get(id);
+      if (decision === undefined) throw unusable('what was written to it cannot be read back');
+      return decision;
+    } finally {
+      this.#awaited.delete(id);
+    }
+  }
+
+  // True where something was given back. The proof is written down first, so that the lines alone decide.
+  async #settleOpen(): Promise<boolean> {
+    const settled: BudgetEvent[] = [];
+    for (const reservation of this.#reservations.open()) {
+      const { id } = reservation;
+      const outcome = await this.#options.outcomeOf(reservation);
+      if (outcome === 'accepted') settled.push({ type: 'keep', id });
+      if (outcome === 'none') settled.push({ type: 'release', id });
+    }
+    if (settled.length > 0) await this.#append(settled);
+    return settled.some(({ type }) => type === 'release');
+  }
+
+  #append(events: BudgetEvent[], sync = false): Promise<void> {
+    const at = this.#at();
+    // A newline before the line too: what another process left torn spoils no line but its own.
+    const text = events.map((event) => `\n${encodeBudgetEvent(event, at)}\n`).join('');
+    return this.#options.log.append(text, sync);
+  }
+
+  // One read at a time, each from where the last one ended.
+  #read(): Promise<void> {
+    this.#reading = this.#reading.catch(() => undefined).then(() => this.#readOn());
+    return this.#reading;
+  }
+
+  async #readOn(): Promise<void> {
+    if (this.#broken) throw this.#broken;
+    for await (const text of this.#options.log.read()) {
+      const lines = (this.#rest + text).split('\n');
+      this.#rest = lines.pop() ?? '';
+      for (const line of lines) if (line !== '') this.#take(line);
+    }
+  }
+
+  #take(line: string): void {
+    const event = decodeBudgetLine(line);
+    if (event === 'torn') return;
+    if (event === 'damaged') {
+      // What it said may have been a reservation that counts.
+      this.#broken = unusable('a line of it is damaged, or was written by a later version of mgw');
+      throw this.#broken;
+    }
+    const decision = this.#reservations.apply(event);
+    if (event.type !== 'reserve' || decision === undefined) return;
+    if (this.#awaited.has(event.id)) this.#awaited.set(event.id, decision);
+  }
+
+  #at(): string {
+    return new Date(this.#options.now()).toISOString();
+  }
+}
+
+function unusable(why: string): MgwError {
+  return new MgwError('local_io', `The record of the budget cannot be used: ${why}.`, { retry: 'never' });
+}

@@ -1,0 +1,104 @@
+import type { Decision, Limit, Per, Reservation, Standing } from './budget.ts';
+import { add, compare, subtract, zero, type Decimal } from './decimal.ts';
+
+/** A line of a budget's file. The file's order decides: see {@link Reservations}. */
+export type BudgetEvent =
+  | { type: 'limit'; amount: Decimal; per?: Per }
+  | { type: 'removed' }
+  /** Counts where it fits, at its place in the file, into `limit`, or else into the limit set before it. */
+  | { type: 'reserve'; id: string; amount: Decimal; limit?: Limit }
+  | { type: 'keep'; id: string }
+  | { type: 'release'; id: string };
+
+export type RecordedBudgetEvent = BudgetEvent & { at: string };
+
+interface Entry extends Reservation {
+  state: 'reserved' | 'kept' | 'released';
+}
+
+/**
+ * What the lines of a budget come to, read in their order. It depends on nothing but the lines, so that every process
+ * which has read as far as a line agrees on whether that line fitted.
+ */
+export class Reservations {
+  #limit: Limit | undefined;
+  #entries = new Map<string, Entry>();
+  /** Sums of all that is reserved or kept, and of what is kept, by day, by month and in all. */
+  #held = new Map<string, Decimal>();
+  #kept = new Map<string, Decimal>();
+
+  /** Takes in a line; of a reservation it tells whether it fitted. */
+  apply(event: RecordedBudgetEvent): Decision | undefined {
+    switch (event.type) {
+      case 'limit':
+        this.#limit = { amount: event.amount, per: event.per };
+        break;
+      case 'removed':
+        this.#limit = undefined;
+        for (const map of [this.#entries, this.#held, this.#kept]) map.clear();
+        break;
+      case 'reserve':
+        return this.#reserve(event);
+      case 'keep':
+        this.#keep(event.id);
+        break;
+      case 'release':
+        this.#release(event.id);
+    }
+    return undefined;
+  }
+
+  /** Every reservation that is neither kept nor given back. */
+  open(): Reservation[] {
+    return [...this.#entries.values()].filter(({ state }) => state === 'reserved');
+  }
+
+  /** How the budget stands at a time, ISO 8601 in UTC. */
+  standing(at: string, limit = this.#limit): Standing {
+    const spent = sumOf(this.#kept, limit?.per, at);
+    return { limit, spent, reserved: subtract(sumOf(this.#held, limit?.per, at), spent) };
+  }
+
+  #reserve({ id, amount, at, limit = this.#limit }: RecordedBudgetEvent & { type: 'reserve' }): Decision {
+    const held = sumOf(this.#held, limit?.per, at);
+    if (limit === undefined || compare(add(held, amount), limit.amount) > 0)
+      return { fits: false, standing: this.standing(at, limit) };
+    const entry: Entry = { id, amount, at, state: 'reserved' };
+    this.#entries.set(id, entry);
+    change(this.#held, entry, add);
+    return { fits: true };
+  }
+
+  // Also after it was given back: what was accepted is spent, whatever was believed before.
+  #keep(id: string): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined || entry.state === 'kept') return;
+    if (entry.state === 'released') change(this.#held, entry, add);
+    change(this.#kept, entry, add);
+    entry.state = 'kept';
+  }
+
+  #release(id: string): void {
+    const entry = this.#entries.get(id);
+    if (entry?.state !== 'reserved') return;
+    change(this.#held, entry, subtract);
+    entry.state = 'released';
+  }
+}
+
+type Sums = Map<string, Decimal>;
+
+// Each sum is at hand, since a file may have a hundred thousand lines that ask for it.
+function change(sums: Sums, { at, amount }: Entry, by: (sum: Decimal, amount: Decimal) => Decimal): void {
+  for (const window of [windowOf('day', at), windowOf('month', at), windowOf(undefined, at)])
+    sums.set(window, by(sums.get(window) ?? zero, amount));
+}
+
+function sumOf(sums: Sums, per: Per | undefined, at: string): Decimal {
+  return sums.get(windowOf(per, at)) ?? zero;
+}
+
+// The head of an ISO time: `2026-11-22`, `2026-11`, or nothing.
+function windowOf(per: Per | undefined, at: string): string {
+  return at.slice(0, per === 'day' ? 10 : per === 'month' ? 7 : 0);
+}

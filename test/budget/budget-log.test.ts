@@ -1,0 +1,86 @@
+import { execFileSync } from 'node:child_process';
+import {
+  appendFileSync,
+  mkdirSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { openBudgetLog, type BudgetLog } from '../../src/budget/budget-log.ts';
+import { MgwError } from '../../src/errors.ts';
+import { freshFolder } from './folder.ts';
+
+async function textOf(log: BudgetLog): Promise<string> {
+  let text = '';
+  for await (const part of log.read()) text += part;
+  return text;
+}
+
+describe('the file of a budget', () => {
+  it('is made with its folder, for its owner alone', async () => {
+    const path = join(freshFolder(), 'budgets', 'a.jsonl');
+    await (await openBudgetLog(path)).close();
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700);
+  });
+
+  it('gives each reader every text once, whoever wrote it', async () => {
+    const path = join(freshFolder(), 'a.jsonl');
+    const [one, other] = [await openBudgetLog(path), await openBudgetLog(path)];
+    await one.append('first ü\n', true);
+    await other.append('second\n', false);
+    expect(await textOf(one)).toBe('first ü\nsecond\n');
+    await one.append('third\n', true);
+    expect(await textOf(one)).toBe('third\n');
+    expect(await textOf(other)).toBe('first ü\nsecond\nthird\n');
+    await Promise.all([one.close(), other.close()]);
+  });
+
+  it('joins a character that was read in two halves', async () => {
+    const path = join(freshFolder(), 'a.jsonl');
+    const log = await openBudgetLog(path);
+    appendFileSync(path, Buffer.from('ü').subarray(0, 1));
+    expect(await textOf(log)).toBe('');
+    appendFileSync(path, Buffer.from('ü').subarray(1));
+    expect(await textOf(log)).toBe('ü');
+    await log.close();
+  });
+
+  it.each<[string, (path: string) => void]>([
+    ['moved away', (path) => renameSync(path, `${path}.old`)],
+    [
+      'replaced',
+      (path) => {
+        renameSync(path, `${path}.old`);
+        writeFileSync(path, 'first\n');
+      },
+    ],
+    ['cut', (path) => truncateSync(path, 1)],
+  ])('is not written to once it was %s', async (_, change) => {
+    const path = join(freshFolder(), 'a.jsonl');
+    const log = await openBudgetLog(path);
+    await log.append('first\n', true);
+    await textOf(log);
+    change(path);
+    await expect(log.append('second\n', true)).rejects.toThrow(MgwError);
+    await log.close();
+  });
+
+  it.each<[string, (path: string) => unknown]>([
+    ['a link', (path) => symlinkSync(`${path}.other`, path)],
+    ['a folder', (path) => mkdirSync(path)],
+    ['a FIFO', (path) => execFileSync('mkfifo', [path])],
+  ])('is not %s', async (_, make) => {
+    const path = join(freshFolder(), 'a.jsonl');
+    make(path);
+    await expect(openBudgetLog(path)).rejects.toMatchObject({
+      code: 'local_io',
+      exitCode: 10,
+      charged: 'no',
+    });
+  });
+});

@@ -1,0 +1,69 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  add,
+  compare,
+  formatDecimal,
+  multiply,
+  parseDecimal,
+  shifted,
+  subtract,
+} from '../../src/budget/decimal.ts';
+
+const amount = fc
+  .tuple(fc.bigInt({ min: 0n, max: 10n ** 18n - 1n }), fc.stringMatching(/^\d{0,18}$/))
+  .map(([whole, fraction]) => (fraction === '' ? String(whole) : `${whole}.${fraction}`));
+const value = amount.map(parseDecimal);
+
+describe('an amount', () => {
+  it('comes out in the digits that went in, but for zeros at the end', () => {
+    fc.assert(
+      fc.property(amount, (text) => {
+        const plain = text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+        expect(formatDecimal(parseDecimal(text))).toBe(plain);
+      }),
+    );
+  });
+
+  it.each([
+    '',
+    '-1',
+    '+1',
+    '1e3',
+    '01',
+    '.5',
+    '1.',
+    '1,5',
+    ' 1',
+    'NaN',
+    '1'.repeat(61),
+    `0.${'1'.repeat(61)}`,
+  ])('is not %j', (text) => {
+    expect(() => parseDecimal(text)).toThrow('plain digits');
+  });
+
+  it('is added where floats are off', () => {
+    expect(formatDecimal(add(parseDecimal('0.1'), parseDecimal('0.2')))).toBe('0.3');
+    expect(formatDecimal(multiply(parseDecimal('1.1'), parseDecimal('1.1')))).toBe('1.21');
+    expect(formatDecimal(shifted(parseDecimal('2.5'), 4))).toBe('0.00025');
+  });
+
+  it('keeps the rules of arithmetic', () => {
+    fc.assert(
+      fc.property(value, value, value, (one, two, three) => {
+        const text = formatDecimal;
+        expect(text(add(add(one, two), three))).toBe(text(add(one, add(three, two))));
+        expect(text(subtract(add(one, two), two))).toBe(text(one));
+        expect(text(multiply(one, add(two, three)))).toBe(
+          text(add(multiply(one, two), multiply(one, three))),
+        );
+        expect(compare(add(one, two), one)).toBe(compare(two, parseDecimal('0')));
+        expect(compare(one, two)).toBe(0 - compare(two, one));
+      }),
+    );
+  });
+
+  it('never goes below zero', () => {
+    expect(() => subtract(parseDecimal('1'), parseDecimal('1.01'))).toThrow(RangeError);
+  });
+});

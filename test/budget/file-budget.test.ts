@@ -1,0 +1,403 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { BudgetLog } from '../../src/budget/budget-log.ts';
+import type { Budget, ChargeOutcome, Decision, Reservation } from '../../src/budget/budget.ts';
+import { add, compare, decimalOf, formatDecimal, zero } from '../../src/budget/decimal.ts';
+import { FileBudget } from '../../src/budget/file-budget.ts';
+
+/** A file in memory, and the processes that share it, in an order that the test chooses. */
+class World {
+  text = '';
+  /** How much of the text a power cut leaves. */
+  synced = 0;
+  now = Date.parse('2026-11-22T10:00:00Z');
+  readonly #waiting: { alive: Alive; go: () => void }[] = [];
+
+  /** Every step of a process waits here for its turn. A dead process waits for ever. */
+  step(alive: Alive): Promise<void> {
+    return new Promise((go) => this.#waiting.push({ alive, go }));
+  }
+
+  /** Lets one step happen; false where nothing is left to do. */
+  async turn(chosen: number): Promise<boolean> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const ready = this.#waiting.filter(({ alive }) => !alive.dead);
+    const next = ready[chosen % ready.length];
+    if (next === undefined) return false;
+    this.#waiting.splice(this.#waiting.indexOf(next), 1);
+    next.go();
+    return true;
+  }
+
+  log(alive: Alive): BudgetLog {
+    let offset = 0;
+    return {
+      append: async (text, sync) => {
+        await this.step(alive);
+        const torn = alive.dieInAppend;
+        this.text += torn === undefined ? text : text.slice(0, torn % text.length);
+        if (torn !== undefined) alive.dead = true;
+        await this.step(alive);
+        if (sync) this.synced = this.text.length;
+      },
+      read: async function* (this: World) {
+        await this.step(alive);
+        const read = this.text.slice(offset);
+        offset = this.text.length;
+        yield read;
+      }.bind(this),
+      close: () => Promise.resolve(),
+    };
+  }
+}
+
+interface Alive {
+  dead: boolean;
+  /** How much of the next line gets into the file before the process dies. */
+  dieInAppend?: number;
+}
+
+interface Job {
+  id: string;
+  amount: number;
+  state: 'prepared' | 'sending' | 'accepted' | 'unknown';
+  /** What the gateway does with it. */
+  answer: 'accepts' | 'refuses' | 'loses';
+}
+
+/** A process's run on a job, as the ledger knows it. */
+interface Run {
+  alive: Alive;
+  ended: boolean;
+  sent: 'no' | 'open' | 'accepted';
+}
+
+const text = formatDecimal;
+
+/** Jobs, and a gateway that charges for them. */
+class Shop {
+  charged = 0;
+  readonly #runs = new Map<string, Run>();
+
+  constructor(
+    readonly world: World,
+    readonly jobs: Job[],
+    readonly limit: number,
+  ) {}
+
+  budget(alive: Alive): Budget {
+    const log = this.world.log(alive);
+    const outcomeOf = ({ id }: Reservation): Promise<ChargeOutcome> => this.#outcomeOf(id, alive);
+    return new FileBudget({ log, now: () => this.world.now, outcomeOf });
+  }
+
+  /** A process that works through some jobs and may die on the way. */
+  async process(alive: Alive, mine: readonly Job[]): Promise<void> {
+    const budget = this.budget(alive);
+    for (const job of mine) if (job.state === 'prepared') await this.#submit(budget, job, alive);
+  }
+
+  async #submit(budget: Budget, job: Job, alive: Alive): Promise<void> {
+    const run: Run = { alive, ended: false, sent: 'no' };
+    const id = `${job.id}.${this.#runs.size}`;
+    this.#runs.set(id, run);
+    const charge = { id, amount: decimalOf(job.amount) };
+    const decision = await budget.reserve(charge, { amount: decimalOf(this.limit) });
+    if (decision.fits) await this.#send(job, run);
+    run.ended = true;
+    await this.world.step(alive);
+    if (run.sent === 'accepted') await budget.keep(id);
+    else if (run.sent === 'no') await budget.release(id);
+  }
+
+  async #send(job: Job, run: Run): Promise<void> {
+    await this.world.step(run.alive);
+    // As in the ledger: of two runs on a job one has the right to send.
+    if (job.state !== 'prepared') return;
+    job.state = 'sending';
+    run.sent = 'open';
+    await this.world.step(run.alive);
+    if (job.answer !== 'refuses') this.charged += job.amount;
+    expect(this.charged).toBeLessThanOrEqual(this.limit);
+    await this.world.step(run.alive);
+    job.state = job.answer === 'accepts' ? 'accepted' : job.answer === 'loses' ? 'unknown' : 'prepared';
+    run.sent = job.answer === 'accepts' ? 'accepted' : job.answer === 'loses' ? 'open' : 'no';
+  }
+
+  async #outcomeOf(id: string, asking: Alive): Promise<ChargeOutcome> {
+    const run = this.#runs.get(id);
+    const isOver = run === undefined || run.ended || run.alive.dead;
+    const outcome = run?.sent === 'no' && isOver ? 'none' : run?.sent === 'accepted' ? 'accepted' : 'open';
+    // What was true may have changed before it is written down.
+    await this.world.step(asking);
+    return outcome;
+  }
+}
+
+const job = fc.record({
+  amount: fc.integer({ min: 1, max: 6 }),
+  answer: fc.constantFrom<Job['answer'][]>('accepts', 'accepts', 'refuses', 'loses'),
+});
+const death = fc.option(fc.record({ turn: fc.nat(150), torn: fc.option(fc.nat(200), { nil: undefined }) }), {
+  nil: undefined,
+});
+
+const scenario = fc.record({
+  limit: fc.integer({ min: 1, max: 25 }),
+  jobs: fc.array(job, { minLength: 1, maxLength: 8 }),
+  /** Which jobs each process takes on, and when it dies. */
+  processes: fc.array(fc.record({ takes: fc.array(fc.nat(7), { minLength: 1, maxLength: 6 }), death }), {
+    minLength: 1,
+    maxLength: 6,
+  }),
+  powerCut: fc.option(fc.record({ turn: fc.nat(150), keeps: fc.nat() }), { nil: undefined }),
+  order: fc.infiniteStream(fc.nat(1000)),
+});
+
+type Scenario = typeof scenario extends fc.Arbitrary<infer T> ? T : never;
+
+async function play({ limit, jobs, processes, powerCut, order }: Scenario): Promise<Shop> {
+  const world = new World();
+  const all = jobs.map((one, index): Job => ({
+    ...one,
+    id: `job${index}`,
+    state: 'prepared',
+  }));
+  const shop = new Shop(world, all, limit);
+  const alive = processes.map((): Alive => ({ dead: false }));
+  const failures: unknown[] = [];
+  const start = (one: Alive, mine: readonly Job[]): void => {
+    shop.process(one, mine).catch((error: unknown) => failures.push(error));
+  };
+  processes.forEach(({ takes }, index) =>
+    start(
+      alive[index] ?? { dead: true },
+      takes.map((at) => all[at % all.length]).filter((one) => one !== undefined),
+    ),
+  );
+  const next = (): number => Number(order.next().value);
+  for (let turn = 0; await world.turn(next()); turn += 1) {
+    processes.forEach(({ death: at }, index) => {
+      const one = alive[index];
+      if (one === undefined || at?.turn !== turn) return;
+      if (at.torn === undefined) one.dead = true;
+      else one.dieInAppend = at.torn;
+    });
+    if (powerCut?.turn !== turn) continue;
+    for (const one of alive) one.dead = true;
+    const unsynced = world.text.length - world.synced;
+    world.text = world.text.slice(0, world.synced + (powerCut.keeps % (unsynced + 1)));
+  }
+  // Everything is tried again by one more process, as a person would.
+  start({ dead: false }, all);
+  while (await world.turn(next()));
+  expect(failures).toEqual([]);
+  return shop;
+}
+
+describe('a budget that processes share', () => {
+  it('is never exceeded, however they interleave and whenever they die', async () => {
+    await fc.assert(
+      fc.asyncProperty(scenario, async (one) => {
+        const shop = await play(one);
+        expect(shop.charged).toBeLessThanOrEqual(shop.limit);
+      }),
+      { numRuns: 400 },
+    );
+  });
+
+  it('holds back in the end what was charged or may have been, and nothing else', async () => {
+    await fc.assert(
+      fc.asyncProperty(scenario, async (one) => {
+        const shop = await play(one);
+        const alive = { dead: false };
+        const budget = shop.budget(alive);
+        const standing = budget.settle().then(() => budget.standing());
+        while (await shop.world.turn(0));
+        const { spent, reserved } = await standing;
+        const open = shop.jobs.filter(({ state }) => state === 'sending' || state === 'unknown');
+        const kept = shop.jobs.filter(({ state }) => state === 'accepted');
+        const sum = (jobs: Job[]): string => String(jobs.reduce((total, { amount }) => total + amount, 0));
+        expect({ spent: text(spent), reserved: text(reserved) }).toEqual({
+          spent: sum(kept),
+          reserved: sum(open),
+        });
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it('is used to the last unit where nobody dies', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.infiniteStream(fc.nat(1000)),
+        fc.integer({ min: 1, max: 12 }),
+        async (order, limit) => {
+          const jobs = Array.from({ length: 12 }, () => ({ amount: 1, answer: 'accepts' as const }));
+          const processes = [0, 1, 2].map((third) => ({
+            takes: [0, 1, 2, 3].map((at) => 4 * third + at),
+            death: undefined,
+          }));
+          const shop = await play({ limit, jobs, processes, powerCut: undefined, order });
+          expect(shop.charged).toBe(limit);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+});
+
+/** A budget that nobody else uses; `outcomes` is what the ledger proves, by id. */
+function alone(
+  text = '',
+  outcomes: Record<string, ChargeOutcome> = {},
+): { budget: Budget; file: { text: string; now: number } } {
+  const file = { text, now: Date.parse('2026-11-30T23:00:00Z') };
+  let offset = 0;
+  const log: BudgetLog = {
+    append: (more) => {
+      file.text += more;
+      return Promise.resolve();
+    },
+    // eslint-disable-next-line @typescript-eslint/require-await
+    read: async function* () {
+      const read = file.text.slice(offset);
+      offset = file.text.length;
+      yield read;
+    },
+    close: () => Promise.resolve(),
+  };
+  const outcomeOf = ({ id }: Reservation): Promise<ChargeOutcome> => Promise.resolve(outcomes[id] ?? 'open');
+  return { budget: new FileBudget({ log, now: () => file.now, outcomeOf }), file };
+}
+
+const ask = (budget: Budget, id: string, amount: number): Promise<Decision> =>
+  budget.reserve({ id, amount: decimalOf(amount) });
+
+describe('a budget', () => {
+  it('that was never set grants nothing', async () => {
+    expect(await ask(alone().budget, 'a', 0)).toEqual({
+      fits: false,
+      standing: { limit: undefined, spent: zero, reserved: zero },
+    });
+  });
+
+  it('tells how it stood where an amount does not fit', async () => {
+    const { budget } = alone();
+    await budget.setLimit({ amount: decimalOf(10) });
+    await ask(budget, 'a', 6);
+    await ask(budget, 'b', 3);
+    await budget.keep('a');
+    const refused = await ask(budget, 'c', 2);
+    expect(refused).toMatchObject({
+      fits: false,
+      standing: { spent: { digits: 6n }, reserved: { digits: 3n } },
+    });
+    expect(await ask(budget, 'd', 1)).toEqual({ fits: true });
+  });
+
+  it.each(['day', 'month'] as const)('for a %s begins anew with the next, by UTC', async (per) => {
+    const { budget, file } = alone();
+    await budget.setLimit({ amount: decimalOf(5), per });
+    expect(await ask(budget, 'a', 5)).toEqual({ fits: true });
+    await budget.keep('a');
+    file.now = Date.parse('2026-11-30T23:59:59.999Z');
+    expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
+    file.now += 1;
+    expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
+    expect(await budget.standing()).toMatchObject({ spent: zero, reserved: { digits: 5n } });
+  });
+
+  it('for a month counts what was spent while it was one for a day', async () => {
+    const { budget, file } = alone();
+    await budget.setLimit({ amount: decimalOf(5), per: 'day' });
+    file.now = Date.parse('2026-11-29T12:00:00Z');
+    await ask(budget, 'a', 4);
+    file.now = Date.parse('2026-11-30T12:00:00Z');
+    await budget.setLimit({ amount: decimalOf(5), per: 'month' });
+    expect(await ask(budget, 'b', 2)).toMatchObject({ fits: false });
+    expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
+  });
+
+  it('takes the limit that a reservation brings before its own', async () => {
+    const { budget } = alone();
+    const limit = { amount: decimalOf(3) };
+    expect(await budget.reserve({ id: 'a', amount: decimalOf(3) }, limit)).toEqual({ fits: true });
+    expect(await budget.reserve({ id: 'b', amount: decimalOf(1) }, limit)).toMatchObject({
+      fits: false,
+    });
+  });
+
+  it('that is full asks what became of the reservations before it refuses', async () => {
+    const outcomes: Record<string, ChargeOutcome> = {};
+    const { budget } = alone('', outcomes);
+    await budget.setLimit({ amount: decimalOf(5) });
+    await ask(budget, 'dead', 2);
+    await ask(budget, 'paid', 2);
+    await ask(budget, 'unknown', 1);
+    expect(await ask(budget, 'a', 2)).toMatchObject({ fits: false });
+    Object.assign(outcomes, { dead: 'none', paid: 'accepted' });
+    expect(await ask(budget, 'a', 3)).toMatchObject({ fits: false });
+    expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
+    expect(await budget.standing()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
+  });
+
+  it('counts what was accepted after all, though it had been given back', async () => {
+    const { budget } = alone();
+    await budget.setLimit({ amount: decimalOf(5) });
+    await ask(budget, 'a', 5);
+    await budget.release('a');
+    await budget.keep('a');
+    expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
+  });
+
+  it('that was removed grants nothing, and begins anew when it is set again', async () => {
+    const { budget } = alone();
+    await budget.setLimit({ amount: decimalOf(5) });
+    await ask(budget, 'a', 5);
+    await budget.remove();
+    expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
+    await budget.setLimit({ amount: decimalOf(5) });
+    expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
+  });
+
+  it('is the same for whoever reads its file, cut anywhere', async () => {
+    const first = alone();
+    await first.budget.setLimit({ amount: decimalOf(4) });
+    await ask(first.budget, 'a', 3);
+    const whole = first.file.text;
+    await ask(first.budget, 'b', 1);
+    for (let length = whole.length; length < first.file.text.length - 1; length += 1) {
+      const { budget } = alone(first.file.text.slice(0, length));
+      const standing = await budget.standing();
+      expect(text(add(standing.spent, standing.reserved)), String(length)).toBe('3');
+      expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
+    }
+  });
+
+  it('is not used where a bit of a line has changed', async () => {
+    const { budget, file } = alone();
+    await budget.setLimit({ amount: decimalOf(100) });
+    await ask(budget, 'a', 3);
+    const line = file.text.lastIndexOf('{');
+    for (let at = line; at < file.text.lastIndexOf('"}'); at += 1) {
+      const changed = String.fromCharCode(file.text.charCodeAt(at) ^ 1);
+      const damaged = alone(file.text.slice(0, at) + changed + file.text.slice(at + 1)).budget;
+      await expect(ask(damaged, 'b', 1), String(at)).rejects.toThrow('damaged');
+      // Not the second time either, though the line has been read by then.
+      await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
+    }
+  });
+
+  it('does not grant what it cannot read back', async () => {
+    const { budget } = alone();
+    const deaf: BudgetLog = {
+      append: () => Promise.resolve(),
+      read: async function* () {},
+      close: () => Promise.resolve(),
+    };
+    const lost = new FileBudget({ log: deaf, now: () => 0, outcomeOf: () => Promise.resolve('open') });
+    await expect(ask(lost, 'a', 0)).rejects.toThrow('cannot be read back');
+    expect(compare((await budget.standing()).spent, zero)).toBe(0);
+  });
+});

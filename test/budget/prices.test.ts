@@ -1,0 +1,157 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { formatDecimal, parseDecimal } from '../../src/budget/decimal.ts';
+import { costAtMost, parseFactor, parsePrice, type Multipliers } from '../../src/budget/prices.ts';
+import type { JsonObject } from '../../src/json.ts';
+import type { ProtocolName } from '../../src/job.ts';
+import { protocols } from '../../src/protocols/registry.ts';
+import { speechQuantity } from '../../src/speech/quantity.ts';
+
+function cost(
+  name: ProtocolName,
+  text: string,
+  body: JsonObject,
+  multipliers?: Multipliers,
+): string | undefined {
+  const protocol = protocols[name];
+  const { flags } = protocol;
+  const found = costAtMost(parsePrice(text, flags), protocol.quantityOf(body), flags, multipliers);
+  return found && formatDecimal(found);
+}
+
+const a = (parameters: JsonObject, instances: JsonObject[] = [{ prompt: 'a boat' }]): JsonObject => ({
+  model: 'veo',
+  instances,
+  parameters,
+});
+const b = (OutputConfig: JsonObject): JsonObject => ({ ModelName: 'Kling', OutputConfig });
+
+describe('the cost at most of a body', () => {
+  it('of Protocol A counts the seconds of every video', () => {
+    expect(cost('a', 'second=0.12', a({ durationSeconds: 8 }))).toBe('0.96');
+    expect(cost('a', 'second=0.12', a({ durationSeconds: 8, sampleCount: 3 }))).toBe('2.88');
+    expect(cost('a', 'video=1.5', a({ sampleCount: 4 }, [{}, {}]))).toBe('12');
+  });
+
+  it('of Protocol B counts the seconds of OutputConfig', () => {
+    expect(cost('b', 'second=0.1', b({ Duration: 3 }))).toBe('0.3');
+    expect(cost('b', 'video=2 second=0.1', b({ Duration: 3 }))).toBe('2.3');
+  });
+
+  it('of Protocol C counts the seconds under either name', () => {
+    expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', duration: 7 })).toBe('0.7');
+    expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', seconds: '7' })).toBe('0.7');
+  });
+
+  it('takes the defaults that the specification shows, and the most there is where it shows none', () => {
+    expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
+    expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
+  });
+
+  it.each<[ProtocolName, string, JsonObject]>([
+    ['a', 'second=0.12', a({})],
+    ['b', 'second=0.12', b({})],
+    ['c', 'second=0.12', { model: 'another' }],
+    ['c', '10k_characters=2', { model: 'vendor-h3' }],
+    ['c', 'resolution=2K: second=0.4', { model: 'vendor-h3' }],
+    ['a', 'resolution=1080p: video=1', a({})],
+    ['a', 'second=1', a({ durationSeconds: 'long' })],
+    ['c', 'second=1', { model: 'vendor-h3', seconds: 'long' }],
+  ])('is unknown, and not 0: %s %s %j', (name, text, body) => {
+    expect(cost(name, text, body)).toBeUndefined();
+  });
+
+  it('is that of the rate with the most conditions that hold', () => {
+    const price = 'second=1; resolution=1080p: second=2; resolution=1080p audio=true: second=3';
+    const of = (parameters: JsonObject): string | undefined =>
+      cost('a', price, a({ durationSeconds: 1, ...parameters }));
+    expect(of({ resolution: '720p', generateAudio: true })).toBe('1');
+    expect(of({ resolution: '1080p', generateAudio: false })).toBe('2');
+    expect(of({ resolution: '1080P', generateAudio: true })).toBe('3');
+  });
+
+  it('is the dearest that a field which is left out may lead to', () => {
+    const price = 'second=1; resolution=4k: second=5; resolution=480p: second=0.5';
+    expect(cost('a', price, a({ durationSeconds: 2 }))).toBe('10');
+    expect(cost('a', price, a({ durationSeconds: 2, resolution: '480p' }))).toBe('1');
+  });
+
+  it('is the dearest of rates that hold alike', () => {
+    expect(
+      cost('b', 'resolution=720P: video=1; duration=5: video=2', b({ Resolution: '720P', Duration: 5 })),
+    ).toBe('2');
+  });
+
+  it('reads a switch as the protocol spells it, and a ratio with its colon', () => {
+    expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Enabled' }))).toBe('2');
+    expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Disabled' }))).toBe('1');
+    expect(cost('b', 'video=1; aspect_ratio=16:9: video=3', b({ AspectRatio: '16:9' }))).toBe('3');
+  });
+
+  it('of speech counts code points, and no bytes', () => {
+    const price = parsePrice('10k_characters=2.5', []);
+    const of = (text: string): string => {
+      const found = costAtMost(price, speechQuantity({ req_params: { text } }), []);
+      return found === undefined ? 'unknown' : formatDecimal(found);
+    };
+    expect(of('春眠不觉晓')).toBe('0.00125');
+    expect(of('🚤')).toBe('0.00025');
+    expect(of('x'.repeat(10_000))).toBe('2.5');
+  });
+
+  it('is multiplied by the factors of the group and the user, exactly', () => {
+    const factors = { group: parseFactor('1.1'), user: parseFactor('0.7') };
+    expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
+  });
+
+  it('stays readable whatever its digits', () => {
+    const factor = fc.stringMatching(/^\d{1,12}\.\d{1,12}$/);
+    fc.assert(
+      fc.property(factor, factor, factor, fc.nat(30_000), (price, group, user, length) => {
+        const plain = (text: string): string => text.replace(/^0+(?=\d)/, '');
+        const factors = { group: parseFactor(plain(group)), user: parseFactor(plain(user)) };
+        const quantity = speechQuantity({ req_params: { text: 'x'.repeat(length) } });
+        const found = costAtMost(parsePrice(`10k_characters=${plain(price)}`, []), quantity, [], factors);
+        const text = formatDecimal(found ?? parseFactor('1'));
+        expect(formatDecimal(parseDecimal(text))).toBe(text);
+      }),
+    );
+  });
+});
+
+describe('a price', () => {
+  const { flags } = protocols.c;
+
+  it.each<[string, RegExp]>([
+    ['', /a price, such as second=0.12/],
+    ['0.12', /0.12"? is not written as NAME=VALUE/],
+    ['seconds=0.12', /seconds is not a unit; allowed: second, video, 10k_characters/],
+    ['second=', /not written as NAME=VALUE/],
+    ['second=-1', /second="-1".*plain digits/],
+    ['second=0,12', /12/],
+    ['second=1e3', /plain digits/],
+    ['second=$5', /plain digits/],
+    ['second=0.1234567890123', /at most 12/],
+    ['second=1 second=2', /second is given twice/],
+    ['resolution=2K:second=0.4', /resolution is not a unit.*resolution=2K: second=0.40/],
+    ['resolution=2K:', /is not a unit/],
+    ['size=2K: second=0.4', /there is no field size to set a price by; there are: model, prompt, duration/],
+    ['images=x: second=0.4', /no field images/],
+    ['resolution: second=0.4', /NAME=VALUE/],
+    ['__proto__=2K: second=0.4', /there is no field __proto__/],
+  ])('%j is refused, saying what is allowed', (text, message) => {
+    expect(() => parsePrice(text, flags)).toThrow(message);
+  });
+
+  it('either parses or says why, whatever the text', () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        try {
+          expect(parsePrice(text, flags).length).toBeGreaterThan(0);
+        } catch (error) {
+          expect((error as Error).message).toMatch(/allowed|such as|twice|there are/);
+        }
+      }),
+    );
+  });
+});
