@@ -4,7 +4,7 @@ import { usageError, type MgwError } from '../errors.ts';
 /** A complaint of the parser in mgw's own words: it names the flag or argument, and the help to look at. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
   const [text = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
-  const hint = /\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
+  const hint = /^\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
   const quoted = /'([^]*)'/.exec(text)?.[1] ?? '';
   switch (error.code) {
     case 'commander.help':
@@ -46,7 +46,7 @@ function below(command: Command): Command[] {
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
   const [flag = ''] = word.split('=', 1);
   if (/\s/.test(flag))
-    return complaint(command, `${shown(word)} looks like a flag. A text that begins with - goes behind --.`);
+    return complaint(command, `${shown(word)} looks like a flag. A text that begins with - goes after --.`);
   const help = hint === undefined ? '' : ` Did you mean ${hint}`;
   return complaint(command, `There is no flag ${shown(flag)} of ${pathOf(command)}.${help}`);
 }

@@ -22,7 +22,7 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
     throw new Error(
       'an https:// address, since http:// shows the key to the network (--allow-http overrides)',
     );
-  return url.origin + url.pathname.replace(/\/+$/, '');
+  return url.origin + url.pathname.replace(/(?<!\/)\/+$/, '');
 }
 
 /**

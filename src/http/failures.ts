@@ -1,6 +1,7 @@
 import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { idAt, isObject, textAt, tryParseJson, type Json } from '../json.ts';
+import { isMarkup, markupText } from './markup.ts';
 import { retryAfter } from './retry-after.ts';
 
 // Where gateways put the words of an error, best first.
@@ -29,7 +30,7 @@ const codePaths = [
 const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header.reqid'];
 const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 
-// More than this no gateway has to say, UTF-16 code units.
+// More than this no gateway has to say, UTF-16 code units. Every text is cut to it before a pattern sees it.
 const longestMessage = 4000;
 const longestId = 200;
 
@@ -39,19 +40,33 @@ export function bodyOf(reply: Reply): Json | undefined {
   return Array.isArray(body) && body.length === 1 && isObject(body[0]) && 'error' in body[0] ? body[0] : body;
 }
 
-/** The gateway's id of a call, from its headers, its body, or `(request id: …)` inside a message. */
+/** The gateway's id of a call, from its headers, its body, or `(request id: …)` at the end of a message. */
 export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
   const header = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
   const member = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
-  const id = header ?? member ?? /\(request id: ([^)]+)\)/.exec(messageIn(body) ?? '')?.[1];
+  const id = header ?? member ?? idInWords(wholeMessage(body)?.slice(-longestMessage) ?? '');
   return id?.slice(0, longestId);
 }
 
-/** The words of an error body in any of the forms that gateways use; undefined where there are none. */
-export function messageIn(body: Json | undefined, depth = 0): string | undefined {
+function idInWords(words: string): string | undefined {
+  return /\(request id: ([^()]+)\)/.exec(words)?.[1];
+}
+
+/**
+ * The words of an error body in any of the forms that gateways use, 4000 UTF-16 code units of them at most;
+ * undefined where there are none. A web page among them is given as its text.
+ */
+export function messageIn(body: Json | undefined): string | undefined {
+  const message = wholeMessage(body);
+  if (message === undefined) return undefined;
+  return (isMarkup(message) ? markupText(message) : message).slice(0, longestMessage);
+}
+
+// A message may be the upstream's own body, of JSON again.
+function wholeMessage(body: Json | undefined, depth = 0): string | undefined {
   const message = messagePaths.map((path) => textAt(body, path)).find((text) => text !== undefined);
   if (message === undefined || depth > 2 || !/^\s*[{[]/.test(message)) return message;
-  return messageIn(tryParseJson(message), depth + 1) ?? message;
+  return wholeMessage(tryParseJson(message), depth + 1) ?? message;
 }
 
 /** The gateway's own error code as text, or undefined. */
@@ -67,12 +82,13 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
   const message = messageIn(body) ?? fallbackMessage(reply);
-  const nativeCode = nativeCodeIn(body);
-  const words = `${nativeCode ?? ''} ${textAt(body, 'error.type') ?? ''} ${message}`;
+  const nativeCode = nativeCodeIn(body)?.slice(0, longestId);
+  const type = textAt(body, 'error.type')?.slice(0, longestId);
+  const words = `${nativeCode ?? ''} ${type ?? ''} ${message}`;
   return {
     code: classify(words, reply.status < 300 ? (statusIn(body, nativeCode) ?? reply.status) : reply.status),
-    message: message.slice(0, longestMessage),
-    nativeCode: nativeCode?.slice(0, longestId),
+    message,
+    nativeCode,
     requestId: requestIdOf(reply, body),
     retryAfterMs: retryAfter(reply.headers, body),
   };
@@ -83,14 +99,15 @@ function statusIn(body: Json | undefined, nativeCode: string | undefined): numbe
   return status === undefined ? undefined : Number(status);
 }
 
-function fallbackMessage(reply: Reply): string {
-  if (reply.text.trim() === '') return `HTTP ${reply.status} with an empty body`;
-  return `HTTP ${reply.status}: ${reply.text.trim().slice(0, 300)}`;
+function fallbackMessage({ status, text }: Reply): string {
+  if (text.trim() === '') return `HTTP ${status} with an empty body`;
+  const words = (isMarkup(text) ? markupText(text) : text.trim()).slice(0, 300);
+  return words === '' ? `HTTP ${status} with a page that shows nothing` : `HTTP ${status}: ${words}`;
 }
 
 // The words start with the native code, so that `^1008 ` is the code and not a number in a message.
 const balance =
-  /insufficient[_ -]?((user|account|token)[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted|too low)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|arrearage|AccountOverdue|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费|^1008 /i;
+  /insufficient[_ -]?((user|account|token)[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted|too low)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|arrears|arrearage|AccountOverdue|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费|^1008 /i;
 const policy =
   /content[_ -]?(policy|filter|moderation)|moderation|(?<!case[- ])sensitive|VoilationContent|ViolationContent|safety|prohibited[_ ](content|word|use)|responsible ai|risk not pass|^(1026|1027|1301|5041[1-4]) |bio_policy|敏感|违规/i;
 const noModel =
@@ -113,8 +130,12 @@ const byStatus: Record<number, ErrorCode> = {
   429: 'rate_limited',
 };
 
-/** The error code that words and a status stand for; the words decide before the status does. */
-export function classify(words: string, status: number): ErrorCode {
+/**
+ * The error code that words and a status stand for; the words decide before the status does. Of long words the
+ * beginning counts.
+ */
+export function classify(text: string, status: number): ErrorCode {
+  const words = text.slice(0, longestMessage + 2 * longestId);
   if (balance.test(words)) return 'balance';
   if (noModel.test(words)) return 'not_found';
   if (status === 429 || (status < 400 && rateLimited.test(words))) return 'rate_limited';

@@ -1,5 +1,8 @@
 import { at, isObject, textAt, type Json } from '../json.ts';
 
+// No time takes more to say, UTF-16 code units.
+const longest = 100;
+
 /**
  * The least time to wait before another try, ms, as `Retry-After` (seconds or an HTTP date), `retry-after-ms`
  * or Google's `RetryInfo` say it; undefined where none is given or readable. Never negative.
@@ -11,7 +14,10 @@ export function retryAfter(
 ): number | undefined {
   const found = [
     number(headers['retry-after-ms'], 1),
-    ...(headers['retry-after'] ?? '').split(/,\s(?=\d+$)/).map((value) => headerValue(value, now)),
+    ...(headers['retry-after'] ?? '')
+      .slice(0, longest)
+      .split(/,\s(?=\d+$)/)
+      .map((value) => headerValue(value, now)),
     retryInfo(body),
   ].filter((ms) => ms !== undefined);
   return found.length > 0 ? Math.max(0, ...found) : undefined;

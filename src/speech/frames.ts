@@ -3,12 +3,14 @@ export const largestFrame = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
-// What may stand between frames: white space, a byte order mark (its bytes), commas, the separators of JSON sequences.
-const gap = String.raw`(\xef\xbb\xbf|[\s,\0\x1e])*`;
+// What may stand between frames, and is not kept: white space, commas, the separators of JSON sequences.
+const gap = /[\s,\0\x1e]/;
+// As its bytes are read here.
+const byteOrderMark = '\xef\xbb\xbf';
 // The prefix of SSE before a frame, and its lines that carry none.
-const beforeFrame = new RegExp(`^${gap}(data:)?\\s*$`);
-const fieldLine = new RegExp(`^${gap}(:|(event|id|retry):)`);
-const emptyLine = new RegExp(`^${gap}(data:\\s*(\\[DONE\\])?\\s*)?$`);
+const beforeFrame = /^(data:\s*)?$/;
+const fieldLine = /^(:|(event|id|retry):)/;
+const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
 const longestLine = 8 * 1024;
 
 /**
@@ -28,7 +30,7 @@ export class FrameSplitter {
   /** The frame so far, in the pieces in which it came. */
   #pieces: Buffer[] = [];
   #size = 0;
-  /** What stands between frames on the current line, a character for each byte. */
+  /** What stands between frames on the current line from the first word on, a character for each byte. */
   #line = '';
   readonly #limit: number;
   readonly #clean: (text: string) => string;
@@ -74,11 +76,17 @@ export class FrameSplitter {
         return at;
       }
       if (byte === lineFeed || byte === carriageReturn) this.#endLine();
-      else this.#line += String.fromCharCode(byte);
+      else this.#extendLine(String.fromCharCode(byte));
       if (this.#line.length > longestLine) this.#failOnLine();
       if (this.fault !== undefined) return bytes.length;
     }
     return bytes.length;
+  }
+
+  #extendLine(character: string): void {
+    if (this.#line === '' && gap.test(character)) return;
+    this.#line += character;
+    if (this.#line === byteOrderMark) this.#line = '';
   }
 
   #begin(): void {

@@ -64,6 +64,7 @@ describe('readFailure', () => {
     ['402 without words', 402, undefined, 'balance'],
     ['balance under 429', 429, envelope('You exceeded your current quota', 'insufficient_quota'), 'balance'],
     ['balance under 200', 200, { base_resp: { status_code: 1008, status_msg: 'no' } }, 'balance'],
+    ['account with debts', 403, envelope('Your account is in arrears'), 'balance'],
     ['account in arrears', 400, { code: 'Arrearage', message: 'x' }, 'balance'],
     [
       'no model under 503',
@@ -135,8 +136,24 @@ describe('readFailure', () => {
 
   it('says what came where there are no words', () => {
     expect(readFailure(reply(502, undefined)).message).toBe('HTTP 502 with an empty body');
-    const html = { ...reply(502, undefined), text: `<html>${'x'.repeat(1000)}` };
-    expect(readFailure(html).message).toBe(`HTTP 502: <html>${'x'.repeat(294)}`);
+    const long = { ...reply(502, undefined), text: 'x'.repeat(1000) };
+    expect(readFailure(long).message).toBe(`HTTP 502: ${'x'.repeat(300)}`);
+    const page = { ...reply(502, undefined), text: '<html><title>502 Bad Gateway</title><hr>nginx' };
+    expect(readFailure(page).message).toBe('HTTP 502: 502 Bad Gateway');
+    const nothing = { ...reply(502, undefined), text: '<html></html>' };
+    expect(readFailure(nothing).message).toBe('HTTP 502 with a page that shows nothing');
+  });
+
+  it('finds the id of a call at the end of long words, and none in place of it', () => {
+    const words = `${'(request id: '.repeat(2000)}x) y ${'z'.repeat(5000)}`;
+    expect(readFailure(reply(500, envelope(`${words} (request id: 2026)`))).requestId).toBe('2026');
+    expect(readFailure(reply(500, envelope(words))).requestId).toBeUndefined();
+  });
+
+  it('keeps to a bound whatever length an answer has', () => {
+    const body = { error: { message: 'x'.repeat(1_000_000), code: 'y'.repeat(1_000_000) } };
+    const { message, nativeCode } = readFailure(reply(400, body));
+    expect([message.length, nativeCode?.length]).toEqual([4000, 200]);
   });
 
   it('reads anything without throwing', () => {
@@ -167,6 +184,7 @@ describe('messageIn', () => {
     [{ message: '{"message":"{\\"detail\\":\\"a\\"}"}' }, 'a'],
     [{ message: '{not JSON' }, '{not JSON'],
     [{ message: '{}' }, '{}'],
+    [{ message: '<html><h1>502</h1>' }, '502'],
     [{ error: {}, message: '' }, undefined],
     [{ message: 5 }, undefined],
     ['text', undefined],

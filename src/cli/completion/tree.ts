@@ -68,7 +68,7 @@ function argumentValue([argument]: readonly Argument[]): Value {
 
 function valueOf(text: string, choices: readonly string[] | undefined): Value {
   if (choices !== undefined) return { kind: 'words', words: [...choices] };
-  return /[<[][^>\]]*(file|path|dir|folder)/i.test(text) ? { kind: 'file' } : { kind: 'free' };
+  return /[<[][^<>[\]]*(file|path|dir|folder)/i.test(text) ? { kind: 'file' } : { kind: 'free' };
 }
 
 function firstLine(text: string): string {

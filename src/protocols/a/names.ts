@@ -28,10 +28,18 @@ export function submissionPath(model: string | undefined): string {
 export function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
   if (!isRelativePath(name)) return 'is not shaped models/<model>/operations/<id>';
-  const named = /(?:^|\/)models\/(.+)\/operations\/[^/]+$/.exec(name)?.[1];
+  const named = modelIn(name);
   const foreign =
     model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);
   return foreign ? `belongs to another model than ${shownValue(model)}` : undefined;
+}
+
+// What stands between the first `models/` and the last `/operations/<id>`: a model's name may have slashes.
+function modelIn(name: string): string | undefined {
+  const steps = name.split('/');
+  const [start, end] = [steps.indexOf('models') + 1, steps.length - 2];
+  const isWhole = start > 0 && end > start && steps[end] === 'operations' && steps.at(-1) !== '';
+  return isWhole ? steps.slice(start, end).join('/') : undefined;
 }
 
 /**

@@ -91,7 +91,7 @@ export function progressIn(task: JsonObject): number | undefined {
 
 function percent(value: Json | undefined): number | undefined {
   if (typeof value !== 'number' && typeof value !== 'string') return undefined;
-  const [, digits, sign] = /^\s*(-?\d+(?:\.\d+)?)\s*(%?)\s*$/.exec(String(value)) ?? [];
+  const [, digits, sign] = /^(-?\d+(?:\.\d+)?)\s*(%?)$/.exec(String(value).trim()) ?? [];
   if (digits === undefined) return undefined;
   const number = Number(digits);
   const isFraction = sign === '' && number > 0 && number < 1;

@@ -1,0 +1,49 @@
+/** The time of the fastest of a few runs, ms: whatever else the machine does only slows the others down. */
+export function costOf(act: () => unknown, runs = 3): number {
+  let best = Number.POSITIVE_INFINITY;
+  for (let run = 0; run < runs; run += 1) {
+    const started = performance.now();
+    act();
+    best = Math.min(best, performance.now() - started);
+  }
+  return best;
+}
+
+// Below this, ms, what is measured is mostly the start of it.
+const least = 4;
+
+/**
+ * True where the work grows with the text: twice the text never takes much more than twice the time. The text is
+ * doubled from `from` to `to` UTF-16 code units; what is quadratic takes four times as long each time, and is
+ * told by two such steps in a row, long before it would hang the test.
+ */
+export function growsWithText(
+  read: (text: string) => unknown,
+  unit: Unit,
+  from: number,
+  to: number,
+): boolean {
+  let before = Number.POSITIVE_INFINITY;
+  let steep = 0;
+  for (let size = from; size <= to; size *= 2) {
+    const text = fill(unit, size);
+    const cost = costOf(() => read(text));
+    steep = cost > least && cost > 3 * before ? steep + 1 : 0;
+    if (steep === 2) return false;
+    before = cost;
+  }
+  return true;
+}
+
+/** A text that is hostile by repetition: `head`, then `pump` again and again, then `tail`. */
+export interface Unit {
+  head?: string;
+  pump: string;
+  tail?: string;
+}
+
+/** The text of a unit, `size` UTF-16 code units long. */
+export function fill({ head = '', pump, tail = '' }: Unit, size: number): string {
+  const room = Math.max(0, size - head.length - tail.length);
+  return head + pump.repeat(Math.ceil(room / pump.length)).slice(0, room) + tail;
+}

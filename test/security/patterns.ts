@@ -1,0 +1,95 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { RegExpParser, visitRegExpAST, type AST } from '@eslint-community/regexpp';
+import ts from 'typescript';
+import type { Unit } from './growth.ts';
+
+/** A regular expression of the source, and where it stands. */
+export interface Pattern {
+  place: string;
+  pattern: RegExp;
+}
+
+/** Every regular expression that is written in the TypeScript files below a folder. */
+export function patternsIn(folder: string): Pattern[] {
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.ts'),
+  );
+  return files.flatMap((name) => {
+    const path = join(folder, name);
+    const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest);
+    const found: Pattern[] = [];
+    const visit = (node: ts.Node): void => {
+      if (ts.isRegularExpressionLiteral(node)) {
+        const { line } = source.getLineAndCharacterOfPosition(node.getStart(source));
+        const [, body = '', flags] = /^\/([^]*)\/(\w*)$/.exec(node.text) ?? [];
+        found.push({ place: `${name}:${line + 1} ${node.text}`, pattern: new RegExp(body, flags) });
+      }
+      ts.forEachChild(node, visit);
+    };
+    visit(source);
+    return found;
+  });
+}
+
+/**
+ * Texts that a pattern may find hard: each beginning of what it matches, repeated, and each of its characters
+ * repeated behind such a beginning, with an end that it does not match.
+ */
+export function hostileUnits({ source, flags }: RegExp): Unit[] {
+  const tree = new RegExpParser().parsePattern(source, 0, source.length, {
+    unicode: flags.includes('u'),
+    unicodeSets: flags.includes('v'),
+  });
+  const widest = Math.max(...alternativesIn(tree));
+  const matches = new Set(Array.from({ length: widest }, (_, choice) => textOf(tree.alternatives, choice)));
+  const units = new Map<string, Unit>();
+  const add = (unit: Unit): unknown => units.set(JSON.stringify(unit), unit);
+  for (const match of matches) {
+    for (let end = 1; end <= Math.min(match.length, 40); end += 1) {
+      const head = match.slice(0, end);
+      add({ pump: head, tail: '\u{1}' });
+      add({ head: head.slice(0, -1), pump: head.slice(-1), tail: '\u{1}' });
+    }
+  }
+  return [...units.values()];
+}
+
+function alternativesIn(tree: AST.Pattern): number[] {
+  const counts: number[] = [tree.alternatives.length];
+  visitRegExpAST(tree, {
+    onGroupEnter: ({ alternatives }) => counts.push(alternatives.length),
+    onCapturingGroupEnter: ({ alternatives }) => counts.push(alternatives.length),
+  });
+  return counts;
+}
+
+// A short text that matches, where assertions allow it; of alternatives the `choice`-th is taken.
+function textOf(alternatives: readonly AST.Alternative[], choice: number): string {
+  const taken = alternatives[choice % alternatives.length];
+  return (taken?.elements ?? []).map((element) => elementText(element, choice)).join('');
+}
+
+function elementText(element: AST.Element, choice: number): string {
+  switch (element.type) {
+    case 'Character':
+      return String.fromCodePoint(element.value);
+    case 'CharacterClass':
+    case 'CharacterSet':
+      return memberOf(element);
+    case 'Quantifier':
+      return elementText(element.element, choice).repeat(Math.min(Math.max(1, element.min), 3));
+    case 'Group':
+    case 'CapturingGroup':
+      return textOf(element.alternatives, choice);
+    default:
+      return '';
+  }
+}
+
+const candidates = [...' a0A_-./:"\'\\<>=&#%@,;\n\t\r()[]{}!?+*|~^$`é中\u{2028}\u{1b}\u{202e}'];
+
+function memberOf(set: { raw: string }): string {
+  const test = new RegExp(`^${set.raw}$`, 'u');
+  return candidates.find((character) => test.test(character)) ?? '';
+}
