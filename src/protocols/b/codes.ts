@@ -9,6 +9,9 @@ import { at, idAt, isObject, textAt, type Json } from '../../json.ts';
  */
 export type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
+// Whatever the first part of a code leaves open: without money nothing is made.
+const noMoney = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
+
 // By the first dotted part of the code. Only a code that is given before anything is made counts as a refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
@@ -50,7 +53,7 @@ export function callError(body: Json | undefined): Json | undefined {
 /** What a call's error under HTTP 200 proves, and what it means. */
 export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome; failure: Failure } {
   const nativeCode = idAt(error, 'Code');
-  const known = outcomes.find(([pattern]) => pattern.test(nativeCode?.split('.')[0] ?? ''));
+  const known = knownOutcome(nativeCode ?? '');
   const message = textAt(error, 'Message') ?? (typeof error === 'string' ? error : undefined);
   const failure = {
     ...readFailure(reply),
@@ -59,11 +62,18 @@ export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome
   };
   if (known === undefined)
     return { outcome: 'unlisted', failure: { ...failure, code: unlistedCode(nativeCode, message) } };
-  const [, outcome, code] = known;
+  const { outcome, code } = known;
   return {
     outcome,
     failure: { ...failure, code: outcome === 'rejected' ? refined(code, nativeCode, message) : code },
   };
+}
+
+function knownOutcome(nativeCode: string): { outcome: CallOutcome; code: ErrorCode } | undefined {
+  if (noMoney.test(nativeCode)) return { outcome: 'refused', code: 'balance' };
+  const [first = ''] = nativeCode.split('.', 1);
+  const row = outcomes.find(([pattern]) => pattern.test(first));
+  return row && { outcome: row[1], code: row[2] };
 }
 
 // InvalidParameter stands for refused content and used-up balance too; the words tell.

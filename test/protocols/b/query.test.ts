@@ -240,6 +240,7 @@ describe('call failures', () => {
     ['RequestLimitExceeded', 'again'],
     ['InternalError', 'again'],
     ['FailedOperation', 'again'],
+    ['ResourceUnavailable.Arrears', 'again'],
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],

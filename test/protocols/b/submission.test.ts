@@ -78,6 +78,11 @@ describe('refused under 200', () => {
     ['LimitExceeded', 'rate_limited'],
     ['ResourceInsufficient', 'rate_limited'],
     ['insufficient_user_quota', 'balance'],
+    ['FailedOperation.InsufficientBalance', 'balance'],
+    ['FailedOperation.BalanceNotEnough', 'balance'],
+    ['ResourceUnavailable.Arrears', 'balance'],
+    ['ResourceUnavailable.InArrears', 'balance'],
+    ['UnsupportedOperation.AccountArrearsError', 'balance'],
     ['model_not_found', 'not_found'],
   ])('%s is %s', (code, meaning) => {
     const verdict = b.readSubmission(callFailure(code), goodBody);
@@ -107,6 +112,8 @@ describe('unknown: the task may exist', () => {
     'InternalError.Timeout',
     'FailedOperation',
     'FailedOperation.TaskDuplicate',
+    'FailedOperation.BalanceService',
+    'ResourceUnavailable.InUse',
     'ServiceUnavailable',
     'ResourceInUse',
     'ResponseSizeLimitExceeded',
