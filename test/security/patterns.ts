@@ -71,23 +71,15 @@ function textOf(alternatives: readonly AST.Alternative[], choice: number): strin
 }
 
 function elementText(element: AST.Element, choice: number): string {
-  switch (element.type) {
-    case 'Character':
-      return String.fromCodePoint(element.value);
-    case 'CharacterClass':
-    case 'CharacterSet':
-      return memberOf(element);
-    case 'Quantifier':
-      return elementText(element.element, choice).repeat(Math.min(Math.max(1, element.min), 3));
-    case 'Group':
-    case 'CapturingGroup':
-      return textOf(element.alternatives, choice);
-    default:
-      return '';
-  }
+  if (element.type === 'Character') return String.fromCodePoint(element.value);
+  if (element.type === 'Quantifier')
+    return elementText(element.element, choice).repeat(Math.min(Math.max(1, element.min), 3));
+  if (element.type === 'Group' || element.type === 'CapturingGroup')
+    return textOf(element.alternatives, choice);
+  return element.type === 'CharacterClass' || element.type === 'CharacterSet' ? memberOf(element) : '';
 }
 
-const candidates = [...' a0A_-./:"\'\\<>=&#%@,;\n\t\r()[]{}!?+*|~^$`é中\u{2028}\u{1b}\u{202e}'];
+const candidates = Array.from(' a0A_-./:"\'\\<>=&#%@,;\n\t\r()[]{}!?+*|~^$`é中\u{2028}\u{1b}\u{202e}');
 
 function memberOf(set: { raw: string }): string {
   const test = new RegExp(`^${set.raw}$`, 'u');

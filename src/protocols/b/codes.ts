@@ -70,7 +70,7 @@ export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome
 }
 
 function knownOutcome(nativeCode: string): { outcome: CallOutcome; code: ErrorCode } | undefined {
-  if (noMoney.test(nativeCode)) return { outcome: 'refused', code: 'balance' };
+  if (noMoney.test(nativeCode)) return { outcome: 'rejected', code: 'balance' };
   const [first = ''] = nativeCode.split('.', 1);
   const row = outcomes.find(([pattern]) => pattern.test(first));
   return row && { outcome: row[1], code: row[2] };
