@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect } from 'vitest';
+import { canaryKey } from '../support/cli.ts';
 import { film } from '../support/film.ts';
 import { head, serve, type Served } from '../support/raw-server.ts';
 import { clocked } from './clocked.ts';
@@ -204,6 +205,17 @@ describe.concurrent('a redirect of the result', () => {
       expect(stranger.connections.length).toBeGreaterThan(0);
     },
   );
+
+  it('to another site, with the key in its address: exit 9, and no request there', async ({ open }) => {
+    const scene = await open('c');
+    const stranger = await scene.stranger((_, response) => {
+      response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
+    });
+    const location = `${stranger.origin}/film?token=${canaryKey}`;
+    scene.gateway.always.content = { status: 302, headers: { location } };
+    await expectUnpublished(scene, 9);
+    expect(stranger.connections).toHaveLength(0);
+  });
 
   it('from https to http: exit 9, and no connection', async ({ open }) => {
     const scene = await open('c', secured());

@@ -22,6 +22,7 @@ import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { jobIdForm, newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
+import { watchDisk } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner } from '../jobs/harness.ts';
 
@@ -197,6 +198,18 @@ describe('a claim', () => {
     expect(results.filter((held) => held === undefined)).toHaveLength(1);
     expect(new Set(results.filter((held) => held !== undefined)).size).toBe(1);
     expect(readdirSync(join(state, 'claims'))).toEqual(['send']);
+  });
+
+  // One that stayed would look like a submission that was lost, though nothing was sent.
+  it('is not made where its folder cannot be synced', async () => {
+    const { ledger, state } = await made();
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path }, run) =>
+      name === 'sync' && path === join(state, 'claims') ? Promise.reject(new Error('EIO')) : run(),
+    );
+    await expect(ledger.claim('send', 'mine')).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+    expect(await ledger.claimed('send')).toBeUndefined();
+    expect(readdirSync(join(state, 'claims'))).toEqual([]);
   });
 
   it('stands though its content is damaged', async () => {

@@ -1,0 +1,38 @@
+import { PassThrough } from 'node:stream';
+import { expect, it } from 'vitest';
+import { createContext, type Context } from '../../src/cli/context.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { canaryKey, newUser } from '../support/cli.ts';
+import { httpServer, says } from '../support/servers.ts';
+
+interface Opened {
+  context: Context;
+  /** All that was said on stderr. */
+  said: () => string;
+}
+
+function open(url: string): Opened {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const { env } = newUser(url);
+  const context = createContext({ stdin, stdout, stderr, env }, { verbose: true });
+  onEnd(() => context.close());
+  return { context, said: () => String(stderr.read() ?? '') };
+}
+
+it('a note holds no key, once it is known', async () => {
+  const { context, said } = open('http://127.0.0.1:9');
+  await context.gateway();
+  context.progress.note(`The gateway says: ${canaryKey}`);
+  expect(said()).toContain('The gateway says: [redacted]');
+});
+
+it('a call that is shown holds no token of its address', async () => {
+  const server = await httpServer(says({}));
+  const { context, said } = open(server.url);
+  const client = await context.client();
+  await client.exchange(
+    { method: 'GET', path: '/v1/files?page=2&signature=5ignature', headers: {}, body: undefined },
+    { auth: { header: 'Authorization', scheme: 'Bearer' }, timeoutMs: 5000, maxBytes: 1000 },
+  );
+  expect(said()).toContain('/v1/files?page=2&signature=[redacted]');
+});
