@@ -28,10 +28,17 @@ export function optionObject(text: string, flag: string): JsonObject {
   return json;
 }
 
+// The name of a file without its @.
+function fileHint(text: string, flag: string): string {
+  const isName = /^[^\s{}[\]"]{1,255}$/.test(text) && /[./\\]/.test(text);
+  return isName ? `. To read the file, put an @ before its name: ${flag} @${text}` : '';
+}
+
 function parsed(text: string, flag: string, parse: (text: string) => Json): Json {
   try {
     return parse(text);
   } catch (error) {
-    throw usageError(`${flag}${error instanceof RangeError ? '' : ' is not JSON'}: ${messageOf(error)}`);
+    const what = error instanceof RangeError ? flag : `${flag} is not JSON`;
+    throw usageError(`${what}: ${messageOf(error)}${fileHint(text, flag)}`);
   }
 }

@@ -1,7 +1,7 @@
 import { messageOf, MgwError, usageError } from '../errors.ts';
 import { parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import type { Flag, Protocol, Violation } from './protocol.ts';
-import { fieldSteps, hasField, setField } from './field-path.ts';
+import { dottedPath, fieldSteps, hasField, setField } from './field-path.ts';
 import { shownValue, violationMessage } from './violations.ts';
 
 /** What one flag was given: as the command line has it, `file` flags as the bytes that were read. */
@@ -93,7 +93,8 @@ function refused(flag: Flag, name: string, value: string, allowed: string): MgwE
 }
 
 /**
- * Puts the values of `--set` (`path=value` in native spelling) into a body; a value that is JSON is taken as such.
+ * Puts the values of `--set` (`path=value` in native spelling, a list's entry as `.0` or `[0]`) into a body; a value
+ * that is JSON is taken as such.
  * @throws MgwError('usage') naming the path.
  */
 export function applySets(body: JsonObject, sets: readonly string[]): void {
@@ -101,7 +102,7 @@ export function applySets(body: JsonObject, sets: readonly string[]): void {
   for (const entry of sets) {
     const split = entry.indexOf('=');
     if (split < 1) throw usageError(`--set ${shownValue(entry)}: write it as path=value.`);
-    const [path, text] = [entry.slice(0, split), entry.slice(split + 1)];
+    const [path, text] = [dottedPath(entry.slice(0, split)), entry.slice(split + 1)];
     const clash = paths.find(
       (other) => `${other}.`.startsWith(`${path}.`) || `${path}.`.startsWith(`${other}.`),
     );

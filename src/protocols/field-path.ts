@@ -2,6 +2,11 @@ import { isObject, type Json, type JsonObject } from '../json.ts';
 
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
+/** A path as it is read here: `FileInfos[0].Url` is `FileInfos.0.Url`. */
+export function dottedPath(path: string): string {
+  return path.replace(/\[(\d+)\](?=[.[]|$)/g, '.$1');
+}
+
 /**
  * The steps of a field's path: `instances.0.prompt`.
  * @throws Error where a step is empty or would reach what an object inherits.

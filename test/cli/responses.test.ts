@@ -136,6 +136,10 @@ it.each([
   [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
   [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],
   [['responses', 'Hi', '--model', 'm', '--body', '{'], /not JSON/],
+  [
+    ['responses', 'Hi', '--model', 'm', '--body', 'my/body.json'],
+    /an @ before its name: --body @my\/body.json/,
+  ],
 ])('wrong input sends nothing: %j', async (args, message) => {
   const { user, charges } = await bench();
   const run = await user.run(args);

@@ -108,6 +108,8 @@ describe('compose', () => {
     ['a={"b":[true]}', { a: { b: [true] } }],
     ['a.b.c=1', { a: { b: { c: 1 } } }],
     ['a.0.b=1', { a: [{ b: 1 }] }],
+    ['a[0].b=1', { a: [{ b: 1 }] }],
+    ['a[0][0]=1', { a: [[1]] }],
     ['a=[x', { a: '[x' }],
     ['a="12345678901234567890"', { a: '12345678901234567890' }],
   ])('reads --set %s', (set, body) => {
@@ -142,6 +144,7 @@ describe('compose', () => {
       '--set a: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text.',
     ],
     ['a path twice', { set: ['a=1', 'a=2'] }, '--set a conflicts with --set a.'],
+    ['a path twice in two forms', { set: ['a[0]=1', 'a.0=2'] }, '--set a.0 conflicts with --set a.0.'],
     ['a path inside another', { set: ['a={}', 'a.b=2'] }, '--set a.b conflicts with --set a.'],
     ['a path around another', { set: ['a.b=2', 'a={}'] }, '--set a conflicts with --set a.b.'],
     ['a member of a text', { body: { a: 'x' }, set: ['a.b=1'] }, '--set a.b: a is not an object or a list.'],
