@@ -9,7 +9,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock } from '../src/clock.ts';
+import { deadlineIn, systemClock } from '../src/clock.ts';
 import { bearer } from '../src/exchange.ts';
 import { download } from '../src/http/download.ts';
 import { publish } from '../src/http/publish.ts';
@@ -55,6 +55,7 @@ async function get(url: string, path: string): Promise<void> {
     gateway: { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [] },
     claimant: { owner: { pid: process.pid, start: '', host: '' }, isAlive: () => false },
     clock: systemClock,
+    deadline: deadlineIn(600_000, systemClock),
     retries: 0,
   });
   if (outcome.kind !== 'done' || outcome.bytes !== size) throw new Error(`it ended with ${outcome.kind}`);

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock, Deadline } from '../clock.ts';
 import { MgwError, type ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { backoffMs } from './backoff.ts';
@@ -38,6 +38,8 @@ export interface DownloadDeps {
   /** This process, and how it tells whether another one that left its mark on a part is alive. */
   claimant: Claimant;
   clock: Clock;
+  /** When it is given up; what is there is kept for the next run. */
+  deadline: Deadline;
   /** Ends the download; what is there is kept for the next run. */
   signal?: AbortSignal;
   /** Until a connection stands, ms; 10 s where absent. */
@@ -70,8 +72,8 @@ const longestPauseMs = 300_000;
  * Downloads a file into the `.part` file at `part`: continued by range where a strong validator proves that it
  * is the same, its length and its MP4 boxes checked, hashed, durable. Retried with backoff while tries fail and
  * bring nothing on (design 6, specification 7.1). An unfinished part is kept where it can be continued.
- * @throws MgwError, charged 'yes': exit 9 for an address that is not fetched or gives no such file, 6 where
- * reads kept failing, 10 where the disk does; and the signal's reason.
+ * @throws MgwError, charged 'yes': exit 8 at the deadline, 9 for an address that is not fetched or gives no such file,
+ * 6 where reads kept failing, 10 where the disk does; and the signal's reason.
  */
 export async function download(
   source: DownloadSource,
@@ -177,10 +179,18 @@ class Patience {
 async function pause(failure: Failure, patience: Patience, deps: DownloadDeps): Promise<void> {
   const { retryAfterMs: floorMs = 0, message } = failure;
   const tries = patience.next();
+  const leftMs = deps.deadline.leftMs();
+  if (leftMs <= 0) throw late(failure);
   if (tries === undefined || floorMs > longestPauseMs) throw givenUp(failure);
   const ms = backoffMs(tries, { floorMs });
   deps.note?.(`${message}; trying again in ${(ms / 1000).toFixed(1)} s.`);
-  await deps.clock.sleep(ms, deps.signal);
+  await deps.clock.sleep(Math.min(ms, leftMs), deps.signal);
+  if (ms >= leftMs) throw late(failure);
+}
+
+function late({ message }: Failure): MgwError {
+  const text = `The download did not end in the time to wait; what came is kept (${message}).`;
+  return new MgwError('pending', text, { charged: 'yes', retry: 'resume' });
 }
 
 const incomplete: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'];

@@ -181,6 +181,7 @@ function downloadFrom(
     },
     claimant: { owner: deps.owner, isAlive },
     clock: deps.clock,
+    deadline: options.deadline,
     signal: deps.signals.soft,
     retries: deps.retries,
     notReady: (reply) => protocol.notReady(reply),

@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import type { DownloadProgress } from '../../src/http/download.ts';
 import {
   claimantOf,
@@ -14,6 +15,7 @@ import {
 } from '../support/downloads.ts';
 import { boxEnds, film } from '../support/film.ts';
 import { head, say, type Answer } from '../support/raw-server.ts';
+import { TestClock } from '../support/test-clock.ts';
 
 const content = film(200_000);
 const etag = '"one"';
@@ -431,6 +433,43 @@ describe('a redirect', () => {
   it('without a place to go is asked for afresh', async () => {
     const server = await ctx.start(saying('302 Moved', {}));
     expect(await ctx.fetch(server.url())).toMatchObject({ kind: 'expired' });
+  });
+});
+
+describe('the time to wait', () => {
+  it.each([
+    ['of a connection that is silent', 150_000],
+    ['of an answer that does not come', 0],
+  ])('ends the download with exit 8, and keeps what is there (%s)', async (_, sent) => {
+    const server = await ctx.start(
+      inTurn((_asked, socket) => {
+        if (sent === 0) return;
+        socket.write(head('200 OK', { etag, 'content-length': content.length }));
+        socket.write(content.subarray(0, sent));
+      }, file({ content, etag })),
+    );
+    const deadline = deadlineIn(55_000, ctx.clock);
+    const fetching = ctx.fetch(server.url(), {
+      deadline,
+      onProgress: () => ctx.clock.advance(60_000),
+    });
+    if (sent === 0) await expect.poll(() => server.asked.length).toBe(1);
+    ctx.clock.advance(sent === 0 ? 60_000 : 0);
+    await expect(fetching).rejects.toMatchObject({ code: 'pending', exitCode: 8, retry: 'resume' });
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')[1] ?? '').toMatch(sent === 0 ? /^$/ : /^bytes=[1-9]\d*-$/);
+  });
+
+  it('cuts the pause between two tries', async () => {
+    const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
+    const clock = new TestClock(1000);
+    const fetching = ctx.fetch(server.url(), {
+      clock,
+      deadline: deadlineIn(55_000, clock),
+      note: () => setImmediate(() => clock.advance(55_000)),
+    });
+    await expect(fetching).rejects.toMatchObject({ code: 'pending', exitCode: 8 });
+    expect(server.asked).toHaveLength(1);
   });
 });
 

@@ -1,5 +1,5 @@
 // A process of its own that downloads and publishes one file; bundled and started by download/process.test.ts.
-import { systemClock } from '../../src/clock.ts';
+import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { bearer } from '../../src/exchange.ts';
 import { download } from '../../src/http/download.ts';
@@ -12,6 +12,7 @@ async function run(): Promise<object> {
     gateway: { baseUrl: new URL(baseUrl), key, auth: bearer, trustedOrigins: [] },
     claimant: { owner: { pid: process.pid, start: '1', host: 'here' }, isAlive },
     clock: systemClock,
+    deadline: deadlineIn(600_000, systemClock),
     retries: 0,
   });
   if (outcome.kind === 'done') await publish(outcome.part, target, { force: false });

@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
 import { bearer } from '../../src/exchange.ts';
 import {
   download,
@@ -66,6 +67,7 @@ export function useDownloads(): Downloads {
       gateway: gatewayAt(),
       claimant: claimantOf(process.pid),
       clock: ctx.clock,
+      deadline: deadlineIn(1e9, ctx.clock),
       retries: 3,
       ...deps,
     });

@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.ts';
+import type { Clock, Deadline } from '../../clock.ts';
 import { messageOf, MgwError, type ErrorCode } from '../../errors.ts';
 import type { Failure, Reply } from '../../exchange.ts';
 import { printableLine } from '../../printable.ts';
@@ -18,6 +18,8 @@ import { isSameRepresentation, readContentRange, strongValidator } from './valid
 export interface AttemptOptions {
   gateway: DownloadGateway;
   clock: Clock;
+  /** When the download is given up. */
+  deadline: Deadline;
   signal?: AbortSignal;
   connectTimeoutMs: number;
   idleTimeoutMs: number;
@@ -48,7 +50,8 @@ export async function attempt(
   part: PartFile,
   options: AttemptOptions,
 ): Promise<Attempt> {
-  const watch = watchIdle(options.clock, options.idleTimeoutMs);
+  const { clock, deadline, idleTimeoutMs: idleMs } = options;
+  const watch = watchIdle(clock, { idleMs, deadline });
   const signals = options.signal ? [options.signal, watch.signal] : [watch.signal];
   let reply: MediaReply | undefined;
   try {

@@ -1,10 +1,18 @@
-import type { Clock } from '../../clock.ts';
+import type { Clock, Deadline } from '../../clock.ts';
 
-/** Sees to it that a connection on which nothing comes is given up. */
+/** How long something may go on. */
+export interface TimeLimits {
+  /** The longest silence, ms. */
+  idleMs: number;
+  /** When it is given up, however much comes. */
+  deadline: Deadline;
+}
+
+/** Sees to it that a connection is given up on which nothing comes, or whose time is up. */
 export interface IdleWatch {
-  /** Aborted once nothing came for the whole time. */
+  /** Aborted once nothing came for the whole time, or the deadline has passed; its reason says which. */
   readonly signal: AbortSignal;
-  /** Something came: the time begins anew. */
+  /** Something came: the time for silence begins anew. */
   touch(): void;
   /** Nothing can come, since the reader itself has stopped reading; until the next `touch`. */
   hold(): void;
@@ -12,21 +20,22 @@ export interface IdleWatch {
   stop(): void;
 }
 
-/** Begins to watch; `idleMs` without a `touch` abort its signal. */
-export function watchIdle(clock: Clock, idleMs: number): IdleWatch {
-  const stalled = new AbortController();
+/** Begins to watch. */
+export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits): IdleWatch {
+  const given = new AbortController();
   const stopped = new AbortController();
   let last = clock.monotonic();
   const watch = async (): Promise<void> => {
-    for (let left = idleMs; left > 0; left = last + idleMs - clock.monotonic()) {
-      await clock.sleep(Math.min(left, idleMs), stopped.signal);
+    for (let left = idleMs; left > 0 && deadline.leftMs() > 0; left = last + idleMs - clock.monotonic()) {
+      await clock.sleep(Math.min(left, idleMs, deadline.leftMs()), stopped.signal);
     }
-    stalled.abort(new Error(`nothing came for ${idleMs / 1000} s`));
+    const isLate = deadline.leftMs() <= 0;
+    given.abort(new Error(isLate ? 'the time to wait ran out' : `nothing came for ${idleMs / 1000} s`));
   };
   // The watch ends by being stopped, which is no error.
   watch().catch(() => undefined);
   return {
-    signal: stalled.signal,
+    signal: given.signal,
     touch: () => (last = clock.monotonic()),
     hold: () => (last = Infinity),
     stop: () => stopped.abort(),

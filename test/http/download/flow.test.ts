@@ -1,6 +1,7 @@
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../../src/clock.ts';
 import { batches } from '../../../src/http/download/batches.ts';
 import { watchIdle } from '../../../src/http/download/idle-watch.ts';
 import { speedometer } from '../../../src/http/download/speed.ts';
@@ -13,7 +14,7 @@ describe('batches', () => {
   function gathering(sizes: { firstBytes: number; bytes: number; maxAgeMs?: number }) {
     const clock = new TestClock();
     const message = new IncomingMessage(new Socket());
-    const watch = watchIdle(clock, 60_000);
+    const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     const body = batches(message, { maxAgeMs: 1000, ...sizes, clock, watch });
     const next = async (): Promise<number> =>
       ((await body.next()).value ?? []).reduce((sum, { length }) => sum + length, 0);
@@ -119,7 +120,7 @@ describe('batches', () => {
 describe('watchIdle', () => {
   it('aborts after the time without a touch, and says why', async () => {
     const clock = new TestClock();
-    const watch = watchIdle(clock, 60_000);
+    const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     clock.advance(59_999);
     watch.touch();
     clock.advance(59_999);
@@ -130,9 +131,22 @@ describe('watchIdle', () => {
     expect(watch.signal.reason).toMatchObject({ message: 'nothing came for 60 s' });
   });
 
+  it('aborts at the deadline, however much comes, and says so', async () => {
+    const clock = new TestClock();
+    const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(150_000, clock) });
+    for (let at = 0; at < 5; at += 1) {
+      expect(watch.signal.aborted).toBe(false);
+      clock.advance(30_000);
+      watch.touch();
+      await tick();
+    }
+    await expect.poll(() => watch.signal.aborted, patient).toBe(true);
+    expect(watch.signal.reason).toMatchObject({ message: 'the time to wait ran out' });
+  });
+
   it('ends when it is stopped', async () => {
     const clock = new TestClock();
-    const watch = watchIdle(clock, 60_000);
+    const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     watch.stop();
     clock.advance(200_000);
     await tick();
