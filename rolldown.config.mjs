@@ -16,11 +16,20 @@ const withoutChildProcess = {
   },
 };
 
+// HTTP/2 is not spoken: undici would load Node's for it at every start.
+const withoutHttp2 = {
+  name: 'undici-without-http2',
+  transform: {
+    filter: { id: /undici\/lib\/dispatcher\/client-h2\.js$/ },
+    handler: () => "module.exports = () => { throw new Error('HTTP/2 is not spoken'); };",
+  },
+};
+
 // What is always loaded together is one file; the network stack stays out of what others need.
 const always =
   /src\/(cli\/(main|program|context|io|settings|wait-options|output\/(human|json))|http\/(failures|read-bounded))\.ts/;
 const network =
-  /src\/http\/(client|connect|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts|proxy-from-env/;
+  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts/;
 const together = {
   groups: [
     { name: 'base', priority: 2, test: always },
@@ -36,7 +45,7 @@ export default defineConfig({
   platform: 'node',
   preserveEntrySignatures: 'allow-extension',
   external: [/^node:/],
-  plugins: [withoutChildProcess, thirdPartyLicences()],
+  plugins: [withoutChildProcess, withoutHttp2, thirdPartyLicences()],
   resolve: { conditionNames: ['node', 'import', 'default'] },
   output: {
     dir: 'dist',

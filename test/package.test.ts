@@ -92,7 +92,7 @@ describe('the tarball', () => {
 
   it('passes on the licence of every package that is bundled', () => {
     const text = readFileSync(join(home, 'node_modules/mgw/dist/THIRD-PARTY-LICENSES.txt'), 'utf8');
-    for (const name of ['commander', 'conf', 'ora', 'zod', 'tldts', 'proxy-from-env'])
+    for (const name of ['commander', 'conf', 'ora', 'zod', 'tldts', 'undici'])
       expect(text).toMatch(new RegExp(`^${name} \\d+\\.\\d+\\.\\d+ \\((MIT|ISC|BSD-3-Clause)\\)$`, 'm'));
     expect(text).toContain('THE SOFTWARE IS PROVIDED "AS IS"');
   });

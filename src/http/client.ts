@@ -1,10 +1,10 @@
-import { Agent, request as openRequest, type ClientRequest, type IncomingMessage } from 'node:http';
-import type { Duplex } from 'node:stream';
+import { messageOf } from '../errors.ts';
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
-import { connect } from './connect.ts';
+import { openConnections, type Connections } from './connections.ts';
 import { decoded } from './content-encoding.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
+import { RawAnswer } from './raw-answer.ts';
 import { headersFor, pathFor } from './request-head.ts';
 import { TransportError } from './transport-error.ts';
 
@@ -69,168 +69,131 @@ const defaultConnectTimeoutMs = 10_000;
 
 /** Opens a client; no connection is made before the first call. */
 export function createClient(options: ClientOptions): GatewayClient {
-  const closing = new AbortController();
-  const agent = keepAliveAgent(options, closing.signal);
-  const open: Open = (request, call, deadline) => send(request, call, deadline, options, agent);
+  const timeoutMs = options.connectTimeoutMs ?? defaultConnectTimeoutMs;
+  let shared: Promise<Connections> | undefined;
+  const connections = (call: CallOptions, signal: AbortSignal): Promise<Connections> => {
+    const { onConnected, connectSignal } = call;
+    const signals = [signal, connectSignal];
+    if (onConnected) return openConnections(options.baseUrl, { timeoutMs, most: 1, signals, onConnected });
+    return (shared ??= openConnections(options.baseUrl, { timeoutMs, most: 64 }));
+  };
+  const open: Open = (request, call) => send(request, call, options, connections);
   return {
     baseUrl: options.baseUrl,
     trace: options.trace,
     exchange: (request, call) => exchange(open, request, call),
-    stream: (request, call) => stream(open, request, call, options.baseUrl),
+    stream: (request, call) => stream(open, request, call),
     close: () => {
-      closing.abort();
-      agent.destroy();
+      shared?.then(
+        (made) => made.destroy(new Error('the client was closed')),
+        () => undefined,
+      );
     },
   };
 }
 
-type Open = (request: Exchange, call: CallOptions, deadline: Deadline) => Promise<IncomingMessage>;
+type Open = (request: Exchange, call: CallOptions) => Promise<Answer>;
+
+interface Answer extends StreamedReply {
+  deadline: Deadline;
+}
 
 async function exchange(open: Open, request: Exchange, call: CallOptions): Promise<Reply> {
-  const deadline = startDeadline(call.timeoutMs, [call.signal]);
-  try {
-    const message = await open(request, call, deadline);
-    const body = decoded(message, message.headers['content-encoding']);
-    const { bytes, complete } = await readBounded(body, call.maxBytes ?? defaultMaxBytes);
-    message.destroy();
-    return {
-      status: message.statusCode ?? 0,
-      headers: headersOf(message),
-      text: new TextDecoder().decode(bytes),
-      complete: complete && message.complete,
-    };
-  } finally {
-    deadline.end();
-  }
+  const { status, headers, body } = await open(request, call);
+  const { bytes, complete } = await readBounded(body, call.maxBytes ?? defaultMaxBytes);
+  return { status, headers, text: new TextDecoder().decode(bytes), complete };
 }
 
-async function stream(open: Open, request: Exchange, call: CallOptions, url: URL): Promise<StreamedReply> {
-  const deadline = startDeadline(call.timeoutMs, [call.signal]);
-  try {
-    const message = await open(request, call, deadline);
-    deadline.lift();
-    message.once('close', () => deadline.end());
-    return streamed(message, url);
-  } catch (error) {
-    deadline.end();
-    throw error;
-  }
+async function stream(open: Open, request: Exchange, call: CallOptions): Promise<StreamedReply> {
+  const { deadline, ...answer } = await open(request, call);
+  deadline.lift();
+  return answer;
 }
+
+type ConnectionsFor = (call: CallOptions, signal: AbortSignal) => Promise<Connections>;
 
 // Whatever is wrong with the request itself shows before a connection is made for it, and before it is recorded.
 async function send(
   request: Exchange,
   call: CallOptions,
-  deadline: Deadline,
   client: ClientOptions,
-  agent: Agent,
-): Promise<IncomingMessage> {
-  const { signal } = deadline;
-  const path = pathFor(request, client.baseUrl);
-  const headers = headersFor(request, call.auth, client);
-  const socket = call.onConnected && (await ownConnection({ ...call, signal }, call.onConnected, client));
-  const outgoing = openRequest({
-    host: client.baseUrl.hostname,
-    method: request.method,
-    path,
-    headers,
-    maxHeaderSize: 64 * 1024,
-    signal,
-    ...(socket ? { createConnection: () => socket } : { agent }),
-  });
-  client.trace?.(`> ${request.method} ${client.baseUrl.origin}${path}`);
+  connectionsFor: ConnectionsFor,
+): Promise<Answer> {
+  const { baseUrl, trace } = client;
+  const path = pathFor(request, baseUrl);
+  const raw = { path, headers: headersFor(request, call.auth, client), body: request.body };
+  const deadline = startDeadline(call.timeoutMs, [call.signal]);
+  let own: Connections | undefined;
+  const end = (): void => {
+    deadline.end();
+    own?.destroy(new Error('it was given up'));
+  };
   try {
-    return await headOf(outgoing, request.body, client, signal);
-  } catch (error) {
-    if (!deadline.passed) throw TransportError.sent(error, client.baseUrl);
-    const late = new Error(`no answer within ${call.timeoutMs / 1000} s`);
-    throw TransportError.sent(late, client.baseUrl, 'timeout');
-  }
-}
-
-// The connection stands and `sending` is on disk before the first byte: design 5.
-async function ownConnection(
-  call: CallOptions,
-  onConnected: () => Promise<void>,
-  client: ClientOptions,
-): Promise<Duplex> {
-  const socket = await connect(client.baseUrl, {
-    timeoutMs: client.connectTimeoutMs ?? defaultConnectTimeoutMs,
-    signal: call.signal,
-    connectSignal: call.connectSignal,
-  });
-  try {
-    await onConnected();
-  } catch (error) {
-    socket.destroy();
-    throw error;
-  }
-  if (socket.destroyed) throw TransportError.sent(new Error('it was closed at once'), client.baseUrl);
-  return socket;
-}
-
-function headOf(
-  outgoing: ClientRequest,
-  body: string | undefined,
-  client: ClientOptions,
-  signal: AbortSignal,
-): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    // A request that still waits for the agent's connection tells of its end only once that stands.
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-    if (signal.aborted) reject(signal.reason as Error);
-    outgoing.once('error', reject);
-    // An upgrade that nobody asked for ends without an error.
-    outgoing.once('close', () => reject(new Error('it was closed without an answer')));
-    outgoing.once('response', (message) => {
-      // A body without a length would pass for whole where its connection breaks; bytes behind its end do not matter.
-      outgoing.off('error', reject).on('error', (error) => {
-        if (!message.complete) message.destroy(error);
-      });
-      client.trace?.(`< ${message.statusCode ?? 0} ${message.headers['content-type'] ?? ''}`);
-      resolve(message);
+    const connections = await connectionsFor(call, deadline.signal);
+    if (call.onConnected) own = connections;
+    if (deadline.signal.aborted) throw TransportError.unsent(deadline.signal.reason, baseUrl);
+    trace?.(`> ${request.method} ${baseUrl.origin}${path}`);
+    const answer = new RawAnswer();
+    const response = await fetched(new URL(baseUrl.origin + path), {
+      ...raw,
+      method: request.method,
+      redirect: 'manual',
+      signal: deadline.signal,
+      dispatcher: answer.through(connections, { ...raw, origin: baseUrl.origin }),
     });
-    outgoing.end(body);
-  });
-}
-
-function keepAliveAgent(options: ClientOptions, closing: AbortSignal): Agent {
-  const agent = new Agent({ keepAlive: true, maxSockets: 64 });
-  const timeoutMs = options.connectTimeoutMs ?? defaultConnectTimeoutMs;
-  agent.createConnection = (_options, done) => {
-    connect(options.baseUrl, { timeoutMs, signal: closing }).then(
-      (socket) => done?.(null, socket),
-      (error: unknown) => done?.(error as Error, undefined as unknown as Duplex),
-    );
-    return undefined;
-  };
-  return agent;
-}
-
-/** A message's headers with names in lower case and repeated values joined. */
-export function headersOf(message: IncomingMessage): Record<string, string> {
-  const entries = Object.entries(message.headersDistinct).map(([name, values]) => [
-    name,
-    values?.join(', ') ?? '',
-  ]);
-  return Object.fromEntries(entries) as Record<string, string>;
-}
-
-function streamed(message: IncomingMessage, url: URL): StreamedReply {
-  message.on('error', () => undefined);
-  return {
-    status: message.statusCode ?? 0,
-    headers: headersOf(message),
-    body: bodyOf(message, url),
-    close: () => message.destroy(new Error('it was given up')),
-  };
-}
-
-async function* bodyOf(message: IncomingMessage, url: URL): AsyncIterable<Uint8Array> {
-  try {
-    for await (const chunk of decoded(message, message.headers['content-encoding'])) yield chunk;
+    // Where the global fetch was replaced by one that passes our dispatcher by, this comes late, but it comes.
+    if (own && own.first === undefined) await call.onConnected?.();
+    const { status, headers } = answer.head ?? headOf(response);
+    trace?.(`< ${status} ${headers['content-type'] ?? ''}`);
+    const body = bodyOf(response, answer, baseUrl, end);
+    const close = (): void => {
+      deadline.abort(new Error('it was given up'));
+      end();
+    };
+    return { status, headers, body, close, deadline };
   } catch (error) {
-    throw TransportError.sent(error, url);
+    // Rejected with what kept the connection from standing, if anything did.
+    await own?.first?.finally(end);
+    end();
+    const cause = causeOf(error);
+    if (cause instanceof TransportError || !deadline.passed) throw TransportError.sent(cause, baseUrl);
+    const late = new Error(`no answer within ${call.timeoutMs / 1000} s`);
+    throw TransportError.sent(late, baseUrl, 'timeout');
   }
-  if (!message.complete) throw TransportError.sent(new Error('the answer was cut'), url);
+}
+
+// fetch refuses some ports, such as 6000 and 10080, before it asks its dispatcher, which knows where to go.
+async function fetched(url: URL, init: object): Promise<Response> {
+  try {
+    return await fetch(url, init);
+  } catch (error) {
+    if (url.port === '' || messageOf(causeOf(error)) !== 'bad port') throw error;
+    url.port = '';
+    return fetch(url, init);
+  }
+}
+
+function headOf({ status, headers }: Response): { status: number; headers: Record<string, string> } {
+  return { status, headers: Object.fromEntries(headers) };
+}
+
+// fetch says no more than that it failed.
+function causeOf(error: unknown): unknown {
+  return error instanceof TypeError && error.cause !== undefined ? error.cause : error;
+}
+
+async function* bodyOf(
+  response: Response,
+  answer: RawAnswer,
+  url: URL,
+  end: () => void,
+): AsyncGenerator<Uint8Array, void> {
+  try {
+    if (response.body) yield* decoded(response.body, answer.head?.headers['content-encoding']);
+    if (answer.broken) throw answer.broken;
+  } catch (error) {
+    throw TransportError.sent(causeOf(error), url);
+  } finally {
+    end();
+  }
 }

@@ -1,29 +1,74 @@
-import type { Readable, Transform } from 'node:stream';
+import type { Transform } from 'node:stream';
 import type * as nodeZlib from 'node:zlib';
+import { systemCode } from '../errors.ts';
 
-type Zlib = typeof nodeZlib;
-
-const decoders = new Map<string, (zlib: Zlib) => Transform>([
+const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
   ['gzip', (zlib) => zlib.createGunzip()],
   ['x-gzip', (zlib) => zlib.createGunzip()],
   ['deflate', (zlib) => zlib.createInflate()],
   ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
+/** So little is decoded at a time that a bomb stays small until the reader has seen of it, bytes. */
+const sliceBytes = 1024;
+/** After so many slices without an outcome the coding is believed. */
+const mostHeld = 256;
+
 /**
  * A body with its content coding undone. mgw asks for `identity`; some gateways compress all the same. An unknown
- * coding is passed on as it is.
+ * coding is passed on as it is. A body that is not in the coding it names is given as it came, and whatever could be
+ * decoded of one that breaks; then the error is thrown.
  */
-export function decoded(body: Readable, encoding: string | undefined): AsyncIterable<Uint8Array> {
-  const decoder = decoders.get((encoding ?? '').trim().toLowerCase());
-  return decoder === undefined ? body : undone(body, decoder);
+export async function* decoded(
+  body: AsyncIterable<Uint8Array>,
+  encoding: string | undefined,
+): AsyncGenerator<Uint8Array, void> {
+  const create = decoders.get((encoding ?? '').trim().toLowerCase());
+  // Loaded where a gateway compresses: it costs a part of every start.
+  if (create === undefined) yield* body;
+  else yield* undone(body, create(await import('node:zlib')));
 }
 
-// Loaded where a gateway compresses: it costs a part of every start.
-async function* undone(body: Readable, decoder: (zlib: Zlib) => Transform): AsyncIterable<Uint8Array> {
-  // It may break meanwhile; the pipeline tells of that too.
-  body.on('error', () => undefined);
-  const [{ pipeline }, zlib] = await Promise.all([import('node:stream'), import('node:zlib')]);
-  // The reader sees the error on the last stream of the pipeline.
-  yield* pipeline(body, decoder(zlib), () => undefined) as unknown as AsyncIterable<Uint8Array>;
+async function* undone(
+  body: AsyncIterable<Uint8Array>,
+  decoder: Transform,
+): AsyncGenerator<Uint8Array, void> {
+  const out: Uint8Array[] = [];
+  let failure: Error | undefined;
+  decoder.on('data', (chunk: Uint8Array) => out.push(chunk)).on('error', (error) => (failure = error));
+  let held: Uint8Array[] | undefined = [];
+  try {
+    for await (const slice of slices(body)) {
+      held?.push(slice);
+      await step(decoder, slice);
+      if (out.length > 0 || (held?.length ?? 0) > mostHeld) held = undefined;
+      yield* out.splice(0);
+      if (failure === undefined) continue;
+      // An end that comes too early is no sign of another coding.
+      if (systemCode(failure) !== 'Z_BUF_ERROR') yield* held ?? [];
+      throw failure;
+    }
+  } finally {
+    decoder.destroy();
+  }
+}
+
+/** A body in small pieces; an empty one is its end. */
+async function* slices(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+  for await (const chunk of body)
+    for (let at = 0; at < chunk.length; at += sliceBytes) yield chunk.subarray(at, at + sliceBytes);
+  yield new Uint8Array();
+}
+
+// Where it fails, a decoder tells nobody but the listeners of its errors.
+function step(decoder: Transform, slice: Uint8Array): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      decoder.off('error', done).off('end', done);
+      resolve();
+    };
+    decoder.once('error', done).once('end', done);
+    if (slice.length > 0) decoder.write(slice, done);
+    else decoder.end();
+  });
 }

@@ -6,6 +6,8 @@ export interface Deadline {
   readonly passed: boolean;
   /** Lifts the limit of time; the parents still count. */
   lift(): void;
+  /** Aborts it by hand. */
+  abort(reason: Error): void;
   /** Frees the timer and lets go of the parents. */
   end(): void;
 }
@@ -35,6 +37,7 @@ export function startDeadline(ms: number, parents: readonly (AbortSignal | undef
       return passed;
     },
     lift: () => clearTimeout(timer),
+    abort: (reason) => controller.abort(reason),
     end: () => {
       clearTimeout(timer);
       for (const parent of parents) parent?.removeEventListener('abort', follow);

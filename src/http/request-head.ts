@@ -1,4 +1,3 @@
-import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { AuthScheme, Exchange } from '../exchange.ts';
 
 /**
@@ -20,19 +19,23 @@ export function headersFor(
   request: Exchange,
   auth: AuthScheme,
   client: { baseUrl: URL; key: string; userAgent: string },
-): Record<string, string | number> {
+): Record<string, string> {
   const headers = {
-    host: client.baseUrl.host,
     'user-agent': client.userAgent,
     accept: 'application/json, */*;q=0.5',
     'accept-encoding': 'identity',
     ...request.headers,
-    ...(request.body !== undefined && { 'content-length': Buffer.byteLength(request.body) }),
+    ...(request.body !== undefined && { 'content-length': String(Buffer.byteLength(request.body)) }),
     ...(client.key !== '' && { [auth.header]: `${auth.scheme} ${client.key}`.trim() }),
   };
   for (const [name, value] of Object.entries(headers)) {
-    validateHeaderName(name);
-    validateHeaderValue(name, String(value));
+    if (!isToken.test(name)) throw new TypeError(`the header ${JSON.stringify(name)} has no valid name`);
+    if (!isSendable.test(value))
+      throw new TypeError(`the header ${name} holds a character that cannot be sent`);
   }
   return headers;
 }
+
+// RFC 9110 5.6.2 and 5.5: visible ASCII, blanks, tabs and what Latin-1 has beyond ASCII.
+const isToken = /^[\w!#$%&'*+.^`|~-]+$/;
+const isSendable = /^[\t\x20-\x7e\x80-\xff]*$/;

@@ -40,7 +40,7 @@ async function call(...answers: Say[]): Promise<Call> {
         note,
         retries: 3,
         signal: abort.signal,
-        requestTimeoutMs: 300,
+        requestTimeoutMs: 1000,
         idleTimeoutMs: 200,
       };
       const onText = (piece: string): void => {

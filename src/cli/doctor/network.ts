@@ -1,12 +1,10 @@
 import { lookup } from 'node:dns/promises';
-import { isIP, type Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
-import { getProxyForUrl } from 'proxy-from-env';
+import ipaddr from 'ipaddr.js';
 import { requireBaseUrl, requireKey, type Settings } from '../../config/resolve.ts';
 import { originText } from '../../config/source.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
-import { connect, hostOf, isLoopback } from '../../http/connect.ts';
+import { hostOf, openConnections, type Connections, type Socket } from '../../http/connections.ts';
 import { TransportError } from '../../http/transport-error.ts';
 import { redactor } from '../../redact.ts';
 import { listModels, readModels } from '../../protocols/models.ts';
@@ -31,8 +29,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   });
   if (gateway.status !== 'ok') return [gateway, skip('connection', 'no gateway'), skip('key', 'no gateway')];
   const url = requireBaseUrl(settings);
-  const proxy = isLoopback(hostOf(url)) ? '' : getProxyForUrl(url.href);
-  const reached = [checkProxy(proxy), ...(await checkConnection(url, proxy))];
+  const reached = await checkRoute(url);
   const broken = reached.some(({ status }) => status === 'fail');
   const key = await attempt('key', '"mgw auth login" keeps one.', () => {
     requireKey(settings);
@@ -42,20 +39,27 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   return [gateway, ...reached, ...(broken ? [skip('key', 'no connection')] : await checkKey(context))];
 }
 
-function checkProxy(proxy: string): Check {
-  if (proxy === '') return ok('proxy', 'none');
-  if (!URL.canParse(proxy))
-    return warn('proxy', 'the proxy of the environment is no address', 'Correct HTTPS_PROXY.');
-  const { protocol, host } = new URL(proxy);
-  return ok('proxy', `${protocol}//${host} (from the environment)`);
+async function checkRoute(url: URL): Promise<Check[]> {
+  let connections: Connections;
+  try {
+    connections = await openConnections(url, { timeoutMs, most: 1 });
+  } catch (error) {
+    const unusable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    return [fail('proxy', unusable, 'Correct HTTPS_PROXY or HTTP_PROXY.')];
+  }
+  const connecting = tryConnection(connections);
+  const { proxy } = connections;
+  const isNamed = proxy === '' && !ipaddr.isValid(hostOf(url));
+  const dns = isNamed ? [await checkDns(hostOf(url))] : [];
+  const isLost = dns.some(({ status }) => status === 'fail');
+  const connection = await connecting;
+  return [checkProxy(proxy), ...dns, isLost ? skip('connection', 'no address') : connection];
 }
 
-async function checkConnection(url: URL, proxy: string): Promise<Check[]> {
-  const host = hostOf(url);
-  const dns = proxy !== '' || isIP(host) !== 0 ? [] : [await checkDns(host)];
-  if (dns.some(({ status }) => status === 'fail')) return [...dns, skip('connection', 'no address')];
-  const connection = await attempt('connection', connectionHint, () => tryConnection(url));
-  return [...dns, connection];
+function checkProxy(proxy: string): Check {
+  if (proxy === '') return ok('proxy', 'none');
+  const { protocol, host } = new URL(proxy);
+  return ok('proxy', `${protocol}//${host} (from the environment)`);
 }
 
 function checkDns(host: string): Promise<Check> {
@@ -69,11 +73,11 @@ function checkDns(host: string): Promise<Check> {
   });
 }
 
-async function tryConnection(url: URL): Promise<Check> {
+async function tryConnection(connections: Connections): Promise<Check> {
   const started = performance.now();
   let socket: Socket;
   try {
-    socket = await connect(url, { timeoutMs });
+    socket = await connections.connect();
   } catch (error) {
     const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     const certificate = error instanceof TransportError && error.reason === 'certificate';
@@ -82,14 +86,14 @@ async function tryConnection(url: URL): Promise<Check> {
   const took = `${Math.round(performance.now() - started)} ms`;
   try {
     return 'getPeerCertificate' in socket
-      ? judgeTls(socket as TLSSocket, took)
+      ? judgeTls(socket, took)
       : ok('connection', `TCP in ${took}, without TLS`);
   } finally {
-    socket.destroy();
+    connections.destroy(new Error('it was tried'));
   }
 }
 
-function judgeTls(socket: TLSSocket, took: string): Check {
+function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, took: string): Check {
   const until = Date.parse(socket.getPeerCertificate().valid_to);
   const detail = `TCP and ${socket.getProtocol() ?? 'TLS'} in ${took}`;
   if (until - Date.now() > shortCertificateMs) return ok('connection', detail);

@@ -1,6 +1,9 @@
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import type { Clock } from '../../clock.ts';
 import type { IdleWatch } from './idle-watch.ts';
+
+/** A body that knows whether its end was the one that was announced. */
+type Body = Readable & { readonly complete: boolean };
 
 /** How a body is gathered. */
 export interface BatchOptions {
@@ -19,10 +22,7 @@ export interface BatchOptions {
  * gathered, and no more than that: then the sender has to wait. What came before a break is handed out before
  * the break is thrown.
  */
-export async function* batches(
-  message: IncomingMessage,
-  options: BatchOptions,
-): AsyncGenerator<Buffer[], void> {
+export async function* batches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
   const gathering = new Gathering(message, options);
   try {
     for (;;) {
@@ -36,7 +36,7 @@ export async function* batches(
 }
 
 class Gathering {
-  readonly #message: IncomingMessage;
+  readonly #message: Body;
   readonly #options: BatchOptions;
   #least: number;
   #chunks: Buffer[] = [];
@@ -46,7 +46,7 @@ class Gathering {
   #error: Error = new Error('it was cut');
   #wake: () => void = () => undefined;
 
-  constructor(message: IncomingMessage, options: BatchOptions) {
+  constructor(message: Body, options: BatchOptions) {
     this.#message = message;
     this.#options = options;
     this.#least = options.firstBytes;

@@ -1,11 +1,9 @@
-import type { IncomingMessage } from 'node:http';
 import { MgwError } from '../../errors.ts';
 import type { AuthScheme } from '../../exchange.ts';
-import { headersOf } from '../client.ts';
 import { isPrivateHost } from '../private-host.ts';
 import { secretRedactor } from '../../redact.ts';
 import { checkTarget, keyMayGo, type TrustedGateway } from '../trust.ts';
-import { get } from './get.ts';
+import { get, type Message } from './get.ts';
 
 /** Who asks for results, and what may be told to whom. */
 export interface DownloadGateway extends TrustedGateway {
@@ -31,7 +29,7 @@ export interface MediaReply {
   url: URL;
   status: number;
   headers: Record<string, string>;
-  message: IncomingMessage;
+  message: Message;
   /** True where the key went to this address. */
   keyed: boolean;
   redirects: number;
@@ -66,14 +64,14 @@ export async function follow(
       headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
       publicOnly: !isPrivateHost(gateway.baseUrl.hostname),
     });
-    gateway.trace?.(`< ${message.statusCode ?? 0} ${message.headers['content-type'] ?? ''}`.trimEnd());
+    gateway.trace?.(`< ${message.statusCode} ${message.headers['content-type'] ?? ''}`.trimEnd());
     onHead();
     const location = redirectOf(message);
     if (location === undefined)
       return {
         url,
-        status: message.statusCode ?? 0,
-        headers: headersOf(message),
+        status: message.statusCode,
+        headers: message.headers,
         message,
         keyed,
         redirects,
@@ -93,8 +91,8 @@ function keyHeader({ auth, key }: DownloadGateway): Record<string, string> {
   return { [auth.header]: `${auth.scheme} ${key}`.trim() };
 }
 
-function redirectOf(message: IncomingMessage): string | undefined {
-  return redirectStatuses.has(message.statusCode ?? 0) ? message.headers.location : undefined;
+function redirectOf(message: Message): string | undefined {
+  return redirectStatuses.has(message.statusCode) ? message.headers['location'] : undefined;
 }
 
 function keyInAddress(url: URL): MgwError {

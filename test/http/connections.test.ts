@@ -9,7 +9,12 @@ import { build } from 'rolldown';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bearer } from '../../src/exchange.ts';
 import { createClient } from '../../src/http/client.ts';
-import { connect, isLoopback, type ConnectOptions } from '../../src/http/connect.ts';
+import {
+  isLoopback,
+  openConnections,
+  type ConnectionOptions,
+  type Socket as Standing,
+} from '../../src/http/connections.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { newAuthority, selfSigned, type Certificate } from '../support/certificates.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -38,11 +43,10 @@ afterEach(() => {
   names.clear();
 });
 
-function open(url: string, options: Partial<ConnectOptions> = {}): Promise<Socket> {
-  return connect(new URL(url), { timeoutMs: 2000, ...options }).then((socket) => {
-    onEnd(() => void socket.destroy());
-    return socket;
-  });
+async function open(url: string, options: Partial<ConnectionOptions> = {}): Promise<Standing> {
+  const connections = await openConnections(new URL(url), { timeoutMs: 2000, most: 1, ...options });
+  onEnd(() => connections.destroy(new Error('the test has ended')));
+  return connections.connect();
 }
 
 async function failure(connecting: Promise<unknown>): Promise<TransportError> {
@@ -111,16 +115,12 @@ describe('what keeps a connection from standing is unsent', () => {
 
   it('an interruption, before it began or under way', async () => {
     const server = await tcpServer(() => undefined);
-    for (const name of ['signal', 'connectSignal'] as const) {
-      const early = AbortSignal.abort('SIGINT');
-      expect((await failure(open(`http://127.0.0.1:${server.port}`, { [name]: early }))).phase).toBe(
-        'unsent',
-      );
-      const late = new AbortController();
-      const connecting = failure(open(`https://127.0.0.1:${server.port}`, { [name]: late.signal }));
-      late.abort('SIGINT');
-      expect((await connecting).phase).toBe('unsent');
-    }
+    const early = { signals: [undefined, AbortSignal.abort('SIGINT')] };
+    expect((await failure(open(`http://127.0.0.1:${server.port}`, early))).phase).toBe('unsent');
+    const late = new AbortController();
+    const connecting = failure(open(`https://127.0.0.1:${server.port}`, { signals: [late.signal] }));
+    late.abort('SIGINT');
+    expect((await connecting).phase).toBe('unsent');
   });
 
   async function handshake(answer: (socket: Socket) => void): Promise<string> {
@@ -186,10 +186,11 @@ describe('certificates', () => {
 });
 
 const PROGRAM = `
-  import { connect } from './connect.mjs';
+  import { openConnections } from './connections.mjs';
   for (const url of process.argv.slice(2)) {
     try {
-      (await connect(new URL(url), { timeoutMs: 5000 })).destroy();
+      const connections = await openConnections(new URL(url), { timeoutMs: 5000, most: 1 });
+      (await connections.connect()).destroy();
       console.log('stands');
     } catch (error) {
       console.log(error.phase, error.reason);
@@ -200,9 +201,9 @@ const PROGRAM = `
 /** How connections fare in a process that knows an authority. */
 async function connectElsewhere(urls: string[], authority: string): Promise<string[]> {
   const folder = freshFolder();
-  const file = join(folder, 'connect.mjs');
+  const file = join(folder, 'connections.mjs');
   await build({
-    input: 'src/http/connect.ts',
+    input: 'src/http/connections.ts',
     platform: 'node',
     output: { file, format: 'esm', codeSplitting: false },
     logLevel: 'silent',

@@ -1,0 +1,255 @@
+import { lookup } from 'node:dns';
+import type { buildConnector, Dispatcher, Pool } from 'undici';
+import { messageOf, systemCode } from '../errors.ts';
+import { isLoopbackHost } from '../loopback.ts';
+import { startDeadline, type Deadline } from './deadline.ts';
+import { isPrivateAddress } from './private-host.ts';
+import { TransportError } from './transport-error.ts';
+import type * as Undici from './undici.ts';
+
+type Connector = buildConnector.connector;
+type Lookup = NonNullable<(buildConnector.BuildOptions & { path?: never })['lookup']>;
+
+/** A connection that stands: TCP, or TLS on it. */
+export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
+
+/** How connections are made. */
+export interface ConnectionOptions {
+  /** Until a connection stands, TLS included, ms. */
+  timeoutMs: number;
+  /** How many there may be at a time. Where it is 1, that one is made once and never again. */
+  most: number;
+  /** True refuses loopback, private and link-local addresses, also those that DNS gives. */
+  publicOnly?: boolean;
+  /** Ends the making of a connection, and of nothing else. */
+  signals?: readonly (AbortSignal | undefined)[];
+  /**
+   * Runs when a connection stands, before the first byte of a request. What it throws ends the call as it is:
+   * nothing was sent.
+   */
+  onConnected?: (socket: Socket) => Promise<void>;
+}
+
+/** A URL's host without the brackets of IPv6. */
+export function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, '');
+}
+
+/** True where a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
+export function isLoopback(host: string): boolean {
+  return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
+}
+
+/**
+ * Prepares connections to the origin of a URL; the first request makes one. They go through the environment's proxy
+ * where one is set, by a tunnel (never for loopback), with TLS verified for https.
+ * @throws TransportError `unsent` where the environment's proxy cannot be used.
+ */
+export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
+  // Loaded where it is needed: no local command pays for it.
+  const undici = await import('./undici.ts');
+  try {
+    return new Connections(undici, url, options);
+  } catch (error) {
+    throw TransportError.unsent(error, url);
+  }
+}
+
+/** The connections to one origin. */
+export class Connections {
+  /** Sends requests on them; pipelines, retries and redirects none. */
+  readonly dispatcher: Dispatcher;
+  /**
+   * The first connection, once it is begun. It is rejected with what kept it from standing: TransportError `unsent`
+   * (no byte of a request was sent), or `sent` where a plain connection was accepted and reset at once, or what
+   * `onConnected` threw.
+   */
+  first: Promise<Socket> | undefined;
+  /** The error of a connection, while those that use it are told. */
+  breaking: Error | undefined;
+  /** The proxy that they go through, '' for none; known once the first is begun. */
+  proxy = '';
+  readonly #undici: typeof Undici;
+  readonly #url: URL;
+  readonly #options: ConnectionOptions;
+  /** All that are open or under way, those to a proxy among them. */
+  readonly #sockets = new Set<Socket>();
+  /** The one that came to stand last. */
+  #latest: Socket | undefined;
+  #onConnected: ConnectionOptions['onConnected'];
+  #isEnded = false;
+
+  constructor(undici: typeof Undici, url: URL, options: ConnectionOptions) {
+    this.#undici = undici;
+    this.#url = url;
+    this.#options = options;
+    this.#onConnected = options.onConnected;
+    const proxy = proxyFor(url);
+    // In so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
+    const tls = { rejectUnauthorized: true, timeout: options.timeoutMs };
+    this.dispatcher = new undici.EnvHttpProxyAgent({
+      httpProxy: proxy,
+      httpsProxy: proxy,
+      connect: { ...tls, ...(options.publicOnly && { lookup: publicLookup }) },
+      requestTls: tls,
+      proxyTls: tls,
+      factory: (origin: string | URL, { connect }: Pool.Options) =>
+        this.#pool(origin, this.#standing(connect)),
+      clientFactory: (origin: URL, { connect }: Pool.Options) =>
+        this.#pool(origin, this.#tracked(connect as Connector)),
+    });
+  }
+
+  /** Makes a connection to look at: nothing is sent on it, and whoever asked for it destroys it. */
+  connect(): Promise<Socket> {
+    return new Promise((resolve, reject) => {
+      this.#onConnected = (socket) => {
+        resolve(socket);
+        return new Promise<never>(() => undefined);
+      };
+      this.dispatcher
+        .request({ origin: this.#url.origin, path: '/', method: 'GET' })
+        .catch(() => this.first)
+        .catch(reject);
+    });
+  }
+
+  /** True where more came on the last of them than an answer had announced. */
+  get hasExcess(): boolean {
+    return this.#latest?.errored?.message === 'bad response';
+  }
+
+  /** Ends them all at once, and what is under way on them. */
+  destroy(reason: Error): void {
+    this.#isEnded = true;
+    for (const socket of this.#sockets) socket.destroy(reason);
+    // After the sockets, which know better what became of a request.
+    setImmediate(() => void this.dispatcher.destroy(reason));
+  }
+
+  // How long an answer may take is the caller's matter.
+  #pool(origin: string | URL, connect: Connector): Pool {
+    return new this.#undici.Pool(origin, {
+      connect,
+      connections: this.#options.most,
+      pipelining: 1,
+      maxHeaderSize: 64 * 1024,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      keepAliveTimeout: 30_000,
+    });
+  }
+
+  // undici's types hide that it gives the socket at once.
+  #tracked(connector: Connector): Connector {
+    return (target, callback) => {
+      const socket = (connector as (...args: Parameters<Connector>) => Socket)(target, callback);
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    };
+  }
+
+  // A direct connection is given by its options, a tunnel by the function that digs it.
+  #standing(connect: Pool.Options['connect']): Connector {
+    const isTunnel = typeof connect === 'function';
+    if (isTunnel) this.proxy = proxyFor(this.#url);
+    const connector = isTunnel ? connect : this.#tracked(this.#undici.buildConnector(connect));
+    return (target, callback) => {
+      const standing = this.#stand(connector, target);
+      this.first ??= standing;
+      standing.then(
+        (socket) => callback(null, socket),
+        (error: unknown) => callback(error as Error, null),
+      );
+    };
+  }
+
+  async #stand(connector: Connector, target: buildConnector.Options): Promise<Socket> {
+    if (this.#isEnded || (this.#options.most === 1 && this.first !== undefined))
+      throw TransportError.sent(new Error('it is not made again'), this.#url);
+    const socket = await this.#connected(connector, target);
+    this.#latest = socket;
+    socket.on('error', (error: Error) => {
+      this.breaking = error;
+      process.nextTick(() => {
+        this.breaking = undefined;
+      });
+    });
+    try {
+      await this.#onConnected?.(socket);
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    }
+    if (socket.destroyed) throw TransportError.sent(new Error('it was closed at once'), this.#url);
+    return socket;
+  }
+
+  async #connected(connector: Connector, target: buildConnector.Options): Promise<Socket> {
+    const { timeoutMs, publicOnly, signals } = this.#options;
+    const deadline = startDeadline(timeoutMs, signals);
+    const host = hostOf(this.#url);
+    try {
+      if (publicOnly && isPrivateAddress(host)) throw forbidden(host);
+      return await promised(connector, { ...target, signal: deadline.signal });
+    } catch (error) {
+      throw this.#notConnected(error, deadline);
+    } finally {
+      deadline.end();
+    }
+  }
+
+  #notConnected(error: unknown, deadline: Deadline): TransportError {
+    const { timeoutMs, most } = this.#options;
+    if (deadline.signal.aborted && most === 1) this.destroy(new Error('it was given up'));
+    // Only a plain connection that was accepted can be reset. Whether the system tells so here or after the first byte
+    // is chance, and an outcome must not be.
+    const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';
+    if (isReset) return TransportError.sent(error, this.#url);
+    const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];
+    const words = deadline.passed
+      ? `no connection to ${this.#url.host} within ${timeoutMs / 1000} s`
+      : status && `the proxy ${new URL(this.proxy).host} refused the tunnel with HTTP ${status}`;
+    return TransportError.unsent(words ? new Error(words, { cause: error }) : error, this.#url);
+  }
+}
+
+// undici's own connector does not know of the signal; the one that digs a tunnel does.
+function promised(
+  connector: Connector,
+  target: buildConnector.Options & { signal: AbortSignal },
+): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    target.signal.throwIfAborted();
+    target.signal.addEventListener('abort', () => reject(new Error(messageOf(target.signal.reason))), {
+      once: true,
+    });
+    connector(target, (error, socket) => (error === null ? resolve(socket) : reject(error)));
+  });
+}
+
+// undici would take the proxy of http for https, too, and speak to kinds of proxies that know no tunnel.
+function proxyFor(url: URL): string {
+  const name = url.protocol.replace(':', '_proxy');
+  const value = isLoopback(hostOf(url)) ? '' : process.env[name] || process.env[name.toUpperCase()] || '';
+  if (value === '' || /^https?:\/\//i.test(value)) return value;
+  if (!value.includes('://')) return `http://${value}`;
+  throw new Error(`the proxy ${value.replace(/\/\/.*@/, '//')} is of a kind that is not supported`);
+}
+
+function forbidden(address: string): Error {
+  return Object.assign(new Error(`${address} is a private address, and the base URL is not`), {
+    code: 'MGW_PRIVATE',
+  });
+}
+
+// The check comes after DNS, so that a public name cannot lead to a private address.
+const publicLookup: Lookup = (hostname, options, callback) => {
+  lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    const bad = addresses?.find(({ address }) => isPrivateAddress(address));
+    if (error) callback(error, []);
+    else if (bad) callback(forbidden(bad.address), []);
+    else if (options.all) callback(null, addresses);
+    else callback(null, addresses[0]?.address ?? '', addresses[0]?.family);
+  });
+};

@@ -1,0 +1,66 @@
+import type { Dispatcher } from 'undici';
+import type { Connections } from './connections.ts';
+
+type Controller = Dispatcher.DispatchController;
+type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
+
+/** What a request says on the wire, and nothing besides. */
+export interface RawRequest {
+  origin: string;
+  path: string;
+  headers: Record<string, string>;
+  body?: string;
+}
+
+/**
+ * An answer as it came, taken on its way from undici to the global fetch, which has a mind of its own: it sends a
+ * request again on 421, hides a 407, gives no body with some statuses, undoes content codings, and drops what has come
+ * when either that or the connection breaks. So fetch is told of a plain 200 whose body just ends.
+ */
+export class RawAnswer {
+  /** Undefined until the head came. */
+  head: { status: number; headers: Record<string, string> } | undefined;
+  /** Why the body is not whole, once it has ended. */
+  broken: Error | undefined;
+  #isDispatched = false;
+
+  /** A dispatcher for one request: it sends what is given here, once. */
+  through(connections: Connections, request: RawRequest): Dispatcher {
+    return connections.dispatcher.compose((dispatch) => (options, handler) => {
+      if (this.#isDispatched) throw new Error('a request is sent once');
+      this.#isDispatched = true;
+      return dispatch({ ...options, ...request }, this.#taking(handler, connections));
+    });
+  }
+
+  #taking(handler: Dispatcher.DispatchHandler, connections: Connections): Dispatcher.DispatchHandler {
+    const end = (controller: Controller, error?: Error): void => {
+      this.broken = error;
+      handler.onResponseEnd?.(controller, {});
+    };
+    return {
+      onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
+      onResponseStart: (controller, status, headers) => {
+        // 102 and 103 announce the head that follows.
+        if (status < 200) return;
+        this.head = { status, headers: joined(headers) };
+        Object.assign(controller, { rawHeaders: [] });
+        handler.onResponseStart?.(controller, 200, {}, '');
+      },
+      onResponseData: (controller, chunk) => handler.onResponseData?.(controller, chunk),
+      // A body without a length ends with its connection, and undici takes a reset for such an end.
+      onResponseEnd: (controller) => end(controller, connections.breaking),
+      onResponseError: (controller, error) => {
+        // Whoever aborted it waits for no end.
+        if (this.head === undefined || controller.aborted) handler.onResponseError?.(controller, error);
+        else end(controller, error);
+      },
+    };
+  }
+}
+
+// Names come in lower case.
+function joined(headers: Headers): Record<string, string> {
+  const entries = Object.entries(headers).map(([name, value]) => [name, [value ?? ''].flat().join(', ')]);
+  return Object.fromEntries(entries) as Record<string, string>;
+}
