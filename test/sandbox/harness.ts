@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseJson } from '../../src/sandbox/state.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/server.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -60,8 +59,8 @@ async function call(
   const body = options.body === undefined ? undefined : textOf(options.body);
   const response = await fetch(path.startsWith('http') ? path : target.url + path, { method, headers, body });
   const bytes = Buffer.from(await response.arrayBuffer());
-  const isJson = response.headers.get('content-type')?.startsWith('application/json');
-  const answer = isJson ? parseJson(bytes.toString()) : undefined;
+  const json = response.headers.get('content-type')?.startsWith('application/json') && bytes.length > 0;
+  const answer: unknown = json ? JSON.parse(bytes.toString()) : undefined;
   return {
     status: response.status,
     headers: response.headers,
