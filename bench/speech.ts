@@ -65,6 +65,7 @@ async function measure(port: number, size: number, folder: string): Promise<stri
   const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
   const order = {
     body: { req_params: { text: String(size) } },
+    output: target,
     fresh: true,
     deadline: deadlineIn(600_000, systemClock),
   };

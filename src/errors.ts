@@ -1,3 +1,5 @@
+import type { Job } from './job.ts';
+
 /** The closed list of error codes, an interface for scripts (`error.code` under `--json`). */
 export type ErrorCode =
   | 'usage'
@@ -42,6 +44,8 @@ export const exitCodes = {
 
 export type ExitName = keyof typeof exitCodes;
 
+const exitNames = Object.keys(exitCodes) as ExitName[];
+
 /** Whether the failed action has cost money. */
 export type Charged = 'no' | 'maybe' | 'yes';
 
@@ -81,6 +85,10 @@ export interface ErrorDetails {
   /** The gateway's own id of the call. */
   requestId?: string;
   exit?: ExitName;
+  /** The job that it is about, as far as it was known then. */
+  job?: Job;
+  /** The handle of a task that was accepted and could not be recorded: it must reach the person (design 5). */
+  handle?: string;
   cause?: unknown;
 }
 
@@ -93,6 +101,8 @@ export class MgwError extends Error {
   readonly retry: Retry;
   readonly next: string[] | undefined;
   readonly requestId: string | undefined;
+  readonly job: Job | undefined;
+  readonly handle: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -102,6 +112,14 @@ export class MgwError extends Error {
     this.retry = details.retry ?? 'never';
     this.next = details.next;
     this.requestId = details.requestId;
+    this.job = details.job;
+    this.handle = details.handle;
+  }
+
+  /** The same error with other details, and with another message where one is given. */
+  with(details: ErrorDetails, message = this.message): MgwError {
+    const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
+    return new MgwError(this.code, message, { ...this, exit, ...details });
   }
 }
 

@@ -36,8 +36,17 @@ export interface Owner {
   instance?: string;
 }
 
-/** How much a run was asked to deliver, in rising order. */
+/** How much a run was asked to deliver. */
 export type Ask = 'accept' | 'finish' | 'file';
+
+/** What a command wants of a job: the same goal of the same submission is the same command (design 4). */
+export interface Goal {
+  /** `submit` for the command that pays. */
+  command: 'submit' | 'wait' | 'fetch';
+  ask: Ask;
+  /** Where the file goes: an absolute path, or `-` for standard output. */
+  output?: string;
+}
 
 /** An answer as it was received, recorded before it is read. The key is redacted from it. */
 export interface RecordedReply {
@@ -53,7 +62,7 @@ export type JobEvent =
       type: 'prepared';
       protocol: JobKind;
       base_url: string;
-      /** Hash of base URL, account, protocol and canonical body; '' for an imported job, {@link lostFingerprint}. */
+      /** Hash of base URL, protocol and canonical body; '' for an imported handle, {@link lostFingerprint}. */
       fingerprint: string;
       /** Keyed hash of the API key; never the key. */
       account: string;
@@ -64,15 +73,15 @@ export type JobEvent =
       elided?: boolean;
     }
   /** A process takes the job on; `run` names it in the events that follow. */
-  | { type: 'began'; run: string; owner: Owner; ask: Ask }
+  | ({ type: 'began'; run: string; owner: Owner } & Goal)
   | { type: 'sending'; attempt: number; owner: Owner }
   | { type: 'reply'; attempt: number; reply: RecordedReply }
   /** The attempt is known not to have been handled; the next one may be made. */
-  | { type: 'refused'; attempt: number; error: JobError }
+  | { type: 'unavailable'; attempt: number; error: JobError }
   | { type: 'accepted'; handle: string; native_status?: string; warning?: string }
   | { type: 'rejected'; attempt?: number; error: JobError }
   /** Nothing tells whether the task exists. */
-  | { type: 'lost'; attempt?: number; error: JobError }
+  | { type: 'unknown'; attempt?: number; error: JobError; handle?: string }
   | { type: 'observed'; state: JobState; native_status: string; progress?: number }
   | {
       type: 'finished';
@@ -87,11 +96,11 @@ export type JobEvent =
     }
   | { type: 'file'; file: JobFile }
   /** The run got what it was asked for. */
-  | { type: 'delivered'; run: string; ask: Ask }
+  | { type: 'delivered'; run: string }
   /** The run ended before that. */
   | { type: 'detached'; run: string; exit_code: number }
-  /** A person decided what became of a lost submission. */
-  | { type: 'resolved'; how: 'adopted' | 'not-created' | 'resubmit' };
+  /** A person decided what became of an attempt in doubt. */
+  | { type: 'resolved'; attempt?: number; how: 'adopted' | 'not-created' | 'resubmit' };
 
 /** An event with the time it was recorded, ISO 8601 in UTC. */
 export type RecordedEvent = JobEvent & { at: string };
@@ -131,13 +140,14 @@ export interface JobRecord {
   sender?: Owner;
   /** The process that made the last attempt; it stays. */
   sentBy?: Owner;
+  /** A task id in an answer that left the submission in doubt. */
+  possibleHandle?: string;
   /** A reply that was recorded and not read yet. */
   pendingReply?: RecordedReply;
   /** Runs that began and have not ended; their processes may be gone. */
-  runs: { run: string; owner: Owner }[];
-  /** What the first run was asked for, and the most that any run delivered. */
-  asked?: Ask;
-  delivered?: Ask;
+  runs: (Goal & { run: string; owner: Owner })[];
+  /** What the commands that pay wanted, and whether a run of each delivered it. */
+  goals: (Goal & { isDelivered: boolean })[];
   /** How many files a finished job has, once that was seen. */
   results?: number;
   /** Lines that could not be read and that no person has settled since. */
@@ -147,17 +157,20 @@ export interface JobRecord {
 /** The fingerprint of a job whose record has lost its beginning: it may be any. */
 export const lostFingerprint = 'lost';
 
-const rank: Record<Ask, number> = { accept: 1, finish: 2, file: 3 };
-
-/** True where what one ask delivers holds what the other asks for. */
-export function covers(one: Ask, other: Ask = 'accept'): boolean {
-  return rank[one] >= rank[other];
+/** True where one goal is the other: the same command, typed again. */
+export function isSameGoal(one: Goal, other: Goal): boolean {
+  return one.command === other.command && one.ask === other.ask && one.output === other.output;
 }
 
-/** True where some run delivered at least what the job was first asked for. */
-export function isSettled(job: Job): boolean {
-  const { asked, delivered } = job.record;
-  return delivered !== undefined && covers(delivered, asked);
+/**
+ * True where the command that paid for a job has not got what it wanted (design 4): the same command carries on with it,
+ * and so does one that wants something else of it.
+ */
+export function isOpenFor(job: Job, goal: Goal): boolean {
+  const { goals } = job.record;
+  const own = goals.find((each) => isSameGoal(each, goal));
+  if (own !== undefined) return !own.isDelivered;
+  return goals.length === 0 || goals.some((each) => !each.isDelivered);
 }
 
 /** True where nothing more will happen to the job by itself. */

@@ -1,11 +1,8 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { covers, isFinal, isSettled, type Ask, type Job, type JobState } from '../src/job.ts';
+import { isFinal, isOpenFor, type Goal, type Job, type JobState } from '../src/job.ts';
 
-const asks: Ask[] = ['accept', 'finish', 'file'];
-
-function jobThat(asked: Ask | undefined, delivered: Ask | undefined): Job {
-  const record = { fingerprint: '', account: '', elided: false, attempts: 0, runs: [], damaged: 0 };
+function jobWith(...goals: (Goal & { isDelivered: boolean })[]): Job {
+  const record = { fingerprint: '', account: '', elided: false, attempts: 0, runs: [], goals, damaged: 0 };
   return {
     id: 'job_00000000000000',
     protocol: 'c',
@@ -13,33 +10,25 @@ function jobThat(asked: Ask | undefined, delivered: Ask | undefined): Job {
     base_url: '',
     created_at: '',
     files: [],
-    record: { ...record, asked, delivered },
+    record,
   };
 }
 
-describe('isSettled', () => {
-  it('compares what was delivered with what was asked', () => {
-    for (const [place, asked] of asks.entries())
-      for (const [reached, delivered] of asks.entries())
-        expect(isSettled(jobThat(asked, delivered)), `${asked} ${delivered}`).toBe(reached >= place);
+describe('isOpenFor', () => {
+  const accept: Goal = { command: 'submit', ask: 'accept' };
+  const [a, b] = ['/a', '/b'].map((output): Goal => ({ command: 'submit', ask: 'file', output }));
+  if (a === undefined || b === undefined) throw new Error('no goals');
+
+  it('is true for the command that did not get what it wanted, whatever other commands got', () => {
+    const job = jobWith({ ...a, isDelivered: false }, { ...b, isDelivered: true });
+    expect([isOpenFor(job, a), isOpenFor(job, b)]).toEqual([true, false]);
   });
 
-  it('is false where nothing was delivered, and takes accept for what an old record does not tell', () => {
-    for (const asked of [undefined, ...asks]) expect(isSettled(jobThat(asked, undefined))).toBe(false);
-    expect(isSettled(jobThat(undefined, 'accept'))).toBe(true);
-  });
-});
-
-describe('covers', () => {
-  it('is an order', () => {
-    const ask = fc.constantFrom(...asks);
-    fc.assert(
-      fc.property(ask, ask, ask, (a, b, c) => {
-        expect(covers(a, b) || covers(b, a)).toBe(true);
-        if (covers(a, b) && covers(b, c)) expect(covers(a, c)).toBe(true);
-        if (covers(a, b) && covers(b, a)) expect(a).toBe(b);
-      }),
-    );
+  it('is true for a command that wants something else, while any is open', () => {
+    expect(isOpenFor(jobWith({ ...a, isDelivered: false }), accept)).toBe(true);
+    expect(isOpenFor(jobWith({ ...a, isDelivered: true }), accept)).toBe(false);
+    // A record that does not tell what was wanted says nothing of its delivery.
+    expect(isOpenFor(jobWith(), accept)).toBe(true);
   });
 });
 

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { systemClock, type Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
-import type { JobDeps } from '../jobs/gateway.ts';
+import type { JobDeps } from '../jobs/deps.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { currentOwner } from '../ledger/owner.ts';
 import { redactor, secretRedactor } from '../redact.ts';
@@ -124,6 +124,7 @@ async function jobDepsOf(context: Context): Promise<JobDeps> {
     userAgent: `mgw/${version}`,
     requestTimeoutMs: settings.requestTimeoutMs.value,
     retries: settings.retries.value,
+    retry5xx: settings.submitRetry5xx.value,
   };
 }
 

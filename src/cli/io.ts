@@ -1,5 +1,5 @@
 import type { Readable, Writable } from 'node:stream';
-import type { Charged } from '../errors.ts';
+import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
 
 /** The three streams of a process, and its environment, so that a command can be run without one. */
@@ -18,9 +18,29 @@ export interface Io {
 export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(text, (error) => {
-      if (error && (error as NodeJS.ErrnoException).code !== 'EPIPE')
+      if (error && systemCode(error) !== 'EPIPE')
         reject(localError(error, 'standard output', charged));
       else resolve();
+    });
+  });
+}
+
+/**
+ * Writes media that were paid for: what was not taken to the last byte was not delivered.
+ * @throws MgwError: exit 9 where nobody reads any more, 10 where the stream takes nothing.
+ */
+export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    stream.write(bytes, (error) => {
+      if (!error) resolve();
+      else if (systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', 'yes'));
+      else
+        reject(
+          new MgwError('result_unavailable', 'Standard output was closed before the whole result was written.', {
+            charged: 'yes',
+            retry: 'resume',
+          }),
+        );
     });
   });
 }

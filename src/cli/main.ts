@@ -25,14 +25,17 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
   const redact: Redact = (text) => context?.redact(text) ?? text;
   let exitCode = exitCodeOf(outcome);
   context?.progress.stop();
+  let isPrinted = false;
   try {
     await print(outcome, io, globals, redact);
-    await record(outcome, context);
+    isPrinted = true;
   } catch (error) {
     await complain(error, outcome, io, redact);
     exitCode ||= exitCodes.local;
   }
   await context?.close();
+  // The last thing of all: a command that is killed before it ends is not repeated but resumed.
+  if (isPrinted) await record(outcome, context);
   return exitCode;
 }
 

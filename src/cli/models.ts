@@ -1,6 +1,6 @@
 import { MgwError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
-import { queryTimeoutMs } from '../jobs/gateway.ts';
+import { queryTimeoutMs } from '../jobs/deps.ts';
 import { getModel, listModels, readModels, type Model } from '../protocols/models.ts';
 import type { Context } from './context.ts';
 

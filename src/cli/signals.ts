@@ -1,4 +1,4 @@
-import type { Signals } from '../jobs/gateway.ts';
+import type { Signals } from '../payment/pay-once.ts';
 
 /**
  * From here on a first SIGINT or SIGTERM asks to stop (`soft`), a second one gives up what is outstanding

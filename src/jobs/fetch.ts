@@ -12,7 +12,7 @@ import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
-import type { JobDeps } from './gateway.ts';
+import type { JobDeps } from './deps.ts';
 import { inlineMedia } from './inline-media.ts';
 import { isIntact } from './intact.ts';
 import { lease, type Lease } from './lease.ts';

@@ -1,6 +1,6 @@
 import type { Deadline } from '../clock.ts';
 import type { Owner } from '../job.ts';
-import type { JobDeps } from './gateway.ts';
+import type { JobDeps } from './deps.ts';
 import { isAlive } from '../ledger/owner.ts';
 
 /** A right that one living process has at a time. */

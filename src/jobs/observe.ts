@@ -5,9 +5,9 @@ import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { fetchCommand, recordOf } from './errors.ts';
-import { queryTimeoutMs, type JobDeps } from './gateway.ts';
-import { keptWords } from './words.ts';
+import { queryTimeoutMs, type JobDeps } from './deps.ts';
+import { fetchCommand } from './errors.ts';
+import { keptWords, recordOf } from './reconcile.ts';
 
 /** Opens the place for media that arrives inside a poll answer. */
 export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>;
@@ -35,12 +35,20 @@ export async function observe(
   deps: JobDeps,
   openSink: OpenSink = discard,
 ): Promise<Observed> {
-  const { verdict, spooled } = await ask(job, protocol, deps, openSink);
+  const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink);
   if (verdict.kind !== 'observation') return { job, verdict, spooled };
-  const event = change(job, verdict, deps.redact);
-  if (event === undefined) return { job, verdict, spooled };
+  return { job: await recordSeen(job, verdict, deps), verdict, spooled };
+}
+
+/**
+ * Records what is new in an observation of a job, and gives the job as it is then.
+ * @throws MgwError('local_io') where the record cannot be written.
+ */
+export async function recordSeen(job: Job, seen: Observation, deps: JobDeps): Promise<Job> {
+  const event = change(job, seen, deps.redact);
+  if (event === undefined) return job;
   await record(job, event, deps);
-  return { job: (await deps.ledger.read(job.id)) ?? job, verdict, spooled };
+  return (await deps.ledger.read(job.id)) ?? job;
 }
 
 // What cannot be recorded is seen again by the next look: the job is paid for, and goes on.
@@ -53,14 +61,15 @@ async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   }
 }
 
-async function ask(
-  job: Job,
+/** Asks once for the state of a task; nothing is recorded. @throws as {@link observe}, but for the record. */
+export async function query(
+  handle: string,
+  model: string | undefined,
   protocol: Protocol,
   deps: JobDeps,
-  openSink: OpenSink,
+  openSink: OpenSink = discard,
 ): Promise<Omit<Observed, 'job'>> {
-  const handle = job.handle ?? '';
-  const request = protocol.query(handle, job.model);
+  const request = protocol.query(handle, model);
   const options = {
     auth: protocol.auth,
     timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,

@@ -1,9 +1,11 @@
+import { createHash } from 'node:crypto';
 import type { Deadline } from '../clock.ts';
+import type { MgwError } from '../errors.ts';
 import type { AuthScheme, Exchange, Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
-import type { Ask, JobKind } from '../job.ts';
+import type { Goal, Job, JobKind } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
-import { createHash } from 'node:crypto';
+import { isLoopbackHost } from '../loopback.ts';
 
 /** One paid submission, as a person or a script asked for it. */
 export interface Order {
@@ -33,7 +35,11 @@ export interface Order {
   key?: string;
   /** A deliberate second take: earlier jobs of the same body are not looked at. */
   fresh: boolean;
-  ask: Ask;
+  goal: Goal;
+  /** True where the answer itself is the result: it cannot be fetched afterwards. */
+  isOneShot?: boolean;
+  /** What is told of a submission in doubt, where that is not a task that could be adopted. */
+  unknownError?: (job: Job, why: string, requestId?: string) => MgwError;
   /** When waiting ends; bounds the retries of a refused submission too. */
   deadline: Deadline;
   /** Runs before anything is paid for: throws where the result could not be saved (exit 10). */
@@ -44,15 +50,38 @@ export interface Order {
 const largestRecordedBody = 256 * 1024;
 const longestRecordedText = 16 * 1024;
 
-/** The hash under which the same submission is found again (design 4). */
+/** The hash under which the same submission is found again, whatever API key it is made with (design 4). */
 export function fingerprintOf(
-  order: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'>,
+  { protocol, body, asked = body, variant }: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'>,
+  gateway: string,
+): string {
+  return hashOf([gatewayName(gateway), protocol, canonicalJson(asked), ...(variant === undefined ? [] : [variant])]);
+}
+
+/** The fingerprint that mgw 0.1 gave the same submission: the account was a part of it. */
+export function formerFingerprintOf(
+  { protocol, body, variant }: Pick<Order, 'protocol' | 'body' | 'variant'>,
   gateway: string,
   account: string,
 ): string {
-  const parts = [gateway, account, order.protocol, canonicalJson(order.asked ?? order.body)];
-  if (order.variant !== undefined) parts.push(order.variant);
+  return hashOf([gateway, account, protocol, canonicalJson(body), ...(variant === undefined ? [] : [variant])]);
+}
+
+function hashOf(parts: readonly string[]): string {
   return createHash('sha256').update(parts.join('\n')).digest('hex');
+}
+
+/** True where two names of a gateway, as records have them, mean the same one. */
+export function isSameGateway(one: string, other: string): boolean {
+  return gatewayName(one) === gatewayName(other);
+}
+
+// A base URL, the loopback names as one; what is no URL (the sandbox's constant name) stays as it is.
+function gatewayName(gateway: string): string {
+  if (!URL.canParse(gateway)) return gateway;
+  const url = new URL(gateway);
+  if (isLoopbackHost(url.hostname)) url.hostname = 'localhost';
+  return url.href.replace(/\/$/, '');
 }
 
 /**

@@ -1,32 +1,33 @@
-import { usageError } from '../errors.ts';
+import { messageOf, MgwError, usageError } from '../errors.ts';
+import { backoffMs } from '../http/backoff.ts';
 import type { Job, JobKind } from '../job.ts';
-import { keyClaim } from './earlier.ts';
-import { jobIdForm, newJobId } from '../ledger/job-id.ts';
-import type { JobDeps } from './gateway.ts';
+import type { JsonObject } from '../json.ts';
+import { jobIdForm } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import type { Observation, Protocol } from '../protocols/protocol.ts';
+import { namedJob } from './create-or-resume.ts';
+import type { JobDeps } from './deps.ts';
+import { query, recordSeen } from './observe.ts';
+import { isSameGateway } from './order.ts';
+import { reconcile } from './reconcile.ts';
 
 /**
  * The job that a REF names: a job id or a unique part of one, `@key`, `@last` (of the protocol, where one is
  * given), or a handle of the gateway that the ledger knows. Undefined where nothing matches.
- * @throws MgwError('usage') where a part matches several jobs, or a REF can only be a job that is not there.
+ * @throws MgwError('usage') where a part matches several jobs, or a REF has the form of mgw's own and names no job.
  */
 export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
-  if (ref.startsWith('@')) return namedByKey(ledger, ref.slice(1));
+  if (ref.startsWith('@')) return (await namedJob(ledger, ref.slice(1))) ?? missing(ref);
   if (jobIdForm.test(ref)) return (await ledger.read(ref)) ?? missing(ref);
   const byHandle = await firstJob(ledger, await ledger.lookup('handle', ref), (job) => job.handle === ref);
-  return byHandle ?? byPart(ledger, ref);
+  const found = byHandle ?? (await byPart(ledger, ref));
+  return found === undefined && ref.startsWith('job_') ? missing(ref) : found;
 }
 
 async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<Job> {
   const fits = (job: Job): boolean => protocol === undefined || job.protocol === protocol;
   return (await firstJob(ledger, await ledger.ids(), fits)) ?? missing('@last');
-}
-
-async function namedByKey(ledger: Ledger, key: string): Promise<Job> {
-  const claim = await ledger.claimed(keyClaim(key));
-  const job = claim === undefined ? undefined : await ledger.read(claim.split(' ')[0] ?? '');
-  return job ?? missing(`@${key}`);
 }
 
 async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
@@ -54,14 +55,66 @@ export function missing(ref: string): never {
   throw usageError(`No job is called ${ref} here. mgw jobs ls shows those there are.`, ['mgw', 'jobs', 'ls']);
 }
 
-/** Takes a task that was started elsewhere into the ledger by the gateway's own handle (design 1). */
-export async function importHandle(handle: string, protocol: JobKind, deps: JobDeps): Promise<Job> {
+/**
+ * The job of a protocol that a REF names, brought to where its record proves it to be. A handle that the ledger has
+ * never seen is imported once the gateway has confirmed that it knows it (design 1).
+ * @throws MgwError('usage') where the job is one of another protocol or gateway, or the REF is no handle; exit 9 where
+ * the gateway does not know the handle, 3 where it refuses the key, 6 where it does not answer.
+ */
+export async function jobFor(ref: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
+  const found = await findJob(deps.ledger, ref, protocol.name);
+  if (found === undefined) return importHandle(ref, protocol, deps);
+  const job = await reconcile(deps.ledger, found, (reply, body) =>
+    protocol.readSubmission(reply, (body ?? {}) as JsonObject),
+  );
+  if (job.protocol !== protocol.name)
+    throw usageError(`${ref} is a job of ${job.protocol}: use mgw video ${job.protocol}.`);
+  if (job.base_url !== '' && !isSameGateway(job.base_url, deps.gateway))
+    throw usageError(`${ref} was submitted to ${job.base_url}, not to ${deps.gateway}; choose that gateway.`);
+  return job;
+}
+
+async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
+  const seen = await confirmed(handle, protocol, deps);
   const { ledger, clock, gateway, account } = deps;
-  const id = newJobId(clock.now());
+  const id = await ledger.newId(clock.now());
   await ledger.create(id, [
-    { type: 'prepared', protocol, base_url: gateway, fingerprint: '', account },
+    { type: 'prepared', protocol: protocol.name, base_url: gateway, fingerprint: '', account },
     { type: 'accepted', handle },
   ]);
-  await ledger.index('handle', handle, id);
-  return (await ledger.read(id)) ?? missing(handle);
+  const job = (await ledger.read(id)) ?? missing(handle);
+  return recordSeen(job, seen, deps);
+}
+
+// Nothing but the task's own state confirms that there is one.
+async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Promise<Observation> {
+  checkHandle(handle, protocol);
+  for (let tries = 0; ; tries += 1) {
+    const { verdict } = await query(handle, undefined, protocol, deps);
+    if (verdict.kind === 'observation') return verdict;
+    const { code, message, requestId, retryAfterMs } = verdict.failure;
+    const isLast = verdict.kind !== 'again' || verdict.isWell === true || tries >= deps.retries;
+    if (isLast) {
+      const isOpen = verdict.kind === 'again' && verdict.isWell !== true;
+      const exit = verdict.kind === 'unauthorized' ? 'auth' : isOpen ? 'unavailable' : 'incomplete';
+      const text = isOpen ? message : `No job here is called ${handle}, and the gateway does not know it: ${message}`;
+      throw new MgwError(isOpen || exit === 'auth' ? code : 'not_found', text, {
+        exit,
+        retry: isOpen ? 'safe' : 'never',
+        next: ['mgw', 'jobs', 'ls'],
+        requestId,
+      });
+    }
+    await deps.clock.sleep(backoffMs(tries, { floorMs: retryAfterMs }), deps.signals.soft);
+  }
+}
+
+function checkHandle(ref: string, protocol: Protocol): void {
+  try {
+    protocol.query(ref);
+  } catch (error) {
+    throw usageError(
+      `${ref} names no job here, and it is no handle of Protocol ${protocol.name}: ${messageOf(error)}`,
+    );
+  }
 }

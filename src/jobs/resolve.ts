@@ -22,12 +22,12 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   if (job.state !== 'unknown')
     throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
-    throw usageError(`The record of ${job.id} is damaged; run the original command with --new instead.`);
+    throw usageError(`The record of ${job.id} is damaged; run the command that made it as a new one instead.`);
   }
-  await ledger.append(job.id, { type: 'resolved', how: resolution.how });
+  // Of two that decide at once, the slower must not undo what the other one has begun since.
+  await ledger.append(job.id, { type: 'resolved', attempt: job.record.attempts, how: resolution.how });
   if (resolution.how === 'adopted') {
     await ledger.append(job.id, { type: 'accepted', handle: resolution.handle });
-    await ledger.index('handle', resolution.handle, job.id);
   }
   return (await ledger.read(job.id)) ?? job;
 }

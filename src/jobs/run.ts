@@ -1,21 +1,67 @@
+import { randomUUID } from 'node:crypto';
 import { MgwError } from '../errors.ts';
-import type { Ask, Job } from '../job.ts';
-import type { JobDeps } from './gateway.ts';
+import type { Goal, Job, JobEvent } from '../job.ts';
+import type { JobDeps } from './deps.ts';
+import { withoutHandle } from './errors.ts';
 
-/** Records that a run got what it was asked for: a repeat of its command is then a second take (design 4). */
-export async function delivered(job: Job, run: string, ask: Ask, deps: JobDeps): Promise<void> {
-  await deps.ledger.append(job.id, { type: 'delivered', run, ask });
+/** What a run came to. */
+export interface Ran<T> {
+  value: T;
+  /** The job as it is recorded at the end. */
+  job: Job;
+  /** Records that the person got it: a repeat of the command is then a second take (design 4). */
+  delivered: () => Promise<void>;
 }
 
 /**
- * Records that a run ended before that, so that the same command resumes. Never throws: the error that ended
- * the run is the one to tell, and a dead run is recognised without this record too.
+ * Runs a command on a job: `began` is recorded before `work`, and `detached` where that fails, so that the same command
+ * resumes. That it was delivered is recorded by the caller, once it was said.
+ * @param begin finds the job and records the event that it is given, or leaves a job in doubt as it is
+ * @throws what `begin` throws; what `work` throws, with the job as it is then.
  */
-export async function detached(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
-  const exitCode = error instanceof MgwError ? error.exitCode : 1;
+export async function inRun<T>(
+  goal: Goal,
+  deps: JobDeps,
+  begin: (began: JobEvent) => Promise<Job>,
+  work: (job: Job, run: string) => Promise<T>,
+): Promise<Ran<T>> {
+  const run = randomUUID().slice(0, 8);
+  const job = await begin({ type: 'began', run, owner: deps.owner, ...goal });
+  const last = async (): Promise<Job> => (await deps.ledger.read(job.id)) ?? job;
   try {
-    await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode });
-  } catch {
-    deps.note(`That the run of ${job.id} ended could not be recorded.`);
+    const value = await work(job, run);
+    const delivered = (): Promise<void> => deps.ledger.append(job.id, { type: 'delivered', run });
+    return { value, job: await last(), delivered };
+  } catch (error) {
+    if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
+    throw error instanceof MgwError ? error.with({ job: await last() }) : error;
   }
+}
+
+/**
+ * Begins a run on a job that exists already, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
+ * @throws MgwError: exit 7 where it is unknown whether the task exists, 3 or 4 where it was rejected, 6 where it was
+ * never sent, 8 where it is being sent.
+ */
+export function onExisting(job: Job, deps: JobDeps): (began: JobEvent) => Promise<Job> {
+  return (began) => {
+    if (job.handle === undefined) throw withoutHandle(job);
+    return takeOn(job, deps)(began);
+  };
+}
+
+/** Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. */
+export function takeOn(job: Job, { ledger }: JobDeps): (began: JobEvent) => Promise<Job> {
+  return async (began) => {
+    await ledger.append(job.id, began);
+    return (await ledger.read(job.id)) ?? job;
+  };
+}
+
+// Never throws: the error that ended the run is the one to tell, and a dead run is recognised without this record too.
+async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
+  const exitCode = error instanceof MgwError ? error.exitCode : 1;
+  await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode }).catch(() => {
+    deps.note(`That the run of ${job.id} ended could not be recorded.`);
+  });
 }

@@ -8,7 +8,7 @@ import { checkFree, publish, sidecarOf } from '../http/publish.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
-import type { JobDeps } from './gateway.ts';
+import type { JobDeps } from './deps.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { isIntact } from './intact.ts';
 import { observe } from './observe.ts';

@@ -1,47 +1,174 @@
-import { randomUUID } from 'node:crypto';
-import type { Job } from '../job.ts';
-import type { JobDeps } from './gateway.ts';
+import { messageOf, MgwError } from '../errors.ts';
+import type { Reply, SubmitVerdict } from '../exchange.ts';
+import type { Job, JobEvent, Owner, RecordedReply } from '../job.ts';
+import { isAlive } from '../ledger/owner.ts';
+import { notAccepted, payOnce, type PaymentRecord } from '../payment/pay-once.ts';
+import type { JobDeps } from './deps.ts';
+import { interruptedError, pendingError, rejectedError, unknownError as taskUnknownError, unrecordedHandle } from './errors.ts';
 import type { Order } from './order.ts';
-import { Submission } from './submission.ts';
-import { takeOn } from './take-on.ts';
+import { eventOf, keptWords, reconcile } from './reconcile.ts';
 
-export { UnrecordedHandle } from './errors.ts';
+const longestRecordedReply = 64 * 1024;
 
-/** A job that was accepted, and the run that this process has on it. */
+/** A job that was accepted. */
 export interface Submitted {
   job: Job;
-  run: string;
-  /** True where another run's submission is carried on: this one sent nothing that was accepted. */
-  resumed: boolean;
+  /** True where another run's submission is carried on with: this one sent nothing that was accepted. */
+  isResumed: boolean;
 }
 
+/** Another process sends the job's next attempt, or has sent it: nothing was sent here. */
+class SentElsewhere extends Error {}
+
 /**
- * Submits a body once, or carries on with the earlier submission of the same command: connect, claim and record
- * `sending`, first byte, record the answer raw, read it, record the handle (design 5). Only what the gateway
- * certainly did not handle is tried again.
- * @throws MgwError: exit 3 or 4 refused, 6 never sent, 7 unknown, 10 not recordable, 130/143 interrupted. The
- * job behind it is in `jobOf(error)`.
+ * Sends a job until the gateway accepts or rejects it, or waits for another process that does (design 5). A job that
+ * was accepted before stays as it is.
+ * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 8 another process is still sending, 10 not
+ * recordable, 130/143 interrupted.
  */
-export async function submit(order: Order, deps: JobDeps): Promise<Submitted> {
-  const run = randomUUID().slice(0, 8);
-  const job = await takeOn(order, deps, run);
-  const submission = new Submission(order, deps, job);
-  try {
-    return { job: await submission.drive(), run, resumed: !submission.accepted };
-  } catch (error) {
-    throw withJob(error, job);
+export async function submit(given: Job, order: Order, deps: JobDeps): Promise<Submitted> {
+  const { ledger } = deps;
+  const { unknownError = taskUnknownError } = order;
+  let job = await reconcile(ledger, given, order.read);
+  // A rejection of an earlier run does not bind this one; one that is seen from here on does.
+  const forgiven = job.state === 'rejected' ? job.record.attempts : undefined;
+  for (;;) {
+    if (job.handle !== undefined) return { job, isResumed: true };
+    if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The record is damaged');
+    if (job.state === 'rejected' && job.record.attempts !== forgiven) throw rejectedError(job);
+    const holder = job.state === 'sending' ? undefined : await ledger.claimed(attemptClaim(job));
+    if (job.state === 'sending' || (holder !== undefined && isAlive(ownerIn(holder)))) {
+      await waitForOther(job, order, deps);
+    } else if (holder !== undefined) {
+      await recordUnbegun(job, deps);
+    } else {
+      const accepted = await pay(job, order, deps);
+      if (accepted !== undefined) return { job: accepted, isResumed: false };
+    }
+    job = await reconcile(ledger, (await ledger.read(job.id)) ?? job, order.read);
   }
 }
 
-const jobs = new WeakMap<object, Job>();
-
-/** The job that an error of {@link submit} is about, as far as it was known; read it again for its last state. */
-export function jobOf(error: unknown): Job | undefined {
-  return typeof error === 'object' && error !== null ? jobs.get(error) : undefined;
+function attemptClaim({ id, record }: Job): string {
+  return `send.${id}.${record.attempts + 1}`;
 }
 
-/** Makes a job known as the one that an error is about; gives the error. */
-export function withJob(error: unknown, job: Job): unknown {
-  if (error instanceof Error) jobs.set(error, job);
-  return error;
+// A claim whose content is damaged was made by somebody; nobody can be asked.
+function ownerIn(holder: string): Owner {
+  try {
+    return JSON.parse(holder) as Owner;
+  } catch {
+    return { pid: 0, start: '', host: '' };
+  }
+}
+
+async function waitForOther(job: Job, { deadline }: Order, { clock, signals }: JobDeps): Promise<void> {
+  if (deadline.leftMs() <= 0) throw pendingError(job, { charged: 'maybe' });
+  await clock.sleep(100, signals.soft).catch(() => {
+    throw interruptedError(signals.soft, job, 'maybe');
+  });
+}
+
+// A claim whose process ended before its `sending` event, or whose event was lost: it may have sent.
+async function recordUnbegun(job: Job, { ledger }: JobDeps): Promise<void> {
+  // Read again after the sign of death: what the process wrote last must not be overlooked.
+  const last = (await ledger.read(job.id)) ?? job;
+  if (last.record.attempts !== job.record.attempts || last.handle !== undefined) return;
+  const message = 'The process ended while it was sending';
+  const error = { code: 'submit_unknown', message };
+  await ledger.append(job.id, { type: 'unknown', attempt: job.record.attempts + 1, error });
+}
+
+/** The job that was accepted, undefined where another process sends it. */
+async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
+  const attempts = new Attempts(job, deps);
+  try {
+    const payment = { ...order, read: (reply: Reply) => order.read(reply, order.body) };
+    const { verdict, tries } = await payOnce(payment, attempts, deps);
+    if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
+    const { message, requestId } = keptWords(verdict.failure, deps.redact);
+    if (verdict.kind === 'unknown') throw (order.unknownError ?? taskUnknownError)(attempts.job, message, requestId);
+    throw notAccepted(keptWords(verdict, deps.redact), tries).with({ job: attempts.job });
+  } catch (error) {
+    if (error instanceof SentElsewhere) return undefined;
+    throw error instanceof MgwError ? error.with({ job: attempts.job }) : error;
+  }
+}
+
+/** The attempts of one run to send a job, as the ledger has them. */
+class Attempts implements PaymentRecord {
+  job: Job;
+  readonly #deps: JobDeps;
+  /** The number of the attempt under way. */
+  #attempt = 0;
+
+  constructor(job: Job, deps: JobDeps) {
+    this.job = job;
+    this.#deps = deps;
+  }
+
+  async sending(): Promise<void> {
+    const { ledger, owner } = this.#deps;
+    if (this.#attempt > 0) await this.#reload();
+    const { handle, state, record } = this.job;
+    if (handle !== undefined || (this.#attempt > 0 && state !== 'prepared')) throw new SentElsewhere();
+    const claim = attemptClaim(this.job);
+    if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
+    this.#attempt = record.attempts + 1;
+    try {
+      await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner });
+    } catch (error) {
+      // Nothing is sent without its record; a claim that stayed would look like a submission that was lost.
+      await ledger.release(claim).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  // What the event of the verdict can do without: where the disk is full, that may still fit.
+  async reply(reply: Reply): Promise<void> {
+    const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
+    await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {
+      this.#deps.note(`The answer as it came could not be recorded: ${messageOf(error)}`);
+    });
+  }
+
+  async verdict(verdict: SubmitVerdict): Promise<void> {
+    try {
+      // A handle stays exact.
+      const kept = { ...keptWords(verdict, this.#deps.redact), ...('handle' in verdict && { handle: verdict.handle }) };
+      await this.#deps.ledger.append(this.job.id, eventOf(kept, this.#attempt));
+      await this.#reload();
+      if (verdict.kind === 'accepted' && this.job.handle === undefined)
+        throw new Error('what was recorded cannot be read');
+    } catch (error) {
+      if (verdict.kind === 'accepted') throw unrecordedHandle(verdict.handle, this.job, error);
+      // What was rejected or left in doubt is told all the same; what would be tried again must not be.
+      if (verdict.kind === 'unavailable') throw error;
+      this.#deps.note(`What became of the submission could not be recorded: ${messageOf(error)}`);
+    }
+  }
+
+  accepted(handle: string, warning: string | undefined): Job {
+    const { note, redact } = this.#deps;
+    if (warning) note(redact(warning));
+    const { id, handle: first } = this.job;
+    if (first !== handle) note(`Job ${id} goes on as ${first ?? '?'}; the gateway has accepted ${handle} as well.`);
+    return this.job;
+  }
+
+  async #reload(): Promise<void> {
+    this.job = (await this.#deps.ledger.read(this.job.id)) ?? this.job;
+  }
+
+  #recordable(reply: Reply): RecordedReply {
+    const { redact } = this.#deps;
+    const headers = Object.entries(reply.headers).map(([name, value]) => [name, redact(value)]);
+    const text = redact(reply.text);
+    return {
+      status: reply.status,
+      headers: Object.fromEntries(headers) as Record<string, string>,
+      text: text.slice(0, longestRecordedReply),
+      complete: reply.complete && text.length <= longestRecordedReply,
+    };
+  }
 }

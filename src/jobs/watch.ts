@@ -5,7 +5,7 @@ import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { backoffMs, pollPauseMs } from '../http/backoff.ts';
 import { failedError, fetchCommand, interruptedError, pendingError, wordsOf } from './errors.ts';
-import type { JobDeps } from './gateway.ts';
+import type { JobDeps } from './deps.ts';
 import { isInGrace, isTooNew } from './grace.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
 

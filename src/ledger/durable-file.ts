@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { makeFolder } from '../make-folder.ts';
 
-const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
 
 /** Makes a folder and its missing parents, readable by their owner alone; their names are durable on return. */
 export async function makeDurableFolder(path: string): Promise<void> {
@@ -40,15 +40,30 @@ async function writeNew(path: string, text: string): Promise<void> {
 }
 
 /**
- * Appends text in one write, durable on return. Where what stands before was torn, `tornEnd` closes it off first;
+ * Appends text in one write, durable on return but where `isDurable` is false. Where what stands before was torn, `tornEnd` closes it off first;
  * nothing is ever cut off, since another process may have written behind it.
  */
-export async function appendFile(path: string, text: string, tornEnd: string): Promise<void> {
+export async function appendFile(
+  path: string,
+  text: string,
+  tornEnd: string,
+  isDurable = true,
+): Promise<void> {
   const file = await open(path, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK);
   try {
     const stat = await file.stat();
     if (!stat.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
-    await writeWhole(file, (await endsInsideLine(file, stat.size)) ? tornEnd + text : text);
+    await writeWhole(file, (await endsInsideLine(file, stat.size)) ? tornEnd + text : text, isDurable);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Gives a plain file another text, neither durable nor as one step; links and special files are not followed. */
+export async function replaceText(path: string, text: string): Promise<void> {
+  const file = await open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
+  try {
+    await file.writeFile(text);
   } finally {
     await file.close();
   }
@@ -60,17 +75,17 @@ async function endsInsideLine(file: FileHandle, size: number): Promise<boolean> 
   return buffer[0] !== 0x0a;
 }
 
-async function writeWhole(file: FileHandle, text: string): Promise<void> {
+async function writeWhole(file: FileHandle, text: string, isDurable = true): Promise<void> {
   const bytes = Buffer.from(text);
   const { bytesWritten } = await file.write(bytes);
   if (bytesWritten < bytes.length)
     throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
-  await file.sync();
+  if (isDurable) await file.sync();
 }
 
-/** A plain file's text, or undefined where there is none; links and special files are not followed. */
+/** A plain file's bytes, or undefined where there is none; links and special files are not followed. */
 // Synchronous: four calls for a small file take a fifth of the time that as many trips to the thread pool take.
-export function readText(path: string): string | undefined {
+export function readBytes(path: string): Buffer | undefined {
   let file: number;
   try {
     file = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -79,7 +94,7 @@ export function readText(path: string): string | undefined {
     throw error;
   }
   try {
-    return fstatSync(file).isFile() ? readFileSync(file, 'utf8') : '';
+    return fstatSync(file).isFile() ? readFileSync(file) : Buffer.alloc(0);
   } finally {
     closeSync(file);
   }
@@ -87,23 +102,29 @@ export function readText(path: string): string | undefined {
 
 /**
  * Creates a file with its content as one step: of any number of processes one gets true. Nobody ever sees it
- * half-written. Where it throws, this process has not created it.
+ * half-written, but on a file system without hard links. Where it throws, this process has not created it.
  */
 export async function createExclusively(path: string, text: string, unique: string): Promise<boolean> {
   const draft = `${path}.${unique}.tmp`;
   await writeNew(draft, text);
   try {
-    await link(draft, path);
+    await link(draft, path).catch((error: unknown) => {
+      if (!withoutLinks.has(systemCode(error) ?? '')) throw error;
+      return writeNew(path, text);
+    });
   } catch (error) {
     if (systemCode(error) === 'EEXIST') return false;
     throw error;
   } finally {
-    // A draft that stays behind is never read.
+    // A draft that is left over is never read.
     await unlink(draft).catch(() => undefined);
   }
   await syncOrUndo(path);
   return true;
 }
+
+// What file systems without hard links answer (FAT, some network and container mounts).
+const withoutLinks = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EACCES']);
 
 async function syncOrUndo(path: string): Promise<void> {
   try {

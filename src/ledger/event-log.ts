@@ -7,8 +7,12 @@ const version = 1;
 
 const checksumTail = /,"crc":"([0-9a-f]{8})"\}$/;
 
-/** An event as one line of JSON with its time and a checksum, newline included. */
-export function encodeEvent(event: JobEvent, now: number): string {
+/**
+ * An event as one line of JSON with its time and a checksum, newline included; `undefined` as a line that cannot be
+ * read. An event that bears a time keeps it.
+ */
+export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: number): string {
+  if (event === undefined) return '?\n';
   const head = JSON.stringify({ v: version, at: new Date(now).toISOString(), ...event }).slice(0, -1);
   return `${head},"crc":"${checksum(head)}"}\n`;
 }
@@ -35,9 +39,16 @@ export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
 function decodeLine(line: string): RecordedEvent | undefined {
   const sum = checksumTail.exec(line);
   if (sum === null || checksum(line.slice(0, sum.index)) !== sum[1]) return undefined;
-  const event = parsed(line);
-  return isObject(event) && event['v'] === version ? (event as unknown as RecordedEvent) : undefined;
+  const event = parsed(`${line.slice(0, sum.index)}}`);
+  if (!isObject(event) || event['v'] !== version) return undefined;
+  return { ...event, type: formerTypes.get(event['type']) ?? event['type'] } as unknown as RecordedEvent;
 }
+
+// As mgw 0.1 wrote them.
+const formerTypes = new Map<unknown, string>([
+  ['refused', 'unavailable'],
+  ['lost', 'unknown'],
+]);
 
 function parsed(line: string): unknown {
   try {

@@ -1,46 +1,70 @@
-import { lstat, readdir, unlink } from 'node:fs/promises';
+import { readdir, stat, unlink } from 'node:fs/promises';
 import { createHash, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
-import { lostFingerprint, type Job, type JobEvent, type JobKind, type RecordedEvent } from '../job.ts';
-import { appendFile, createExclusively, createFile, makeDurableFolder, readText } from './durable-file.ts';
+import { lostFingerprint, type Job, type JobKind, type RecordedEvent } from '../job.ts';
+import { appendFile, createExclusively, makeDurableFolder, readBytes } from './durable-file.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
-import { jobIdForm, timeOf } from './job-id.ts';
-import type { IndexKind, Ledger } from './ledger.ts';
-
-interface Folders {
-  jobs: string;
-  claims: string;
-  index: string;
-}
+import { IndexLog, type IndexEntry } from './index-log.ts';
+import { jobIdForm, newJobId, timeOf } from './job-id.ts';
+import type { Ledger } from './ledger.ts';
 
 /**
  * The ledger as a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
- * create, `index/<kind>-<hash>/<id>` an empty file. No lock files (design 4).
+ * create, `index.log` what jobs are looked up by. No lock files (design 4).
  * @throws MgwError('local_io') where the folder cannot be made.
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
-  const folders = {
-    jobs: join(stateDir, 'jobs'),
-    claims: join(stateDir, 'claims'),
-    index: join(stateDir, 'index'),
-  };
+  const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
   for (const folder of Object.values(folders)) await local(() => makeDurableFolder(folder), stateDir);
   const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
-  const lines = (events: readonly JobEvent[]): string =>
-    events.map((event) => encodeEvent(event, now())).join('');
+  const read = (id: string): Job | undefined => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined);
+  const index = new IndexLog(join(stateDir, 'index.log'), {
+    folder: folders.jobs,
+    ids: async () => (await listIds(folders.jobs)).reverse(),
+    entriesOf: (id) => Promise.resolve(entriesOf(id, read(id))),
+  });
   return {
-    create: (id, events) => local(() => createJob(jobPath(id), lines(events)), stateDir),
-    append: (id, event) => local(() => appendFile(jobPath(id), lines([event]), tornEnd), stateDir),
-    read: (id) =>
-      local(() => Promise.resolve(jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined), stateDir),
+    newId: (time) => local(async () => idAfter(await index.highest(), time), stateDir),
+    create: (id, events) =>
+      local(async () => {
+        await createJob(jobPath(id), events.map((event) => encodeEvent(event, now())).join(''));
+        await index.add(entriesOf(id, read(id)));
+      }, stateDir),
+    append: (id, event) =>
+      local(async () => {
+        // The index is a copy: on a full disk the event itself may still fit.
+        if (event.type === 'accepted')
+          await index.add([{ kind: 'handle', value: event.handle, id }]).catch(() => undefined);
+        await appendFile(jobPath(id), encodeEvent(event, now()), tornEnd, event.type !== 'delivered');
+      }, stateDir),
+    read: (id) => local(() => Promise.resolve(read(id)), stateDir),
+    events: (id) => local(() => Promise.resolve(decodeEvents(textOf(jobPath(id)) ?? '')), stateDir),
     ids: () => local(() => listIds(folders.jobs), stateDir),
-    remove: (id) => local(() => unlink(jobPath(id)), stateDir),
+    remove: (id) =>
+      local(async () => {
+        await index.add([{ kind: 'removed', value: id, id }]);
+        await unlink(jobPath(id)).catch(ignoreMissing);
+      }, stateDir),
+    lookup: (kind, value) => local(() => index.lookup(kind, value), stateDir),
     ...claimsIn(folders.claims, stateDir),
-    ...indexIn(folders, stateDir),
   };
+}
+
+function idAfter(last: string | undefined, now: number): string {
+  return newJobId(last === undefined ? now : Math.max(now, timeOf(last) + 1));
+}
+
+function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
+  const { key, handle, record } = job ?? {};
+  const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;
+  const values = { fingerprint, key, handle };
+  return Object.entries(values).flatMap(([kind, value]) =>
+    value ? [{ kind: kind as IndexEntry['kind'], value, id }] : [],
+  );
 }
 
 // Complete or not there at all: a process that dies here leaves no record without a beginning.
@@ -63,17 +87,20 @@ async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> 
 const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
 function readJob(id: string, path: string): Job | undefined {
-  let text: string | undefined;
-  try {
-    text = readText(path);
-  } catch (error) {
-    // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
-    if (shortages.has(systemCode(error) ?? '')) throw error;
-    text = '';
-  }
+  const text = textOf(path);
   if (text === undefined) return undefined;
   const lines = decodeEvents(text);
   return foldJob(id, lines) ?? damagedJob(id, text, lines);
+}
+
+// A link, a folder, a file without permission: a record that cannot be read is not "not sent".
+function textOf(path: string): string | undefined {
+  try {
+    return readBytes(path)?.toString('utf8');
+  } catch (error) {
+    if (shortages.has(systemCode(error) ?? '')) throw error;
+    return '';
+  }
 }
 
 // What is left of a record that has lost its beginning: enough to name it, to block a second submission, and to
@@ -103,10 +130,7 @@ async function listIds(folder: string): Promise<string[]> {
 function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'claimed' | 'release'> {
   const pathOf = (name: string): string => join(folder, claimFile(name));
   const claimed = (name: string): Promise<string | undefined> =>
-    local(() => {
-      const text = readText(pathOf(name));
-      return Promise.resolve(text === undefined ? undefined : checked(text));
-    }, stateDir);
+    local(() => readClaim(pathOf(name)), stateDir);
   return {
     claimed,
     claim: async (name, content) => {
@@ -118,6 +142,17 @@ function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'cla
     },
     release: (name) => local(() => unlink(pathOf(name)).catch(ignoreMissing), stateDir),
   };
+}
+
+// Without hard links a claim may be seen before its content: one that was made just now is given a moment.
+async function readClaim(path: string): Promise<string | undefined> {
+  for (let looks = 0; ; looks += 1) {
+    const text = readBytes(path)?.toString('utf8');
+    if (text !== '' || looks === 10) return text === undefined ? undefined : checked(text);
+    const found = await stat(path).catch(() => undefined);
+    if (found === undefined || Math.abs(Date.now() - found.mtimeMs) > 2000) return '';
+    await delay(50);
+  }
 }
 
 // A file's name has 255 bytes at most, and a draft's is longer by 41.
@@ -140,31 +175,3 @@ function checked(text: string): string {
   return withChecksum(line) === text ? line : '';
 }
 
-// A folder for each value with an empty file for each job: there is no content that could be cut or torn.
-function indexIn(folders: Folders, stateDir: string): Pick<Ledger, 'index' | 'lookup'> {
-  const pathOf = (kind: IndexKind, value: string): string =>
-    join(folders.index, `${kind}-${createHash('sha256').update(value).digest('hex').slice(0, 40)}`);
-  return {
-    index: (kind, value, id) => local(() => addEntry(pathOf(kind, value), id), stateDir),
-    lookup: (kind, value) =>
-      local(async () => (await entriesOf(pathOf(kind, value))) ?? (await listIds(folders.jobs)), stateDir),
-  };
-}
-
-async function addEntry(folder: string, id: string): Promise<void> {
-  await makeDurableFolder(folder);
-  await createFile(join(folder, id), '').catch((error: unknown) => {
-    if (systemCode(error) !== 'EEXIST') throw error;
-  });
-}
-
-// Undefined for anything that is not a folder of job ids: the index is then no proof of anything.
-async function entriesOf(folder: string): Promise<string[] | undefined> {
-  try {
-    if (!(await lstat(folder)).isDirectory()) return undefined;
-    const ids = await readdir(folder);
-    return ids.length > 0 && ids.every((id) => jobIdForm.test(id)) ? ids.sort().reverse() : undefined;
-  } catch (error) {
-    return systemCode(error) === 'ENOENT' ? [] : undefined;
-  }
-}

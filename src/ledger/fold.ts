@@ -1,4 +1,4 @@
-import { covers, isFinal, type Job, type JobState, type RecordedEvent } from '../job.ts';
+import { isFinal, isSameGoal, type Job, type JobState, type RecordedEvent } from '../job.ts';
 
 /**
  * Folds a job's log in its order; `undefined` stands for a line that could not be read. A job with such a line and
@@ -39,6 +39,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }): Job {
       elided: first.elided ?? false,
       attempts: 0,
       runs: [],
+      goals: [],
       damaged: 0,
     },
   };
@@ -55,10 +56,10 @@ function apply(job: Job, event: RecordedEvent): void {
       break;
     case 'sending':
     case 'reply':
-    case 'refused':
+    case 'unavailable':
     case 'accepted':
     case 'rejected':
-    case 'lost':
+    case 'unknown':
     case 'resolved':
       applySubmission(job, event);
       break;
@@ -75,16 +76,21 @@ function apply(job: Job, event: RecordedEvent): void {
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
   const { record } = job;
   if (event.type === 'began') {
-    record.asked ??= event.ask;
-    record.runs = [...record.runs, { run: event.run, owner: event.owner }];
+    const { run, owner, ask, output, command = 'submit' } = event;
+    const goal = { command, ask, ...(output !== undefined && { output }) };
+    record.runs = [...record.runs, { run, owner, ...goal }];
+    const isNew = command === 'submit' && !record.goals.some((each) => isSameGoal(each, goal));
+    if (isNew) record.goals = [...record.goals, { ...goal, isDelivered: false }];
     return;
   }
-  record.runs = record.runs.filter(({ run }) => run !== event.run);
-  if (event.type === 'delivered' && covers(event.ask, record.delivered)) record.delivered = event.ask;
+  const ended = record.runs.find(({ run }) => run === event.run);
+  record.runs = record.runs.filter((run) => run !== ended);
+  if (event.type === 'detached' || ended === undefined) return;
+  record.goals = record.goals.map((goal) => (isSameGoal(goal, ended) ? { ...goal, isDelivered: true } : goal));
 }
 
 type SubmissionEvent = RecordedEvent & {
-  type: 'sending' | 'reply' | 'refused' | 'accepted' | 'rejected' | 'lost' | 'resolved';
+  type: 'sending' | 'reply' | 'unavailable' | 'accepted' | 'rejected' | 'unknown' | 'resolved';
 };
 
 function applySubmission(job: Job, event: SubmissionEvent): void {
@@ -107,11 +113,12 @@ function isLate(job: Job, event: SubmissionEvent): boolean {
   return event.type !== 'sending' && 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
 }
 
-function endAttempt(job: Job, event: SubmissionEvent & { type: 'refused' | 'rejected' | 'lost' }): void {
-  const stateAfter = { refused: 'prepared', rejected: 'rejected', lost: 'unknown' } as const;
+function endAttempt(job: Job, event: SubmissionEvent & { type: 'unavailable' | 'rejected' | 'unknown' }): void {
+  const stateAfter = { unavailable: 'prepared', rejected: 'rejected', unknown: 'unknown' } as const;
   job.record.attempts = Math.max(job.record.attempts, event.attempt ?? 0);
   job.error = event.error;
   job.state = stateAfter[event.type];
+  if (event.type === 'unknown') job.record.possibleHandle = event.handle;
 }
 
 function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): void {

@@ -1,34 +1,41 @@
-import type { Job, JobEvent } from '../job.ts';
+import type { Job, JobEvent, RecordedEvent } from '../job.ts';
+import type { IndexKind } from './index-log.ts';
 
 /**
  * Where jobs are kept. Every method that writes returns only when what it wrote is durable. The folder of plain
  * files is one such place (`openFileLedger`); a shared one can take its place for fleets (design 4).
  */
 export interface Ledger {
-  /** Creates a job with its first events. @throws MgwError('local_io') where it cannot be recorded. */
-  create(id: string, events: readonly JobEvent[]): Promise<void>;
-  /** Adds an event to a job. @throws MgwError('local_io') where it cannot be recorded. */
+  /** An id for a new job, higher than those before it, whatever the clock says. `now` in ms since 1970. */
+  newId(now: number): Promise<string>;
+  /**
+   * Creates a job with its first events, and makes it found by its fingerprint, its key and its handle. An event that
+   * bears a time keeps it; `undefined` stands for a line that could not be read where the job comes from.
+   * @throws MgwError('local_io') where it cannot be recorded.
+   */
+  create(id: string, events: readonly (JobEvent | RecordedEvent | undefined)[]): Promise<void>;
+  /** Adds an event to a job; `delivered` alone may be lost in a power cut, which does no harm. @throws MgwError('local_io') where it cannot be recorded. */
   append(id: string, event: JobEvent): Promise<void>;
   /** The job as the fold of its events, or undefined where there is none. A damaged record is `unknown`. */
   read(id: string): Promise<Job | undefined>;
+  /** The events of a job in their order, `undefined` for a line that cannot be read. */
+  events(id: string): Promise<(RecordedEvent | undefined)[]>;
   /** Ids of all jobs, newest first. */
   ids(): Promise<string[]>;
-  /** Removes a job's record. */
+  /** Removes a job's record, and remembers that it was taken away on purpose. */
   remove(id: string): Promise<void>;
   /**
    * Claims a name for ever: undefined where the claim is ours now, else the content of the claim that stands.
    * Of any number of processes exactly one gets undefined.
    */
   claim(name: string, content: string): Promise<string | undefined>;
-  /** The content of a claim, or undefined where nobody holds it. */
+  /** The content of a claim, or undefined where nobody holds it; empty where the claim is damaged. */
   claimed(name: string): Promise<string | undefined>;
   /** Gives a claim up. */
   release(name: string): Promise<void>;
-  /** Remembers that a job goes by a fingerprint or a handle. */
-  index(kind: IndexKind, value: string, id: string): Promise<void>;
-  /** The jobs that were indexed by a value, newest first; all jobs where the index is damaged. */
-  lookup(kind: IndexKind, value: string): Promise<string[]>;
+  /**
+   * The jobs that go by a value, newest first, without those that were removed. {@link read} gives undefined for
+   * one whose record was lost.
+   */
+  lookup(kind: Exclude<IndexKind, 'removed'>, value: string): Promise<string[]>;
 }
-
-/** What jobs are looked up by. */
-export type IndexKind = 'fingerprint' | 'handle';

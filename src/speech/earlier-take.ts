@@ -1,7 +1,8 @@
 import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
-import { interruptedError, pendingError } from '../jobs/errors.ts';
+import { isRunning } from '../jobs/create-or-resume.ts';
+import { interruptedError, pendingError, showCommand } from '../jobs/errors.ts';
 import { isAlive } from '../ledger/owner.ts';
 import { at, idAt, isObject, textAt, type Json } from '../json.ts';
 import { failedSpeechError, goneError, incompleteError } from './errors.ts';
@@ -36,12 +37,18 @@ export async function deliverEarlier(
 async function afterOthers(job: Job, run: string, deadline: Deadline, deps: SpeechDeps): Promise<Job> {
   const { clock, ledger, signals } = deps;
   for (let last = job; ; last = (await ledger.read(job.id)) ?? last) {
-    if (!isReadElsewhere(last, run)) return last;
-    if (deadline.leftMs() <= 0) throw pendingError(last);
+    if (!isReadElsewhere(last, run) || hasEnded(last)) return last;
+    if (deadline.leftMs() <= 0) throw pendingError(last, { next: showCommand(last) });
     await clock.sleep(200, signals.soft).catch(() => {
       throw interruptedError(signals.soft, last, 'yes');
     });
   }
+}
+
+// What is whole and not yet published is the other run's to publish.
+function hasEnded(job: Job): boolean {
+  if (job.state !== 'succeeded') return job.state === 'failed';
+  return job.files.length > 0 || keptFile(job).length === 0;
 }
 
 // Only who sent has the stream: others wait as this run does, and two that waited for each other would wait for ever.
@@ -50,6 +57,11 @@ function isReadElsewhere({ record: { runs, sentBy } }: Job, run: string): boolea
     ({ run: other, owner }) =>
       other !== run && owner.pid === sentBy?.pid && owner.start === sentBy.start && isAlive(owner),
   );
+}
+
+/** True for a stream that began, was billed, and came to no good end: it cannot be taken up again (design 8). */
+export function endedBadly(job: Job): boolean {
+  return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
 }
 
 // The process that read the stream died in it: whatever it wrote stays where it is.

@@ -2,7 +2,8 @@ import { messageOf, MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
 import type { Job, JobFile } from '../job.ts';
-import type { Signals } from '../jobs/gateway.ts';
+import type { Signals } from '../payment/pay-once.ts';
+import { showCommand } from '../jobs/errors.ts';
 import { ReaderGone } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
@@ -26,6 +27,13 @@ export function incompleteError(
         : 'interrupted'
       : undefined;
   return new MgwError('speech_incomplete', text, { ...atCost(job), exit, cause });
+}
+
+/** Exit 7: nothing tells whether the call was taken; there is no task that could be adopted. */
+export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
+  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. Where the bill shows no charge, "mgw jobs resolve ${job.id} --not-created" lets the same command send it again.`;
+  const next = showCommand(job);
+  return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', next, requestId, job });
 }
 
 /** Exit 5: the gateway ended the stream with an error frame (specification 3.4). It may have been billed. */
@@ -67,7 +75,7 @@ function atCost(job: Job): { charged: 'yes'; retry: 'never'; next: string[]; req
   return {
     charged: 'yes',
     retry: 'never',
-    next: ['mgw', 'jobs', 'show', job.id],
+    next: showCommand(job),
     requestId: gatewayIdOf(job),
   };
 }

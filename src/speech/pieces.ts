@@ -5,13 +5,12 @@ import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
-import { findEarlier } from '../jobs/earlier.ts';
+import { findResumable } from '../jobs/create-or-resume.ts';
 import { interruptedError } from '../jobs/errors.ts';
 import { makeDurableFolder } from '../ledger/durable-file.ts';
 import { isIntact } from '../jobs/intact.ts';
 import { lease, type Lease } from '../jobs/lease.ts';
 import { fingerprintOf } from '../jobs/order.ts';
-import { jobOf } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { FileSink } from './file-sink.ts';
 import { mp3Frames } from './mp3.ts';
@@ -156,7 +155,7 @@ class Pieces {
         this.#whole += 1;
         onPiece?.(this.#whole);
       } catch (error) {
-        this.#jobs[index] = jobOf(error);
+        this.#jobs[index] = error instanceof MgwError ? error.job : undefined;
         this.#failures.push({ index, error });
         // What an earlier run left in doubt was not sent now, and says nothing about the pieces behind it.
         if (!isOld) this.#stopped = true;
@@ -165,9 +164,9 @@ class Pieces {
   }
 
   async #one(index: number): Promise<JobFile> {
-    const { folder, mime, fresh, deadline } = this.#order;
+    const { mime, fresh, deadline } = this.#order;
     const piece = this.#piece(index);
-    const target = join(folder, String(index + 1).padStart(4, '0'));
+    const target = this.#target(index);
     const kept = await this.#keptPiece(piece, target);
     if (kept !== undefined) {
       this.#jobs[index] = kept.job;
@@ -175,7 +174,9 @@ class Pieces {
       return kept.file;
     }
     const sink = new FileSink({ target, force: true, mime });
-    const { job, file } = await speak({ ...piece, fresh, deadline }, this.#deps, sink);
+    const spoken = await speak({ ...piece, fresh, deadline, output: target }, this.#deps, sink);
+    const { job, file } = spoken;
+    await spoken.delivered();
     this.#jobs[index] = job;
     if (file === undefined) throw new MgwError('internal', 'a piece of speech has no file');
     return file;
@@ -185,20 +186,21 @@ class Pieces {
     return { body: this.#order.bodies[index] ?? {}, variant: `piece ${index + 1}` };
   }
 
-  #fingerprint(piece: PieceBody): string {
-    const { gateway, account } = this.#deps;
-    return fingerprintOf({ protocol: 'tts', ...piece }, gateway, account);
+  #target(index: number): string {
+    return join(this.#order.folder, String(index + 1).padStart(4, '0'));
   }
 
   async #isInDoubt(index: number): Promise<boolean> {
     if (this.#order.fresh) return false;
-    const earlier = await findEarlier(this.#deps.ledger, this.#fingerprint(this.#piece(index)));
-    return earlier !== undefined && earlier.state !== 'prepared';
+    const goal = { command: 'submit', ask: 'file', output: this.#target(index) } as const;
+    const submission = { ...this.#piece(index), protocol: 'tts', goal, fresh: false, isOneShot: true } as const;
+    const { job } = await findResumable(submission, this.#deps);
+    return job !== undefined && job.state !== 'prepared';
   }
 
   async #keptPiece(piece: PieceBody, target: string): Promise<{ job: Job; file: JobFile } | undefined> {
     const { ledger } = this.#deps;
-    const fingerprint = this.#fingerprint(piece);
+    const fingerprint = fingerprintOf({ protocol: 'tts', ...piece }, this.#deps.gateway);
     for (const id of await ledger.lookup('fingerprint', fingerprint)) {
       const job = await ledger.read(id);
       const file = job?.files.find(({ path }) => path === target);

@@ -1,14 +1,15 @@
 import type { Deadline } from '../clock.ts';
-import { messageOf } from '../errors.ts';
-import { xApiKey, type Reply, type SubmitVerdict } from '../exchange.ts';
-import type { Job, JobFile } from '../job.ts';
+import { xApiKey } from '../exchange.ts';
+import type { Job, JobEvent, JobFile } from '../job.ts';
+import { createOrResume } from '../jobs/create-or-resume.ts';
 import type { Order } from '../jobs/order.ts';
-import { delivered, detached } from '../jobs/run.ts';
-import { jobOf, submit, withJob, type Submitted } from '../jobs/submit.ts';
+import { inRun } from '../jobs/run.ts';
+import { submit } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { deliverEarlier } from './earlier-take.ts';
+import { unknownSpeechError } from './errors.ts';
+import { StreamedCall } from '../payment/streamed-call.ts';
 import type { AudioSink } from './sink.ts';
-import { StreamedCall } from './streamed-call.ts';
 import { defaultIdleMs, finishTake, saveUnrecorded, type SpeechDeps } from './take.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
 
@@ -21,8 +22,8 @@ export interface SpeechOrder {
   key?: string;
   /** A deliberate second take. */
   fresh: boolean;
-  /** Takes a complete 5xx as proof that nothing was handled (the setting `submit.retry_5xx`). */
-  retry5xx?: boolean;
+  /** Where the audio goes: an absolute path, or `-` for a stream. */
+  output: string;
   /** When everything ends. */
   deadline: Deadline;
 }
@@ -33,7 +34,9 @@ export interface Spoken {
   /** Where it is, unless it went to a stream. */
   file?: JobFile;
   /** True where an earlier run had paid for it, and nothing was sent. */
-  resumed: boolean;
+  isResumed: boolean;
+  /** Records that the person got it (see `inRun`). */
+  delivered: () => Promise<void>;
 }
 
 /**
@@ -41,32 +44,41 @@ export interface Spoken {
  * as it arrives, and never sent again by itself once the stream has begun. Where an earlier run of the same order
  * had paid already, its audio is delivered, or it is told why that cannot be.
  * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 where the
- * audio cannot be saved. The job behind it is in `jobOf(error)`.
+ * audio cannot be saved.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
   const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, order.deadline);
-  let submitted: Submitted;
+  const submission = submissionOf(order, call, sink);
+  const begin = (began: JobEvent): Promise<Job> =>
+    createOrResume(submission, deps, began).catch(async (error: unknown) => {
+      await sink.abandon();
+      throw error;
+    });
+  const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, run) => {
+    const accepted = await accept(found, submission, call, deps, sink);
+    const { stream } = call;
+    if (stream !== undefined) return finishTake({ stream, sink, deadline: order.deadline }, accepted, deps);
+    await sink.abandon();
+    return deliverEarlier(accepted, run, order.deadline, deps, sink);
+  });
+  return { job, file: value, isResumed: call.stream === undefined, delivered };
+}
+
+// A stream that is open although its beginning could not be recorded is paid for: its audio is saved all the same.
+async function accept(
+  found: Job,
+  submission: Order,
+  call: StreamedCall,
+  deps: SpeechDeps,
+  sink: AudioSink,
+): Promise<Job> {
   try {
-    submitted = await submit(submissionOf(order, call, sink), deps);
+    return (await submit(found, submission, deps)).job;
   } catch (error) {
-    throw await notSubmitted(error, order, call, deps, sink);
-  }
-  const { job, run } = submitted;
-  const { stream } = call;
-  try {
-    if (stream === undefined) await sink.abandon();
-    const file =
-      stream === undefined
-        ? await deliverEarlier(job, run, order.deadline, deps, sink)
-        : await finishTake({ stream, sink, deadline: order.deadline }, job, deps);
-    // Without this record the same command resumes: worth a word, and no failure of what was asked for.
-    await delivered(job, run, 'file', deps).catch((error: unknown) =>
-      deps.note(`That this was delivered could not be recorded: ${messageOf(error)}`),
-    );
-    return { job: (await deps.ledger.read(job.id)) ?? job, file, resumed: stream === undefined };
-  } catch (error) {
-    await detached(job, run, error, deps);
-    throw withJob(error, (await deps.ledger.read(job.id)) ?? job);
+    if (call.stream !== undefined)
+      throw await saveUnrecorded({ stream: call.stream, sink, deadline: submission.deadline }, error, deps);
+    await sink.abandon();
+    throw error;
   }
 }
 
@@ -78,41 +90,14 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
     variant: order.variant,
     exchange: speechExchange(order.body),
     auth: xApiKey,
-    read: (reply) => readHead(reply, order.retry5xx ?? false),
+    read: readSpeechHead,
     send: (client, request, options) => call.send(client, request, options),
     key: order.key,
     fresh: order.fresh,
-    ask: 'file',
+    goal: { command: 'submit', ask: 'file', output: order.output },
+    isOneShot: true,
+    unknownError: unknownSpeechError,
     deadline: order.deadline,
     beforeSending: () => sink.open(),
   };
-}
-
-function readHead(reply: Reply, retry5xx: boolean): SubmitVerdict {
-  const verdict = readSpeechHead(reply);
-  const repeatable = retry5xx && verdict.kind === 'unknown' && reply.complete && reply.status >= 500;
-  return repeatable ? { kind: 'unavailable', failure: verdict.failure } : verdict;
-}
-
-// A stream that is open although its beginning could not be recorded is paid for: its audio is saved all the same.
-async function notSubmitted(
-  error: unknown,
-  order: SpeechOrder,
-  { stream }: StreamedCall,
-  deps: SpeechDeps,
-  sink: AudioSink,
-): Promise<unknown> {
-  const before = jobOf(error);
-  const told =
-    stream === undefined
-      ? error
-      : await saveUnrecorded({ stream, sink, deadline: order.deadline }, error, deps);
-  if (stream === undefined) await sink.abandon();
-  if (before === undefined) return told;
-  const job = (await deps.ledger.read(before.id)) ?? before;
-  for (const { run, owner } of job.record.runs) {
-    if (owner.pid === deps.owner.pid && owner.start === deps.owner.start)
-      await detached(job, run, error, deps);
-  }
-  return withJob(told, job);
 }

@@ -4,7 +4,7 @@ import { createClient } from '../../src/http/client.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { fetchResults } from '../../src/jobs/fetch.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import type { JobDeps } from '../../src/jobs/gateway.ts';
+import type { JobDeps } from '../../src/jobs/deps.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
 import { protocols } from '../../src/protocols/registry.ts';

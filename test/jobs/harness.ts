@@ -5,11 +5,13 @@ import { MgwError } from '../../src/errors.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { Job, Owner } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import type { JobDeps } from '../../src/jobs/gateway.ts';
+import type { JobDeps } from '../../src/jobs/deps.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import type { Order } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
-import { jobOf, submit } from '../../src/jobs/submit.ts';
+import { createOrResume } from '../../src/jobs/create-or-resume.ts';
+import { inRun } from '../../src/jobs/run.ts';
+import { submit } from '../../src/jobs/submit.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
@@ -106,7 +108,7 @@ export function orderOf(more: Partial<Order> = {}, protocol: Protocol = c): Orde
     auth: protocol.auth,
     read: (reply) => protocol.readSubmission(reply, body),
     fresh: false,
-    ask: 'accept',
+    goal: { command: 'submit', ask: 'accept' },
     deadline: { leftMs: () => Infinity },
     ...more,
   };
@@ -117,19 +119,23 @@ export interface Ran {
   exit: number;
   job?: Job;
   error?: MgwError;
-  resumed?: boolean;
+  isResumed?: boolean;
+  delivered?: () => Promise<void>;
 }
 
 /** Submits; an error that is not mgw's own fails the test. */
 export async function run(deps: JobDeps, order: Order = orderOf()): Promise<Ran> {
   try {
-    const { job, resumed } = await submit(order, deps);
-    return { exit: 0, job, resumed };
+    const { value, job, delivered } = await inRun(
+      order.goal,
+      deps,
+      (began) => createOrResume(order, deps, began),
+      (found) => submit(found, order, deps),
+    );
+    return { exit: 0, job, isResumed: value.isResumed, delivered };
   } catch (error) {
     if (!(error instanceof MgwError)) throw error;
-    const before = jobOf(error);
-    const last = before && (await deps.ledger.read(before.id).catch(() => undefined));
-    return { exit: error.exitCode, error, job: last ?? before };
+    return { exit: error.exitCode, error, job: error.job };
   }
 }
 

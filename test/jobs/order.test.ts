@@ -5,12 +5,11 @@ import type { Json } from '../../src/json.ts';
 
 const print = (
   body: Json,
-  more: { variant?: string; gateway?: string; account?: string; protocol?: 'a' | 'b' } = {},
+  more: { variant?: string; gateway?: string; protocol?: 'a' | 'b' } = {},
 ): string =>
   fingerprintOf(
     { protocol: more.protocol ?? 'a', body, variant: more.variant },
     more.gateway ?? 'g',
-    more.account ?? 'a',
   );
 
 describe('a fingerprint', () => {
@@ -25,7 +24,13 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('differs with anything that is paid for, or who pays', () => {
+  it('takes the loopback names for one, and leaves the API key out', () => {
+    const [local, ...others] = ['http://localhost:1/x', 'http://127.0.0.1:1/x/', 'http://[::1]:1/x'];
+    for (const gateway of others) expect(print({ p: 'a' }, { gateway })).toBe(print({ p: 'a' }, { gateway: local }));
+    expect(print({ p: 'a' }, { gateway: 'http://localhost:2/x' })).not.toBe(print({ p: 'a' }, { gateway: local }));
+  });
+
+  it('differs with anything that is paid for', () => {
     const all = [
       print({ p: 'a' }),
       print({ p: 'b' }),
@@ -33,7 +38,6 @@ describe('a fingerprint', () => {
       print({ p: 'a' }, { variant: '1' }),
       print({ p: 'a' }, { variant: '2' }),
       print({ p: 'a' }, { gateway: 'h' }),
-      print({ p: 'a' }, { account: 'b' }),
       print({ p: 'a' }, { protocol: 'b' }),
     ];
     expect(new Set(all).size).toBe(all.length);
@@ -41,7 +45,7 @@ describe('a fingerprint', () => {
 });
 
 describe('a fingerprint of what was asked for', () => {
-  const of = (body: Json, asked?: Json): string => fingerprintOf({ protocol: 'b', body, asked }, 'g', 'a');
+  const of = (body: Json, asked?: Json): string => fingerprintOf({ protocol: 'b', body, asked }, 'g');
 
   it('knows nothing of what a default or the listing put in', () => {
     const asked = { ModelName: 'Lite' };

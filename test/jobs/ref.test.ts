@@ -1,11 +1,12 @@
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent, ProtocolName } from '../../src/job.ts';
-import { keyClaim } from '../../src/jobs/earlier.ts';
+import { keyClaim } from '../../src/jobs/create-or-resume.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
-import { findJob, importHandle } from '../../src/jobs/ref.ts';
-import { freshFolder } from '../support/servers.ts';
+import { findJob, jobFor } from '../../src/jobs/ref.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
 import { depsFor, type TestDeps } from './harness.ts';
 
 let state: string;
@@ -19,7 +20,6 @@ async function make(time: number, protocol: ProtocolName, handle?: string): Prom
   const id = newJobId(time);
   const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'test', fingerprint: '', account: '' };
   await deps.ledger.create(id, handle === undefined ? [prepared] : [prepared, { type: 'accepted', handle }]);
-  if (handle !== undefined) await deps.ledger.index('handle', handle, id);
   return id;
 }
 
@@ -48,6 +48,8 @@ describe('a ref', () => {
     expect((await findJob(deps.ledger, '@boat'))?.id).toBe(id);
     await expect(findJob(deps.ledger, '@ship')).rejects.toMatchObject({ exitCode: 2 });
     await deps.ledger.remove(id);
+    await expect(findJob(deps.ledger, '@boat')).rejects.toMatchObject({ exitCode: 7 });
+    await deps.ledger.release(keyClaim('boat'));
     await expect(findJob(deps.ledger, '@boat')).rejects.toMatchObject({ exitCode: 2 });
   });
 
@@ -57,25 +59,48 @@ describe('a ref', () => {
       const id = await make(1, 'a', handle);
       await make(2, 'a', 'other');
       expect((await findJob(deps.ledger, handle))?.id).toBe(id);
-      // The index is no proof by itself: a job that bears another handle is not meant.
-      await deps.ledger.index('handle', 'third', id);
-      expect(await findJob(deps.ledger, 'third')).toBeUndefined();
     },
   );
 
-  it('is a handle also where the index is damaged', async () => {
+  it('is a handle also where the index is lost', async () => {
     const id = await make(1, 'a', 'task_1');
     await make(2, 'a', 'task_2');
-    for (const name of readdirSync(join(state, 'index'))) {
-      rmSync(join(state, 'index', name), { recursive: true });
-      mkdirSync(join(state, 'index', name));
-    }
+    rmSync(join(state, 'index.log'));
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
+  });
+
+  it('in the form of mgw’s own ids names a job here or nothing', async () => {
+    for (const ref of ['job_zzz', 'job_', '@nothing'])
+      await expect(findJob(deps.ledger, ref)).rejects.toMatchObject({ exitCode: 2 });
   });
 });
 
-it('a handle from elsewhere becomes a job that was accepted', async () => {
-  const job = await importHandle('task_9', 'c', deps);
-  expect(job).toMatchObject({ protocol: 'c', handle: 'task_9', state: 'queued', base_url: 'test' });
-  expect((await findJob(deps.ledger, 'task_9'))?.id).toBe(job.id);
+describe('a handle from elsewhere', () => {
+  const answers = async (...replies: Answer[]): Promise<TestDeps> => {
+    const server = await httpServer();
+    server.answers.push(...replies);
+    return depsFor(server.url, state);
+  };
+
+  it('becomes a job that was accepted once the gateway shows that it knows it', async () => {
+    const there = await answers(says({ task_id: 'task_9', status: 'processing' }));
+    const job = await jobFor('task_9', c, there);
+    expect(job).toMatchObject({ protocol: 'c', handle: 'task_9', state: 'running', base_url: 'test' });
+    expect((await findJob(there.ledger, 'task_9'))?.id).toBe(job.id);
+  });
+
+  it.each([
+    ['not found', says({ code: 'task_not_exist', message: 'task_not_exist', data: null }, 400), 9],
+    ['no news', says({ code: 'success', data: null }), 9],
+    ['a refused key', says({ error: { message: 'Invalid token' } }, 401), 3],
+  ])('leaves no job where the gateway answers: %s', async (_, answer, exitCode) => {
+    const there = await answers(answer);
+    await expect(jobFor('task_9', c, there)).rejects.toMatchObject({ exitCode });
+    expect(await there.ledger.ids()).toEqual([]);
+  });
+
+  it('leaves no job where nobody answers', async () => {
+    await expect(jobFor('task_9', c, deps)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
+    expect(await deps.ledger.ids()).toEqual([]);
+  });
 });

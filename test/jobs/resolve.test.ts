@@ -11,7 +11,7 @@ import { deadOwner, depsFor, type TestDeps } from './harness.ts';
 const error = { code: 'submit_unknown', message: 'reset' };
 const lost: JobEvent[] = [
   { type: 'sending', attempt: 1, owner: deadOwner() },
-  { type: 'lost', attempt: 1, error },
+  { type: 'unknown', attempt: 1, error },
 ];
 
 let state: string;

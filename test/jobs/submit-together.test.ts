@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { keyClaim } from '../../src/jobs/earlier.ts';
+import { keyClaim } from '../../src/jobs/create-or-resume.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
@@ -22,7 +22,7 @@ describe('one key', () => {
     );
     expect(both.map(({ exit }) => exit)).toEqual([0, 0]);
     expect(new Set(both.map(({ job }) => job?.id)).size).toBe(1);
-    expect(both.filter(({ resumed }) => resumed === true)).toHaveLength(1);
+    expect(both.filter(({ isResumed }) => isResumed === true)).toHaveLength(1);
     expect(server.requests).toHaveLength(1);
   });
 
@@ -82,14 +82,13 @@ describe('one key', () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k' });
-    const fingerprint = fingerprintOf(order, deps.gateway, deps.account);
+    const fingerprint = fingerprintOf(order, deps.gateway);
     const [early, late] = [newJobId(1), newJobId(2)];
     for (const id of [early, late]) {
       const { protocol, key } = order;
       await deps.ledger.create(id, [
         { type: 'prepared', protocol, base_url: 'test', fingerprint, account: 'test', key },
       ]);
-      await deps.ledger.index('fingerprint', fingerprint, id);
     }
     // The other process claims between this one's look at the key and its own claim.
     let looks = 0;
@@ -134,7 +133,7 @@ describe('one job', () => {
     const patient = run(await depsFor(server.url, state, alive), order);
     held.forEach((answer) => answer());
     expect((await first).exit).toBe(0);
-    expect(await patient).toMatchObject({ exit: 0, resumed: true });
+    expect(await patient).toMatchObject({ exit: 0, isResumed: true });
     expect(server.created).toBe(1);
   });
 
@@ -165,7 +164,7 @@ describe('one job', () => {
       ...deps.client,
       exchange: (request, options) => {
         if ((tries += 1) > 1) return deps.client.exchange(request, options);
-        throw new TransportError('unsent', 'unreachable', 'refused');
+        throw new TransportError('unsent', 'unreachable', 'unavailable');
       },
     };
     expect((await run({ ...deps, client }, order)).exit).toBe(0);
@@ -208,7 +207,7 @@ describe('a claim without its event', () => {
         if (name === `send.${id}.2`) {
           await deps.ledger.append(id, { type: 'sending', attempt: 2, owner: deadOwner() });
           const error = { code: 'rate_limited', message: 'slow down' };
-          await deps.ledger.append(id, { type: 'refused', attempt: 2, error });
+          await deps.ledger.append(id, { type: 'unavailable', attempt: 2, error });
         }
         return holder;
       },

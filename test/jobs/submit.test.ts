@@ -1,10 +1,10 @@
+import { rmSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
-import { delivered } from '../../src/jobs/run.ts';
-import { submit } from '../../src/jobs/submit.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import { closedPort, freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
 import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run } from './harness.ts';
@@ -99,7 +99,7 @@ describe('a connection that breaks once it stood', () => {
     await resolveJob(deps.ledger, lost.job, { how: 'adopted', handle: 'task_0001' });
     expect(await run(await depsFor(server.url, state))).toMatchObject({
       exit: 0,
-      resumed: true,
+      isResumed: true,
       job: { handle: 'task_0001' },
     });
     expect(server.requests).toHaveLength(1);
@@ -408,12 +408,11 @@ describe('the same command again', () => {
   it('resumes a job whose run died after its acceptance, and makes a second take of one that ended well', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
-    const first = await submit(orderOf(), deps);
-    const second = await depsFor(server.url, state);
-    const resumed = await submit(orderOf(), second);
-    expect(resumed).toMatchObject({ resumed: true, job: { id: first.job.id } });
-    await delivered(resumed.job, resumed.run, 'accept', second);
-    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, resumed: false });
+    const first = await run(deps);
+    const resumed = await run(await depsFor(server.url, state));
+    expect(resumed).toMatchObject({ isResumed: true, job: { id: first.job?.id } });
+    await resumed.delivered?.();
+    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, isResumed: false });
     expect(server.created).toBe(2);
   });
 
@@ -425,12 +424,49 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is another submission where gateway, account or body differ', async () => {
+  it('is another submission where gateway or body differ, and the same under another API key', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
-    for (const more of [{}, { gateway: 'other' }, { account: 'other' }])
-      await run(await depsFor(server.url, state, more));
+    for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
     await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));
-    expect(server.created).toBe(4);
+    expect(server.created).toBe(3);
+    expect(await run(await depsFor(server.url, state, { account: 'other' }))).toMatchObject({ isResumed: true });
+    expect(server.created).toBe(3);
+  });
+
+  it('is blocked by a doubt, with a key or without one, under any API key, and not under two names', async () => {
+    for (const [first, second, exit] of [
+      [undefined, 'k', 7],
+      ['k', undefined, 7],
+      ['k', 'k', 7],
+      ['k', 'l', 0],
+    ] as const) {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push(says({ error: { message: 'oops' } }, 500));
+      expect((await run(await depsFor(server.url, state), orderOf({ key: first }))).exit).toBe(7);
+      const again = await depsFor(server.url, state, { account: 'other' });
+      expect((await run(again, orderOf({ key: second }))).exit, `${first} ${second}`).toBe(exit);
+      expect(server.requests).toHaveLength(exit === 7 ? 1 : 2);
+    }
+  });
+
+  it('is in doubt where the record of an earlier job is lost', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const { job } = await run(await depsFor(server.url, state));
+    rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('under a key whose claim and index were lost finds the job in the jobs', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
+    rmSync(join(state, 'claims'), { recursive: true });
+    rmSync(join(state, 'index.log'));
+    const again = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
+    expect(again).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
+    const other = await run(await depsFor(server.url, state), orderOf({ key: 'k', body: { model: 'm' } }));
+    expect(other.exit).toBe(2);
+    expect(server.requests).toHaveLength(1);
   });
 
   it('checks the output before it pays, and not where there is nothing to pay', async () => {

@@ -15,7 +15,7 @@ it('takes on the job of its key where another process put the result there meanw
     throw exists;
   };
   const ran = await run(await depsFor(server.url, state, alive), orderOf({ key: 'boat', beforeSending }));
-  expect(ran).toMatchObject({ exit: 0, resumed: true });
+  expect(ran).toMatchObject({ exit: 0, isResumed: true });
   expect(server.requests).toHaveLength(1);
   expect(await jobsOf(other.ledger)).toHaveLength(1);
 });

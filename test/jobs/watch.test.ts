@@ -4,8 +4,6 @@ import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import { importHandle } from '../../src/jobs/ref.ts';
-import { submit } from '../../src/jobs/submit.ts';
 import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
@@ -14,7 +12,7 @@ import type { Protocol } from '../../src/protocols/protocol.ts';
 import { finished as finishedA, name as operation } from '../protocols/a/support.ts';
 import { finished as finishedB } from '../protocols/b/support.ts';
 import { freshFolder, httpServer, says, type Answer, type HttpServer } from '../support/servers.ts';
-import { depsFor, jobText, orderOf, type TestDeps } from './harness.ts';
+import { depsFor, jobText, run, type TestDeps } from './harness.ts';
 
 interface Scene {
   server: HttpServer;
@@ -27,7 +25,8 @@ interface Scene {
 async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state, more);
-  const { job } = await submit(orderOf(), deps);
+  const { job } = await run(deps);
+  if (job === undefined) throw new Error('nothing was submitted');
   server.requests.splice(0);
   return { server, state, deps, job };
 }
@@ -40,7 +39,14 @@ async function sceneOf(
 ): Promise<Scene> {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state, more);
-  return { server, state, deps, job: await importHandle(handle, protocol.name, deps) };
+  const id = await deps.ledger.newId(deps.clock.now());
+  await deps.ledger.create(id, [
+    { type: 'prepared', protocol: protocol.name, base_url: 'test', fingerprint: '', account: 'test' },
+    { type: 'accepted', handle },
+  ]);
+  const job = await deps.ledger.read(id);
+  if (job === undefined) throw new Error('there is no job');
+  return { server, state, deps, job };
 }
 
 const minutes = 60_000;

@@ -6,7 +6,7 @@ import { decodeEvents, encodeEvent, tornEnd } from '../../src/ledger/event-log.t
 const now = 1_795_000_000_000;
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const lost: JobEvent = {
-  type: 'lost',
+  type: 'unknown',
   attempt: 1,
   error: { code: 'submit_unknown', message: 'no\nanswer "é"' },
 };

@@ -2,7 +2,6 @@ import { constants } from 'node:fs';
 import type * as fs from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { describe, expect, it, vi } from 'vitest';
-import { UnrecordedHandle } from '../../src/jobs/submit.ts';
 import { freshFolder, httpServer, type HttpServer } from '../support/servers.ts';
 import { depsFor, jobsOf, orderOf, run, type Ran } from '../jobs/harness.ts';
 
@@ -106,7 +105,7 @@ describe.each<Fault>(['ENOSPC', 'EIO', 'short write', 'death'])(
 
 async function check({ server, state, first }: Faulty, where: string, key?: string): Promise<void> {
   if (first !== undefined) expectHonest(first, server, where);
-  const shown = first?.error instanceof UnrecordedHandle;
+  const shown = first?.error?.handle !== undefined;
   const [again, third] = [
     await run(await depsFor(server.url, state), orderOf({ key })),
     await run(await depsFor(server.url, state), orderOf({ key })),
@@ -131,6 +130,6 @@ function expectHonest(first: Ran, server: HttpServer, where: string): void {
     return;
   }
   const isKept = first.exit === 0 && first.job?.handle === 'task_0001';
-  const isShown = first.error instanceof UnrecordedHandle && first.error.message.includes('task_0001');
+  const isShown = first.error?.handle !== undefined && first.error.message.includes('task_0001');
   expect(isKept || isShown, `${where} ended with ${first.exit} ${first.error?.message ?? ''}`).toBe(true);
 }

@@ -25,7 +25,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
 
 const sending = (attempt: number): JobEvent => ({ type: 'sending', attempt, owner });
 const accepted = (handle = 'task_1'): JobEvent => ({ type: 'accepted', handle });
-const ended = (type: 'refused' | 'rejected' | 'lost', attempt: number): JobEvent => ({
+const ended = (type: 'unavailable' | 'rejected' | 'unknown', attempt: number): JobEvent => ({
   type,
   attempt,
   error,
@@ -41,7 +41,7 @@ const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
   attempt.map(sending),
   attempt.map((n): JobEvent => ({ type: 'reply', attempt: n, reply })),
   fc
-    .tuple(fc.constantFrom('refused' as const, 'rejected' as const, 'lost' as const), attempt)
+    .tuple(fc.constantFrom('unavailable' as const, 'rejected' as const, 'unknown' as const), attempt)
     .map(([type, n]) => ended(type, n)),
   fc.constantFrom('task_1', 'task_2').map(accepted),
   states.map((state): JobEvent => ({ type: 'observed', state, native_status: state })),
@@ -51,8 +51,8 @@ const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
   fc
     .constantFrom('adopted' as const, 'not-created' as const, 'resubmit' as const)
     .map((how): JobEvent => ({ type: 'resolved', how })),
-  fc.tuple(runs, asks).map(([run, ask]): JobEvent => ({ type: 'began', run, owner, ask })),
-  fc.tuple(runs, asks).map(([run, ask]): JobEvent => ({ type: 'delivered', run, ask })),
+  fc.tuple(runs, asks).map(([run, ask]): JobEvent => ({ type: 'began', run, owner, command: 'submit', ask })),
+  runs.map((run): JobEvent => ({ type: 'delivered', run })),
   runs.map((run): JobEvent => ({ type: 'detached', run, exit_code: 8 })),
   fc.constant('damage' as const),
 );
@@ -94,8 +94,8 @@ describe('whatever is written, in whatever order', () => {
         const after = fold(...events, next);
         fc.pre(after.state === 'prepared' || after.state === 'rejected');
         if (next === 'damage') throw new Error('damage made it sendable');
-        expect(['refused', 'rejected', 'resolved']).toContain(next.type);
-        if (next.type === 'refused' || next.type === 'rejected')
+        expect(['unavailable', 'rejected', 'resolved']).toContain(next.type);
+        if (next.type === 'unavailable' || next.type === 'rejected')
           expect(next.attempt).toBeGreaterThanOrEqual(before.record.attempts);
       }),
     );
@@ -140,28 +140,28 @@ describe('a submission', () => {
   it.each<[string, JobEvent[], Partial<Job>]>([
     ['is prepared', [], { state: 'prepared' }],
     ['is being sent', [sending(1)], { state: 'sending', submitted_at: at }],
-    ['is busy', [sending(1), ended('refused', 1)], { state: 'prepared', error }],
+    ['is busy', [sending(1), ended('unavailable', 1)], { state: 'prepared', error }],
     ['is refused', [sending(1), ended('rejected', 1)], { state: 'rejected', error }],
-    ['is lost', [sending(1), ended('lost', 1)], { state: 'unknown', error }],
+    ['is lost', [sending(1), ended('unknown', 1)], { state: 'unknown', error }],
     ['is accepted', [sending(1), accepted()], { state: 'queued', handle: 'task_1' }],
     [
       'is adopted',
-      [sending(1), ended('lost', 1), { type: 'resolved', how: 'adopted' }, accepted()],
+      [sending(1), ended('unknown', 1), { type: 'resolved', how: 'adopted' }, accepted()],
       { state: 'queued' },
     ],
     [
       'is known not to be created',
-      [sending(1), ended('lost', 1), { type: 'resolved', how: 'not-created' }],
+      [sending(1), ended('unknown', 1), { type: 'resolved', how: 'not-created' }],
       { state: 'rejected' },
     ],
     [
       'is to be sent again',
-      [sending(1), ended('lost', 1), { type: 'resolved', how: 'resubmit' }],
+      [sending(1), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }],
       { state: 'prepared' },
     ],
     [
       'is accepted at last',
-      [sending(1), ended('lost', 1), accepted()],
+      [sending(1), ended('unknown', 1), accepted()],
       { state: 'queued', error: undefined },
     ],
   ])('%s', (_, events, expected) => {
@@ -169,12 +169,12 @@ describe('a submission', () => {
   });
 
   it('late words about an earlier attempt do not end the one under way', () => {
-    for (const type of ['refused', 'rejected', 'lost'] as const)
-      expect(fold(sending(1), ended('refused', 1), sending(2), ended(type, 1))).toMatchObject({
+    for (const type of ['unavailable', 'rejected', 'unknown'] as const)
+      expect(fold(sending(1), ended('unavailable', 1), sending(2), ended(type, 1))).toMatchObject({
         state: 'sending',
         record: { attempts: 2, sender: owner },
       });
-    const late = fold(sending(1), ended('lost', 1), sending(2), { type: 'reply', attempt: 1, reply });
+    const late = fold(sending(1), ended('unknown', 1), sending(2), { type: 'reply', attempt: 1, reply });
     expect(late.record.pendingReply).toBeUndefined();
   });
 
@@ -214,15 +214,22 @@ describe('what came of it', () => {
     expect(job.fetched_at).toBe(at);
   });
 
-  it('remembers what the first run asked for, the most that was delivered, and who is still at it', () => {
+  it('remembers what the commands that pay wanted, which of them got it, and who is still at it', () => {
+    const submit = { command: 'submit', owner } as const;
     const job = fold(
-      { type: 'began', run: 'r1', owner, ask: 'finish' },
-      { type: 'began', run: 'r2', owner, ask: 'file' },
-      { type: 'began', run: 'r3', owner, ask: 'accept' },
-      { type: 'delivered', run: 'r2', ask: 'file' },
-      { type: 'delivered', run: 'r3', ask: 'accept' },
+      { type: 'began', run: 'r1', ...submit, ask: 'file', output: '/a' },
+      { type: 'began', run: 'r2', owner, command: 'fetch', ask: 'file', output: '/b' },
+      { type: 'began', run: 'r3', ...submit, ask: 'accept' },
+      { type: 'began', run: 'r4', ...submit, ask: 'file', output: '/a' },
+      { type: 'delivered', run: 'r2' },
+      { type: 'delivered', run: 'r3' },
+      { type: 'detached', run: 'r4', exit_code: 8 },
     );
-    expect(job.record).toMatchObject({ asked: 'finish', delivered: 'file', runs: [{ run: 'r1' }] });
+    expect(job.record.goals).toEqual([
+      { command: 'submit', ask: 'file', output: '/a', isDelivered: false },
+      { command: 'submit', ask: 'accept', isDelivered: true },
+    ]);
+    expect(job.record.runs.map(({ run }) => run)).toEqual(['r1']);
   });
 });
 

@@ -7,15 +7,13 @@ import { exitCodes, MgwError } from '../../src/errors.ts';
 import type { Reply } from '../../src/exchange.ts';
 import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { isSettled, type Job } from '../../src/job.ts';
+import { isOpenFor, type Job } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { observe } from '../../src/jobs/observe.ts';
 import { resolveJob, type Resolution } from '../../src/jobs/resolve.ts';
-import { delivered } from '../../src/jobs/run.ts';
-import { settle, shownState } from '../../src/jobs/settle.ts';
-import { submit } from '../../src/jobs/submit.ts';
+import { reconcile, shownState } from '../../src/jobs/reconcile.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
-import { depsFor, fakeClock, orderOf, type TestDeps } from '../jobs/harness.ts';
+import { depsFor, fakeClock, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
 /** What the gateway does with a submission; `made …` creates and charges a task. */
 const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke', 'made and 500'] as const;
@@ -30,6 +28,7 @@ interface Model {
   isSettled: boolean;
 }
 
+const goal = { command: 'submit', ask: 'accept' } as const;
 const url = new URL('http://127.0.0.1:9');
 
 /** One ledger and one gateway without a network. */
@@ -116,7 +115,7 @@ function resumes({ key, state, isSettled: settled }: Model): boolean {
 async function expectSound(world: World, model: Model): Promise<void> {
   const job = await world.job();
   expect(stateOf(job)).toBe(model.state);
-  if (job !== undefined) expect([isSettled(job), job.record.damaged]).toEqual([model.isSettled, 0]);
+  if (job !== undefined) expect([!isOpenFor(job, goal), job.record.damaged]).toEqual([model.isSettled, 0]);
   const { ledger } = await world.process();
   const jobs = await Promise.all((await ledger.ids()).map((id) => ledger.read(id)));
   const known = jobs.map((each) => each?.handle);
@@ -144,23 +143,16 @@ class Submit implements Command {
     world.day = this.day;
     const [posts, isBlocked, isResumed] = [world.posts, model.state === 'unknown', resumes(model)];
     const deps = await world.process();
-    const ran = await submit(orderOf({ key: model.key }), deps).catch((error: unknown) => error);
+    const ran = await run(deps, orderOf({ key: model.key }));
     const isSent = !isBlocked && !isResumed && this.day !== 'unsent';
     expect(world.posts - posts, 'POSTs').toBe(isSent ? 1 : 0);
-    if (isBlocked) expect(ran).toMatchObject({ exitCode: exitCodes.unknown });
+    if (isBlocked) expect(ran.exit).toBe(exitCodes.unknown);
     else if (!isResumed) Object.assign(model, { state: stateAfter(this.day, model), isSettled: false });
-    if (!(ran instanceof MgwError)) await this.end(ran as Awaited<ReturnType<typeof submit>>, model, deps);
+    if (ran.exit === 0 && this.ends === 'well') {
+      await ran.delivered?.();
+      model.isSettled = true;
+    }
     await expectSound(world, model);
-  }
-
-  private async end(
-    { job, run }: Awaited<ReturnType<typeof submit>>,
-    model: Model,
-    deps: TestDeps,
-  ): Promise<void> {
-    if (this.ends === 'early') return;
-    await delivered(job, run, 'accept', deps);
-    model.isSettled = true;
   }
 }
 
@@ -179,7 +171,7 @@ class DieSubmitting implements Command {
     const [posts, made, before] = [world.posts, world.handles.length, { ...model }];
     await new Promise<void>((resolve, reject) => {
       const deadly = (ledger: Ledger): Ledger => dying(ledger, this.at, this.isDone, resolve);
-      const living = world.process(deadly).then((deps) => submit(orderOf({ key: model.key }), deps));
+      const living = world.process(deadly).then((deps) => run(deps, orderOf({ key: model.key })));
       living.then(
         () => resolve(),
         (error: unknown) => (error instanceof MgwError ? resolve() : reject(error as Error)),
@@ -190,7 +182,7 @@ class DieSubmitting implements Command {
     await this.recover(world);
     const job = await world.job();
     model.state = stateOf(job);
-    model.isSettled = job !== undefined && isSettled(job);
+    model.isSettled = job !== undefined && !isOpenFor(job, goal);
     if (sent > 0 && this.day === 'breaks') expect(model.state).toBe('unknown');
     if (world.handles.length > made) expect(model.state).toMatch(/unknown|accepted/);
     await expectSound(world, model);
@@ -199,11 +191,11 @@ class DieSubmitting implements Command {
   // What the next command that names the job does first.
   private async recover(world: World): Promise<void> {
     const [job, { ledger }] = [await world.job(), await world.process()];
-    if (job !== undefined) await settle(ledger, job, (answer) => c.readSubmission(answer, {}));
+    if (job !== undefined) await reconcile(ledger, job, (answer) => c.readSubmission(answer, {}));
     const holder = await ledger.claimed(`send.${job?.id ?? ''}.${(job?.record.attempts ?? 0) + 1}`);
     // A claim without its event blocks as soon as anybody looks at it.
     if (holder !== undefined)
-      await submit(orderOf({ key: job?.key }), await world.process()).catch(() => undefined);
+      await run(await world.process(), orderOf({ key: job?.key }));
   }
 }
 

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent } from '../../src/job.ts';
-import type { JobDeps } from '../../src/jobs/gateway.ts';
+import type { JobDeps } from '../../src/jobs/deps.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
-import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
+import { fingerprintOf } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { sha256Of } from '../../src/speech/hash.ts';
@@ -31,22 +31,17 @@ async function after(...events: JobEvent[]): Promise<Bench> {
   const folder = freshFolder();
   const target = join(folder, 'a.mp3');
   const deps = await depsFor(server.url, folder);
-  const fingerprint = fingerprintOf(
-    { protocol: 'tts', body } as unknown as Order,
-    deps.gateway,
-    deps.account,
-  );
+  const fingerprint = fingerprintOf({ protocol: 'tts', body }, deps.gateway);
   const id = newJobId(Date.now());
   const prepared = { protocol: 'tts', base_url: deps.gateway, fingerprint, account: deps.account } as const;
   await deps.ledger.create(id, [
     { type: 'prepared', ...prepared, request: body },
-    { type: 'began', run: 'r1', owner: dead, ask: 'file' },
+    { type: 'began', run: 'r1', owner: dead, command: 'submit', ask: 'file', output: target },
     ...events,
   ]);
-  await deps.ledger.index('fingerprint', fingerprint, id);
   const run = (): Promise<Spoken> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-    return speak({ body, fresh: false, deadline: deadlineIn(10_000, deps.clock) }, deps, sink);
+    return speak({ body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) }, deps, sink);
   };
   return { server, folder, target, deps, run };
 }
@@ -96,7 +91,7 @@ test('killed between the end and the publication: the audio is published, nothin
   const [id = ''] = await deps.ledger.ids();
   const details = { kept };
   await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
-  expect(await run()).toMatchObject({ resumed: true, file: { path: target, sha256: kept.sha256 } });
+  expect(await run()).toMatchObject({ isResumed: true, file: { path: target, sha256: kept.sha256 } });
   expect(names(folder)).toEqual(['a.mp3']);
   expect(readFileSync(target)).toEqual(audio);
   expect(await deps.ledger.read(id)).toMatchObject({ state: 'succeeded', files: [{ path: target }] });
@@ -110,7 +105,7 @@ test('killed behind the publication: the file is recognised, nothing sent', asyn
   const [id = ''] = await deps.ledger.ids();
   const details = { kept };
   await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
-  expect(await run()).toMatchObject({ resumed: true, file: { path: target } });
+  expect(await run()).toMatchObject({ isResumed: true, file: { path: target } });
   expect(server.requests).toHaveLength(0);
 });
 
@@ -122,14 +117,14 @@ test('a run that lives and waits as this one does is not waited for', async () =
   const [id = ''] = await deps.ledger.ids();
   const events: JobEvent[] = [
     { type: 'finished', state: 'succeeded', native_status: '20000000', details: { kept } },
-    { type: 'began', run: 'r2', owner: currentOwner(), ask: 'file' },
+    { type: 'began', run: 'r2', owner: currentOwner(), command: 'submit', ask: 'file', output: target },
   ];
   for (const event of events) await deps.ledger.append(id, event);
   const fingerprint = (await deps.ledger.read(id))?.record.fingerprint ?? '';
   await deps.ledger.claim('key.boat', `${id} ${fingerprint}`);
   const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-  const order = { body, key: 'boat', fresh: false, deadline: deadlineIn(10_000, deps.clock) };
-  expect(await speak(order, deps, sink)).toMatchObject({ resumed: true, file: { path: target } });
+  const order = { body, key: 'boat', output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };
+  expect(await speak(order, deps, sink)).toMatchObject({ isResumed: true, file: { path: target } });
   expect(names(folder)).toEqual(['a.mp3']);
   expect(server.requests).toHaveLength(0);
 });

@@ -3,8 +3,7 @@ import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync 
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import type { JobFile } from '../../src/job.ts';
-import { jobOf } from '../../src/jobs/submit.ts';
+import type { Job, JobFile } from '../../src/job.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { speak, type SpeechOrder, type Spoken } from '../../src/speech/speak.ts';
 import { end, frameText, speechBody } from './frames.ts';
@@ -27,7 +26,7 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   const run = (order: Partial<SpeechOrder> = {}, more: object = {}): Promise<Spoken> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
     const deadline = deadlineIn(600_000, deps.clock);
-    return speak({ body, fresh: false, deadline, ...order }, { ...deps, idleTimeoutMs: 200, ...more }, sink);
+    return speak({ body, output: target, fresh: false, deadline, ...order }, { ...deps, idleTimeoutMs: 200, ...more }, sink);
   };
   return { folder, target, deps, run };
 }
@@ -39,7 +38,7 @@ async function failure(run: Promise<unknown>): Promise<Record<string, unknown>> 
   );
   if (error === undefined) throw new Error('it ended well');
   const { code, exitCode, charged, retry, message, requestId } = error;
-  return { code, exitCode, charged, retry, message, requestId, job: jobOf(error)?.id };
+  return { code, exitCode, charged, retry, message, requestId, job: (error['job'] as Job | undefined)?.id };
 }
 
 const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', retry: 'never' };
@@ -47,15 +46,15 @@ const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', ret
 test('speaks, saves, and records what it did', async () => {
   const server = await speechServer([one, { code: 0, data: null, sentence: {} }, two, end]);
   const { run, target, folder, deps } = await bench(server.url);
-  const { job, file, resumed } = await run();
+  const { job, file, isResumed } = await run();
   const sha256 = createHash('sha256').update(whole).digest('hex');
   const expected: JobFile = { path: target, bytes: whole.length, sha256, mime: 'audio/mpeg' };
-  expect({ file, resumed }).toEqual({ file: expected, resumed: false });
+  expect({ file, isResumed }).toEqual({ file: expected, isResumed: false });
   expect(readFileSync(target)).toEqual(whole);
   expect(names(folder)).toEqual(['a.mp3']);
   expect(job).toMatchObject({ protocol: 'tts', state: 'succeeded', handle: 'log1', files: [expected] });
   expect(job).toMatchObject({ model: 'speech-tts-2.0', usage: { text_words: 10 }, request: body });
-  expect(job.record).toMatchObject({ delivered: 'file', runs: [] });
+  expect(job.record).toMatchObject({ goals: [{ ask: 'file', output: target }] });
   expect(await deps.ledger.ids()).toEqual([job.id]);
   const [request] = server.requests;
   expect(request).toMatchObject({ path: '/api/v3/tts/unidirectional', body: JSON.stringify(body) });
@@ -338,11 +337,11 @@ describe('audio of an earlier run', () => {
     const server = await speechServer([one, two, end]);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await run({ key: 'greeting' });
-    expect(await run({ key: 'greeting' })).toMatchObject({ resumed: true, file: first.file });
+    expect(await run({ key: 'greeting' })).toMatchObject({ isResumed: true, file: first.file });
     const other = join(folder, 'b.mp3');
     const sink = new FileSink({ target: other, force: false, mime: 'audio/mpeg' });
-    const order = { body, fresh: false, key: 'greeting', deadline: deadlineIn(1000, deps.clock) };
-    expect(await speak(order, deps, sink)).toMatchObject({ resumed: true, file: { path: other } });
+    const order = { body, output: target, fresh: false, key: 'greeting', deadline: deadlineIn(1000, deps.clock) };
+    expect(await speak(order, deps, sink)).toMatchObject({ isResumed: true, file: { path: other } });
     expect(readFileSync(other)).toEqual(whole);
     expect(readFileSync(target)).toEqual(whole);
     expect(server.requests).toHaveLength(1);

@@ -2,7 +2,7 @@ import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import type { Job } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { shownState } from '../../src/jobs/settle.ts';
+import { shownState } from '../../src/jobs/reconcile.ts';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { speechChunks } from '../../src/sandbox/media/speech.ts';
 import { listTasks, type Task } from '../../src/sandbox/tasks.ts';

@@ -1,6 +1,6 @@
 import { exitCodes, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
-import { shownState } from '../../jobs/settle.ts';
+import { shownState } from '../../jobs/reconcile.ts';
 import { printable, printableLine } from '../../printable.ts';
 
 /** An error as a person reads it: what happened, whether money was spent, what to type next. */

@@ -1,6 +1,6 @@
 import type { MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
-import { shownState } from '../../jobs/settle.ts';
+import { shownState } from '../../jobs/reconcile.ts';
 import { exitCodeOf, type Outcome } from './outcome.ts';
 
 /** The one JSON document of a command (design 2), without a newline at the end. */

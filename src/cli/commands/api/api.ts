@@ -1,7 +1,9 @@
 import type { Command } from 'commander';
+import { deadlineIn } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
 import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
+import { interrupted } from '../../../payment/pay-once.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
@@ -15,7 +17,7 @@ Examples:
   $ mgw api GET /v1/models
   $ mgw api GET /v1/videos/TASK/content > video.mp4
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
-A POST may cost money: it is sent once, and not recorded.`;
+A POST may cost money: it is not recorded, and tried again only where it certainly was not handled.`;
 
 /** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
 export function registerApi(parent: Command, run: Run): void {
@@ -51,35 +53,37 @@ async function api(context: Context, method: string, path: string, options: ApiO
     auth: authSchemes[auth],
     timeoutMs: settings.requestTimeoutMs.value ?? 120_000,
     signal,
-    // A POST gets a connection of its own: only then is it known whether a byte was sent.
-    ...(exchange.method === 'POST' && { onConnected: () => Promise.resolve() }),
   };
-  const note = (text: string): void => context.progress.note(text);
-  const retry = { clock: context.clock, retries: settings.retries.value, note, signal };
   const redact = (text: string): string => context.redact(text);
   const client = auth === 'none' ? await keyless(context) : await context.client();
+  const deps = {
+    client,
+    clock: context.clock,
+    retries: settings.retries.value,
+    retry5xx: settings.submitRetry5xx.value,
+    requestTimeoutMs: call.timeoutMs,
+    note: (text: string) => context.progress.note(text),
+    // There is no job that would go on.
+    signals: { soft: signal, hard: signal },
+  };
   try {
-    const answer = await apiCall(client, exchange, call, retry);
-    const error = refusalOf(exchange, answer.reply);
+    const answer = await apiCall(exchange, call, deps, deadlineIn(settings.timeoutMs.value, context.clock));
+    const error = refusalOf(answer);
     const paid = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
     if (context.globals.json) return { json: await answerView(answer, redact), error, paid };
     await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
     return { json: {}, error };
   } catch (error) {
-    throw signal.aborted ? interrupted(signal, exchange.method) : notWhole(error, exchange.method);
+    throw signal.aborted ? givenUp(signal, exchange.method) : notWhole(error, exchange.method);
   } finally {
     client.close();
   }
 }
 
-function interrupted(signal: AbortSignal, method: string): MgwError {
-  const post = method === 'POST';
-  const text = post ? 'Interrupted: the request may have been handled.' : 'Interrupted.';
-  return new MgwError('pending', text, {
-    exit: signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted',
-    charged: post ? 'maybe' : 'no',
-    retry: post ? 'never' : 'safe',
-  });
+function givenUp(signal: AbortSignal, method: string): MgwError {
+  return method === 'POST'
+    ? interrupted(signal, 'maybe', 'Interrupted: the request may have been handled.').with({ retry: 'never' })
+    : interrupted(signal, 'no', 'Interrupted.');
 }
 
 // The answer to a POST said that it was handled, and what it was is lost; a GET can be asked again.

@@ -1,10 +1,12 @@
+import type { Deadline } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
-import type { Exchange, Reply } from '../../../exchange.ts';
+import type { Exchange, Reply, SubmitVerdict } from '../../../exchange.ts';
+import type { CallOptions, StreamedReply } from '../../../http/client.ts';
 import { readFailure } from '../../../http/failures.ts';
-import type { CallOptions, GatewayClient, StreamedReply } from '../../../http/client.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
-import { readWithRetries, type RetryOptions } from '../../../http/retry.ts';
-import { TransportError } from '../../../http/transport-error.ts';
+import { readWithRetries } from '../../../http/retry.ts';
+import { notAccepted, payOnce, unrecorded, type PayDeps } from '../../../payment/pay-once.ts';
+import { StreamedCall } from '../../../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
 const mostOfARefusal = 16 * 1024 * 1024;
@@ -13,21 +15,41 @@ const mostOfARefusal = 16 * 1024 * 1024;
 export interface ApiAnswer {
   reply: Reply;
   stream?: StreamedReply;
+  /** What the answer to a POST proves. */
+  verdict?: SubmitVerdict;
 }
 
 /**
- * Makes a raw call. A GET is tried again on 429, 5xx and network errors; a POST never is, since it may cost money.
- * @throws MgwError: exit 6 where no answer came, 7 where a POST may have been handled.
+ * Makes a raw call. A GET is tried again on 429, 5xx and network errors; a POST may cost money, and is tried again only
+ * where it certainly was not handled.
+ * @throws MgwError: exit 6 where no answer came, 7 where a POST may have been handled, 130/143 interrupted.
  */
 export async function apiCall(
-  client: GatewayClient,
   exchange: Exchange,
   options: CallOptions,
-  retry: RetryOptions,
+  deps: PayDeps,
+  deadline: Deadline,
 ): Promise<ApiAnswer> {
+  if (exchange.method === 'GET') return apiGet(exchange, options, deps);
+  const call = new StreamedCall(options.timeoutMs, deadline);
+  const payment = {
+    exchange,
+    auth: options.auth,
+    read: (reply: Reply): SubmitVerdict =>
+      reply.status < 300 ? { kind: 'accepted', handle: '' } : judgeFailedSubmission(reply),
+    send: call.send.bind(call),
+    deadline,
+  };
+  const { verdict, reply, tries } = await payOnce(payment, unrecorded, deps);
+  if (reply !== undefined) return { reply, stream: call.stream, verdict };
+  if (verdict.kind === 'accepted') throw new MgwError('internal', 'an answer was accepted that is not there');
+  throw notAccepted(verdict, tries);
+}
+
+async function apiGet(exchange: Exchange, options: CallOptions, deps: PayDeps): Promise<ApiAnswer> {
   let stream: StreamedReply | undefined;
   const once = async (): Promise<Reply> => {
-    const answer = await client.stream(exchange, options);
+    const answer = await deps.client.stream(exchange, options);
     const { status, headers } = answer;
     if (status < 300) {
       stream = answer;
@@ -37,38 +59,21 @@ export async function apiCall(
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   };
-  if (exchange.method === 'GET') return { reply: await readWithRetries(once, retry), stream };
-  return { reply: await once().catch(notAnswered), stream };
-}
-
-function notAnswered(error: unknown): never {
-  if (!(error instanceof TransportError)) throw error;
-  if (error.phase === 'unsent')
-    throw new MgwError('unreachable', `Nothing was sent: ${error.message}.`, { retry: 'safe', cause: error });
-  const text = `${error.message}. The gateway may have handled the request; it is not sent again.`;
-  throw new MgwError('submit_unknown', text, { charged: 'maybe', cause: error });
+  const reply = await readWithRetries(once, { ...deps, signal: deps.signals.soft });
+  return { reply, stream };
 }
 
 /** Why an answer is not ok, or undefined where it is. */
-export function refusalOf(exchange: Exchange, reply: Reply): MgwError | undefined {
+export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
-  const verdict = exchange.method === 'POST' ? judgeFailedSubmission(reply) : undefined;
-  const { code, message, requestId } = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
-  const said = wordsOf(reply, message);
-  if (verdict?.kind === 'unknown')
-    return new MgwError(
-      'submit_unknown',
-      `${said}. The request may have been handled; it is not sent again.`,
-      {
-        charged: 'maybe',
-        requestId,
-      },
-    );
-  const again =
-    verdict?.kind === 'unavailable' ||
-    (verdict === undefined && (reply.status === 429 || reply.status >= 500));
-  const exit = again ? 'unavailable' : code === 'auth' ? 'auth' : 'rejected';
-  const next = code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
+  const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
+  const said = wordsOf(reply, failure.message);
+  if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
+    return notAccepted({ ...verdict, failure: { ...failure, message: said } }, 1);
+  const again = verdict === undefined && (reply.status === 429 || reply.status >= 500);
+  const exit = again ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
+  const next = failure.code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
+  const { code, requestId } = failure;
   return new MgwError(code, said, { exit, retry: again ? 'safe' : 'never', requestId, next });
 }
 

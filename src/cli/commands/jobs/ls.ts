@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Job } from '../../../job.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
-import { shownState } from '../../../jobs/settle.ts';
+import { shownState } from '../../../jobs/reconcile.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single, wholeNumber } from '../../options.ts';
 import { ago, table } from '../../output/human.ts';

@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
-import { deadlineIn } from '../../../clock.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import type { SubmitVerdict } from '../../../exchange.ts';
 import type { Job } from '../../../job.ts';
 import type { JsonObject } from '../../../json.ts';
 import { resolveJob, type Resolution } from '../../../jobs/resolve.ts';
+import type { Order } from '../../../jobs/order.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import { settle } from '../../../jobs/settle.ts';
+import { takeOn } from '../../../jobs/run.ts';
+import { reconcile } from '../../../jobs/reconcile.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
@@ -14,9 +15,9 @@ import { jobView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { configured } from '../../protocols.ts';
-import { addRetriesOption } from '../../wait-options.ts';
+import { addOutputOptions, addWaitOptions, checkStdout, type OutputOptions } from '../../wait-options.ts';
 
-interface ResolveOptions {
+interface ResolveOptions extends OutputOptions {
   adopt?: string;
   notCreated?: boolean;
   resubmit?: boolean;
@@ -31,7 +32,8 @@ export function registerResolve(jobs: Command, run: Run): void {
     .addOption(single('--adopt <handle>', 'the task exists: this is its handle'))
     .option('--not-created', 'the task does not exist; the same command may submit again')
     .option('--resubmit', 'submit it again now, knowing that it may be charged twice');
-  addRetriesOption(command);
+  addOutputOptions(command, 'wait for the task that exists, and save its result here; - writes it to stdout');
+  addWaitOptions(command);
   command
     .addHelpText(
       'after',
@@ -41,24 +43,29 @@ export function registerResolve(jobs: Command, run: Run): void {
 }
 
 async function resolve(context: Context, ref: string, options: ResolveOptions): Promise<Outcome> {
+  checkStdout(context, options);
   const resolution = chosen(options);
+  if (options.output !== undefined && resolution.how === 'not-created')
+    throw usageError('--not-created leaves nothing to save: leave --output out.');
   const { protocols } = await import('../../../protocols/registry.ts');
   const ledger = await context.ledger();
   const found = (await findJob(ledger, ref)) ?? missing(ref);
   if (found.protocol === 'tts') {
-    const settled = await settle(ledger, found, () => unreadSpeech);
+    const settled = await reconcile(ledger, found, () => unreadSpeech);
     const job = await resolveJob(ledger, settled, notAdopted(resolution));
     return { json: { job: jobView(job) }, text: job.id };
   }
   const protocol = configured(protocols[found.protocol], await context.settings());
-  const job = await settle(ledger, found, (reply, body) =>
+  const job = await reconcile(ledger, found, (reply, body) =>
     protocol.readSubmission(reply, body as JsonObject),
   );
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
   if (resolution.how === 'resubmit') checkRepeatable(job);
   const resolved = await resolveJob(ledger, job, resolution);
-  if (resolution.how === 'resubmit') return submitAgain(context, resolved, protocol);
-  return { json: { job: jobView(resolved) }, text: resolved.id };
+  if (resolution.how === 'resubmit') return submitAgain(context, resolved, protocol, options);
+  if (options.output === undefined) return { json: { job: jobView(resolved) }, text: resolved.id };
+  const { deliverExisting, wantedBy } = await import('../video/deliver.ts');
+  return deliverExisting(context, protocol, resolved, await context.jobDeps(), await wantedBy(context, 'fetch', options), options);
 }
 
 // A stream that broke off left no answer that could be read again.
@@ -98,23 +105,28 @@ function checkRepeatable(job: Job): void {
   );
 }
 
-async function submitAgain(context: Context, job: Job, protocol: Protocol): Promise<Outcome> {
-  const { submitAndDeliver } = await import('../video/deliver.ts');
+async function submitAgain(
+  context: Context,
+  job: Job,
+  protocol: Protocol,
+  options: ResolveOptions,
+): Promise<Outcome> {
+  const { submitAndDeliver, wantedBy } = await import('../video/deliver.ts');
   const body = job.request as JsonObject;
   const deps = await context.jobDeps();
-  const settings = await context.settings();
-  const order = {
+  const { goal, deadline } = await wantedBy(context, 'submit', options);
+  const order: Order = {
     protocol: protocol.name,
     model: job.model,
     body,
     fingerprint: job.record.fingerprint,
     exchange: protocol.submission(body),
     auth: protocol.auth,
-    read: (reply: Parameters<Protocol['readSubmission']>[0]) => protocol.readSubmission(reply, body),
+    read: (reply) => protocol.readSubmission(reply, body),
     key: job.key,
     fresh: false,
-    ask: 'accept' as const,
-    deadline: deadlineIn(settings.timeoutMs.value, context.clock),
+    goal,
+    deadline,
   };
-  return submitAndDeliver(context, protocol, order, deps, {});
+  return submitAndDeliver(context, protocol, order, deps, options, takeOn(job, deps));
 }

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import { usageError } from '../../../errors.ts';
 import { isFinal, type Job } from '../../../job.ts';
-import { keyClaim } from '../../../jobs/earlier.ts';
+import { keyClaim } from '../../../jobs/create-or-resume.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import { shownState } from '../../../jobs/settle.ts';
+import { shownState } from '../../../jobs/reconcile.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';

@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
 import { usageError } from '../../../errors.ts';
-import type { Job } from '../../../job.ts';
-import { isObject, tryParseJson, type Json } from '../../../json.ts';
+import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
+import { namedJob } from '../../../jobs/create-or-resume.ts';
+import { isObject, tryParseJson, type Json, type JsonObject } from '../../../json.ts';
+import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import { jobIdForm } from '../../../ledger/job-id.ts';
-import type { Ledger } from '../../../ledger/ledger.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import type { Context } from '../../context.ts';
 import { escapeControls, jobView } from '../../output/json.ts';
@@ -29,10 +30,14 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
   for (const ref of refs.length > 0 ? await readRefs(refs, context.io) : await ledger.ids()) {
     jobs.push((await findJob(ledger, ref)) ?? missing(ref));
   }
-  const views = jobs.map((job) => ({ ...jobView(job), account: job.record.account }));
+  const lines: Record<string, unknown>[] = [];
+  for (const job of jobs) {
+    const events = (await ledger.events(job.id)).map((event) => event ?? null);
+    lines.push({ ...jobView(job), account: job.record.account, events });
+  }
   return {
-    json: { jobs: views },
-    text: views.map((view) => escapeControls(JSON.stringify(view))).join('\n'),
+    json: { jobs: lines },
+    text: lines.map((line) => escapeControls(JSON.stringify(line))).join('\n'),
   };
 }
 
@@ -50,55 +55,48 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, 'FILE'), file);
   const lines = text.split('\n').filter((line) => line.trim() !== '');
-  const entries = lines.map((line, index) => importable(tryParseJson(line), index + 1));
+  const { exportedEvents: schema } = await import('../../../ledger/event-schema.ts');
+  const entries = lines.map((line, index) => importable(tryParseJson(line), index + 1, schema));
   const ledger = await context.ledger();
   const imported: string[] = [];
-  for (const entry of entries) {
-    if ((await ledger.read(entry.id)) !== undefined) continue;
-    await take(ledger, entry);
-    imported.push(entry.id);
+  for (const { id, events, key } of entries) {
+    if ((await ledger.read(id)) !== undefined) continue;
+    await ledger.create(id, events);
+    imported.push(id);
+    const holder = key === undefined ? undefined : await namedJob(ledger, key);
+    if (holder !== undefined && holder.id !== id)
+      context.progress.note(`The key ${key ?? ''} names ${holder.id} here, and goes on doing so.`);
   }
   return { json: { imported }, text: imported.join('\n') };
 }
 
 interface Importable {
   id: string;
-  protocol: 'a' | 'b' | 'c';
-  handle: string;
-  base_url: string;
-  account: string;
-  model?: string;
-  request?: Json;
+  key?: string;
+  /** `undefined` for a line that could not be read on the other machine. */
+  events: (JobEvent | RecordedEvent | undefined)[];
 }
 
-// A job without a handle has nothing that could be carried on elsewhere.
-function importable(value: Json | undefined, line: number): Importable {
+function importable(value: Json | undefined, line: number, schema: typeof exportedEvents): Importable {
   const bad = (what: string): never => {
     throw usageError(`Line ${line} is no exported job: ${what}.`);
   };
   if (!isObject(value)) return bad('it is not a JSON object');
-  const { id, protocol, handle, base_url, account, model, request } = value;
+  const { id, key, events } = value;
   if (typeof id !== 'string' || !jobIdForm.test(id)) return bad('id is missing or malformed');
-  if (protocol !== 'a' && protocol !== 'b' && protocol !== 'c') return bad('protocol must be a, b or c');
-  if (typeof handle !== 'string' || handle === '')
-    return bad('it has no handle, so there is nothing to carry on');
-  if (typeof base_url !== 'string') return bad('base_url is missing');
+  const checked = schema.safeParse(events ?? formerEvents(value));
+  if (!checked.success) return bad(checked.error.issues[0]?.message ?? 'its events are malformed');
+  const first = checked.data[0];
+  if (first !== null && first?.type !== 'prepared') return bad('its events do not begin with "prepared"');
   return {
     id,
-    protocol,
-    handle,
-    base_url,
-    account: typeof account === 'string' ? account : '',
-    model: typeof model === 'string' ? model : undefined,
-    request,
+    key: typeof key === 'string' ? key : undefined,
+    events: checked.data.map((event) => (event === null ? undefined : (event as unknown as RecordedEvent))),
   };
 }
 
-async function take(ledger: Ledger, entry: Importable): Promise<void> {
-  const { id, handle, ...prepared } = entry;
-  await ledger.create(id, [
-    { type: 'prepared', fingerprint: '', ...prepared },
-    { type: 'accepted', handle },
-  ]);
-  await ledger.index('handle', handle, id);
+// mgw 0.1 exported a job without its events.
+function formerEvents({ protocol, handle, base_url, account = '', model, request }: JsonObject): Json[] {
+  const prepared = { type: 'prepared', fingerprint: '', protocol, base_url, account, model, request };
+  return [prepared as JsonObject, { type: 'accepted', handle }];
 }

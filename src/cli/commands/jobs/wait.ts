@@ -1,21 +1,19 @@
 import type { Command } from 'commander';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
-import { exitCodes } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
-import type { JobDeps } from '../../../jobs/gateway.ts';
-import { wasCutOff } from '../../../jobs/earlier.ts';
-import { pendingError, rejectedError, unknownError } from '../../../jobs/errors.ts';
+import type { JobDeps } from '../../../jobs/deps.ts';
+import { pendingError, rejectedError, showCommand } from '../../../jobs/errors.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import { shownState } from '../../../jobs/settle.ts';
-import { refusalOf } from '../../../jobs/submission-errors.ts';
+import { shownState } from '../../../jobs/reconcile.ts';
 import type { Context } from '../../context.ts';
 import { jobLine } from '../../output/human.ts';
-import { errorView, jobView } from '../../output/json.ts';
+import { jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { configured } from '../../protocols.ts';
+import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
-import { addWaitOptions } from '../../wait-options.ts';
+import { addWaitOptions, goalOf } from '../../wait-options.ts';
 
 /** `mgw jobs wait REF...`: waits until every job has ended; prints one line for each. */
 export function registerWait(jobs: Command, run: Run): void {
@@ -32,36 +30,13 @@ export function registerWait(jobs: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => wait(context, refs)));
 }
 
-interface Ended {
-  ref: string;
-  outcome: Outcome;
-  job?: Job;
-}
-
-async function wait(context: Context, refs: string[]): Promise<Outcome> {
+async function wait(context: Context, given: string[]): Promise<Outcome> {
   const deps = await context.jobDeps();
   const settings = await context.settings();
   const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
-  const named = await readRefs(refs, context.io);
-  const ended = await Promise.all(
-    named.map((ref) => waitForOne(context, ref, withOwnSignals(deps), deadline)),
-  );
-  if (ended.length === 1 && ended[0] !== undefined) return single(ended[0]);
-  const views = ended.map(({ outcome }) => ({
-    ...(outcome.json['job'] as object),
-    ...(outcome.error && { outcome: errorView(outcome.error) }),
-  }));
-  for (const { ref, outcome } of ended)
-    if (outcome.error) context.progress.note(`${ref}: ${outcome.error.message}`);
-  const bad = ended.some(({ outcome }) => outcome.error !== undefined);
-  return {
-    json: { jobs: views },
-    text: lines(ended),
-    exitCode: bad ? exitCodes.partial : exitCodes.ok,
-    printed: async () => {
-      for (const { outcome } of ended) await outcome.printed?.();
-    },
-  };
+  const refs = await readRefs(given, context.io);
+  const one = (ref: string): Promise<Outcome> => waitForOne(context, ref, withOwnSignals(deps), deadline);
+  return severalOutcomes(refs, one, context.progress, refs.length);
 }
 
 // For each listener that comes or goes Node walks all that its signal has: a thousand jobs must not share one.
@@ -70,50 +45,41 @@ function withOwnSignals(deps: JobDeps): JobDeps {
   return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };
 }
 
-function single(ended: Ended): Outcome {
-  return { ...ended.outcome, text: lines([ended]) };
-}
-
-function lines(ended: readonly Ended[]): string {
-  return ended.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
-}
-
-async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline: Deadline): Promise<Ended> {
+async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline: Deadline): Promise<Outcome> {
   try {
-    const [{ protocols }, { beginRun, deliver }, { videoJob }] = await Promise.all([
+    const [{ protocols }, { deliverExisting }, { jobFor }] = await Promise.all([
       import('../../../protocols/registry.ts'),
       import('../video/deliver.ts'),
-      import('../video/video-job.ts'),
+      import('../../../jobs/ref.ts'),
     ]);
     const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
-    if (found.protocol === 'tts') return { ref, job: found, outcome: await spokenOutcome(found) };
+    if (found.protocol === 'tts') return withLine(found, await spokenOutcome(found));
     const protocol = configured(protocols[found.protocol], await context.settings());
-    const job = await videoJob(found.id, protocol, deps);
-    const run = await beginRun(job, 'finish', deps);
-    const outcome = await deliver(context, protocol, job, deps, {
-      run,
-      ask: 'finish',
-      deadline,
-      force: false,
-      atOnce: true,
-    });
-    return { ref, job: await deps.ledger.read(job.id), outcome };
+    const job = await jobFor(found.id, protocol, deps);
+    const wanted = { goal: goalOf('wait', 'finish', undefined), force: false, deadline };
+    const outcome = await deliverExisting(context, protocol, job, deps, wanted);
+    return withLine((await deps.ledger.read(job.id)) ?? job, outcome);
   } catch (error) {
-    return { ref, outcome: { json: {}, error: toMgwError(error) } };
+    return { json: {}, error: toMgwError(error) };
   }
+}
+
+function withLine(job: Job, outcome: Outcome): Outcome {
+  return { ...outcome, text: jobLine(job) };
 }
 
 // Speech is over when its command is: there is nothing at the gateway to wait for, only an end to tell.
 async function spokenOutcome(job: Job): Promise<Outcome> {
   const json = { job: jobView(job) };
-  if (job.state === 'failed' || wasCutOff(job)) {
-    const { endedError } = await import('../../../speech/earlier-take.ts');
-    return { json, error: endedError(job) };
-  }
-  if (job.state === 'rejected') return { json, error: rejectedError(refusalOf(job)) };
+  const [{ endedBadly, endedError }, { unknownSpeechError }] = await Promise.all([
+    import('../../../speech/earlier-take.ts'),
+    import('../../../speech/errors.ts'),
+  ]);
+  if (endedBadly(job)) return { json, error: endedError(job) };
+  if (job.state === 'rejected') return { json, error: rejectedError(job) };
   if (shownState(job) === 'unknown')
-    return { json, error: unknownError(job, job.error?.message ?? 'The answer was lost') };
+    return { json, error: unknownSpeechError(job, job.error?.message ?? 'The answer was lost') };
   if (job.state === 'succeeded') return { json };
   // Under way in another process, or never sent.
-  return { json, error: pendingError(job, job.handle === undefined ? { charged: 'no' } : {}) };
+  return { json, error: pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) }) };
 }

@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { deadlineIn } from '../../../clock.ts';
 import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import type { Job, JobFile } from '../../../job.ts';
-import type { JobDeps } from '../../../jobs/gateway.ts';
-import { jobOf } from '../../../jobs/submit.ts';
+import type { JobDeps } from '../../../jobs/deps.ts';
 import { at, canonicalJson, type Json } from '../../../json.ts';
 import { FileSink } from '../../../speech/file-sink.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
@@ -48,14 +47,14 @@ async function deliverOne(
     variant: speech.format.wav ? 'wav' : undefined,
     key: options.key,
     fresh: options.new ?? false,
-    retry5xx: settings.submitRetry5xx.value,
+    output: speech.target ?? '-',
     deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
   };
   const onAudio = (bytes: number): void => progress.downloading({ bytes });
-  const { job, file, resumed } = await speak(order, { ...deps, onAudio }, sinkFor(context, speech, options));
+  const { job, file, isResumed, delivered } = await speak(order, { ...deps, onAudio }, sinkFor(context, speech, options));
   progress.stop();
-  progress.note(resumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
-  return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes' };
+  progress.note(isResumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
+  return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes', printed: delivered };
 }
 
 function spokenText(job: Job): string {
@@ -129,6 +128,6 @@ function failed(error: unknown): Outcome {
   if (error instanceof MgwError && error.cause instanceof ReaderGone)
     return { json: {}, exitCode: exitCodes.incomplete, silent: true };
   if (error instanceof PiecesError) return { json: { jobs: error.jobs.map(jobView) }, error };
-  const job = jobOf(error);
-  return { json: job ? { job: jobView(job) } : {}, error: toMgwError(error) };
+  const told = toMgwError(error);
+  return { json: told.job ? { job: jobView(told.job) } : {}, error: told };
 }

@@ -3,7 +3,7 @@ import { exitCodes, MgwError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import { failedError } from '../../../jobs/errors.ts';
 import { isTooNew } from '../../../jobs/grace.ts';
-import type { JobDeps } from '../../../jobs/gateway.ts';
+import type { JobDeps } from '../../../jobs/deps.ts';
 import type { Protocol, QueryVerdict } from '../../../protocols/protocol.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, jobView } from '../../output/json.ts';
@@ -50,13 +50,13 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
 async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
-    const [{ videoJob }, { hasResult, observe }, { noResult }, { withoutHandle }] = await Promise.all([
-      import('./video-job.ts'),
+    const [{ jobFor }, { hasResult, observe }, { noResult }, { withoutHandle }] = await Promise.all([
+      import('../../../jobs/ref.ts'),
       import('../../../jobs/observe.ts'),
       import('../../../jobs/watch.ts'),
-      import('../../../jobs/submission-errors.ts'),
+      import('../../../jobs/errors.ts'),
     ]);
-    job = await videoJob(ref, protocol, deps);
+    job = await jobFor(ref, protocol, deps);
     if (job.state === 'sending') return { job };
     if (job.state === 'unknown' || job.handle === undefined) return { job, error: withoutHandle(job) };
     const seen = await observe(job, protocol, deps);

@@ -1,15 +1,13 @@
 import { Option, type Command } from 'commander';
 import { deadlineIn } from '../../../clock.ts';
 import type { Settings } from '../../../config/resolve.ts';
-import type { Ask } from '../../../job.ts';
-import type { JsonObject } from '../../../json.ts';
-import type { JobDeps } from '../../../jobs/gateway.ts';
+import type { JobDeps } from '../../../jobs/deps.ts';
 import type { Order } from '../../../jobs/order.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addOutputOptions, addWaitOptions, checkStdout, targetOf } from '../../wait-options.ts';
+import { addOutputOptions, addWaitOptions, checkStdout, goalOf, targetOf } from '../../wait-options.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../protocols.ts';
 import { addProtocolFlags } from './flags.ts';
@@ -76,7 +74,7 @@ function orderFor(
   settings: Settings,
 ): Order {
   const target = targetOf(options);
-  const ask: Ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
+  const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
   return {
     protocol: protocol.name,
     model: protocol.modelOf(body),
@@ -84,24 +82,15 @@ function orderFor(
     asked,
     exchange,
     auth: protocol.auth,
-    read: reading(protocol, body, settings.submitRetry5xx.value),
+    read: (reply) => protocol.readSubmission(reply, body),
     key: options.key,
     fresh: options.new ?? false,
-    ask,
+    goal: goalOf('submit', ask, target),
     deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
     beforeSending: async () => {
       if (target === undefined) return;
       const { checkTargetFree } = await import('../../../jobs/fetch.ts');
       await checkTargetFree(target, protocol.countOf?.(body) ?? 1, options.force ?? false);
     },
-  };
-}
-
-// `submit.retry_5xx` is for those who know that their gateway creates nothing when it answers 5xx (design 5).
-function reading(protocol: Protocol, body: JsonObject, retry5xx: boolean): Order['read'] {
-  return (reply) => {
-    const verdict = protocol.readSubmission(reply, body);
-    const repeatable = retry5xx && verdict.kind === 'unknown' && reply.complete && reply.status >= 500;
-    return repeatable ? { kind: 'unavailable', failure: verdict.failure } : verdict;
   };
 }

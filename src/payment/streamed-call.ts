@@ -4,23 +4,26 @@ import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.t
 import { readBounded } from '../http/read-bounded.ts';
 import { readAhead } from '../http/read-ahead.ts';
 
+/** Bytes. */
 const longestErrorBody = 1024 * 1024;
-const mostAhead = 4 * 1024 * 1024;
 
-/** A call whose answer is a submission's up to its head, and a stream to be read behind that. */
+/** A call whose answer is a submission's up to its head, and a stream to be read after that. */
 export class StreamedCall {
   /** The stream, once a head of success has come. */
   stream: StreamedReply | undefined;
   readonly #idleMs: number;
   readonly #deadline: Deadline;
+  readonly #mostAhead: number;
 
   /**
    * @param idleMs how long the body of a refusal may take, ms
    * @param deadline when the whole is given up
+   * @param mostAhead how much of the stream is held before it is read, bytes
    */
-  constructor(idleMs: number, deadline: Deadline) {
+  constructor(idleMs: number, deadline: Deadline, mostAhead = 4 * 1024 * 1024) {
     this.#idleMs = idleMs;
     this.#deadline = deadline;
+    this.#mostAhead = mostAhead;
   }
 
   /**
@@ -32,7 +35,7 @@ export class StreamedCall {
     const answer = await client.stream(request, { ...options, timeoutMs });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {
-      this.stream = { ...answer, body: readAhead(answer.body, mostAhead) };
+      this.stream = { ...answer, body: readAhead(answer.body, this.#mostAhead) };
       return { status, headers, text: '', complete: false };
     }
     const timer = setTimeout(() => answer.close(), this.#idleMs);

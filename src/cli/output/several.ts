@@ -1,0 +1,51 @@
+import { exitCodes } from '../../errors.ts';
+import type { JobFile } from '../../job.ts';
+import { errorView } from './json.ts';
+import type { Outcome } from './outcome.ts';
+import type { Progress } from './progress.ts';
+
+// The gateway is spared, and so are the files that may be open.
+const mostAtOnce = 8;
+
+/**
+ * The outcome of a command that takes several REFs: that of the one where there is one, else all of them in their
+ * order, with exit 11 where some are not ok (design 2).
+ */
+export async function severalOutcomes(
+  refs: readonly string[],
+  one: (ref: string) => Promise<Outcome>,
+  progress: Progress,
+  atOnce = mostAtOnce,
+): Promise<Outcome> {
+  const outcomes: Outcome[] = [];
+  const left = [...refs.entries()];
+  const work = async (): Promise<void> => {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      const [index, ref] = next;
+      outcomes[index] = await one(ref);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(atOnce, refs.length) }, work));
+  const [first, ...others] = outcomes;
+  if (first !== undefined && others.length === 0) return first;
+  for (const [index, { error }] of outcomes.entries())
+    if (error !== undefined) progress.note(`${refs[index] ?? ''}: ${error.message}`);
+  return joined(outcomes);
+}
+
+function joined(outcomes: readonly Outcome[]): Outcome {
+  const jobs = outcomes.map(({ json, error }) => ({
+    ...(json['job'] as object | undefined),
+    ...(error && { outcome: errorView(error) }),
+  }));
+  const files = outcomes.flatMap(({ json }) => (json['files'] as JobFile[] | undefined) ?? []);
+  const isBad = outcomes.some(({ error }) => error !== undefined);
+  return {
+    json: { jobs, ...(files.length > 0 && { files }) },
+    text: outcomes.flatMap(({ text }) => (text ? [text] : [])).join('\n'),
+    exitCode: isBad ? exitCodes.partial : exitCodes.ok,
+    printed: async () => {
+      for (const { printed } of outcomes) await printed?.();
+    },
+  };
+}

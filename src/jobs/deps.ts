@@ -1,0 +1,19 @@
+import type { Owner } from '../job.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { PayDeps } from '../payment/pay-once.ts';
+
+/** What every action on a job works with. */
+export interface JobDeps extends PayDeps {
+  ledger: Ledger;
+  owner: Owner;
+  /** What `base_url` says in the records: the base URL, or the sandbox's constant name. */
+  gateway: string;
+  /** Keyed hash of the API key (design 4). */
+  account: string;
+  /** Takes the key out of a text before it is recorded. */
+  redact: (text: string) => string;
+  userAgent: string;
+}
+
+/** How long one query may take where nothing else was asked, ms. */
+export const queryTimeoutMs = 30_000;

@@ -1,0 +1,85 @@
+import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
+import type { Job, JobError, JobEvent } from '../job.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { isAlive } from '../ledger/owner.ts';
+
+const longestText = 4000;
+
+/**
+ * What a gateway said, as it may be kept and shown: the key taken out of every text in it (gateways quote the one
+ * that they refuse), and no text longer than 4000 UTF-16 code units.
+ */
+export function keptWords<T>(said: T, redact: (text: string) => string): T {
+  return kept(said, redact) as T;
+}
+
+function kept(said: unknown, redact: (text: string) => string): unknown {
+  if (typeof said === 'string') return redact(said).slice(0, longestText);
+  if (Array.isArray(said)) return said.map((each: unknown) => kept(each, redact));
+  if (typeof said !== 'object' || said === null) return said;
+  const members = Object.entries(said).map(([name, value]) => [redact(name), kept(value, redact)]);
+  return Object.fromEntries(members);
+}
+
+/** A failure's record in the ledger. */
+export function recordOf({ code, message, nativeCode }: Failure): JobError {
+  return { code, message, native_code: nativeCode };
+}
+
+/** The event that records a verdict about an attempt. */
+export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
+  if (verdict.kind === 'accepted') {
+    const { handle, nativeStatus, warning } = verdict;
+    return { type: 'accepted', handle, native_status: nativeStatus, warning };
+  }
+  const event = { type: verdict.kind, attempt, error: recordOf(verdict.failure) };
+  return verdict.kind === 'unknown' ? { ...event, type: 'unknown', handle: verdict.handle } : event;
+}
+
+/** True where a job is between its first byte and its answer, and its sender is not shown to be alive. */
+export function isAbandoned(job: Job): boolean {
+  return job.state === 'sending' && (job.record.sender === undefined || !isAlive(job.record.sender));
+}
+
+/** The state to show: a submission whose process is gone and whose answer nobody recorded is `unknown`. */
+export function shownState(job: Job): Job['state'] {
+  return isAbandoned(job) && job.record.pendingReply === undefined ? 'unknown' : job.state;
+}
+
+/**
+ * Brings a job whose run died to where its record proves it to be: an answer that was recorded and never read
+ * is read now; a submission without a recorded answer is `unknown` (design 4). Other jobs stay as they are.
+ * @throws MgwError('local_io') where that cannot be recorded.
+ */
+export async function reconcile(
+  ledger: Ledger,
+  job: Job,
+  read: (reply: Reply, body: unknown) => SubmitVerdict,
+): Promise<Job> {
+  if (!isUnsettled(job)) return job;
+  // Read again after the sign of death: what the process wrote last must not be overlooked.
+  const last = (await ledger.read(job.id)) ?? job;
+  const event = isUnsettled(last) ? proven(last, read) : undefined;
+  if (event === undefined) return last;
+  await ledger.append(job.id, event);
+  return (await ledger.read(job.id)) ?? last;
+}
+
+// A damaged record may have kept the answer all the same.
+function isUnsettled(job: Job): boolean {
+  const isUnread = job.state === 'unknown' && job.record.pendingReply !== undefined;
+  return isAbandoned(job) || (isUnread && job.handle === undefined);
+}
+
+function proven(job: Job, read: (reply: Reply, body: unknown) => SubmitVerdict): JobEvent | undefined {
+  const { pendingReply, attempts } = job.record;
+  const event: JobEvent = pendingReply
+    ? eventOf(read(pendingReply, job.request), attempts)
+    : {
+        type: 'unknown',
+        attempt: attempts,
+        error: { code: 'submit_unknown', message: 'The process ended before the answer came' },
+      };
+  // Where lines are missing, only a handle proves anything: a refusal may be of an earlier attempt.
+  return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;
+}

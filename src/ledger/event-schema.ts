@@ -1,0 +1,73 @@
+import { z } from 'zod';
+
+const text = z.string().max(1024 * 1024);
+const error = z.object({ code: text, message: text, native_code: text.optional() });
+const owner = z.object({ pid: z.number(), start: text, host: text, instance: text.optional() });
+const state = z.enum(['prepared', 'sending', 'unknown', 'queued', 'running', 'succeeded', 'failed', 'rejected']);
+const attempt = z.number().int().nonnegative();
+const progress = z.number().optional();
+const at = z.iso.datetime().optional();
+
+const event = <T extends string, S extends z.ZodRawShape>(type: T, shape: S): z.ZodObject =>
+  z.object({ type: z.literal(type), at, ...shape });
+
+const goal = {
+  command: z.enum(['submit', 'wait', 'fetch']).optional(),
+  ask: z.enum(['accept', 'finish', 'file']),
+  output: text.optional(),
+};
+const reply = z.object({
+  status: z.number(),
+  headers: z.record(z.string(), text),
+  text,
+  complete: z.boolean(),
+});
+const file = z.object({
+  path: text,
+  bytes: z.number().nonnegative(),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  mime: text.optional(),
+});
+
+/**
+ * The events of an exported job (`JobEvent` of job.ts, as the ledger records it): they come from elsewhere, so that
+ * nothing of them is taken on trust. `null` stands for a line that could not be read there.
+ */
+export const exportedEvents = z
+  .array(
+    z.union([
+      z.null(),
+      event('prepared', {
+        protocol: z.enum(['a', 'b', 'c', 'tts']),
+        base_url: text,
+        fingerprint: text,
+        account: text,
+        model: text.optional(),
+        key: text.optional(),
+        request: z.unknown(),
+        elided: z.boolean().optional(),
+      }),
+      event('began', { run: text, owner, ...goal }),
+      event('sending', { attempt, owner }),
+      event('reply', { attempt, reply }),
+      event('unavailable', { attempt, error }),
+      event('accepted', { handle: text.min(1), native_status: text.optional(), warning: text.optional() }),
+      event('rejected', { attempt: attempt.optional(), error }),
+      event('unknown', { attempt: attempt.optional(), error, handle: text.optional() }),
+      event('observed', { state, native_status: text, progress }),
+      event('finished', {
+        state: z.enum(['succeeded', 'failed']),
+        native_status: text,
+        progress,
+        error: error.optional(),
+        results: z.number().int().nonnegative().optional(),
+        usage: z.unknown(),
+        details: z.unknown(),
+      }),
+      event('file', { file }),
+      event('delivered', { run: text }),
+      event('detached', { run: text, exit_code: z.number() }),
+      event('resolved', { attempt: attempt.optional(), how: z.enum(['adopted', 'not-created', 'resubmit']) }),
+    ]),
+  )
+  .min(1);
