@@ -235,9 +235,9 @@ describe('an answer that never comes whole', () => {
   it('none until the timeout: sent, and says how long it waited', async () => {
     const server = await rawServer(() => undefined);
     for (const options of [recorded, call]) {
-      const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 80 }));
+      const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));
       expect(error).toMatchObject({ phase: 'sent', reason: 'timeout' });
-      expect(error.message).toContain('no answer within 0.08 s');
+      expect(error.message).toContain('no answer within 1 s');
     }
   });
 
@@ -409,7 +409,7 @@ describe('a stream', () => {
 
   it('without a head in time, or cut in its body, fails as sent', async () => {
     const silent = await rawServer(() => undefined);
-    expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 80 }))).toMatchObject({
+    expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 1000 }))).toMatchObject({
       phase: 'sent',
       reason: 'timeout',
     });

@@ -1,27 +1,30 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Reply } from '../../src/exchange.ts';
+import { bearer, type Failure } from '../../src/exchange.ts';
 import { getModel, listModels, readModels, type Model } from '../../src/protocols/models.ts';
+import { nockGateway } from '../support/nock.ts';
 
-function reply(body: unknown, status = 200): Reply {
-  const text = typeof body === 'string' ? body : JSON.stringify(body);
-  return { status, headers: {}, text, complete: true };
+/** What is read of the answer to a listing. */
+async function readOf(body: unknown, status = 200): Promise<ReturnType<typeof readModels>> {
+  const { gateway, client } = nockGateway();
+  gateway.get('/v1/models').reply(status, typeof body === 'string' ? body : JSON.stringify(body));
+  return readModels(await client.exchange(listModels(), { auth: bearer, timeoutMs: 30_000 }));
 }
 
-function modelsOf(body: unknown): Model[] {
-  const read = readModels(reply(body));
+async function modelsOf(body: unknown): Promise<Model[]> {
+  const read = await readOf(body);
   if ('failure' in read) throw new Error(read.failure.message);
   return read.models;
 }
 
-function failureOf(body: unknown, status = 200) {
-  const read = readModels(reply(body, status));
+async function failureOf(body: unknown, status = 200): Promise<Failure> {
+  const read = await readOf(body, status);
   if ('models' in read) throw new Error(`read as ${read.models.length} models`);
   return read.failure;
 }
 
-function entry(members: object): Model {
-  const [model] = modelsOf({ data: [{ id: 'm', ...members }] });
+async function entry(members: object): Promise<Model> {
+  const [model] = await modelsOf({ data: [{ id: 'm', ...members }] });
   if (model === undefined) throw new Error('no model');
   return model;
 }
@@ -41,7 +44,7 @@ describe('the requests', () => {
 });
 
 describe('the listing', () => {
-  test('in the form of new-api', () => {
+  test('in the form of new-api', async () => {
     const data = [
       {
         id: 'x',
@@ -52,7 +55,7 @@ describe('the listing', () => {
       },
       { id: 'y', object: 'model', supported_endpoint_types: null },
     ];
-    expect(modelsOf({ success: true, object: 'list', data })).toEqual([
+    expect(await modelsOf({ success: true, object: 'list', data })).toEqual([
       {
         id: 'x',
         protocols: ['c'],
@@ -66,45 +69,45 @@ describe('the listing', () => {
     ]);
   });
 
-  test("in Gemini's form", () => {
+  test("in Gemini's form", async () => {
     const models = [
       { name: 'models/veo', displayName: 'V', supportedGenerationMethods: ['predictLongRunning'] },
       { name: 'plain', displayName: 'P' },
     ];
-    expect(modelsOf({ models, nextPageToken: null })).toMatchObject([
+    expect(await modelsOf({ models, nextPageToken: null })).toMatchObject([
       { id: 'veo', protocols: ['a'] },
       { id: 'plain', protocols: [] },
     ]);
   });
 
-  test("in Anthropic's form", () => {
+  test("in Anthropic's form", async () => {
     const data = [{ id: 'q', type: 'model', display_name: 'Q', created_at: '2025-01-01T00:00:00Z' }];
-    expect(modelsOf({ data, has_more: false, first_id: 'q', last_id: 'q' })).toMatchObject([
+    expect(await modelsOf({ data, has_more: false, first_id: 'q', last_id: 'q' })).toMatchObject([
       { id: 'q', created: 1735689600 },
     ]);
   });
 
-  test('of one model', () => {
-    expect(modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
+  test('of one model', async () => {
+    expect(await modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
   });
 
-  test('of no model', () => {
-    expect(modelsOf({ data: [] })).toEqual([]);
+  test('of no model', async () => {
+    expect(await modelsOf({ data: [] })).toEqual([]);
   });
 
-  test('entries that are no objects or have no id are left out', () => {
-    expect(modelsOf({ data: [null, 1, 'x', [], {}, { id: '' }, { id: 'kept' }] })).toMatchObject([
+  test('entries that are no objects or have no id are left out', async () => {
+    expect(await modelsOf({ data: [null, 1, 'x', [], {}, { id: '' }, { id: 'kept' }] })).toMatchObject([
       { id: 'kept' },
     ]);
   });
 
-  test('entries of one id become one, in the place of the first', () => {
+  test('entries of one id become one, in the place of the first', async () => {
     const data = [
       { id: 'k', model_versions: ['1'], owned_by: 'first' },
       { id: 'other' },
       { id: 'k', model_versions: ['2', '1'], protocol: 'a' },
     ];
-    expect(modelsOf({ data })).toEqual([
+    expect(await modelsOf({ data })).toEqual([
       expect.objectContaining({
         id: 'k',
         protocols: ['a', 'b'],
@@ -116,14 +119,16 @@ describe('the listing', () => {
     ]);
   });
 
-  test('an id is kept as it came', () => {
+  test('an id is kept as it came', async () => {
     expect(
-      modelsOf({ data: [{ id: '\u001b[31m\u202Ered' }, { id: '__proto__' }] }).map((model) => model.id),
+      (await modelsOf({ data: [{ id: '\u001b[31m\u202Ered' }, { id: '__proto__' }] })).map(
+        (model) => model.id,
+      ),
     ).toEqual(['\u001b[31m\u202Ered', '__proto__']);
   });
 
-  test('a number as id is exact text', () => {
-    expect(modelsOf('{"data":[{"id":12345678901234567890}]}')).toMatchObject([
+  test('a number as id is exact text', async () => {
+    expect(await modelsOf('{"data":[{"id":12345678901234567890}]}')).toMatchObject([
       { id: '12345678901234567890' },
     ]);
   });
@@ -147,8 +152,8 @@ describe('versions', () => {
     [null, []],
     [{}, []],
     [true, []],
-  ])('%j', (given, versions) => {
-    expect(entry({ model_versions: given }).model_versions).toEqual(versions);
+  ])('%j', async (given, versions) => {
+    expect((await entry({ model_versions: given })).model_versions).toEqual(versions);
   });
 });
 
@@ -177,46 +182,46 @@ describe('protocols', () => {
     // What names the protocol decides over what names an endpoint.
     [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
     [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
-  ])('%j', (members, protocols) => {
-    expect(entry(members).protocols).toEqual(protocols);
+  ])('%j', async (members, protocols) => {
+    expect((await entry(members)).protocols).toEqual(protocols);
   });
 
   test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
     '%s is Protocol C where nothing says otherwise',
-    (id) => {
-      expect(modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
+    async (id) => {
+      expect(await modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
         { protocols: ['c'] },
       ]);
-      expect(modelsOf({ data: [{ id, protocol: 'b' }] })).toMatchObject([{ protocols: ['b'] }]);
+      expect(await modelsOf({ data: [{ id, protocol: 'b' }] })).toMatchObject([{ protocols: ['b'] }]);
     },
   );
 });
 
 describe('failures', () => {
-  test('an error under 200', () => {
-    expect(failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
+  test('an error under 200', async () => {
+    expect(await failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
       code: 'server_error',
       message: 'get user group failed',
     });
   });
 
-  test('an unknown model under 200', () => {
+  test('an unknown model under 200', async () => {
     const error = {
       message: "The model 'x' does not exist",
       type: 'invalid_request_error',
       param: 'model',
       code: 'model_not_found',
     };
-    expect(failureOf({ error })).toMatchObject({ code: 'not_found', nativeCode: 'model_not_found' });
+    expect(await failureOf({ error })).toMatchObject({ code: 'not_found', nativeCode: 'model_not_found' });
   });
 
-  test('an empty error is none', () => {
-    expect(modelsOf({ error: null, data: [{ id: 'x' }] })).toHaveLength(1);
-    expect(modelsOf({ error: {}, data: [{ id: 'x' }] })).toHaveLength(1);
+  test('an empty error is none', async () => {
+    expect(await modelsOf({ error: null, data: [{ id: 'x' }] })).toHaveLength(1);
+    expect(await modelsOf({ error: {}, data: [{ id: 'x' }] })).toHaveLength(1);
   });
 
-  test('a refused key', () => {
-    expect(failureOf({ error: { message: 'Invalid token (request id: r1)' } }, 401)).toMatchObject({
+  test('a refused key', async () => {
+    expect(await failureOf({ error: { message: 'Invalid token (request id: r1)' } }, 401)).toMatchObject({
       code: 'auth',
       requestId: 'r1',
     });
@@ -234,12 +239,12 @@ describe('failures', () => {
     '',
     '<html>',
     '{"data":[{"id":"x"}',
-  ])('unreadable: %j', (body) => {
-    expect(failureOf(body).code).toBe('bad_reply');
+  ])('unreadable: %j', async (body) => {
+    expect((await failureOf(body)).code).toBe('bad_reply');
   });
 
-  test('a redirect', () => {
-    expect(failureOf('', 302).code).toBe('bad_reply');
+  test('a redirect', async () => {
+    expect((await failureOf('', 302)).code).toBe('bad_reply');
   });
 });
 
@@ -250,14 +255,14 @@ test('any JSON is read without a throw', () => {
         outer,
         `{"data":[${inner},{"id":"x","model_versions":${inner},"protocol":${inner}}]}`,
       ])
-        readModels(reply(text, status));
+        readModels({ status, headers: {}, text, complete: true });
     }),
   );
 });
 
-test('deep nesting does not exhaust the stack', () => {
+test('deep nesting does not exhaust the stack', async () => {
   const deep = '['.repeat(5_000) + ']'.repeat(5_000);
-  expect(modelsOf(`{"data":[{"id":"x","model_versions":${deep},"protocol":${deep}}]}`)).toMatchObject([
+  expect(await modelsOf(`{"data":[{"id":"x","model_versions":${deep},"protocol":${deep}}]}`)).toMatchObject([
     { id: 'x', protocols: [] },
   ]);
 });

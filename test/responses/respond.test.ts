@@ -1,9 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, test } from 'vitest';
 import { deadlineIn, type Deadline } from '../../src/clock.ts';
+import { createClient, type GatewayClient } from '../../src/http/client.ts';
 import { respond } from '../../src/responses/respond.ts';
 import type { ResponseEnd } from '../../src/responses/wire.ts';
-import { depsFor, freshFolder, key, speechServer, type SpeechServer } from '../speech/harness.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { nockGateway, nockKey } from '../support/nock.ts';
+import { closedPort, httpServer, type HttpServer } from '../support/servers.ts';
+import { TestClock } from '../support/test-clock.ts';
 
 const body = { model: 'm', input: 'Hi' };
 const whole = {
@@ -11,53 +15,56 @@ const whole = {
   output: [{ type: 'message', content: [{ type: 'output_text', text: 'Hello' }] }],
 };
 const done = `data: ${JSON.stringify({ type: 'response.completed', response: whole })}\n\n`;
+const events = { 'content-type': 'text/event-stream' };
 
-type Say = (response: ServerResponse) => void;
-const say =
-  (status: number, text: unknown, type = 'application/json'): Say =>
-  (response) =>
-    void response
-      .writeHead(status, { 'content-type': type, 'x-request-id': 'r1' })
-      .end(typeof text === 'string' ? text : JSON.stringify(text));
-
-interface Call {
-  server: SpeechServer;
-  text: () => string;
-  run: (more?: { deadline?: Deadline; abort?: AbortController; streamed?: boolean }) => Promise<ResponseEnd>;
+interface Options {
+  clock?: TestClock;
+  deadline?: Deadline;
+  streamed?: boolean;
+  requestTimeoutMs?: number;
 }
 
-async function call(...answers: Say[]): Promise<Call> {
-  const server = await speechServer(...answers);
-  const { client, clock, note } = await depsFor(server.url, freshFolder());
+/** What a call comes to, and the text that it gave on the way; the text `stop` interrupts it. */
+async function call(
+  client: GatewayClient,
+  { clock = new TestClock(), streamed, ...more }: Options = {},
+): Promise<{ end: ResponseEnd; text: string }> {
+  const abort = new AbortController();
   let text = '';
-  return {
-    server,
-    text: () => text,
-    run: ({ deadline = deadlineIn(60_000, clock), abort = new AbortController(), streamed = false } = {}) => {
-      const deps = {
-        client,
-        clock,
-        note,
-        retries: 3,
-        signal: abort.signal,
-        requestTimeoutMs: 1000,
-        idleTimeoutMs: 200,
-      };
-      const onText = (piece: string): void => {
-        text += piece;
-        if (piece === 'stop') abort.abort('SIGINT');
-      };
-      return respond(streamed ? { ...body, stream: true } : body, deps, onText, deadline);
-    },
+  const deps = {
+    client,
+    clock,
+    note: () => undefined,
+    retries: 3,
+    signal: abort.signal,
+    requestTimeoutMs: more.requestTimeoutMs ?? 30_000,
+    idleTimeoutMs: 200,
   };
+  const onText = (piece: string): void => {
+    text += piece;
+    if (piece === 'stop') abort.abort('SIGINT');
+  };
+  const request = streamed ? { ...body, stream: true } : body;
+  const end = await respond(request, deps, onText, more.deadline ?? deadlineIn(60_000, clock));
+  return { end, text };
+}
+
+/** The end of a call that gets one answer. */
+async function endOf(
+  status: number,
+  answer: string | object,
+  headers: Record<string, string> = {},
+  options: Options = {},
+): Promise<ResponseEnd> {
+  const { gateway, client } = nockGateway();
+  gateway.post('/v1/responses').reply(status, answer, { 'x-request-id': 'r1', ...headers });
+  return (await call(client, options)).end;
 }
 
 test('asks with the key as Bearer, and reads the answer', async () => {
-  const { run, server, text } = await call(say(200, whole));
-  expect(await run()).toMatchObject({ kind: 'completed', text: 'Hello' });
-  expect(text()).toBe('Hello');
-  expect(server.requests).toMatchObject([{ path: '/v1/responses', body: JSON.stringify(body) }]);
-  expect(server.requests[0]?.headers).toMatchObject({ authorization: `Bearer ${key}` });
+  const { gateway, client } = nockGateway();
+  gateway.post('/v1/responses', body).matchHeader('authorization', `Bearer ${nockKey}`).reply(200, whole);
+  expect(await call(client)).toMatchObject({ end: { kind: 'completed', text: 'Hello' }, text: 'Hello' });
 });
 
 test.each([
@@ -66,129 +73,82 @@ test.each([
   ['a stream', done, 'application/json'],
   ['a stream behind a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
 ])('%s is read as what it is, under a wrong type', async (_, text, type) => {
-  const { run } = await call(say(200, text, type));
-  expect(await run()).toMatchObject({ kind: 'completed', text: 'Hello' });
+  expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
+    kind: 'completed',
+    text: 'Hello',
+  });
 });
 
 test('a failure under 200 in the gateway’s own envelope is one', async () => {
-  const { run } = await call(say(200, { success: false, message: 'get user group failed' }));
-  expect(await run()).toMatchObject({ kind: 'failed', failure: { message: 'get user group failed' } });
-  const other = await call(say(200, { code: 'x', message: 'task layer' }));
-  expect(await other.run()).toMatchObject({
+  expect(await endOf(200, { success: false, message: 'get user group failed' })).toMatchObject({
+    kind: 'failed',
+    failure: { message: 'get user group failed' },
+  });
+});
+
+test('an envelope that tells no failure is no answer', async () => {
+  const why = expect.stringContaining('task layer') as string;
+  expect(await endOf(200, { code: 'x', message: 'task layer' })).toMatchObject({ kind: 'cut', why });
+});
+
+test.each<[string, string | object, boolean]>([
+  ['a stream that was not asked for', done, false],
+  ['a document in place of a stream', whole, true],
+])('%s is read', async (_, answer, streamed) => {
+  expect(await endOf(200, answer, {}, { streamed })).toMatchObject({ kind: 'completed', text: 'Hello' });
+});
+
+test('a refusal in place of a stream is one', async () => {
+  const answer = { error: { message: 'Insufficient balance' } };
+  expect(await endOf(200, answer, {}, { streamed: true })).toMatchObject({
+    kind: 'failed',
+    failure: { code: 'balance' },
+  });
+});
+
+test.each<[string, string, string, RegExp]>([
+  ['a page', '<html>', 'text/html', /no response/],
+  ['an empty body', '', 'application/json', /no response/],
+  ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
+])('%s proves no answer', async (_, text, type, why) => {
+  expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'cut',
-    why: expect.stringContaining('task layer') as string,
-  });
-});
-
-test('reads a stream by its content type, whatever was asked for', async () => {
-  const streamed = await call(say(200, done, 'text/event-stream'));
-  expect(await streamed.run()).toMatchObject({ kind: 'completed', text: 'Hello' });
-  const plain = await call(say(200, whole));
-  expect(await plain.run({ streamed: true })).toMatchObject({ kind: 'completed', text: 'Hello' });
-  const error = await call(say(200, { error: { message: 'Insufficient balance' } }));
-  expect(await error.run({ streamed: true })).toMatchObject({ kind: 'failed', failure: { code: 'balance' } });
-});
-
-test('a last event is enough, though the connection breaks behind it', async () => {
-  const { run } = await call((response) => {
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
-    response.write(done, () => response.destroy());
-  });
-  expect(await run()).toMatchObject({ kind: 'completed' });
-});
-
-describe('what proves no answer', () => {
-  test.each([
-    ['a page', say(200, '<html>', 'text/html'), /no response/],
-    ['an empty body', say(200, ''), /no response/],
-    [
-      'a stream without its end',
-      say(200, 'data: {"type":"response.created"}\n\n', 'text/event-stream'),
-      /last event/,
-    ],
-    [
-      'a reset',
-      (response) =>
-        void response
-          .writeHead(200, { 'content-type': 'text/event-stream' })
-          .write('data: ', () => response.destroy()),
-      /broke|cut/,
-    ],
-    [
-      'a body that is cut',
-      (response) =>
-        void response
-          .writeHead(200, { 'content-type': 'application/json', 'content-length': '100' })
-          .write('{"status":', () => response.destroy()),
-      /cut/,
-    ],
-    [
-      'a stall',
-      (response) =>
-        void response.writeHead(200, { 'content-type': 'text/event-stream' }).write(': hello\n\n'),
-      /^nothing came for 0.2 s$/,
-    ],
-  ] as [string, Say, RegExp][])('%s', async (_, answer, why) => {
-    const { run, server } = await call(answer);
-    expect(await run()).toMatchObject({ kind: 'cut', why: expect.stringMatching(why) as string });
-    expect(server.requests).toHaveLength(1);
+    why: expect.stringMatching(why) as string,
   });
 });
 
 describe('what is tried again', () => {
   test('429 and 503, and nothing else', async () => {
-    const { run, server } = await call(
-      say(429, ''),
-      say(503, { error: { message: 'overloaded' } }),
-      say(200, whole),
-    );
-    expect(await run()).toMatchObject({ kind: 'completed' });
-    expect(server.requests).toHaveLength(3);
+    const { gateway, client } = nockGateway();
+    gateway.post('/v1/responses').reply(429);
+    gateway.post('/v1/responses').reply(503, { error: { message: 'overloaded' } });
+    gateway.post('/v1/responses').reply(200, whole);
+    expect((await call(client)).end).toMatchObject({ kind: 'completed' });
   });
 
   test('429 for ever is exit 6, and safe to run again', async () => {
-    const { run, server } = await call(say(429, { error: { message: 'slow down' } }));
-    await expect(run()).rejects.toMatchObject({
+    const { gateway, client } = nockGateway();
+    gateway
+      .post('/v1/responses')
+      .times(4)
+      .reply(429, { error: { message: 'slow down' } });
+    await expect(call(client)).rejects.toMatchObject({
       code: 'rate_limited',
       exitCode: 6,
       charged: 'no',
       retry: 'safe',
     });
-    expect(server.requests).toHaveLength(4);
   });
 
   test('a Retry-After beyond the deadline is not waited for', async () => {
-    const { run, server } = await call(
-      (response) => void response.writeHead(429, { 'retry-after': '86400' }).end(),
-    );
-    await expect(run()).rejects.toMatchObject({ exitCode: 6 });
-    expect(server.requests).toHaveLength(1);
-  });
-
-  test('a gateway that is not there is exit 6', async () => {
-    const { client, clock, note } = await depsFor('http://127.0.0.1:9', freshFolder());
-    const deps = { client, clock, note, retries: 1, signal: new AbortController().signal };
-    await expect(respond(body, deps, () => undefined, deadlineIn(60_000, clock))).rejects.toMatchObject({
-      code: 'unreachable',
-      exitCode: 6,
-      retry: 'safe',
-    });
+    await expect(endOf(429, '', { 'retry-after': '86400' })).rejects.toMatchObject({ exitCode: 6 });
   });
 
   test.each([
-    ['500', say(500, { error: { message: 'oops' } })],
-    ['a redirect', say(302, '')],
-    ['a reset', (response: ServerResponse) => void response.destroy()],
-    ['silence', () => undefined],
-  ])('%s is exit 7: it may have been charged', async (_, answer) => {
-    const { run, server } = await call(answer);
-    await expect(run()).rejects.toMatchObject({
-      code: 'submit_unknown',
-      exitCode: 7,
-      charged: 'maybe',
-      retry: 'never',
-    });
-    expect(server.requests).toHaveLength(1);
+    [500, { error: { message: 'oops' } }],
+    [302, ''],
+  ])('%i is exit 7: it may have been charged', async (status, answer) => {
+    await expect(endOf(status, answer)).rejects.toMatchObject(unknown);
   });
 
   test.each([
@@ -204,34 +164,99 @@ describe('what is tried again', () => {
       { error: { message: 'The model m does not exist', code: 'model_not_found' } },
       { code: 'not_found', exitCode: 4 },
     ],
-  ])('%i is a refusal', async (status, text, expected) => {
-    const { run, server } = await call(say(status, text));
-    await expect(run()).rejects.toMatchObject({ ...expected, charged: 'no', requestId: 'r1' });
-    expect(server.requests).toHaveLength(1);
+  ])('%i is a refusal', async (status, answer, expected) => {
+    await expect(endOf(status, answer)).rejects.toMatchObject({
+      ...expected,
+      charged: 'no',
+      requestId: 'r1',
+    });
   });
 
   test('a wrong base path says so', async () => {
-    const { run } = await call(say(404, { error: { message: 'Invalid URL (POST /v1/v1/responses)' } }));
-    await expect(run()).rejects.toThrow(/root of the gateway, without \/v1/);
+    const answer = { error: { message: 'Invalid URL (POST /v1/v1/responses)' } };
+    await expect(endOf(404, answer)).rejects.toThrow(/root of the gateway, without \/v1/);
   });
 });
 
-test('an answer that never begins ends with the time to wait', async () => {
-  const server = await speechServer(() => undefined);
-  const { client, clock, note } = await depsFor(server.url, freshFolder());
-  const deps = { client, clock, note, retries: 0, signal: new AbortController().signal };
-  await expect(respond(body, deps, () => undefined, deadlineIn(200, clock))).rejects.toMatchObject({
-    exitCode: 7,
-  });
-});
+const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' };
 
-test('an interruption ends it at once: exit 130, and it was charged', async () => {
-  const delta = { type: 'response.output_text.delta', delta: 'stop' };
-  const { run } = await call(
-    (response) =>
-      void response
-        .writeHead(200, { 'content-type': 'text/event-stream' })
-        .write(`data: ${JSON.stringify(delta)}\n\n`),
-  );
-  await expect(run()).rejects.toMatchObject({ exitCode: 130, charged: 'yes', retry: 'never' });
+describe('a connection', () => {
+  /** A client of a server that does what it likes with the connection. */
+  async function served(
+    answer: (response: ServerResponse) => void,
+  ): Promise<{ client: GatewayClient; server: HttpServer }> {
+    const server = await httpServer((_, response) => answer(response));
+    return { client: clientOf(server.url), server };
+  }
+
+  function clientOf(url: string): GatewayClient {
+    const client = createClient({ baseUrl: new URL(url), key: 'key', userAgent: 'mgw/test' });
+    onEnd(() => client.close());
+    return client;
+  }
+
+  test('that breaks after the last event does not matter', async () => {
+    const { client } = await served((response) => {
+      response.writeHead(200, events).write(done, () => response.destroy());
+    });
+    expect((await call(client)).end).toMatchObject({ kind: 'completed' });
+  });
+
+  test.each<[string, (response: ServerResponse) => void, RegExp]>([
+    [
+      'that breaks in a stream',
+      (response) => response.writeHead(200, events).write('data: ', () => response.destroy()),
+      /broke|cut/,
+    ],
+    [
+      'that breaks in a document',
+      (response) =>
+        response.writeHead(200, { 'content-length': '100' }).write('{"status":', () => response.destroy()),
+      /cut/,
+    ],
+    [
+      'that stalls',
+      (response) => response.writeHead(200, events).write(': hello\n\n'),
+      /^nothing came for 0.2 s$/,
+    ],
+  ])('%s gives no answer', async (_, answer, why) => {
+    const { client, server } = await served(answer);
+    expect((await call(client)).end).toMatchObject({
+      kind: 'cut',
+      why: expect.stringMatching(why) as string,
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test.each<[string, (response: ServerResponse) => void]>([
+    ['is reset', (response) => response.destroy()],
+    ['stays silent', () => undefined],
+  ])('that %s is exit 7: it may have been charged', async (_, answer) => {
+    const { client, server } = await served(answer);
+    await expect(call(client, { requestTimeoutMs: 1000 })).rejects.toMatchObject(unknown);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('that stays silent is given up when the time to wait ends', async () => {
+    const { client } = await served(() => undefined);
+    const clock = new TestClock();
+    await expect(call(client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(unknown);
+  });
+
+  test('that is refused is exit 6', async () => {
+    const client = clientOf(`http://127.0.0.1:${await closedPort()}`);
+    await expect(call(client)).rejects.toMatchObject({
+      code: 'unreachable',
+      exitCode: 6,
+      retry: 'safe',
+    });
+  });
+
+  test('that is interrupted ends at once: exit 130, and it was charged', async () => {
+    const delta = { type: 'response.output_text.delta', delta: 'stop' };
+    const { client } = await served((response) => {
+      response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);
+    });
+    await expect(call(client)).rejects.toMatchObject({ exitCode: 130, charged: 'yes', retry: 'never' });
+  });
 });

@@ -1,0 +1,32 @@
+import nock from 'nock';
+import { createClient, type ClientOptions, type GatewayClient } from '../../src/http/client.ts';
+import { onEnd } from './clean-ups.ts';
+
+// It stands in the way of every request as soon as it is loaded, and other files of this process speak to real sockets.
+nock.restore();
+
+/** The key that the client of {@link nockGateway} sends. */
+export const nockKey = 'sk-canary-1c7a9e0b3d5f2486';
+
+/**
+ * A gateway whose answers come without a socket, for what is decided by an answer alone. The test fails where an
+ * answer that was prepared is not asked for, and so does a request for which none was.
+ */
+export function nockGateway(options: Partial<ClientOptions> = {}): {
+  gateway: nock.Scope;
+  client: GatewayClient;
+} {
+  const baseUrl = new URL('https://gateway.example');
+  const client = createClient({ baseUrl, key: nockKey, userAgent: 'mgw/test', ...options });
+  if (!nock.isActive()) nock.activate();
+  nock.disableNetConnect();
+  onEnd(() => {
+    client.close();
+    const unasked = nock.pendingMocks();
+    nock.cleanAll();
+    nock.enableNetConnect();
+    nock.restore();
+    if (unasked.length > 0) throw new Error(`nobody asked for ${unasked.join(', ')}`);
+  });
+  return { gateway: nock(baseUrl.origin), client };
+}
