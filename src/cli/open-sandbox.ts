@@ -1,5 +1,6 @@
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import type { Settings } from '../config/resolve.ts';
+import type { Limits } from '../sandbox/limits.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
 /**
@@ -12,15 +13,25 @@ export async function openSandbox(
   stateDir: string,
 ): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
   const { sandboxUrl: url, sandboxPaceMs } = settings;
-  if (url === undefined) return startSandbox({ stateDir, paceMs: sandboxPaceMs.value });
+  if (url === undefined)
+    return startSandbox({ stateDir, paceMs: sandboxPaceMs.value, limits: limitsOf(settings) });
   const { DEFAULT_KEY } = await import('../sandbox/auth.ts');
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
 }
 
+/** What the account of a sandbox may spend and do: as a flag says, else as the settings say. */
+export function limitsOf(settings: Settings, given: Limits = {}): Limits {
+  return {
+    balance: given.balance ?? settings.sandboxBalance.value,
+    concurrency: given.concurrency ?? settings.sandboxConcurrency.value,
+    perMinute: given.perMinute ?? settings.sandboxPerMinute.value,
+  };
+}
+
 /**
  * Starts a sandbox.
- * @throws MgwError: `usage` for a fault that does not exist or a port that cannot be had, `local_io` where the
- * folder cannot be used.
+ * @throws MgwError: `usage` for a fault, key or model that cannot be or a port that cannot be had, `local_io` where
+ * the folder cannot be used.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const server = await import('../sandbox/server.ts');
@@ -34,6 +45,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 function readable(error: unknown, { port, stateDir }: SandboxOptions): unknown {
   const message = messageOf(error);
   if (error instanceof Error && error.name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
+  if (error instanceof Error && error.name === 'KeySyntaxError') return usageError(`--key: ${message}`);
   if (error instanceof Error && 'syscall' in error && error.syscall === 'listen')
     return usageError(`--port ${port ?? 0}: the sandbox cannot listen there: ${message}`);
   if (systemCode(error) === undefined) return error;

@@ -59,7 +59,7 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
 }
 
 function isCount(name: string): boolean {
-  return name === 'retries' || name === 'tts.sample_rate';
+  return ['retries', 'tts.sample_rate', 'sandbox.concurrency', 'sandbox.per_minute'].includes(name);
 }
 
 // A default is kept as what it plainly is; a number only where its digits come back the same.

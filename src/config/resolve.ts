@@ -56,6 +56,10 @@ export interface Settings {
   /** How Protocol C gets the key (specification 5.5). */
   cAuth: Setting<AuthScheme>;
   sandboxPaceMs: Setting<number | undefined>;
+  /** Credits. */
+  sandboxBalance: Setting<number | undefined>;
+  sandboxConcurrency: Setting<number | undefined>;
+  sandboxPerMinute: Setting<number | undefined>;
   sandbox: Setting<boolean>;
   /** The sandbox that is being served already; absent where one of one's own is to be embedded. */
   sandboxUrl?: string;
@@ -93,6 +97,9 @@ export function resolveSettings(input: ResolveInput): Settings {
     ttsSampleRate: read(rules.ttsSampleRate, layers),
     cAuth: resolveCAuth(layers),
     sandboxPaceMs: read(rules.sandboxPaceMs, layers),
+    sandboxBalance: read(rules.sandboxBalance, layers),
+    sandboxConcurrency: read(rules.sandboxConcurrency, layers),
+    sandboxPerMinute: read(rules.sandboxPerMinute, layers),
     sandbox,
     sandboxUrl: servedSandbox(layers),
     noInput: resolveNoInput(layers),

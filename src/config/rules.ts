@@ -75,6 +75,9 @@ export const rules = {
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
+  sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
+  sandboxConcurrency: rule<number | undefined>('sandbox.concurrency', positiveInteger, undefined),
+  sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),
 } satisfies Record<string, Rule<unknown>>;
 
 /** Yes or no, as a flag, a variable or `config set` says it. @throws Error saying what is allowed. */
@@ -103,6 +106,13 @@ function positiveInteger(given: unknown): number {
   const count = wholeNumber(given);
   if (!(count >= 1)) throw new Error('a whole number above 0');
   return count;
+}
+
+/** An amount of play money. @throws Error saying what is allowed. */
+export function credits(given: unknown): number {
+  const text = String(given);
+  if (!/^\d{1,9}(\.\d{1,6})?$/.test(text)) throw new Error('an amount of credits such as 100 or 0.5');
+  return Number(text);
 }
 
 function word(given: unknown): string {

@@ -26,7 +26,14 @@ export const profileSchema = z.strictObject({
   submit: z.optional(z.strictObject({ retry_5xx: flag })),
   tts: z.optional(z.strictObject({ speaker: text, format: text, sample_rate: count })),
   c: z.optional(z.strictObject({ auth_header: text, auth_scheme: text })),
-  sandbox: z.optional(z.strictObject({ pace: text })),
+  sandbox: z.optional(
+    z.strictObject({
+      pace: text,
+      balance: z.optional(z.union([z.string(), z.number()])),
+      concurrency: count,
+      per_minute: count,
+    }),
+  ),
   defaults: z.optional(
     z.strictObject({
       video: z.optional(z.strictObject({ a: modelDefaults, b: modelDefaults, c: modelDefaults })),

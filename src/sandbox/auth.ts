@@ -1,10 +1,17 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { join } from 'node:path';
+import { MODELS } from './models.ts';
 import { listFolder, readWhole, writeWhole } from './state.ts';
 
-/** The key that every sandbox issues, beside those it is given. */
+/** The key that every sandbox issues, next to those it is given. */
 export const DEFAULT_KEY = 'sandbox-key';
+
+/** Who a request comes from: the hash of its key, and what that may use. */
+export interface Caller {
+  key: string;
+  mayUse: (model: string) => boolean;
+}
 
 /** How a route wants its key: `bearer` and `x-api-key` as in specification 5, `none` for signed addresses. */
 export type AuthScheme = 'bearer' | 'x-api-key' | 'none';
@@ -14,27 +21,53 @@ export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex').slice(0, 32);
 }
 
-/** Records keys as issued. A key stays issued for every later sandbox over the same state directory. */
-export function issueKeys(stateDir: string, keys: readonly string[]): void {
-  for (const key of [DEFAULT_KEY, ...keys]) {
-    const path = keyPath(stateDir, keyHash(key));
-    if (readWhole(path) !== key) writeWhole(path, key);
-  }
+/** A key that is written wrongly; the message says what there is. */
+export class KeySyntaxError extends Error {
+  override readonly name = 'KeySyntaxError';
 }
 
 /**
- * The hash of the issued key that a request carries under a scheme, or undefined where the key is missing,
+ * Records keys as issued: `KEY` for every model, `KEY=MODEL,MODEL` for these alone; of a key that is given twice the
+ * last counts. A key stays issued for every later sandbox over the same state directory. Throws KeySyntaxError before
+ * anything is recorded.
+ */
+export function issueKeys(stateDir: string, keys: readonly string[]): void {
+  const issued = new Map([DEFAULT_KEY, ...keys].map(parseKey));
+  for (const [key, models] of issued) {
+    const text = [key, ...models].join('\n');
+    const path = join(stateDir, 'keys', keyHash(key));
+    if (readWhole(path) !== text) writeWhole(path, text);
+  }
+}
+
+function parseKey(text: string): [key: string, models: string[]] {
+  const mark = text.indexOf('=');
+  const [key, list] = mark < 0 ? [text, ''] : [text.slice(0, mark), text.slice(mark + 1)];
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new KeySyntaxError('A key is one word of ASCII characters.');
+  const models = list.split(',').filter((model) => model !== '');
+  const known = MODELS.map(({ id }) => id);
+  const unknown = models.find((model) => !known.includes(model));
+  if (unknown !== undefined)
+    throw new KeySyntaxError(`There is no model ${unknown}; there are: ${known.join(', ')}`);
+  return [key, models];
+}
+
+/**
+ * Who sends a request, by the issued key that it carries under a scheme; undefined where the key is missing,
  * malformed or not issued (specification 5: such a request gets HTTP 401).
  */
 export function authenticate(
   stateDir: string,
   scheme: AuthScheme,
   headers: IncomingHttpHeaders,
-): string | undefined {
+): Caller | undefined {
+  if (scheme === 'none') return { key: '', mayUse: () => false };
   const key = sentKey(scheme, headers);
   if (key === undefined) return undefined;
   const hash = keyHash(key);
-  return readWhole(keyPath(stateDir, hash)) === key ? hash : undefined;
+  const [issued, ...models] = readWhole(join(stateDir, 'keys', hash))?.split('\n') ?? [];
+  if (issued !== key) return undefined;
+  return { key: hash, mayUse: (model) => models.length === 0 || models.includes(model) };
 }
 
 /** True where a header or the query holds an issued key, or a header is one that carries keys. */
@@ -54,9 +87,5 @@ function sentKey(scheme: AuthScheme, headers: IncomingHttpHeaders): string | und
 function issuedKeys(stateDir: string): string[] {
   return listFolder(join(stateDir, 'keys'))
     .filter((name) => !name.endsWith('.tmp'))
-    .flatMap((name) => readWhole(keyPath(stateDir, name)) ?? []);
-}
-
-function keyPath(stateDir: string, hash: string): string {
-  return join(stateDir, 'keys', hash);
+    .flatMap((name) => readWhole(join(stateDir, 'keys', name))?.split('\n', 1) ?? []);
 }

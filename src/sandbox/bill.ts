@@ -1,16 +1,18 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { sumOf } from './credits.ts';
 import type { Area } from './models.ts';
 import { appendRecords, readRecords } from './state.ts';
 
 export { reset } from './state.ts';
 
-/** One charge. Amounts are credits: they stand for no currency. */
+/** One charge. */
 export interface BillLine {
   /** Id of the task, or of the call where there is no task (speech, Responses). */
   task: string;
   area: Area;
   model: string;
+  /** Credits, an exact decimal. They stand for no currency. */
   amount: number;
   /** Seconds that the request declared; the charge follows these, whatever is made of them (specification 8). */
   seconds?: number;
@@ -18,46 +20,62 @@ export interface BillLine {
   characters?: number;
   /** Hash of the canonical body: equal for requests with the same intent. */
   fingerprint: string;
+  /** Hash of the prompt, text or input alone; absent where there is none. */
+  subject?: string;
   /** Hash of the key that pays. */
   key: string;
   /** Milliseconds since 1970. */
   at: number;
+  /** When its task ends, in milliseconds since 1970; null for never, absent for a call that is over at once. */
+  endsAt?: number | null;
   /** Present once the charge was given back. */
   refunded?: true;
 }
 
-type Entry = { kind: 'charge'; line: BillLine } | { kind: 'refund'; task: string; at: number };
+/** A line of the bill's file. */
+export type BillEntry =
+  | { kind: 'charge'; line: BillLine }
+  /** The charge is given back, from `at` (milliseconds since 1970) on. */
+  | { kind: 'refund'; task: string; at: number }
+  /** A limit refused the charge right after it was written: it never was. */
+  | { kind: 'void'; task: string };
 
-/**
- * Appends a charge and, where the outcome is already known to be a failure, its refund, which counts from
- * `refundAt` (milliseconds since 1970) on. Both in one write: a kill leaves both or, at worst, the charge.
- */
-export function charge(stateDir: string, line: BillLine, refundAt?: number): void {
-  const entries: Entry[] = [{ kind: 'charge', line }];
-  if (refundAt !== undefined) entries.push({ kind: 'refund', task: line.task, at: refundAt });
+/** Where the bill of a state directory is. */
+export function billPath(stateDir: string): string {
+  return join(stateDir, 'bill.jsonl');
+}
+
+/** Appends entries in one write: a kill leaves all of them or, at worst, the first ones. */
+export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
   appendRecords(billPath(stateDir), entries);
 }
 
 /** Appends the whole bill of another state directory, as that one is about to be removed. */
 export function takeOverBill(stateDir: string, other: string): void {
-  const entries = readRecords(billPath(other)) as Entry[];
-  if (entries.length > 0) appendRecords(billPath(stateDir), entries);
-}
-
-/** Gives a charge back, from `at` (milliseconds since 1970) on. */
-export function refund(stateDir: string, task: string, at: number): void {
-  appendRecords(billPath(stateDir), [{ kind: 'refund', task, at } satisfies Entry]);
+  const entries = readRecords(billPath(other)) as BillEntry[];
+  if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
 /** Every charge under a state directory in the order it was made, as the bill stands at `now`. */
 export function readBill(stateDir: string, now: number = Date.now()): BillLine[] {
-  const entries = readRecords(billPath(stateDir)) as Entry[];
-  const given = entries.flatMap((entry) => (entry.kind === 'refund' && entry.at <= now ? [entry.task] : []));
-  const refunded = new Set(given);
+  return linesOf(readRecords(billPath(stateDir)) as BillEntry[], now);
+}
+
+/** The charges among the entries of a bill, as it stands at `now`. */
+export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] {
+  const refunded = new Set(
+    entries.flatMap((entry) => (entry.kind === 'refund' && entry.at <= now ? [entry.task] : [])),
+  );
+  const voided = new Set(entries.flatMap((entry) => (entry.kind === 'void' ? [entry.task] : [])));
   return entries.flatMap((entry) => {
-    if (entry.kind !== 'charge') return [];
+    if (entry.kind !== 'charge' || voided.has(entry.line.task)) return [];
     return [refunded.has(entry.line.task) ? { ...entry.line, refunded: true as const } : entry.line];
   });
+}
+
+/** The exact sum of what was not given back, in credits. */
+export function totalOf(lines: readonly BillLine[]): number {
+  return sumOf(lines.filter(({ refunded }) => !refunded).map(({ amount }) => amount));
 }
 
 /** A hash that is equal for JSON values that differ only in the order of their members. */
@@ -68,13 +86,14 @@ export function fingerprint(value: unknown): string {
     .slice(0, 32);
 }
 
+/** The `subject` of a request by its prompt, text or input: none where it says nothing. */
+export function subjectOf(text: string): { subject?: string } {
+  return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
+}
+
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== 'object' || value === null) return value;
   const members = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
   return Object.fromEntries(members.map(([name, member]) => [name, sorted(member)]));
-}
-
-function billPath(stateDir: string): string {
-  return join(stateDir, 'bill.jsonl');
 }

@@ -30,10 +30,34 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
   });
 }
 
-/** The body as a JSON object, or undefined where it is not one in valid UTF-8. */
+/**
+ * The body as a JSON object, or undefined where it is not one in valid UTF-8. Throws Refused (HTTP 400) where it is
+ * nested deeper than any request needs.
+ */
 export function jsonObject(call: Call): Record<string, unknown> | undefined {
   const value = parseJson(utf8(call.body) ?? '');
+  if (!isShallow(value)) throw new Refused(gatewayError(400, 'The JSON is nested too deeply'));
   return isObject(value) ? value : undefined;
+}
+
+/** The JSON of a text inside a body: undefined where it is not JSON, or nested deeper than any request needs. */
+export function parseBounded(text: string): unknown {
+  const value = parseJson(text);
+  return isShallow(value) ? value : undefined;
+}
+
+const DEEPEST = 100;
+
+/** Goes level by level: a recursion would be as deep as what it is to refuse. */
+function isShallow(value: unknown): boolean {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > DEEPEST) return false;
+    level = level.flatMap((item) =>
+      typeof item === 'object' && item !== null ? (Object.values(item) as unknown[]) : [],
+    );
+  }
+  return true;
 }
 
 /** True where the request says that its body is JSON (specification 4.3, 5). */

@@ -1,5 +1,6 @@
 import type { Reply } from './exchange.ts';
 import { json } from './exchange.ts';
+import type { Exceeded } from './limits.ts';
 import type { Area } from './models.ts';
 
 /** The envelope of whatever fails before an upstream is reached: keys, models, limits, unknown paths. */
@@ -44,6 +45,37 @@ export function operationError(code: number, status: string, message: string): R
 export function actionError(code: string, message: string, requestId: string): Reply {
   const error = { Error: { Code: code, Message: message }, RequestId: requestId };
   return { ...json(200, { Response: error }), refused: true };
+}
+
+/** What a call that exceeds a limit is answered: HTTP 429, or a lack of balance as each area says it. */
+export function limitExceeded(area: Area, exceeded: Exceeded, requestId: string): Reply {
+  if (exceeded.limit === 'balance') return insufficientBalance(area, requestId);
+  if (exceeded.limit === 'rate') {
+    const reply = gatewayError(429, 'Too many requests, please try again later', { requestId });
+    return { ...reply, headers: { ...reply.headers, 'Retry-After': String(exceeded.retryAfter) } };
+  }
+  return area === 'tts'
+    ? json(429, { code: 45_000_292, message: 'quota exceeded for types: concurrency' })
+    : gatewayError(429, 'Too many tasks are under way, please try again later', { requestId });
+}
+
+function insufficientBalance(area: Area, requestId: string): Reply {
+  const message = 'Insufficient balance';
+  const code = 'insufficient_user_quota';
+  switch (area) {
+    case 'a':
+      return gatewayError(403, message, { code, requestId });
+    case 'b':
+      return actionError('FailedOperation.InsufficientBalance', `${message}.`, requestId);
+    case 'c':
+      return taskError(403, code, message);
+    case 'tts':
+      return json(403, { code: 45_000_000, message: 'quota exceeded for types: text_words_lifetime' });
+    case 'responses': {
+      const type = 'insufficient_quota';
+      return json(429, { error: { message, type, param: null, code: type } });
+    }
+  }
 }
 
 /** A task that is not there, expired, or another key's, as each protocol says it. */

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { AuthScheme } from './auth.ts';
+import type { AuthScheme, Caller } from './auth.ts';
 import type { FaultHit, FaultName } from './faults.ts';
+import type { Limits } from './limits.ts';
 import type { Area } from './models.ts';
 
 /** What every request is handled with. Two gateways over one state directory know the same tasks. */
@@ -11,6 +12,11 @@ export interface Gateway {
   /** How long one generation takes, in milliseconds. */
   paceMs: number;
   seed: number | undefined;
+  limits: Limits;
+  /** Voices beyond the sandbox's own. */
+  voices: readonly string[];
+  /** Streams of speech that are being sent. */
+  streams: { open: number };
   /** Origins of the gateway and of B's file host; known once both listen. */
   url: string;
   fileUrl: string;
@@ -23,8 +29,8 @@ export interface Gateway {
   chance: (call: Chanced) => FaultHit | undefined;
 }
 
-/** One request, read whole. */
-export interface Call {
+/** One request, read whole. Its key is '' on routes without one. */
+export interface Call extends Caller {
   method: string;
   /** The path as it came, still percent-encoded. */
   path: string;
@@ -32,8 +38,6 @@ export interface Call {
   headers: IncomingHttpHeaders;
   body: Buffer;
   requestId: string;
-  /** Hash of the issued key that the request carried; '' on routes without one. */
-  key: string;
   gateway: Gateway;
 }
 
@@ -64,8 +68,11 @@ export interface Reply {
   stallAt?: number;
   /** Milliseconds to wait before answering. */
   delayMs?: number;
-  /** Called once the last byte was handed to the network; never where the answer was cut or abandoned. */
-  sent?: () => void;
+  /**
+   * Called once when the answer is over: how many bytes of its body were handed to the network, and whether that
+   * was all. Not called for a HEAD.
+   */
+  ended?: (bytes: number, whole: boolean) => void;
 }
 
 /** A refusal on the way: the router sends `reply` instead of what the handler would have made. */

@@ -40,7 +40,7 @@ export async function withFaults(
   return effectless ? reply : damaged(call, due, reply);
 }
 
-/** The call as it fares where chance struck it: with that fault beside those that were asked for. */
+/** The call as it fares where chance struck it: with that fault next to those that were asked for. */
 function underChance(call: Call, struck: FaultHit | undefined): Call {
   if (struck === undefined) return call;
   const { gateway } = call;
@@ -81,7 +81,7 @@ const broken = busy(500, 'Internal server error');
 const poor = (call: Call): Reply =>
   gatewayError(403, 'Insufficient balance', { code: 'insufficient_user_quota', requestId: call.requestId });
 const reset = (): Reply => ({ status: 500, headers: {}, body: '', cutAt: -1 });
-const withBody = (reply: Reply, body: string): Reply => ({ ...reply, body, sent: undefined });
+const withBody = (reply: Reply, body: string): Reply => ({ ...reply, body, ended: undefined });
 const garbled = (reply: Reply): Reply => withBody(reply, '{"id": "task_\u0000\u0001<<<');
 const limitedAction = (call: Call): Reply =>
   actionError('RequestLimitExceeded', 'The request frequency exceeds the limit.', call.requestId);

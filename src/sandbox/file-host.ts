@@ -2,11 +2,10 @@ import { createHmac } from 'node:crypto';
 import { carriesKey } from './auth.ts';
 import { gatewayError, unknownPath } from './envelopes.ts';
 import type { Call, Gateway, Reply, Route } from './exchange.ts';
-import { serveFile } from './files.ts';
+import { serveVideo } from './files.ts';
 import { note } from './journal.ts';
 import type { Task } from './tasks.ts';
 import { findTask, progressOf } from './tasks.ts';
-import { videoOf } from './videos.ts';
 
 /** How long a signed address holds, in milliseconds. The specification leaves it open. */
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
@@ -39,8 +38,7 @@ function serve(call: Call, id: string): Reply {
   const expiry = query.get('t') ?? '';
   if (query.get('sign') !== sign(task, expiry)) return gatewayError(403, 'The signature does not fit.');
   if (now() > Number(expiry)) return gatewayError(403, 'The address has expired.');
-  const fetched = (): void => note(stateDir, { kind: 'fetched', at: now(), task: id, sample: 0 });
-  return serveFile(call, { bytes: videoOf(task), type: 'video/mp4', madeAt: finishedAt, fetched });
+  return serveVideo(call, task, finishedAt);
 }
 
 /** The task's own file is the secret: it is readable by nobody else, and the same for every process. */

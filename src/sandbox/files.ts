@@ -1,19 +1,31 @@
 import { createHash } from 'node:crypto';
 import type { Call, Reply } from './exchange.ts';
+import { note } from './journal.ts';
+import type { Task } from './tasks.ts';
+import { videoOf } from './videos.ts';
 
 /** A file that is served: its bytes, and when they came to be (milliseconds since 1970). */
 export interface ServedFile {
   bytes: Uint8Array;
   type: string;
   madeAt: number;
-  /** Called once the last byte of the file was sent. */
-  fetched: () => void;
+  /** Called once the answer is over, with the bytes of the file that were sent: from `start` to `end`, not included. */
+  fetched: (start: number, end: number) => void;
 }
 
 interface Span {
   start: number;
   /** The byte after the last one. */
   end: number;
+}
+
+/** Serves a video of a task, and notes in the journal which of its bytes were sent. */
+export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): Reply {
+  const { stateDir, now } = call.gateway;
+  const bytes = videoOf(task, sample);
+  const fetched = (start: number, end: number): void =>
+    note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample, start, end, total: bytes.length });
+  return serveFile(call, { bytes, type: 'video/mp4', madeAt, fetched });
 }
 
 /**
@@ -35,12 +47,12 @@ export function serveFile(call: Call, file: ServedFile): Reply {
     };
   }
   const range = { 'Content-Range': `bytes ${span.start}-${span.end - 1}/${total}` };
-  const part: Reply = {
+  return {
     status: 206,
     headers: { ...headers, ...range },
     body: file.bytes.subarray(span.start, span.end),
+    ended: (bytes) => file.fetched(span.start, span.start + bytes),
   };
-  return span.end === total ? { ...part, sent: file.fetched } : part;
 }
 
 /** Where an answer's bytes lie in the whole file, and how long that is, both in bytes. */
@@ -66,7 +78,7 @@ export function parseRange(header: string, total: number): Span | 'whole' | 'bey
 }
 
 function whole(file: ServedFile, headers: Record<string, string>): Reply {
-  return { status: 200, headers, body: file.bytes, sent: file.fetched };
+  return { status: 200, headers, body: file.bytes, ended: (bytes) => file.fetched(0, bytes) };
 }
 
 function headersOf({ bytes, type, madeAt }: ServedFile): Record<string, string> {

@@ -29,10 +29,10 @@ async function route(
   );
   const body = await readBody(message);
   if (found === undefined) return unknownPath(method, path);
-  const key = found.auth === 'none' ? '' : authenticate(gateway.stateDir, found.auth, message.headers);
-  if (key === undefined) return invalidKey(requestId);
+  const caller = authenticate(gateway.stateDir, found.auth, message.headers);
+  if (caller === undefined) return invalidKey(requestId);
   const query = new URLSearchParams(request.query);
-  const call: Call = { method, path, query, headers: message.headers, body, requestId, key, gateway };
+  const call: Call = { method, path, query, headers: message.headers, body, requestId, gateway, ...caller };
   return withFaults(call, found, async (faring) => found.handle(faring, ...groups(found.pattern, path)));
 }
 

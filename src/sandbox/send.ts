@@ -3,6 +3,15 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Reply } from './exchange.ts';
 
+/** Bytes of a body that are handed to the network at once, so that it is known how many a client was sent. */
+const PIECE = 64 * 1024;
+
+/** How much of a body was handed to the network. */
+interface Progress {
+  bytes: number;
+  whole: boolean;
+}
+
 /**
  * Sends an answer as it is described, breaks and stalls included. Resolves when it is sent, broken, or the client
  * has left; rejects where a streamed body throws.
@@ -14,12 +23,17 @@ export async function sendReply(
 ): Promise<void> {
   const left = new AbortController();
   response.once('close', () => left.abort());
-  if (reply.delayMs !== undefined) await pause(reply.delayMs, left.signal);
-  if (reply.cutAt === -1 || left.signal.aborted) return void response.destroy();
-  response.writeHead(reply.status, headOf(reply));
-  if (message.method === 'HEAD') return void response.end();
-  if (typeof reply.body === 'string' || reply.body instanceof Uint8Array) sendWhole(response, reply);
-  else await sendStream(response, reply, reply.body, left.signal);
+  if (reply.delayMs !== undefined) await orLeft(sleep(reply.delayMs, undefined, { signal: left.signal }));
+  const progress: Progress = { bytes: 0, whole: false };
+  try {
+    if (reply.cutAt === -1 || left.signal.aborted) return;
+    response.writeHead(reply.status, headOf(reply));
+    if (message.method === 'HEAD') return void response.end();
+    await sendBody(response, reply, left.signal, progress);
+  } finally {
+    if (!progress.whole && !response.writableEnded) response.destroy();
+    if (message.method !== 'HEAD') reply.ended?.(progress.bytes, progress.whole);
+  }
 }
 
 function headOf({ headers, body }: Reply): Record<string, string> {
@@ -27,32 +41,42 @@ function headOf({ headers, body }: Reply): Record<string, string> {
   return streamed ? headers : { ...headers, 'Content-Length': String(Buffer.byteLength(body)) };
 }
 
-function sendWhole(response: ServerResponse, reply: Reply): void {
-  const bytes = Buffer.from(reply.body as string | Uint8Array);
-  const { cutAt, stallAt } = reply;
-  if (cutAt !== undefined) response.write(bytes.subarray(0, cutAt), () => response.destroy());
-  else if (stallAt !== undefined) response.write(bytes.subarray(0, stallAt));
-  else response.end(bytes, () => reply.sent?.());
-}
-
-async function sendStream(
+async function sendBody(
   response: ServerResponse,
-  reply: Reply,
-  body: AsyncIterable<Uint8Array>,
+  { body, cutAt, stallAt }: Reply,
   left: AbortSignal,
+  progress: Progress,
 ): Promise<void> {
-  let sent = 0;
-  for await (const piece of body) {
+  const end = cutAt ?? stallAt ?? Infinity;
+  let written: Promise<unknown> = Promise.resolve();
+  for await (const piece of piecesOf(body)) {
     if (left.aborted) return;
-    const room = (reply.cutAt ?? Infinity) - sent;
-    const flowing = response.write(piece.subarray(0, room));
-    if (room <= piece.length) return void response.destroy();
-    sent += piece.length;
-    if (!flowing) await once(response, 'drain', { signal: left }).catch(() => undefined);
+    const kept = piece.subarray(0, end - progress.bytes);
+    progress.bytes += kept.length;
+    let flows = true;
+    written = new Promise((resolve) => (flows = response.write(kept, resolve)));
+    if (!flows) await orLeft(once(response, 'drain', { signal: left }));
+    if (progress.bytes === end) break;
   }
-  response.end(() => reply.sent?.());
+  if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
+  // What comes before the break is to arrive.
+  if (cutAt !== undefined) await written;
+  if (stallAt !== undefined || cutAt !== undefined) return;
+  response.end();
+  await orLeft(once(response, 'finish', { signal: left }));
+  progress.whole = response.writableFinished;
 }
 
-async function pause(ms: number, left: AbortSignal): Promise<void> {
-  await sleep(ms, undefined, { signal: left }).catch(() => undefined);
+async function* piecesOf(body: Reply['body']): AsyncGenerator<Uint8Array> {
+  if (typeof body !== 'string' && !(body instanceof Uint8Array)) {
+    yield* body;
+    return;
+  }
+  const bytes = Buffer.from(body);
+  for (let start = 0; start < bytes.length; start += PIECE) yield bytes.subarray(start, start + PIECE);
+}
+
+/** Waits for what may fail for one reason only: the client has left. */
+async function orLeft(waiting: Promise<unknown>): Promise<void> {
+  await waiting.catch(() => undefined);
 }

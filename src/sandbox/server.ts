@@ -1,11 +1,13 @@
 import { randomInt } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { DEFAULT_KEY, issueKeys } from './auth.ts';
 import { startChaos } from './chaos.ts';
-import type { Gateway, Route } from './exchange.ts';
+import type { Gateway, Reply, Route } from './exchange.ts';
 import { parseFaults, takeFault, type Fault } from './faults.ts';
 import { fileHost } from './file-host.ts';
-import { listen } from './listener.ts';
+import type { Limits } from './limits.ts';
+import { listen, type Listener, type Request } from './listener.ts';
 import { answer } from './router.ts';
 import { protocolA } from './routes/a.ts';
 import { protocolB } from './routes/b.ts';
@@ -13,6 +15,7 @@ import { protocolC } from './routes/c.ts';
 import { modelRoutes } from './routes/models.ts';
 import { responsesRoutes } from './routes/responses.ts';
 import { speechRoutes } from './routes/speech.ts';
+import { readWhole, writeOnce } from './state.ts';
 
 /** How a sandbox runs. */
 export interface SandboxOptions {
@@ -24,8 +27,12 @@ export interface SandboxOptions {
   host?: '127.0.0.1';
   /** How long one generation takes, in milliseconds; default 3000. Tasks keep the pace they began with. */
   paceMs?: number;
-  /** Keys that are issued beside the default one. */
-  keys?: string[];
+  /** Keys that are issued next to the default one: `KEY`, or `KEY=MODEL,MODEL` for these models alone. */
+  keys?: readonly string[];
+  /** Voices that are accepted beyond the sandbox's own. */
+  voices?: readonly string[];
+  /** What the account may spend and do; default anything. */
+  limits?: Limits;
   /** Faults by name: see `FAULTS`. */
   faults?: string[];
   /** Makes task ids and the faults of chaos the same for the same seed, calls and fresh state directory. */
@@ -58,18 +65,22 @@ const ROUTES: readonly Route[] = [
 
 /**
  * Starts a stand-in for the whole gateway on loopback (design 9). It makes real media, checks what the real one
- * checks, and keeps a bill in `stateDir` (created with mode 0700). Throws FaultSyntaxError for an unknown fault;
- * rejects with the system's error where the port or the folder cannot be had.
+ * checks, and keeps a bill in `stateDir` (created with mode 0700). Rejects with FaultSyntaxError or KeySyntaxError for
+ * what does not exist, and with the system's error where the port or the folder cannot be had.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
-  const { stateDir, paceMs = 3000, seed, now = Date.now, keys = [], port = 0 } = options;
+  const { stateDir, paceMs = 3000, seed, now = Date.now, port = 0, limits = {}, voices = [] } = options;
   const faults = parseFaults(options.faults ?? []);
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-  issueKeys(stateDir, keys);
+  issueKeys(stateDir, options.keys ?? []);
   const take: Gateway['take'] = (name, fits) => takeFault(stateDir, faults, name, fits);
   const chance = chanceOf(faults, take, seed);
-  const gateway: Gateway = { stateDir, now, paceMs, seed, url: '', fileUrl: '', take, chance };
-  const files = await listen(0, (request) => answer(gateway, fileHost, request));
+  const addresses = { url: '', fileUrl: '' };
+  const gateway: Gateway = {
+    ...{ stateDir, now, paceMs, seed, limits, voices, take, chance, ...addresses },
+    streams: { open: 0 },
+  };
+  const files = await listenForFiles(gateway);
   gateway.fileUrl = files.origin;
   const main = await listen(port, (request) => answer(gateway, ROUTES, request)).catch(
     async (error: unknown) => {
@@ -82,6 +93,19 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     await Promise.all([main.close(), files.close()]);
   };
   return { url: main.origin, key: DEFAULT_KEY, fileUrl: files.origin, close };
+}
+
+/**
+ * The file host keeps the port that it had first, so that the addresses of files outlive a restart; where something
+ * else has that port, such as another sandbox over the same state directory, it takes any.
+ */
+async function listenForFiles(gateway: Gateway): Promise<Listener> {
+  const handle = (request: Request): Promise<Reply> => answer(gateway, fileHost, request);
+  const path = join(gateway.stateDir, 'file-port');
+  const kept = Number(readWhole(path) ?? 0);
+  const files = await listen(kept, handle).catch(() => listen(0, handle));
+  if (kept === 0) writeOnce(path, new URL(files.origin).port);
+  return files;
 }
 
 /** Chance strikes as often as `chaosxN` allows: what it declines is not counted. */

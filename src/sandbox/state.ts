@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import {
   appendFileSync,
-  closeSync,
   mkdirSync,
-  openSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -47,9 +45,14 @@ export function listFolder(path: string): string[] {
 
 /** Claims a name for ever: true for exactly one caller among all processes. */
 export function claim(path: string): boolean {
+  return writeOnce(path, '');
+}
+
+/** Writes a short text where there is no file yet: true for exactly one caller among all processes. */
+export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {
-    closeSync(openSync(path, 'wx', OWN_FILE));
+    writeFileSync(path, text, { mode: OWN_FILE, flag: 'wx' });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -71,6 +74,19 @@ export function readRecords(path: string): unknown[] {
     const record = parseJson(line);
     return record === undefined ? [] : [record];
   });
+}
+
+/**
+ * The records of a JSON Lines file that begin at a byte of it or later, and the byte after the last whole one:
+ * where to go on, once more has been appended.
+ */
+export function readRecordsFrom(path: string, start: number): { records: unknown[]; end: number } {
+  const bytes = readFileSync(path);
+  const lines = bytes.subarray(start).toString('utf8').split('\n');
+  const records = lines.map(parseJson);
+  // Another process may be about to write the rest of the last line.
+  const unfinished = records.at(-1) === undefined ? Buffer.byteLength(lines.at(-1) ?? '') : 0;
+  return { records: records.filter((record) => record !== undefined), end: bytes.length - unfinished };
 }
 
 /** JSON as a value, or undefined where the text is not JSON. */

@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { charge, fingerprint } from './bill.ts';
-import type { Call, Gateway, Reply } from './exchange.ts';
-import { note } from './journal.ts';
+import { fingerprint } from './bill.ts';
+import { chargeFor } from './charge.ts';
+import type { Call, Gateway } from './exchange.ts';
 import type { Model, VideoArea } from './models.ts';
 import { claim, listFolder, readWhole, writeWhole } from './state.ts';
 
@@ -61,7 +61,10 @@ export interface Progress {
 
 const QUEUED_SHARE = 0.2;
 
-/** Charges for an order and makes its task. The charge comes first: a task that nobody pays cannot exist. */
+/**
+ * Charges for an order and makes its task. The charge comes first: a task that nobody pays cannot exist. Throws
+ * Refused where a limit of the account forbids it.
+ */
 export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { gateway, key } = call;
   const { model, body, ...rest } = order;
@@ -75,28 +78,24 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
     paceMs,
     ...rest,
   };
-  charge(
-    gateway.stateDir,
+  const endsAt = task.createdAt + paceMs;
+  chargeFor(
+    call,
     {
       task: task.id,
       area,
       model: model.id,
       amount: order.amount,
       seconds: order.declaredSeconds * order.samples,
-      fingerprint: fingerprint({ model: model.id, body }),
-      key,
+      body,
+      text: order.prompt,
       at: task.createdAt,
+      endsAt: order.outcome.end === 'never' ? null : endsAt,
     },
-    isFailure(order) ? task.createdAt + paceMs : undefined,
+    isFailure(order) ? endsAt : undefined,
   );
   writeWhole(taskPath(gateway.stateDir, task.id), JSON.stringify(task));
   return task;
-}
-
-/** The answer to an accepted order, noted once it has been sent: a client that never got it cannot fetch the result. */
-export function tell({ gateway }: Call, task: Task, reply: Reply): Reply {
-  const { stateDir, now } = gateway;
-  return { ...reply, sent: () => note(stateDir, { kind: 'told', at: now(), task: task.id }) };
 }
 
 /** A task of an area by its exact id, or undefined where there is none. */
@@ -133,7 +132,8 @@ export function progressOf(task: Task, now: number): Progress {
   return { state: 'running', percent: Math.min(Math.max(percent, 1), 99), startedAt };
 }
 
-function isFailure({ outcome, samples }: Order): boolean {
+/** Whether a task ends without any result. */
+export function isFailure({ outcome, samples }: Pick<Order, 'outcome' | 'samples'>): boolean {
   return outcome.end === 'fails' || (outcome.end === 'succeeds' && outcome.filtered >= samples);
 }
 

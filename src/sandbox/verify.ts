@@ -1,17 +1,11 @@
-import type { BillLine } from './bill.ts';
 import { readBill } from './bill.ts';
+import { chargedTwice } from './charged-twice.ts';
+import type { Finding } from './finding.ts';
+import { groupBy } from './group-by.ts';
 import type { JournalEntry } from './journal.ts';
 import { readJournal } from './journal.ts';
-import type { Task } from './tasks.ts';
-import { listTasks, progressOf } from './tasks.ts';
-
-/** Something that a careful client would not have done. */
-export interface Finding {
-  kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched';
-  /** The tasks concerned. */
-  tasks: string[];
-  message: string;
-}
+import { failureIgnored, neverFetched } from './left-behind.ts';
+import { listTasks } from './tasks.ts';
 
 export interface VerifyOptions {
   /**
@@ -20,6 +14,8 @@ export interface VerifyOptions {
    * and hurries here since it knows of the loopback.
    */
   minPollMs?: number;
+  /** Whether the client says that all went well: only then is what it left behind a finding. Default true. */
+  succeeded?: boolean;
   /** Judge only what happened at this time or later, in milliseconds since 1970; default everything. */
   since?: number;
   /** Milliseconds since 1970; default now. */
@@ -28,31 +24,17 @@ export interface VerifyOptions {
 
 /** Judges everything that clients did under a state directory. An empty list is a clean bill. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
-  const { minPollMs, since = 0, now = Date.now() } = options;
+  const { minPollMs, succeeded = true, since = 0, now = Date.now() } = options;
   const journal = readJournal(stateDir).filter(({ at }) => at >= since);
+  const bill = readBill(stateDir, now).filter(({ at }) => at >= since);
+  const tasks = listTasks(stateDir).filter(({ createdAt }) => createdAt >= since);
   return [
-    ...chargedTwice(readBill(stateDir, now).filter(({ at }) => at >= since)),
+    ...chargedTwice(bill, journal),
     ...polledTooFast(journal, minPollMs),
     ...keysAtFileHost(journal),
-    ...neverFetched(
-      listTasks(stateDir).filter(({ createdAt }) => createdAt >= since),
-      journal,
-      now,
-    ),
+    ...(succeeded ? neverFetched(tasks, journal, now) : []),
+    ...(succeeded ? failureIgnored(tasks, journal, bill, now) : []),
   ];
-}
-
-/** The same area, key and body: one intent. A charge that was given back is no reason not to try again. */
-function chargedTwice(bill: readonly BillLine[]): Finding[] {
-  const kept = bill.filter(({ refunded }) => !refunded);
-  const intents = groupBy(kept, ({ area, key, fingerprint }) => `${area} ${key} ${fingerprint}`);
-  return [...intents.values()]
-    .filter(({ length }) => length > 1)
-    .map((lines) => ({
-      kind: 'charged-twice',
-      tasks: lines.map(({ task }) => task),
-      message: `The same request was charged ${lines.length} times, ${total(lines)} credits in all.`,
-    }));
 }
 
 /** Specification 8: "Poll every 5–10 seconds until finished". */
@@ -64,43 +46,15 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   const polls = journal.filter((entry) => entry.kind === 'polled');
   const judged = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
   const least = minPollMs ?? POLL_MS * SLACK;
-  return [...groupBy(judged, ({ task }) => task)].flatMap(([task, entries]) => {
+  // A look at the status and a try at the content may follow each other.
+  const addresses = groupBy(judged, ({ task, content }) => `${task} ${String(content)}`);
+  return [...addresses.values()].flatMap((entries) => {
     const gap = shortestGap(entries, minPollMs === undefined);
+    const task = entries[0]?.task ?? '';
     if (gap >= least) return [];
     const message = `Task ${task} was polled again after ${gap} ms; it should be ${minPollMs ?? POLL_MS} ms at least.`;
     return [{ kind: 'polled-too-fast' as const, tasks: [task], message }];
   });
-}
-
-function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
-  return journal.flatMap((entry) => {
-    if (entry.kind !== 'key-at-file-host') return [];
-    return [{ kind: entry.kind, tasks: [], message: `A key was sent to the file host: ${entry.path}` }];
-  });
-}
-
-/** A task whose handle got lost on its way to the client cannot be fetched by it, and is no finding. */
-function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
-  const fetched = new Set(
-    journal.map((entry) => (entry.kind === 'fetched' ? `${entry.task}/${entry.sample}` : '')),
-  );
-  const known = new Set(
-    journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
-  );
-  return tasks.flatMap((task) => {
-    if (!known.has(task.id)) return [];
-    const missing = deliveredOf(task, now).filter((sample) => !fetched.has(`${task.id}/${sample}`));
-    if (missing.length === 0) return [];
-    const message = `Task ${task.id} finished, and ${missing.length} of its results was never fetched.`;
-    return [{ kind: 'never-fetched' as const, tasks: [task.id], message }];
-  });
-}
-
-/** Numbers of the samples that can be fetched at `now`. */
-function deliveredOf(task: Task, now: number): number[] {
-  const { outcome, samples } = task;
-  if (outcome.end !== 'succeeds' || progressOf(task, now).state !== 'succeeded') return [];
-  return Array.from({ length: Math.max(0, samples - outcome.filtered) }, (_, sample) => sample);
 }
 
 /** Milliseconds between two polls; one of a task that has finished is no waiting, and may be excused. */
@@ -112,16 +66,9 @@ function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen
   return gaps.reduce((shortest, gap) => Math.min(shortest, gap), Infinity);
 }
 
-function total(lines: readonly BillLine[]): number {
-  return lines.reduce((sum, { amount }) => sum + amount, 0);
-}
-
-function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): Map<string, T[]> {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const group = groups.get(nameOf(item));
-    if (group) group.push(item);
-    else groups.set(nameOf(item), [item]);
-  }
-  return groups;
+function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
+  return journal.flatMap((entry) => {
+    if (entry.kind !== 'key-at-file-host') return [];
+    return [{ kind: entry.kind, tasks: [], message: `A key was sent to the file host: ${entry.path}` }];
+  });
 }

@@ -16,6 +16,7 @@ const skipped: Record<string, string> = {
 // What an example with a name that stands for the reader's own comes to.
 const exitCodes: Record<string, number> = {
   'mgw api GET /v1/videos/TASK/content > video.mp4': 4,
+  'mgw tts "Good morning." --speaker VOICE --sample-rate 16000 -o morning.wav': 4,
 };
 
 const repository = fileURLToPath(new URL('../../', import.meta.url));

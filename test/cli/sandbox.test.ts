@@ -106,26 +106,85 @@ describe('the real gateway', () => {
   });
   afterEach(() => real.close());
 
+  /** Configures the real gateway wherever mgw looks for a config. */
+  function configure(): void {
+    const profile = { base_url: real.url, api_key: canaryKey };
+    for (const folder of ['config', '.config/mgw', 'xdg/mgw']) {
+      mkdirSync(join(user.cwd, folder), { recursive: true, mode: 0o700 });
+      const config = { profiles: { default: profile, prod: profile } };
+      writeFileSync(join(user.cwd, folder, 'config.json'), JSON.stringify(config), { mode: 0o600 });
+    }
+  }
+
   it('is out of reach: neither its key nor its address is there, wherever they come from', async () => {
     const keyFile = join(user.cwd, 'key');
-    writeFileSync(keyFile, canaryKey, { mode: 0o600 });
-    const profile = { base_url: real.url, api_key: canaryKey };
-    mkdirSync(join(user.cwd, 'config'), { mode: 0o700 });
-    const config = { profiles: { default: profile, prod: profile } };
-    writeFileSync(join(user.cwd, 'config', 'config.json'), JSON.stringify(config), { mode: 0o600 });
+    writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
+    configure();
     const lines = `env; mgw config list --json; mgw auth status; mgw --profile prod models; ${boat}; ${boat} -v --new`;
     for (const env of [
-      { MGW_API_KEY: canaryKey, MGW_BASE_URL: real.url, DEPLOY_SECRET: `key=${canaryKey}` },
+      { MGW_API_KEY: canaryKey, MGW_BASE_URL: real.url },
       { MGW_API_KEY_FILE: keyFile, MGW_BASE_URL: real.url },
       {},
     ]) {
-      const run = await exec([], lines, env);
+      const copies = { DEPLOY_SECRET: `key=${canaryKey}`, CURL_HEADER: `Authorization: Bearer ${canaryKey}` };
+      const run = await exec([], lines, { ...env, ...copies });
       expect(run.stdout).toContain('MGW_API_KEY=sandbox-key');
       expect(run.stdout + run.stderr).not.toContain(canaryKey);
       expect(run.stdout + run.stderr).not.toContain(real.url);
     }
     expect(real.requests).toEqual([]);
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(6);
+  });
+
+  it('knows a copy of a key that only MGW_API_KEY_FILE, or only a profile, holds', async () => {
+    const keyFile = join(user.cwd, 'key');
+    writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
+    const fromFile = await exec([], 'env', { MGW_API_KEY_FILE: keyFile, COPY: canaryKey, OTHER: 'kept' });
+    expect(fromFile.stdout).toContain('OTHER=kept');
+    expect(fromFile.stdout).not.toContain(canaryKey);
+    expect((await exec([], 'env', { MGW_API_KEY_FILE: join(user.cwd, 'none') })).code).toBe(0);
+    configure();
+    expect((await exec([], 'env', { COPY: canaryKey })).stdout).not.toContain(canaryKey);
+  });
+
+  // What a script may do to its environment before it calls mgw; HERE is the folder of the real config.
+  it.each([
+    'env -i PATH="$PATH"',
+    'env -i HOME="$HOME" PATH="$PATH"',
+    'env -i HOME="$HERE" PATH="$PATH"',
+    '/usr/bin/env -i PATH="$PATH" sh -c \'cd / && exec "$@"\' sh',
+    'env -u MGW_SANDBOX -u MGW_CONFIG_DIR -u MGW_API_KEY -u MGW_BASE_URL',
+    'env MGW_SANDBOX=',
+    'env MGW_SANDBOX=no',
+    'env HOME="$HERE" MGW_CONFIG_DIR="$HERE/config" MGW_STATE_DIR="$HERE/other"',
+    'env -i PATH="$PATH" XDG_CONFIG_HOME="$HERE/xdg"',
+    'env MGW_PROFILE=prod MGW_API_KEY_FILE="$HERE/key"',
+  ])('is not reached by way of %s', async (change) => {
+    configure();
+    const env = { HERE: user.cwd, XDG_CONFIG_HOME: join(user.cwd, 'xdg') };
+    const run = await exec(['--json'], `${change} ${boat} --base-url ${real.url} -o "$HERE/boat.mp4"`, env);
+    expect(run.json['script_exit_code'], run.stderr).toBe(0);
+    expect(charges(run)).toBe(1);
+    expect(real.requests).toEqual([]);
+  });
+
+  it('is not reached by an mgw of another place, which finds a home without a key', async () => {
+    configure();
+    const mgw = `${process.execPath} ${fileURLToPath(new URL('../../bin/mgw.js', import.meta.url))}`;
+    const here = boat.replace('mgw', mgw);
+    const run = await exec(['--json'], `${here}; env -i HOME="$HOME" ${here}`);
+    expect(run.json['script_exit_code']).toBe(2);
+    expect(charges(run)).toBe(1);
+    expect(real.requests).toEqual([]);
+  });
+
+  it('runs nothing where the folder of the script cannot be on a PATH', async () => {
+    const odd = join(user.cwd, 'a:b');
+    mkdirSync(odd);
+    const run = await exec([], 'echo ran', { TMPDIR: odd });
+    expect(run).toMatchObject({ code: 2, stdout: '' });
+    expect(run.stderr).toContain('TMPDIR');
+    expect(readdirSync(odd)).toEqual([]);
   });
 
   it('is not fallen through to where the script names it', async () => {
@@ -155,7 +214,9 @@ describe('exec --verify', () => {
     async (fault) => {
       const run = await user.run(['sandbox', 'exec', '--verify', '--fault', fault, '--', script('naive.sh')]);
       expect(run.code).toBe(5);
-      expect(run.stderr).toContain('charged-twice: The same request was charged 2 times');
+      expect(run.stderr).toContain('charged-twice: The same request was charged 2 times, 20 credits in all.');
+      expect(run.stderr).toContain('Play money: 2 charges, 20 credits. (exit 5)');
+      expect(run.stderr).not.toContain('Nothing was charged');
     },
   );
 
@@ -163,6 +224,7 @@ describe('exec --verify', () => {
     const lines = `for try in 1 2 3; do ${boat} --new && exit 0; done; exit 1`;
     const run = await exec(['--verify', '--json', '--fault', 'submit-reply-lostx2'], lines);
     expect(run.json).toMatchObject({ ok: false, exit_code: 5, script_exit_code: 0 });
+    expect(run.json.error).toMatchObject({ code: 'task_failed', charged: 'yes', retry: 'never' });
     expect(kinds(run)).toContain('charged-twice');
     expect(charges(run)).toBe(3);
   });
@@ -238,6 +300,29 @@ describe('exec --verify', () => {
     expect(failed.code).toBe(1);
   });
 
+  it('complains of a task that failed, and of speech that broke off, where the script ended well', async () => {
+    const failed = await exec(['--verify', '--json', '--fault', 'task-fails'], `${boat} -o b.mp4; exit 0`);
+    expect(kinds(failed)).toEqual(['failure-ignored']);
+    const cut = await exec(
+      ['--verify', '--json', '--fault', 'tts-cut'],
+      'mgw tts "Good morning" -o a.mp3; exit 0',
+    );
+    expect(kinds(cut)).toEqual(['failure-ignored']);
+    const honest = await exec(['--verify', '--json', '--fault', 'task-fails'], `${boat} -o b.mp4`);
+    expect([kinds(honest), honest.code]).toEqual([[], 5]);
+  });
+
+  it.skipIf(!hasCurl)('takes a retry of an answer that broke off for what it is', async () => {
+    const curl = 'curl -sS -H "Authorization: Bearer $MGW_API_KEY"';
+    const body = `'{"model":"vendor-h3-mini","prompt":"x","duration":5}'`;
+    const submit = `${curl} -H 'Content-Type: application/json' -d ${body} "$MGW_BASE_URL/v1/videos"`;
+    const id = `id=$(${submit} | sed 's/.*"task_id":"\\([^"]*\\)".*/\\1/')`;
+    const poll = `${curl} --retry 2 --retry-all-errors --retry-delay 1 "$MGW_BASE_URL/v1/videos/$id"`;
+    const judge = ['sandbox', 'exec', '--pace', '1m', '--verify', '--json', '--fault', 'poll-cutx1', '--'];
+    const run = await user.run([...judge, 'sh', '-c', `${id}; ${poll} && exit 1`]);
+    expect(kinds(run), run.stderr).toEqual([]);
+  });
+
   it.skipIf(!hasCurl)('fails one whose own loop polls faster than the specification asks for', async () => {
     const curl = 'curl -sS -H "Authorization: Bearer $MGW_API_KEY"';
     const body = `'{"model":"vendor-h3-mini","prompt":"x","duration":5}'`;
@@ -256,6 +341,49 @@ describe('exec --verify', () => {
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '5s'], hasty))).toEqual(['polled-too-fast']);
     const careful = await exec(['--verify', '--json', '--min-poll', '700ms'], `${boat} -o b.mp4`);
     expect(kinds(careful), careful.stderr).toEqual([]);
+  });
+});
+
+describe('the account', () => {
+  it('has a balance that runs out, under exec and by the config under --sandbox', async () => {
+    const run = await exec(['--json', '--balance', '15'], `${boat} && ${boat} --new`);
+    expect(run.json).toMatchObject({ script_exit_code: 4, total: 10 });
+    expect(run.stderr).toContain('Insufficient balance');
+    expect((await user.run(['config', 'set', 'sandbox.balance', '15.5'])).code).toBe(0);
+    const submit = ['--sandbox', 'video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini', '--duration', '5'];
+    expect((await user.run(submit)).code).toBe(4);
+    expect((await user.run(['sandbox', 'reset'])).code).toBe(0);
+    expect((await user.run(submit)).code).toBe(0);
+    expect((await user.run([...submit, '--new'])).code).toBe(4);
+  });
+
+  it('has limits of concurrency and of rate, which mgw waits for', async () => {
+    const run = await exec(['--json', '--concurrency', '1'], `${boat} && ${boat} --new --retries 9`);
+    expect(run.json).toMatchObject({ script_exit_code: 0, total: 20 });
+    const limited = await exec(['--per-minute', '1'], `${boat} && ${boat} --new --retries 0`);
+    expect(limited.code).toBe(6);
+  });
+
+  it('has keys, each for all models or for some', async () => {
+    const run = await exec(['--key', 'sandbox-key=text-1', '--key', 'team-b'], `mgw models -q; ${boat}`);
+    expect(run.stdout).toMatch(/^id .*\ntext-1 .*\n$/);
+    expect(run.code).toBe(4);
+    const wrong = await exec(['--key', 'team-b=vendor-h4'], 'echo ran');
+    expect(wrong).toMatchObject({ code: 2, stdout: '' });
+    expect(wrong.stderr).toContain('--key: There is no model vendor-h4');
+  });
+
+  it('has voices, and those that are named to it', async () => {
+    const say = 'mgw tts "Good morning" --speaker zh_female_real -o a.mp3';
+    const refused = await exec([], say);
+    expect(refused.code).toBe(4);
+    expect(refused.stderr).toContain('speaker not found: there are en_female_1');
+    expect((await exec(['--voice', 'zh_female_real'], say)).code).toBe(0);
+  });
+
+  it.each(['-1', '1e3', 'much', '0.0000001'])('refuses a balance of %j', async (balance) => {
+    const run = await user.run(['sandbox', 'exec', `--balance=${balance}`, '--', 'echo', 'ran']);
+    expect(run).toMatchObject({ code: 2, stdout: '' });
   });
 });
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { BillLine } from '../../src/sandbox/bill.ts';
-import { charge, fingerprint, readBill, refund, reset } from '../../src/sandbox/bill.ts';
+import { appendToBill, fingerprint, readBill, reset, totalOf } from '../../src/sandbox/bill.ts';
 import { freshState, sandbox } from './harness.ts';
 
 const LINE: BillLine = { task: 't1', area: 'c', model: 'm', amount: 5, fingerprint: 'f', key: 'k', at: 1000 };
@@ -15,21 +15,31 @@ describe('the bill', () => {
 
   test('keeps charges in order, and counts a refund from its time on', () => {
     const state = freshState();
-    charge(state, LINE, 2000);
-    charge(state, { ...LINE, task: 't2' });
-    refund(state, 't2', 3000);
-    const refunded = (now: number): unknown[] => readBill(state, now).map((line) => line.refunded);
+    appendToBill(state, { kind: 'charge', line: LINE }, { kind: 'refund', task: 't1', at: 2000 });
+    appendToBill(state, { kind: 'charge', line: { ...LINE, task: 't2' } });
     expect(readBill(state, 1999)).toEqual([LINE, { ...LINE, task: 't2' }]);
-    expect(refunded(2000)).toEqual([true, undefined]);
-    expect(refunded(3000)).toEqual([true, true]);
+    expect(readBill(state, 2000).map(({ refunded }) => refunded)).toEqual([true, undefined]);
+    expect([totalOf(readBill(state, 1999)), totalOf(readBill(state, 2000))]).toEqual([10, 5]);
   });
 
   test('loses to a torn line that line only', () => {
     const state = freshState();
-    charge(state, LINE);
+    appendToBill(state, { kind: 'charge', line: LINE });
     appendFileSync(join(state, 'bill.jsonl'), '\n{"kind":"charge","li');
-    charge(state, { ...LINE, task: 't3' });
+    appendToBill(state, { kind: 'charge', line: { ...LINE, task: 't3' } });
     expect(readBill(state).map(({ task }) => task)).toEqual(['t1', 't3']);
+  });
+
+  test('sums amounts to the last digit', () => {
+    const tenths = Array.from({ length: 10 }, (_, index) => ({ ...LINE, task: `t${index}`, amount: 0.1 }));
+    expect(totalOf(tenths)).toBe(1);
+    expect(
+      totalOf([
+        { ...LINE, amount: 2400 },
+        { ...LINE, amount: 3.51 },
+        { ...LINE, amount: 0.015 },
+      ]),
+    ).toBe(2403.525);
   });
 });
 

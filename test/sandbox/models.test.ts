@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { MODELS } from '../../src/sandbox/models.ts';
+import { PRICES, priceFor, priceText } from '../../src/sandbox/prices.ts';
 import { sandbox } from './harness.ts';
 
 interface Entry {
@@ -33,4 +35,23 @@ test('a model that is not listed is an error under HTTP 200', async () => {
   const gateway = await sandbox();
   const answer = await gateway.call('GET', '/v1/models/nothing');
   expect([answer.status, answer.at('error.code')]).toEqual([200, 'model_not_found']);
+});
+
+test('every model has a price, which the listing shows', async () => {
+  const gateway = await sandbox();
+  const entries = (await gateway.call('GET', '/v1/models')).at('data') as { id: string; prices: object[] }[];
+  expect(entries.map(({ id }) => id)).toEqual(MODELS.map(({ id }) => id));
+  expect(entries.flatMap(({ prices }) => prices)).toHaveLength(PRICES.length);
+  for (const { area, id } of MODELS) expect(Number(priceFor(area, id).price)).toBeGreaterThan(0);
+  expect(entries.find(({ id }) => id === 'vendor-h3')?.prices).toEqual([
+    { unit: 'second', price: '10', default_seconds: 5 },
+    { unit: 'second', price: '20', resolution: '2K', default_seconds: 5 },
+  ]);
+});
+
+test('prices are told in the words of the configuration', () => {
+  expect(priceText('c', 'vendor-h3')).toBe('second=10; resolution=2K: second=20');
+  expect(priceText('tts', 'speech-tts-2.0')).toBe('10k_characters=150');
+  expect(priceText('c', 'nothing')).toBeUndefined();
+  expect(() => priceFor('c', 'nothing')).toThrow(RangeError);
 });

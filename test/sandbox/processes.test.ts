@@ -4,14 +4,15 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { expect, test } from 'vitest';
-import { readBill } from '../../src/sandbox/bill.ts';
+import { readBill, totalOf } from '../../src/sandbox/bill.ts';
+import type { SandboxOptions } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { freshState } from './harness.ts';
 
 /** A program with a sandbox of its own: submits forty times, and prints the status of each answer. */
 const PROGRAM = `
   import { startSandbox } from './server.mjs';
-  const sandbox = await startSandbox({ stateDir: process.argv[2], faults: ['submit-429x7'] });
+  const sandbox = await startSandbox({ stateDir: process.argv[2], ...JSON.parse(process.argv[3]) });
   const headers = { Authorization: 'Bearer ' + sandbox.key, 'Content-Type': 'application/json' };
   const statuses = [];
   for (let count = 0; count < 40; count += 1) {
@@ -22,8 +23,8 @@ const PROGRAM = `
   console.log(JSON.stringify(statuses));
 `;
 
-test('several processes share tasks, bill and fault counts, and lose nothing', async () => {
-  const state = freshState();
+/** Runs the program three times at once, over one state directory: the statuses of all 120 answers. */
+async function together(state: string, options: Partial<SandboxOptions>): Promise<number[]> {
   const folder = join(dirname(state), 'program');
   mkdirSync(folder);
   await build({
@@ -34,12 +35,27 @@ test('several processes share tasks, bill and fault counts, and lose nothing', a
   });
   const program = join(folder, 'program.mjs');
   writeFileSync(program, PROGRAM);
-  const run = async (): Promise<number[]> =>
-    JSON.parse((await promisify(execFile)(process.execPath, [program, state])).stdout) as number[];
-  const statuses = (await Promise.all([run(), run(), run()])).flat();
+  const run = async (): Promise<number[]> => {
+    const { stdout } = await promisify(execFile)(process.execPath, [program, state, JSON.stringify(options)]);
+    return JSON.parse(stdout) as number[];
+  };
+  return (await Promise.all([run(), run(), run()])).flat();
+}
+
+test('several processes share tasks, bill and fault counts, and lose nothing', async () => {
+  const state = freshState();
+  const statuses = await together(state, { faults: ['submit-429x7'] });
   expect(statuses.filter((status) => status === 429)).toHaveLength(7);
   expect(statuses.filter((status) => status === 200)).toHaveLength(113);
   const charged = readBill(state).map(({ task }) => task);
   expect(new Set(charged).size).toBe(113);
   expect(listTasks(state).map(({ id }) => id)).toEqual([...charged].sort());
+});
+
+test('several processes together spend a balance to the last credit, and no more', async () => {
+  const state = freshState();
+  const statuses = await together(state, { limits: { balance: 1000 } });
+  expect(statuses.filter((status) => status === 200)).toHaveLength(20);
+  expect(totalOf(readBill(state))).toBe(1000);
+  expect(listTasks(state)).toHaveLength(20);
 });

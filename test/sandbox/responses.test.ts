@@ -122,6 +122,18 @@ describe('with a stream', () => {
     }
   });
 
+  test('comes in pieces, the first of them before the last is made', async () => {
+    const box = await sandbox();
+    const headers = { Authorization: `Bearer ${box.key}`, 'Content-Type': 'application/json' };
+    const init = { method: 'POST', headers, body: JSON.stringify(body) };
+    const response = await fetch(`${box.url}/v1/responses`, init);
+    const pieces: string[] = [];
+    for await (const piece of response.body ?? []) pieces.push(Buffer.from(piece as Uint8Array).toString());
+    expect(pieces.length).toBeGreaterThan(3);
+    expect(pieces[0]).toContain('response.created');
+    expect(pieces[0]).not.toContain('response.completed');
+  });
+
   test('responses-429 charges nothing', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['responses-429x1'] });

@@ -3,7 +3,8 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { LARGEST_BODY } from '../../src/sandbox/body.ts';
-import { sandbox } from './harness.ts';
+import { isForeign } from '../../src/sandbox/guard.ts';
+import { sandbox, type Answer } from './harness.ts';
 
 /** The status of a call whose headers are sent as they are, also those that fetch would not send. */
 function rawStatus(
@@ -30,7 +31,10 @@ describe('who may call', () => {
     ['a page of another origin', { Origin: 'https://attacker.example' }, 403],
     ['a page in a sandboxed frame', { Origin: 'null' }, 403],
     ['an image in a page', { 'Sec-Fetch-Site': 'cross-site' }, 403],
+    ['a page of another port', { 'Sec-Fetch-Site': 'same-site' }, 403],
     ['an address typed into a browser', { 'Sec-Fetch-Site': 'none' }, 200],
+    ["a browser's player", { 'Sec-Fetch-Site': 'same-origin', Range: 'bytes=0-' }, 200],
+    ['a program that shouts', { Host: 'LOCALHOST:PORT' }, 200],
   ])('%s', async (_, extra, status) => {
     const { url, key } = await sandbox();
     const port = new URL(url).port;
@@ -47,6 +51,18 @@ describe('who may call', () => {
     const other = url.replace('127.0.0.1', '127.0.0.2');
     const headers = { Authorization: `Bearer ${key}`, Host: new URL(url).host };
     await expect(rawStatus(`${other}/v1/models`, 'GET', headers)).rejects.toThrow();
+  });
+
+  test.each([
+    ['localhost', false],
+    ['127.0.0.1', false],
+    ['localhost:80', false],
+    ['localhost:8080', true],
+    ['attacker.example', true],
+    ['', true],
+  ])('at port 80, the host %j is foreign: %j', (host, foreign) => {
+    expect(isForeign({ host }, 'http://127.0.0.1')).toBe(foreign);
+    expect(isForeign({ host: 'localhost' }, 'http://127.0.0.1:8080')).toBe(true);
   });
 
   test('a preflight of a page is refused without any permission', async () => {
@@ -79,6 +95,53 @@ describe('who may call', () => {
   });
 });
 
+describe('a key for some models', () => {
+  const limited = { Authorization: 'Bearer small-key' };
+
+  test('sees these alone, and may use no other', async () => {
+    const gateway = await sandbox({ keys: ['small-key=vendor-h3-mini,Video-B-Lite'] });
+    const listed = await gateway.call('GET', '/v1/models', { headers: limited });
+    expect((listed.at('data') as { id: string }[]).map(({ id }) => id)).toEqual([
+      'Video-B-Lite',
+      'vendor-h3-mini',
+    ]);
+    const one = await gateway.call('GET', '/v1/models/vendor-h3', { headers: limited });
+    expect(one.at('error.code')).toBe('model_not_found');
+    const submit = (model: string, headers = {}): Promise<Answer> =>
+      gateway.call('POST', '/v1/videos', { body: { model, prompt: 'x' }, headers });
+    expect((await submit('vendor-h3-mini', limited)).status).toBe(200);
+    expect((await submit('vendor-h3', limited)).at('error.code')).toBe('model_not_found');
+    expect((await submit('vendor-h3')).status).toBe(200);
+    const a = await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { headers: limited });
+    expect(a.at('error.code')).toBe('model_not_found');
+    const actions = { ...limited, 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
+    const body = { ModelName: 'Video-B', ModelVersion: '1.0', Prompt: 'x' };
+    const b = await gateway.call('POST', '/', { body, headers: actions });
+    expect(b.at('Response.Error.Code')).toBe('InvalidParameterValue');
+    const asking = { body: { model: 'text-1', input: 'x' }, headers: limited };
+    expect((await gateway.call('POST', '/v1/responses', asking)).at('error.code')).toBe('model_not_found');
+    const speech = { 'X-Api-Key': 'small-key', 'X-Api-Resource-Id': 'speech-tts-2.0' };
+    const spoken = { body: { req_params: { text: 'x' } }, headers: speech };
+    const tts = await gateway.call('POST', '/api/v3/tts/unidirectional', spoken);
+    expect([tts.status, tts.at('header.code')]).toEqual([403, 45_000_030]);
+  });
+
+  test('can be the default one, until it is issued anew', async () => {
+    const first = await sandbox({ keys: ['sandbox-key=text-1'] });
+    expect((await first.call('GET', '/v1/models')).at('data')).toHaveLength(1);
+    const second = await sandbox({ stateDir: first.stateDir });
+    expect((await second.call('GET', '/v1/models')).at('data')).not.toHaveLength(1);
+  });
+
+  test.each([
+    ['key=vendor-h4', /There is no model vendor-h4; there are: video-a, /],
+    ['=vendor-h3', /A key is one word/],
+    ['two words', /A key is one word/],
+  ])('is not %j', async (key, message) => {
+    await expect(sandbox({ keys: [key] })).rejects.toThrow(message);
+  });
+});
+
 describe('the server', () => {
   test.each([
     ['POST', '/v1/nothing'],
@@ -98,6 +161,35 @@ describe('the server', () => {
     const length = { 'Content-Length': String(LARGEST_BODY + 1) };
     expect(await rawStatus(`${gateway.url}/v1/videos`, 'POST', { ...headers, ...length })).toBe(413);
     expect(await endlessStatus(`${gateway.url}/v1/videos`, headers)).toBe(413);
+  });
+
+  test.each(['/v1/videos', '/v1/responses', '/v1beta/models/video-a:predictLongRunning', '/'])(
+    '%s refuses JSON that is nested too deeply for its reader',
+    async (path) => {
+      const gateway = await sandbox();
+      const deep = `{"model":"text-1","x":${'['.repeat(20_000)}${']'.repeat(20_000)}}`;
+      const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
+      const answer = await gateway.call('POST', path, { body: deep, headers });
+      expect([answer.status, answer.at('error.message')]).toEqual([400, 'The JSON is nested too deeply']);
+    },
+  );
+
+  test('refuses JSON that is nested too deeply inside a text of Protocol B', async () => {
+    const gateway = await sandbox();
+    const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
+    const body = { ModelName: 'Video-B-Ext', ModelVersion: '3.0', Prompt: 'x', ExtInfo: deep };
+    const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
+    const answer = await gateway.call('POST', '/', { body, headers });
+    expect(answer.at('Response.Error.Code')).toBe('InvalidParameterValue');
+  });
+
+  test('keeps the port of its file host, so that addresses of files outlive a restart', async () => {
+    const first = await sandbox();
+    const second = await sandbox({ stateDir: first.stateDir });
+    expect(second.fileUrl).not.toBe(first.fileUrl);
+    await first.close();
+    await second.close();
+    expect((await sandbox({ stateDir: first.stateDir })).fileUrl).toBe(first.fileUrl);
   });
 
   test('keeps its state from others', async () => {

@@ -89,6 +89,16 @@ describe('a stream', () => {
     expect(frames.at(-1)).not.toHaveProperty('usage');
   });
 
+  test('takes a voice that there is, and a default one where none is named', async () => {
+    const box = await sandbox({ voices: ['zh_female_real'] });
+    const ends = ['en_female_1', 'zh_male_1', 'zh_female_real', undefined].map(async (speaker) => {
+      return framesOf((await speak(box, { text: 'Hi', speaker })).body).at(-1)?.code;
+    });
+    expect(await Promise.all(ends)).toEqual([20_000_000, 20_000_000, 20_000_000, 20_000_000]);
+    const listed = await box.call('GET', '/v1/models/speech-tts-2.0');
+    expect(listed.at('voices')).toContain('zh_female_real');
+  });
+
   test('joins frames and separates them', async () => {
     const box = await sandbox();
     const body = (await speak(box, { text: 'a'.repeat(100) })).body;
@@ -118,6 +128,8 @@ describe('errors of specification 7', () => {
     ],
     ['another resource', {}, { 'X-Api-Resource-Id': 'speech-tts-1.0' }, 403, 'header.code'],
     ['a voice that is not authorised', { speaker: 'forbidden-voice' }, {}, 403, 'code'],
+    ['an unknown voice', { speaker: 'nobody' }, {}, 400, 'code'],
+    ['an empty voice', { speaker: '' }, {}, 400, 'code'],
     ['a voice by its word', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
     ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
     ['no JSON', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],

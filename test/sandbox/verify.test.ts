@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { verify } from '../../src/sandbox/verify.ts';
-import type { TestSandbox } from './harness.ts';
+import type { Answer, TestSandbox } from './harness.ts';
 import { sandbox } from './harness.ts';
 
 const BODY = { model: 'vendor-h3', prompt: 'a red kite', duration: 4 };
@@ -56,6 +56,44 @@ describe('charged twice', () => {
     await submit(gateway);
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
+
+  const ROW = { model: 'vendor-h3-mini', prompt: 'a red kite', duration: 5, aspect_ratio: '16:9', seed: 1 };
+  test.each<[string, object]>([
+    ['a default left out', { ...ROW, duration: undefined }],
+    ['ratio for aspect_ratio', { ...ROW, aspect_ratio: undefined, ratio: '16:9' }],
+    ['a fresh seed', { ...ROW, seed: 2 }],
+    ['another model', { ...ROW, model: 'vendor-h3-base' }],
+    ['an added field', { ...ROW, prompt_optimization: true }],
+  ])('is another body for the same, with %s, where the first answer was lost', async (_, other) => {
+    const lost = await sandbox({ faults: ['submit-reply-lostx1'] });
+    await submit(lost, ROW).catch(() => undefined);
+    const second = await submit(lost, other);
+    const [first] = readBill(lost.stateDir);
+    const [finding] = verify(lost.stateDir, { now: lost.clock.now });
+    expect(finding).toMatchObject({ kind: 'charged-twice', tasks: [first?.task, second] });
+    expect(finding?.message).toMatch(
+      /^After the answer to task_\w+ was lost, .* charged 2 times, \d+ credits in all\.$/,
+    );
+    const well = await sandbox();
+    await submit(well, ROW);
+    await submit(well, other);
+    expect(findings(well)).toEqual([]);
+  });
+
+  test('is the same in another protocol too, after a lost answer', async () => {
+    const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
+    await submit(gateway, ROW).catch(() => undefined);
+    const body = { instances: [{ prompt: 'a red kite' }] };
+    await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
+    expect(findings(gateway)).toEqual(['charged-twice']);
+  });
+
+  test('is not another row after a lost answer', async () => {
+    const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
+    await submit(gateway, ROW).catch(() => undefined);
+    await submit(gateway, { ...ROW, prompt: 'a blue kite' });
+    expect(findings(gateway)).toEqual([]);
+  });
 });
 
 /** Polls a task with so many milliseconds in between, and fetches it in the end. */
@@ -87,6 +125,34 @@ describe('polled too fast', () => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, [200, 200], 'mgw/0.1.0');
     expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is not a new try where the answer broke off', async () => {
+    const gateway = await sandbox({ paceMs: 10_000, faults: ['poll-cutx2'] });
+    const path = `/v1/videos/${await submit(gateway)}`;
+    for (const pause of [0, 1000, 2000]) {
+      gateway.clock.now += pause;
+      await gateway.call('GET', path).catch(() => undefined);
+    }
+    expect(findings(gateway)).toEqual([]);
+    gateway.clock.now += 2000;
+    await gateway.call('GET', path);
+    expect(findings(gateway)).toEqual(['polled-too-fast']);
+  });
+
+  test('is a result that is asked for again and again, but not once right after the status', async () => {
+    const gateway = await sandbox({ paceMs: 20_000 });
+    const path = `/v1/videos/${await submit(gateway)}`;
+    const look = async (pause: number): Promise<void> => {
+      gateway.clock.now += pause;
+      expect((await gateway.call('GET', `${path}/content`)).status).toBe(400);
+    };
+    await gateway.call('GET', path);
+    await look(100);
+    await look(5000);
+    expect(findings(gateway)).toEqual([]);
+    await look(1000);
+    expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
   test('is any client by the interval that is given', async () => {
@@ -139,11 +205,39 @@ describe('never fetched', () => {
     },
   );
 
-  test('is not a task that failed', async () => {
+  test('is a file whose last bytes alone were sent', async () => {
     const gateway = await sandbox();
+    const path = `/v1/videos/${await submit(gateway)}/content`;
+    gateway.clock.now += 1000;
+    const get = (range: string): Promise<Answer> => gateway.call('GET', path, { headers: { Range: range } });
+    const total = Number((await get('bytes=-10')).headers.get('content-range')?.split('/')[1]);
+    await get('bytes=0-4999');
+    await get('bytes=5001-');
+    expect(findings(gateway)).toEqual(['never-fetched']);
+    await get('bytes=4000-6000');
+    expect(findings(gateway)).toEqual([]);
+    expect(total).toBeGreaterThan(6000);
+  });
+
+  test('is not a file that was resumed where it broke off', async () => {
+    const gateway = await sandbox({ faults: ['download-cutx1@40%'] });
+    const path = `/v1/videos/${await submit(gateway)}/content`;
+    gateway.clock.now += 1000;
+    await gateway.call('GET', path).catch(() => undefined);
+    expect(findings(gateway)).toEqual(['never-fetched']);
+    const { headers } = await gateway.call('GET', path, { headers: { Range: 'bytes=0-0' } });
+    const total = Number(headers.get('content-range')?.split('/')[1]);
+    await gateway.call('GET', path, { headers: { Range: `bytes=${Math.floor(total * 0.4)}-` } });
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test('is not judged where the script says that it failed', async () => {
+    const gateway = await sandbox();
+    await submit(gateway);
     await submit(gateway, { ...BODY, prompt: '[fail]' });
     gateway.clock.now += 1000;
-    expect(findings(gateway)).toEqual([]);
+    expect(findings(gateway)).toEqual(['never-fetched', 'failure-ignored']);
+    expect(verify(gateway.stateDir, { now: gateway.clock.now, succeeded: false })).toEqual([]);
   });
 
   test('is each sample by itself, and an inline result is fetched with its operation', async () => {
@@ -167,5 +261,60 @@ describe('never fetched', () => {
     expect(findings(gateway)).toEqual(['never-fetched']);
     await gateway.call('GET', inline);
     expect(findings(gateway)).toEqual([]);
+  });
+});
+
+describe('a failure that is ignored', () => {
+  test('is a task that failed, once it has, unless the same was tried again', async () => {
+    const gateway = await sandbox({ faults: ['task-failsx1'] });
+    const id = await submit(gateway);
+    expect(findings(gateway)).toEqual([]);
+    gateway.clock.now += 1000;
+    const message = `${id} failed, and the script ended with 0 all the same.`;
+    expect(verify(gateway.stateDir, { now: gateway.clock.now })).toEqual([
+      { kind: 'failure-ignored', tasks: [id], message },
+    ]);
+    await submit(gateway);
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test.each(['a-filtered', 'task-fails'])('is an operation under %s', async (fault) => {
+    const gateway = await sandbox({ faults: [fault] });
+    const body = { instances: [{ prompt: 'x' }] };
+    await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
+    gateway.clock.now += 1000;
+    expect(findings(gateway)).toEqual(['failure-ignored']);
+  });
+
+  test('is not a task whose handle never came', async () => {
+    const gateway = await sandbox({ faults: ['task-fails', 'submit-reply-lost'] });
+    await submit(gateway).catch(() => undefined);
+    gateway.clock.now += 1000;
+    expect(findings(gateway)).toEqual([]);
+  });
+
+  test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])('is a stream of speech under %s', async (fault) => {
+    const gateway = await sandbox({ faults: [`${fault}x1`] });
+    const headers = { 'X-Api-Key': gateway.key, 'X-Api-Resource-Id': 'speech-tts-2.0' };
+    const body = { req_params: { text: 'long text '.repeat(20) } };
+    const speak = (): Promise<unknown> =>
+      gateway.call('POST', '/api/v3/tts/unidirectional', { body, headers }).catch(() => undefined);
+    await speak();
+    await expect.poll(() => findings(gateway)).toEqual(['failure-ignored']);
+    gateway.clock.now += 1;
+    await speak();
+    // Broken off or not, it was charged.
+    expect(findings(gateway)).toEqual(['charged-twice']);
+  });
+
+  test('is a streamed response without its end, and one that failed', async () => {
+    const gateway = await sandbox({ faults: ['responses-cutx1'] });
+    const ask = (input: string): Promise<Answer> =>
+      gateway.call('POST', '/v1/responses', { body: { model: 'text-1', input, stream: true } });
+    await ask('one');
+    expect(findings(gateway)).toEqual(['failure-ignored']);
+    await ask('two [response-fails]');
+    await ask('three');
+    expect(findings(gateway)).toEqual(['failure-ignored', 'failure-ignored']);
   });
 });

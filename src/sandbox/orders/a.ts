@@ -1,10 +1,12 @@
 import { isObject } from '../body.ts';
+import { cost } from '../credits.ts';
 import { operationError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import type { Model } from '../models.ts';
 import { settleOutcome } from '../outcomes.ts';
+import { priceFor } from '../prices.ts';
 import type { Order } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
@@ -40,7 +42,8 @@ export function orderA(call: Call, model: Model, body: Body): Order {
   onlyKnown('', body, ['instances', 'parameters']);
   const prompt = readInstance(model, body.instances);
   const parameters = readParameters(model, body.parameters);
-  const seconds = Number(parameters.durationSeconds ?? 8);
+  const price = priceFor('a', model.id);
+  const seconds = Number(parameters.durationSeconds ?? price.defaultSeconds);
   const samples = Number(parameters.sampleCount ?? 1);
   const resolution = (parameters.resolution ?? '720p') as string;
   const ratio = (parameters.aspectRatio ?? '16:9') as string;
@@ -53,7 +56,7 @@ export function orderA(call: Call, model: Model, body: Body): Order {
     ratio,
     ...videoSize(resolution, ratio),
     samples,
-    amount: model.rate * seconds * samples,
+    amount: cost(price.price, seconds * samples),
     outcome: settleOutcome(call, 'a', prompt, samples),
     body,
   };

@@ -1,5 +1,6 @@
 import { isHttpUrl, isUnreachable } from '../assets.ts';
-import { isObject } from '../body.ts';
+import { isObject, parseBounded } from '../body.ts';
+import { cost } from '../credits.ts';
 import { actionError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
@@ -7,7 +8,7 @@ import { videoSize } from '../media/video-size.ts';
 import type { Model } from '../models.ts';
 import { findModel } from '../models.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
-import { parseJson } from '../state.ts';
+import { priceFor } from '../prices.ts';
 import type { Order } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
@@ -48,11 +49,12 @@ export function orderB(call: Call, body: Body): Order {
   const refuse = refuser(call);
   refuseForbidden(refuse, body);
   onlyKnown(refuse, '', body, FIELDS);
-  const model = readModel(refuse, body);
+  const model = readModel(refuse, call, body);
   const assets = readFileInfos(refuse, body.FileInfos);
   const output = readOutput(refuse, body.OutputConfig);
   const prompt = readPrompt(refuse, body, assets.length > 0);
-  const seconds = Number(output.Duration ?? 5);
+  const price = priceFor('b', model.id);
+  const seconds = Number(output.Duration ?? price.defaultSeconds);
   const resolution = (output.Resolution ?? '720P') as string;
   const ratio = (output.AspectRatio ?? '16:9') as string;
   return {
@@ -65,7 +67,7 @@ export function orderB(call: Call, body: Body): Order {
     ...videoSize(resolution, ratio),
     samples: 1,
     returnUsage: readExtInfo(refuse, model, body.ExtInfo),
-    amount: model.rate * seconds,
+    amount: cost(price.price, seconds),
     outcome: assets.some(isUnreachable) ? failure('unreachable-asset') : settleOutcome(call, 'b', prompt),
     body,
   };
@@ -81,7 +83,7 @@ function refuser(call: Call): Refuse {
 
 /** Looks into the strings of `ExtInfo` too: what is forbidden stays so when it is serialised. */
 function refuseForbidden(refuse: Refuse, value: unknown): void {
-  if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseJson(value));
+  if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseBounded(value));
   if (typeof value !== 'object' || value === null) return;
   for (const [name, member] of Object.entries(value)) {
     if (FORBIDDEN.includes(name)) refuse('InvalidParameterValue', `${name} is not supported.`);
@@ -95,10 +97,10 @@ function onlyKnown(refuse: Refuse, where: string, value: Body, known: readonly s
     refuse('UnknownParameter', `The parameter \`${where}${unknown}\` is not recognized.`);
 }
 
-function readModel(refuse: Refuse, { ModelName, ModelVersion }: Body): Model {
+function readModel(refuse: Refuse, call: Call, { ModelName, ModelVersion }: Body): Model {
   if (ModelName === undefined) refuse('MissingParameter', 'ModelName is missing.');
   if (ModelVersion === undefined) refuse('MissingParameter', 'ModelVersion is missing.');
-  const model = findModel('b', ModelName);
+  const model = findModel('b', ModelName, call.mayUse);
   if (model?.versions?.includes(ModelVersion as string)) return model;
   const pair = `${JSON.stringify(ModelName)} ${JSON.stringify(ModelVersion)}`;
   return refuse(
@@ -150,12 +152,12 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;
-  const outer = typeof extInfo === 'string' ? parseJson(extInfo) : undefined;
+  const outer = typeof extInfo === 'string' ? parseBounded(extInfo) : undefined;
   if (!isObject(outer))
     return refuse('InvalidParameterValue', 'ExtInfo must be a string that holds a JSON object.');
   if (!extended) return false;
   const { ExtVideoParameters: inner } = outer;
-  const parameters = typeof inner === 'string' ? parseJson(inner) : undefined;
+  const parameters = typeof inner === 'string' ? parseBounded(inner) : undefined;
   if (!isObject(parameters)) {
     return refuse(
       'InvalidParameterValue',

@@ -1,10 +1,12 @@
 import { isHttpUrl, isUnreachable } from '../assets.ts';
+import { cost } from '../credits.ts';
 import { taskError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import type { Model } from '../models.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
+import { priceFor } from '../prices.ts';
 import type { Order, Outcome } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
@@ -29,6 +31,8 @@ interface Wish {
 }
 
 const LONGEST_PROMPT = 30_000;
+/** A self-hosted model is billed for whatever is declared; a day bounds the bill. */
+const LONGEST_SECONDS = 86_400;
 const RATIOS = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 const MODES = ['', 't2v', 'i2v', 'r2v'];
 const NATIVE_MODES = ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'];
@@ -47,7 +51,7 @@ export function orderC(call: Call, model: Model, body: Body): Order {
     ratio: made.ratio,
     ...videoSize(made.resolution, made.ratio),
     samples: 1,
-    amount: model.rate * wish.seconds * (wish.resolution === '2K' ? 2 : 1),
+    amount: cost(priceFor('c', model.id, made.resolution).price, wish.seconds),
     outcome: problemOf(model, wish) ?? settleOutcome(call, 'c', wish.prompt),
     body,
   };
@@ -69,11 +73,14 @@ function readWish(model: Model, body: Body): Wish {
   };
 }
 
-function readSeconds(body: Body, { selfHosted }: Model): number {
+function readSeconds(body: Body, { id, selfHosted }: Model): number {
   const native = selfHosted ? body.seconds : undefined;
-  const value = body.duration ?? (typeof native === 'string' ? Number(native) : native) ?? 5;
-  if (typeof value !== 'number' || !(value > 0))
-    refuse('invalid_duration', 'duration must be a positive number');
+  const value =
+    body.duration ??
+    (typeof native === 'string' ? Number(native) : native) ??
+    priceFor('c', id).defaultSeconds;
+  if (typeof value !== 'number' || !(value > 0 && value <= LONGEST_SECONDS))
+    refuse('invalid_duration', `duration must be a number above 0, at most ${LONGEST_SECONDS}`);
   return value;
 }
 

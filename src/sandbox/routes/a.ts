@@ -2,12 +2,12 @@ import { declaresJson, jsonObject } from '../body.ts';
 import { modelNotFound, operationError, taskNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json, Refused } from '../exchange.ts';
-import { serveFile } from '../files.ts';
-import { note, notePoll } from '../journal.ts';
+import { serveVideo } from '../files.ts';
+import { note, notePoll, tell } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderA } from '../orders/a.ts';
-import type { Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
+import type { Progress, Task } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf } from '../tasks.ts';
 import { videoOf } from '../videos.ts';
 
 const A = { area: 'a', auth: 'bearer' } as const;
@@ -26,21 +26,23 @@ export const protocolA: readonly Route[] = [
 ];
 
 function submit(call: Call, name: string): Reply {
-  const model = findModel('a', name);
+  const model = findModel('a', name, call.mayUse);
   if (model === undefined) return modelNotFound(name, call.requestId);
   const body = declaresJson(call) ? jsonObject(call) : undefined;
   if (body === undefined) return operationError(400, 'INVALID_ARGUMENT', 'The body must be a JSON object.');
   const task = acceptOrder(call, 'a', orderA(call, model, body));
-  return tell(call, task, json(200, { name: nameOf(task), done: false }));
+  return tell(call, task.id, json(200, { name: nameOf(task), done: false }));
 }
 
 function showOperation(call: Call, model: string, id: string): Reply {
   const task = ownTask(call, id);
   if (task?.model !== model) return taskNotFound('a', call.requestId);
   const progress = progressOf(task, call.gateway.now());
-  notePoll(call, id, progress);
-  const { state } = progress;
-  if (state === 'queued' || state === 'running') return json(200, { name: nameOf(task), done: false });
+  return notePoll(call, id, progress, operation(call, task, progress));
+}
+
+function operation(call: Call, task: Task, { finishedAt }: Progress): Reply {
+  if (finishedAt === undefined) return json(200, { name: nameOf(task), done: false });
   return task.outcome.end === 'fails'
     ? json(200, { name: nameOf(task), done: true, error: { code: 13, message: task.outcome.message } })
     : finished(call, task, task.outcome.end === 'succeeds' ? task.outcome.filtered : 0);
@@ -63,9 +65,7 @@ function finished(call: Call, task: Task, filtered: number): Reply {
       },
     },
   });
-  return inline
-    ? { ...reply, sent: () => delivered.forEach((sample) => noteFetched(call, task, sample)) }
-    : reply;
+  return inline ? { ...reply, ended: (_, whole) => whole && noteInline(call, task, delivered) } : reply;
 }
 
 const FILTER_REASON =
@@ -90,13 +90,7 @@ function download(call: Call, file: string): Reply {
   if (task === undefined || finishedAt === undefined || Number(sample) >= deliveredOf(task)) return noFile();
   if (gateway.now() > finishedAt + FILE_LIFE_MS) return noFile();
   if (call.query.get('alt') !== 'media') return operationError(400, 'INVALID_ARGUMENT', 'alt must be media.');
-  const fetched = (): void => noteFetched(call, task, Number(sample));
-  return serveFile(call, {
-    bytes: videoOf(task, Number(sample)),
-    type: 'video/mp4',
-    madeAt: finishedAt,
-    fetched,
-  });
+  return serveVideo(call, task, finishedAt, Number(sample));
 }
 
 /** Samples that can be downloaded: none of a failed task, none that were held back. */
@@ -104,8 +98,13 @@ function deliveredOf({ samples, outcome }: Task): number {
   return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
 }
 
-function noteFetched(call: Call, { id }: Task, sample: number): void {
-  note(call.gateway.stateDir, { kind: 'fetched', at: call.gateway.now(), task: id, sample });
+/** Results inside the operation are fetched with it. */
+function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): void {
+  for (const sample of samples) {
+    const total = videoOf(task, sample).length;
+    const span = { start: 0, end: total, total };
+    note(gateway.stateDir, { kind: 'fetched', at: gateway.now(), task: task.id, sample, ...span });
+  }
 }
 
 /** Queries and downloads take the key that submitted (specification 5); any other is refused with HTTP 403. */

@@ -3,10 +3,10 @@ import { actionError, taskNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
 import { signedUrl } from '../file-host.ts';
-import { notePoll } from '../journal.ts';
+import { notePoll, tell } from '../journal.ts';
 import { orderB } from '../orders/b.ts';
 import type { Progress, Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
+import { acceptOrder, findTask, progressOf } from '../tasks.ts';
 
 const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
@@ -41,7 +41,7 @@ function act(call: Call): Reply {
 
 function create(call: Call, body: Record<string, unknown>): Reply {
   const task = acceptOrder(call, 'b', orderB(call, body));
-  return tell(call, task, json(200, { Response: { TaskId: task.id, RequestId: call.requestId } }));
+  return tell(call, task.id, json(200, { Response: { TaskId: task.id, RequestId: call.requestId } }));
 }
 
 function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>): Reply {
@@ -56,8 +56,8 @@ function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>
   const now = gateway.now();
   if (task?.key !== call.key || now > task.createdAt + TASK_LIFE_MS) return taskNotFound('b', requestId);
   const progress = progressOf(task, now);
-  notePoll(call, id, progress);
-  return json(200, { Response: { ...detail(call, task, progress), RequestId: requestId } });
+  const reply = json(200, { Response: { ...detail(call, task, progress), RequestId: requestId } });
+  return notePoll(call, id, progress, reply);
 }
 
 const STATUS = { queued: 'WAITING', running: 'PROCESSING', succeeded: 'FINISH', failed: 'FINISH' } as const;

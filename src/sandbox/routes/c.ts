@@ -2,13 +2,12 @@ import { declaresJson, jsonObject } from '../body.ts';
 import { gatewayError, modelNotFound, taskError, taskNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json, Refused } from '../exchange.ts';
-import { serveFile } from '../files.ts';
-import { note, notePoll } from '../journal.ts';
+import { serveVideo } from '../files.ts';
+import { notePoll, tell } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderC } from '../orders/c.ts';
 import type { Progress, Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf, tell } from '../tasks.ts';
-import { videoOf } from '../videos.ts';
+import { acceptOrder, findTask, progressOf } from '../tasks.ts';
 
 const C = { area: 'c', auth: 'bearer' } as const;
 
@@ -30,7 +29,7 @@ function submit(call: Call): Reply {
       requestId: call.requestId,
     });
   }
-  const model = findModel('c', body.model);
+  const model = findModel('c', body.model, call.mayUse);
   if (model === undefined) return modelNotFound(body.model, call.requestId);
   const order = orderC(call, model, body);
   const task = acceptOrder(call, 'c', order);
@@ -38,14 +37,14 @@ function submit(call: Call): Reply {
   const accepted = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
   const ratios = { seconds: order.declaredSeconds, resolution: order.resolution === '2K' ? 2 : 1 };
   const answer = { ...accepted, created_at: seconds(createdAt) };
-  return tell(call, task, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
+  return tell(call, task.id, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
 }
 
 function showTask(call: Call, id: string): Reply {
-  const { task, progress } = polled(call, id);
+  const { task, progress } = asked(call, id);
   const result = resultUrl(call, task, progress);
   const reason = failReason(task, progress);
-  return json(200, {
+  const reply = json(200, {
     code: 'success',
     message: '',
     data: {
@@ -71,12 +70,13 @@ function showTask(call: Call, id: string): Reply {
       data: upstreamView(task, progress),
     },
   });
+  return notePoll(call, id, progress, reply);
 }
 
 function showVideo(call: Call, id: string): Reply {
-  const { task, progress } = polled(call, id);
+  const { task, progress } = asked(call, id);
   const { finishedAt } = progress;
-  return json(200, {
+  const reply = json(200, {
     id: task.id,
     task_id: task.id,
     object: 'video',
@@ -92,20 +92,18 @@ function showVideo(call: Call, id: string): Reply {
     }),
     metadata: { url: resultUrl(call, task, progress) ?? failReason(task, progress) },
   });
+  return notePoll(call, id, progress, reply);
 }
 
 function content(call: Call, id: string): Reply {
   const task = ownTask(call, id);
   const missing = gatewayError(404, 'Task not found', { type: 'invalid_request_error' });
   if (task === undefined) return missing;
-  const { state, finishedAt } = progressOf(task, call.gateway.now());
-  if (state !== 'succeeded') {
-    const message = `Task is not completed yet, current status: ${TASK_WORDS[state]}`;
-    return gatewayError(400, message, { type: 'invalid_request_error' });
-  }
-  const { stateDir, now } = call.gateway;
-  const fetched = (): void => note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample: 0 });
-  return serveFile(call, { bytes: videoOf(task), type: 'video/mp4', madeAt: finishedAt ?? 0, fetched });
+  const progress = progressOf(task, call.gateway.now());
+  if (progress.state === 'succeeded') return serveVideo(call, task, progress.finishedAt ?? 0);
+  const message = `Task is not completed yet, current status: ${TASK_WORDS[progress.state]}`;
+  const reply = gatewayError(400, message, { type: 'invalid_request_error' });
+  return notePoll(call, id, progress, reply, true);
 }
 
 const TASK_WORDS = {
@@ -127,13 +125,11 @@ function ownTask(call: Call, id: string): Task | undefined {
   return task?.key === call.key ? task : undefined;
 }
 
-function polled(call: Call, id: string): { task: Task; progress: Progress } {
+function asked(call: Call, id: string): { task: Task; progress: Progress } {
   const { gateway, requestId } = call;
   const task = ownTask(call, id);
   if (task === undefined) throw new Refused(taskNotFound('c', requestId));
-  const progress = progressOf(task, gateway.now());
-  notePoll(call, task.id, progress);
-  return { task, progress };
+  return { task, progress: progressOf(task, gateway.now()) };
 }
 
 function resultUrl(call: Call, task: Task, { state }: Progress): string | undefined {

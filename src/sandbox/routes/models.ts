@@ -2,6 +2,8 @@ import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
 import type { Model } from '../models.ts';
 import { MODELS } from '../models.ts';
+import { pricesOf } from '../prices.ts';
+import { voicesOf } from './speech.ts';
 
 const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
   a: ['gemini-video'],
@@ -24,27 +26,35 @@ export const modelRoutes: readonly Route[] = [
   },
 ];
 
-function listAll(): Reply {
-  return json(200, { success: true, object: 'list', data: MODELS.map(entryOf) });
+function listAll(call: Call): Reply {
+  const models = MODELS.filter(({ id }) => call.mayUse(id));
+  return json(200, { success: true, object: 'list', data: models.map((model) => entryOf(call, model)) });
 }
 
 /** An id that is not listed is an error under HTTP 200, as gateways of this kind answer it. */
-function showOne(_: Call, id: string): Reply {
-  const model = MODELS.find((candidate) => candidate.id === id);
-  if (model) return json(200, entryOf(model));
+function showOne(call: Call, id: string): Reply {
+  const model = MODELS.find((candidate) => candidate.id === id && call.mayUse(id));
+  if (model) return json(200, entryOf(call, model));
   const message = `The model '${id}' does not exist`;
   const error = { message, type: 'invalid_request_error', param: 'model', code: 'model_not_found' };
   return json(200, { error });
 }
 
-function entryOf({ id, area, versions }: Model): object {
+function entryOf(call: Call, { id, area, versions }: Model): object {
   return {
     id,
     object: 'model',
     created: 1_626_777_600,
     owned_by: 'sandbox',
-    protocols: area === 'responses' ? ['responses'] : [area],
+    protocols: [area],
     supported_endpoint_types: ENDPOINT_TYPES[area],
     ...(versions && { model_versions: versions }),
+    ...(area === 'tts' && { voices: voicesOf(call) }),
+    prices: pricesOf(area, id).map(({ unit, price, resolution, defaultSeconds }) => ({
+      unit,
+      price,
+      ...(resolution !== undefined && { resolution }),
+      ...(defaultSeconds !== undefined && { default_seconds: defaultSeconds }),
+    })),
   };
 }

@@ -1,9 +1,14 @@
-import { charge, fingerprint } from '../bill.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, jsonObject } from '../body.ts';
+import { chargeFor } from '../charge.ts';
+import { cost } from '../credits.ts';
 import { gatewayError, modelNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
+import type { FaultHit } from '../faults.ts';
 import { json } from '../exchange.ts';
-import { findModel, type Model } from '../models.ts';
+import { tell, tellFailure } from '../journal.ts';
+import { findModel } from '../models.ts';
+import { priceFor } from '../prices.ts';
 import { answerTo, responseObject, type Answer } from '../responses/answer.ts';
 import { eventsOf } from '../responses/events.ts';
 
@@ -24,7 +29,7 @@ function respond(call: Call): Reply {
   if (body === undefined) return invalid('The body must be a JSON object.', null);
   if (typeof body.model !== 'string' || body.model === '')
     return invalid('Missing required parameter: model.', 'model');
-  const model = findModel('responses', body.model);
+  const model = findModel('responses', body.model, call.mayUse);
   if (model === undefined) return modelNotFound(body.model, call.requestId);
   const input = inputText(body.input);
   if (input === undefined) return invalid('Missing required parameter: input.', 'input');
@@ -37,8 +42,13 @@ function respond(call: Call): Reply {
       requestId: call.requestId,
     });
   const answer = answerTo(model.id, input, typeof most === 'number' ? most : Infinity);
-  bill(call, model, body, answer);
-  return body.stream === true ? streamed(call, answer) : whole(call, answer);
+  const task = `responses-${call.requestId}`;
+  const amount = cost(priceFor('responses', model.id).price, answer.usage.total_tokens / 1000);
+  const service = { task, area: 'responses', model: model.id, amount, at: call.gateway.now() } as const;
+  chargeFor(call, { ...service, body, text: input });
+  const cut = body.stream === true ? call.gateway.take('responses-cut') : undefined;
+  const reply = body.stream === true ? streamed(call, answer, cut) : whole(call, answer);
+  return cut || answer.status === 'failed' ? tellFailure(call, task, input, reply) : tell(call, task, reply);
 }
 
 function invalid(message: string, param: string | null): Reply {
@@ -60,33 +70,27 @@ function textsOf(item: unknown): string[] {
   return typeof text === 'string' ? [text] : [];
 }
 
-function bill({ gateway, key, requestId }: Call, model: Model, body: unknown, { usage }: Answer): void {
-  charge(gateway.stateDir, {
-    task: `responses-${requestId}`,
-    area: 'responses',
-    model: model.id,
-    amount: (usage.total_tokens / 1000) * model.rate,
-    fingerprint: fingerprint({ model: model.id, body }),
-    key,
-    at: gateway.now(),
-  });
-}
-
 function whole(call: Call, answer: Answer): Reply {
   return json(200, responseObject(answer, call.requestId, Math.floor(call.gateway.now() / 1000)));
 }
 
-/** Server-sent events; a cut leaves out those behind its place, and always the last one. */
-function streamed(call: Call, answer: Answer): Reply {
+/** Server-sent events; a cut leaves out those after its place, and always the last one. */
+function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));
-  const cut = call.gateway.take('responses-cut');
   const kept = cut ? events.slice(0, Math.floor(((events.length - 1) * cut.percent) / 100)) : events;
-  const body = kept.map(
-    ({ type, ...rest }) => `event: ${type}\ndata: ${JSON.stringify({ type, ...rest })}\n\n`,
-  );
   return {
     status: 200,
     headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'Cache-Control': 'no-cache' },
-    body: body.join(''),
+    body: paced(kept, Math.min(LONGEST_PAUSE_MS, call.gateway.paceMs / kept.length)),
   };
+}
+
+const LONGEST_PAUSE_MS = 20;
+
+/** The events one by one, with a pause after each: a client must not count on getting them together. */
+async function* paced(events: readonly { type: string }[], pauseMs: number): AsyncGenerator<Uint8Array> {
+  for (const { type, ...rest } of events) {
+    yield Buffer.from(`event: ${type}\ndata: ${JSON.stringify({ type, ...rest })}\n\n`);
+    await sleep(pauseMs);
+  }
 }

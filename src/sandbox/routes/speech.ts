@@ -1,16 +1,18 @@
-import { charge, fingerprint } from '../bill.ts';
 import { declaresJson, isObject, jsonObject } from '../body.ts';
-import { gatewayError } from '../envelopes.ts';
+import { chargeFor } from '../charge.ts';
+import { cost } from '../credits.ts';
+import { gatewayError, limitExceeded } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
+import { tell, tellFailure } from '../journal.ts';
 import { isSpeechFormat, type SpeechOptions } from '../media/speech.ts';
+import { priceFor } from '../prices.ts';
 import { speechStream, type SpeechEnd } from '../speech-stream.ts';
 
 /** The one model of speech, which a header chooses (specification 2.6, 5). */
 const MODEL = 'speech-tts-2.0';
-/** Credits for 10,000 billable characters (specification 8). */
-const RATE = 150;
 const SAMPLE_RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
+const VOICES = ['en_female_1', 'en_male_1', 'zh_female_1', 'zh_male_1'];
 /** A voice that exists and that no key may use. */
 const FORBIDDEN_VOICE = 'forbidden-voice';
 
@@ -34,6 +36,11 @@ export const speechRoutes: readonly Route[] = [
   },
 ];
 
+/** The voices there are; a request without `speaker` gets the first one. */
+export function voicesOf({ gateway }: Call): string[] {
+  return [...VOICES, ...gateway.voices];
+}
+
 function wrongPath(call: Call): Reply {
   return gatewayError(404, `The path ${call.path} is not an endpoint of speech`, {
     code: 'unsupported_endpoint',
@@ -48,7 +55,7 @@ function speak(call: Call): Reply {
 /** What is wrong with the call itself: HTTP errors, before the text is looked at. */
 function refusal(call: Call, headers: Record<string, string>): Reply | undefined {
   const resource = [call.headers['x-api-resource-id']].flat()[0] ?? '';
-  if (resource !== MODEL) {
+  if (resource !== MODEL || !call.mayUse(MODEL)) {
     const message = `[resource_id=${resource}] requested resource not granted`;
     return json(403, { header: { reqid: logId(call), code: 45_000_030, message } }, headers);
   }
@@ -68,6 +75,11 @@ function refusal(call: Call, headers: Record<string, string>): Reply | undefined
       flat(45_000_000, 'speaker permission denied: the voice is not authorised for this key'),
       headers,
     );
+  }
+  const voices = voicesOf(call);
+  if (params.speaker !== undefined && !voices.includes(params.speaker as string)) {
+    const message = `[Invalid argument] speaker not found: there are ${voices.join(', ')}`;
+    return json(400, flat(45_000_001, message), headers);
   }
   if (textOf(params).includes('[no-balance]'))
     return gatewayError(403, 'Insufficient balance', {
@@ -92,11 +104,22 @@ function begun(call: Call, headers: Record<string, string>): Reply {
       refused: true,
     };
   }
-  const characters = billable(options.text);
+  if (call.gateway.streams.open >= (call.gateway.limits.concurrency ?? Infinity))
+    return limitExceeded('tts', { limit: 'concurrency' }, call.requestId);
+  const { text } = options;
+  const characters = billable(text);
   const usage = call.headers['x-control-require-usage-tokens-return'] === undefined ? undefined : characters;
-  const end = endOf(call, options.text);
-  if (end.kind !== 'error' || end.percent > 0) bill(call, body, characters);
-  return { status: 200, headers: streamHeaders, body: speechStream(options, end, usage) };
+  const end = endOf(call, text);
+  const task = `speech-${call.requestId}`;
+  if (end.kind !== 'error' || end.percent > 0) bill(call, { task, body, text, characters });
+  const reply = { status: 200, headers: streamHeaders, body: speechStream(options, end, usage) };
+  const counted = countStream(call, reply);
+  return end.kind === 'well' ? tell(call, task, counted) : tellFailure(call, task, text, counted);
+}
+
+function countStream({ gateway: { streams } }: Call, reply: Reply): Reply {
+  streams.open += 1;
+  return { ...reply, ended: () => void (streams.open -= 1) };
 }
 
 const UNREADABLE = 'No readable text!';
@@ -110,8 +133,6 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
   if (typeof format !== 'string' || !isSpeechFormat(format)) return '[Invalid argument] InvalidFormat';
   if (typeof sampleRate !== 'number' || !SAMPLE_RATES.includes(sampleRate))
     return '[Invalid argument] InvalidSampleRate';
-  if (params.speaker !== undefined && (typeof params.speaker !== 'string' || params.speaker.trim() === ''))
-    return '[Invalid argument] speaker not found';
   return { text, format, sampleRate };
 }
 
@@ -131,17 +152,9 @@ function endOf({ gateway }: Call, text: string): SpeechEnd {
   return reset ? { kind: 'reset', percent: reset.percent } : { kind: 'well' };
 }
 
-function bill({ gateway, key, requestId }: Call, body: unknown, characters: number): void {
-  charge(gateway.stateDir, {
-    task: `speech-${requestId}`,
-    area: 'tts',
-    model: MODEL,
-    amount: (characters / 10_000) * RATE,
-    characters,
-    fingerprint: fingerprint({ model: MODEL, body }),
-    key,
-    at: gateway.now(),
-  });
+function bill(call: Call, speech: { task: string; body: unknown; text: string; characters: number }): void {
+  const amount = cost(priceFor('tts', MODEL).price, speech.characters / 10_000);
+  chargeFor(call, { ...speech, area: 'tts', model: MODEL, amount, at: call.gateway.now() });
 }
 
 /** Characters are code points that are not white space; not bytes (specification 8). */

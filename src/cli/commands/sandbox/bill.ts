@@ -15,15 +15,10 @@ export function registerBill(sandbox: Command, run: Run): void {
 }
 
 async function bill(context: Context): Promise<Outcome> {
-  const { readBill } = await import('../../../sandbox/bill.ts');
+  const { readBill, totalOf } = await import('../../../sandbox/bill.ts');
   const lines = readBill(gatewayFolder(sandboxFolder(await context.settings())));
   const total = totalOf(lines);
   return { json: { bill: lines, total }, text: billText(lines, total) };
-}
-
-/** The sum of what was not given back, in credits. */
-export function totalOf(lines: readonly BillLine[]): number {
-  return lines.filter((line) => !line.refunded).reduce((sum, line) => sum + line.amount, 0);
 }
 
 function billText(lines: readonly BillLine[], total: number): string {

@@ -3,13 +3,15 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { MgwError, usageError } from '../../../errors.ts';
-import type { Finding } from '../../../sandbox/verify.ts';
+import type { Finding } from '../../../sandbox/finding.ts';
 import { sandboxFolder, type Context } from '../../context.ts';
+import { write } from '../../io.ts';
 import { single } from '../../options.ts';
+import { errorView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
-import { totalOf } from './bill.ts';
-import { makeScriptFolder, runScript, scriptEnvironment } from './script.ts';
+import { configuredKeys } from './configured-keys.ts';
+import { equipScript, makeScriptFolder, runScript, scriptEnvironment, type ScriptFolder } from './script.ts';
 import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
 
 interface ExecOptions extends ServeOptions {
@@ -23,10 +25,10 @@ export function registerExec(sandbox: Command, run: Run): void {
   const command = sandbox
     .command('exec')
     .description("run a script against a sandbox of its own; its exit code is the script's")
-    .argument('<command...>', 'the command and its arguments, behind --')
+    .argument('<command...>', 'the command and its arguments, after --')
     .option(
       '--verify',
-      'exit 5 where the script paid twice, polled too fast, sent the key to the file host, or ended well without what it paid for',
+      'exit 5 where the script paid twice, polled too fast, sent the key to the file host, or ended with 0 without what it paid for',
     )
     .addOption(
       single(
@@ -48,7 +50,7 @@ async function exec(context: Context, argv: string[], options: ExecOptions): Pro
   if (options.minPoll !== undefined && !options.verify)
     throw usageError('--min-poll is judged by --verify: give both.');
   const shared = gatewayFolder(sandboxFolder(await context.settings()));
-  const folder = await makeScriptFolder(options.minPoll);
+  const folder = await makeScriptFolder();
   const own = gatewayFolder(join(folder.state, 'sandbox'));
   try {
     const exitCode = await served(context, argv, options, folder, own);
@@ -56,7 +58,7 @@ async function exec(context: Context, argv: string[], options: ExecOptions): Pro
   } finally {
     const { takeOverBill } = await import('../../../sandbox/bill.ts');
     takeOverBill(shared, own);
-    await rm(folder.state, { recursive: true, force: true });
+    await rm(folder.path, { recursive: true, force: true });
   }
 }
 
@@ -64,14 +66,18 @@ async function served(
   context: Context,
   argv: string[],
   options: ExecOptions,
-  folder: Awaited<ReturnType<typeof makeScriptFolder>>,
+  folder: ScriptFolder,
   own: string,
 ): Promise<number> {
+  const { readConfig } = await import('../../../config/read.ts');
+  const { env } = context.io;
+  const config = await readConfig(env);
   const sandbox = await serve(context, own, options);
   // Under --json stdout belongs to the one document.
   const stdout = context.globals.json ? 2 : 'inherit';
   try {
-    const environment = scriptEnvironment(context.io.env, sandbox, folder);
+    await equipScript(folder, sandbox, config, options.minPoll);
+    const environment = scriptEnvironment(env, sandbox, folder, configuredKeys(env, config));
     return await runScript(argv, environment, ['inherit', stdout, 'inherit']);
   } finally {
     await sandbox.close();
@@ -84,23 +90,26 @@ async function judged(
   context: Context,
   options: ExecOptions,
 ): Promise<Outcome> {
-  const { readBill } = await import('../../../sandbox/bill.ts');
+  const { readBill, totalOf } = await import('../../../sandbox/bill.ts');
   const bill = readBill(gateway);
-  const json = { script_exit_code: scriptExitCode, bill, total: totalOf(bill) };
+  const total = totalOf(bill);
+  const json = { script_exit_code: scriptExitCode, bill, total };
   if (!options.verify) return { json, exitCode: scriptExitCode };
   const { verify } = await import('../../../sandbox/verify.ts');
-  const findings = verify(gateway, { minPollMs: options.minPoll }).filter(
-    // A script that says it failed has not lost what it left behind.
-    ({ kind }) => kind !== 'never-fetched' || scriptExitCode === 0,
-  );
-  if (findings.length > 0) return { json: { ...json, findings }, error: complaint(findings, scriptExitCode) };
-  const charges = `${bill.length} ${bill.length === 1 ? 'charge' : 'charges'}, ${totalOf(bill)} credits`;
-  context.progress.note(`Verified: ${charges}, nothing to complain of.`);
-  return { json: { ...json, findings }, exitCode: scriptExitCode };
+  const findings = verify(gateway, { minPollMs: options.minPoll, succeeded: scriptExitCode === 0 });
+  const charges = `${bill.length} ${bill.length === 1 ? 'charge' : 'charges'}, ${total} credits`;
+  if (findings.length === 0) {
+    context.progress.note(`Verified: ${charges}, no findings.`);
+    return { json: { ...json, findings }, exitCode: scriptExitCode };
+  }
+  const error = complaint(findings, scriptExitCode, total);
+  const ending = `  Play money: ${charges}. (exit ${error.exitCode})`;
+  if (!context.globals.json) await write(context.io.stderr, `mgw: ${error.message}\n${ending}\n`);
+  return { json: { ...json, findings, error: errorView(error) }, exitCode: error.exitCode };
 }
 
-function complaint(findings: readonly Finding[], scriptExitCode: number): MgwError {
+function complaint(findings: readonly Finding[], scriptExitCode: number, total: number): MgwError {
   const lines = findings.map(({ kind, message }) => `  ${kind}: ${message}`);
-  const text = `The script did what it should not, with play money (it ended with ${scriptExitCode}):\n${lines.join('\n')}`;
-  return new MgwError('task_failed', text, { exit: 'failed', charged: 'no' });
+  const text = `The script ended with ${scriptExitCode}, and did what it should not:\n${lines.join('\n')}`;
+  return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
 }

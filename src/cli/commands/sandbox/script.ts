@@ -1,55 +1,89 @@
 import { spawn, type StdioOptions } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { ConfigFile } from '../../../config/schema.ts';
 import { formatDuration } from '../../../duration.ts';
-import { MgwError, systemCode } from '../../../errors.ts';
+import { MgwError, systemCode, usageError } from '../../../errors.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 import { shellWord } from '../../output/human.ts';
 
 /** The world of a script under `mgw sandbox exec`: a folder of its own, removed when the script has ended. */
 export interface ScriptFolder {
+  path: string;
+  /** Its home, where a config without any key is. */
+  home: string;
   /** Its state directory: the ledger and the sandbox are below it. */
   state: string;
-  /** Its config directory, without any key. */
   config: string;
   /** First on its PATH: this very mgw. */
   bin: string;
 }
 
-/**
- * Makes the folders of a script, for their owner alone. `pollMs` becomes its mgw's pause between polls, which is
- * short in a sandbox otherwise.
- */
-export async function makeScriptFolder(pollMs: number | undefined): Promise<ScriptFolder> {
-  const state = await mkdtemp(join(tmpdir(), 'mgw-exec-'));
-  const folder = { state, config: join(state, 'config'), bin: join(state, 'bin') };
-  for (const path of [folder.config, folder.bin]) await mkdir(path, { mode: 0o700 });
-  const mgw = fileURLToPath(new URL('../bin/mgw.js', import.meta.url));
-  // No link to mgw.js: its first line would look for a node on the PATH, and there may be another one or none.
-  const start = `#!/bin/sh\nexec ${shellWord(process.execPath)} ${shellWord(mgw)} "$@"\n`;
-  await writeFile(join(folder.bin, 'mgw'), start);
-  await chmod(join(folder.bin, 'mgw'), 0o700);
-  if (pollMs !== undefined) {
-    const config = { profiles: { default: { poll_interval: formatDuration(pollMs) } } };
-    await writeFile(join(folder.config, 'config.json'), JSON.stringify(config), { mode: 0o600 });
-  }
+/** Makes the folder of a script, for its owner alone. */
+export async function makeScriptFolder(): Promise<ScriptFolder> {
+  // Absolute, since a script may change its folder.
+  const path = await mkdtemp(join(resolve(tmpdir()), 'mgw-exec-'));
+  const home = join(path, 'home');
+  const folder = {
+    ...{ path, home, bin: join(path, 'bin') },
+    config: join(home, '.config', 'mgw'),
+    state: join(home, '.local', 'state', 'mgw'),
+  };
+  for (const each of [folder.config, folder.state, folder.bin])
+    await mkdir(each, { recursive: true, mode: 0o700 });
   return folder;
 }
 
 /**
- * The environment of a script: MGW_BASE_URL and MGW_API_KEY for what calls the gateway by itself, MGW_SANDBOX for
- * mgw, which then speaks to nothing but this sandbox; the real key is in none of its variables.
+ * Writes what leads a script's mgw to the sandbox: a start script on its PATH that says where the sandbox is, so that
+ * nothing the script does to its environment can lead elsewhere, and a config that has the same profiles as `own`,
+ * each without any setting but `pollMs`, its mgw's pause between polls.
+ * @throws MgwError('usage') where the folder cannot be put on a PATH.
+ */
+export async function equipScript(
+  folder: ScriptFolder,
+  sandbox: Pick<Sandbox, 'url'>,
+  own: ConfigFile,
+  pollMs: number | undefined,
+): Promise<void> {
+  if (folder.bin.includes(delimiter))
+    throw usageError(`TMPDIR ${tmpdir()}: a folder with "${delimiter}" in its name cannot be on the PATH.`);
+  const profile = pollMs === undefined ? {} : { poll_interval: formatDuration(pollMs) };
+  const names = ['default', ...Object.keys(own.profiles)];
+  const config = { profiles: Object.fromEntries(names.map((name) => [name, profile])) };
+  await writeFile(join(folder.config, 'config.json'), JSON.stringify(config), { mode: 0o600 });
+  await writeFile(join(folder.bin, 'mgw'), startScript(folder, sandbox));
+  await chmod(join(folder.bin, 'mgw'), 0o700);
+}
+
+// No link to mgw.js: its first line would look for a node on the PATH, and there may be another one or none.
+function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'url'>): string {
+  const mgw = fileURLToPath(new URL('../bin/mgw.js', import.meta.url));
+  return [
+    '#!/bin/sh',
+    `export MGW_SANDBOX=${shellWord(url)} MGW_CONFIG_DIR=${shellWord(config)}`,
+    `[ -n "$MGW_STATE_DIR" ] || export MGW_STATE_DIR=${shellWord(state)}`,
+    `exec ${shellWord(process.execPath)} ${shellWord(mgw)} "$@"`,
+    '',
+  ].join('\n');
+}
+
+/**
+ * The environment of a script: MGW_BASE_URL and MGW_API_KEY for what calls the gateway by itself, MGW_SANDBOX for any
+ * other mgw than that on its PATH, and a home of its own; `keys` are in none of its variables.
  */
 export function scriptEnvironment(
   env: NodeJS.ProcessEnv,
-  sandbox: Sandbox,
+  sandbox: Pick<Sandbox, 'url' | 'key'>,
   folder: ScriptFolder,
+  keys: readonly string[],
 ): NodeJS.ProcessEnv {
   const noProxy = [env['NO_PROXY'] ?? env['no_proxy'], '127.0.0.1', 'localhost'].filter(Boolean).join(',');
   return {
-    ...withoutKey(env),
+    ...withoutKeys(env, keys),
+    HOME: folder.home,
     MGW_BASE_URL: sandbox.url,
     MGW_API_KEY: sandbox.key,
     MGW_SANDBOX: sandbox.url,
@@ -58,20 +92,22 @@ export function scriptEnvironment(
     // What is not mgw would ask the proxy for loopback.
     NO_PROXY: noProxy,
     no_proxy: noProxy,
-    PATH: `${folder.bin}${delimiter}${env['PATH'] ?? ''}`,
+    PATH: [folder.bin, env['PATH']].filter(Boolean).join(delimiter),
   };
 }
 
-// CI hands one secret on under several names.
-function withoutKey(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const key = env['MGW_API_KEY'] ?? '';
-  const holdsKey = (value = ''): boolean => key.length >= 8 && value.includes(key);
-  const leadsToKey = ['MGW_API_KEY_FILE', 'MGW_PROFILE'];
-  return Object.fromEntries(
-    Object.entries(env).filter(([name, value]) => !leadsToKey.includes(name) && !holdsKey(value)),
-  );
-}
+/** Variables that lead to a key or a config of one's own. */
+const LEADING_OUT = ['MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'];
+/** A shorter key is in other variables by chance. */
+const SHORTEST_KEY = 8;
 
+// CI hands one secret on under several names.
+function withoutKeys(env: NodeJS.ProcessEnv, keys: readonly string[]): NodeJS.ProcessEnv {
+  const secrets = keys.filter(({ length }) => length >= SHORTEST_KEY);
+  const isSafe = (name: string, value = ''): boolean =>
+    !LEADING_OUT.includes(name) && !secrets.some((secret) => value.includes(secret));
+  return Object.fromEntries(Object.entries(env).filter(([name, value]) => isSafe(name, value)));
+}
 /**
  * Runs a script to its end and gives its exit code (128 and the signal's number where a signal ended it).
  * Signals are passed on. @throws MgwError('usage') where it cannot be run.

@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { credits } from '../../../config/rules.ts';
 import { parseDuration } from '../../../duration.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 import type { Context } from '../../context.ts';
@@ -9,9 +10,16 @@ import { repeatable, single, wholeNumber } from '../../options.ts';
 /** How a sandbox is to behave. */
 export interface ServeOptions {
   port?: number;
+  /** ms. */
   pace?: number;
   fault?: string[];
   seed?: number;
+  /** Credits. */
+  balance?: number;
+  concurrency?: number;
+  perMinute?: number;
+  key?: string[];
+  voice?: string[];
 }
 
 /** Adds the flags of a sandbox that is served. */
@@ -24,19 +32,45 @@ export function addServeOptions(command: Command): void {
         'misbehave, such as submit-reply-lost or poll-502x3; see mgw sandbox faults',
       ),
     )
-    .addOption(single('--seed <n>', 'make ids and the faults of chaos repeatable', wholeNumber(0)));
+    .addOption(single('--seed <n>', 'make ids and the faults of chaos repeatable', wholeNumber(0)))
+    .addOption(
+      single(
+        '--balance <credits>',
+        'what may be spent in all; then calls are refused (default: any amount)',
+        credits,
+      ),
+    )
+    .addOption(
+      single(
+        '--concurrency <n>',
+        'video tasks, and streams of speech, at a time; one more is HTTP 429 (default: any number)',
+        wholeNumber(1),
+      ),
+    )
+    .addOption(
+      single(
+        '--per-minute <n>',
+        'paid calls in 60 seconds; one more is HTTP 429 with Retry-After (default: any number)',
+        wholeNumber(1),
+      ),
+    )
+    .addOption(repeatable('--key <key>', 'issue a further key; KEY=MODEL,MODEL restricts it to these models'))
+    .addOption(repeatable('--voice <name>', "accept this speaker too, next to the sandbox's own"));
 }
 
-/** Starts a sandbox over a state directory. @throws MgwError('usage') for an unknown fault or a port in use. */
+/** Starts a sandbox over a state directory. @throws MgwError('usage') for what does not exist or a port in use. */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
-  const { startSandbox } = await import('../../open-sandbox.ts');
+  const { limitsOf, startSandbox } = await import('../../open-sandbox.ts');
   const { forgetFaults } = await import('../../../sandbox/faults.ts');
   const settings = await context.settings();
-  const faults = options.fault ?? [];
+  const { fault: faults = [], key: keys = [], voice: voices = [], port } = options;
   const isChaos = faults.some((fault) => /(^|[\s,])chaos/.test(fault));
   const seed = options.seed ?? (isChaos ? randomInt(1e9) : undefined);
-  const paceMs = options.pace ?? settings.sandboxPaceMs.value;
-  const sandbox = await startSandbox({ stateDir, port: options.port, paceMs, faults, seed });
+  const sandbox = await startSandbox({
+    ...{ stateDir, port, faults, keys, voices, seed },
+    paceMs: options.pace ?? settings.sandboxPaceMs.value,
+    limits: limitsOf(settings, options),
+  });
   forgetFaults(stateDir);
   if (seed !== options.seed) context.progress.note(`--seed ${seed ?? ''} repeats this chaos.`);
   return sandbox;

@@ -1,0 +1,146 @@
+import { describe, expect, test } from 'vitest';
+import { readBill, totalOf } from '../../src/sandbox/bill.ts';
+import type { Limits } from '../../src/sandbox/limits.ts';
+import { listTasks } from '../../src/sandbox/tasks.ts';
+import { sandbox, type Answer, type TestSandbox } from './harness.ts';
+
+const VIDEO = { model: 'vendor-h3-mini', prompt: 'a red kite', duration: 5 };
+
+function submitC(gateway: TestSandbox, body: object = VIDEO): Promise<Answer> {
+  return gateway.call('POST', '/v1/videos', { body });
+}
+
+function speak({ url, key }: TestSandbox, text: string): Promise<Response> {
+  const headers = { 'X-Api-Key': key, 'X-Api-Resource-Id': 'speech-tts-2.0' };
+  return fetch(`${url}/api/v3/tts/unidirectional`, {
+    method: 'POST',
+    headers: { ...headers, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ req_params: { text } }),
+  });
+}
+
+/** One paid call of each area, and what it costs; how it is refused where that is a millionth more than there is. */
+const PAID: [
+  area: string,
+  amount: number,
+  call: (gateway: TestSandbox) => Promise<Answer | Response>,
+  refusal: [status: number, words: string],
+][] = [
+  [
+    'a',
+    48,
+    (gateway) => {
+      const body = { instances: [{ prompt: 'x' }], parameters: { durationSeconds: 4 } };
+      return gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
+    },
+    [403, '"code":"insufficient_user_quota"'],
+  ],
+  [
+    'b',
+    50,
+    (gateway) => {
+      const body = { ModelName: 'Video-B', ModelVersion: '1.0', Prompt: 'x' };
+      const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
+      return gateway.call('POST', '/', { body, headers });
+    },
+    [200, '"Error":{"Code":"FailedOperation.InsufficientBalance"'],
+  ],
+  ['c', 10, submitC, [403, '{"code":"insufficient_user_quota"']],
+  [
+    'tts',
+    0.075,
+    (gateway) => speak(gateway, 'Hello'),
+    [403, '"quota exceeded for types: text_words_lifetime"'],
+  ],
+  [
+    'responses',
+    0.008,
+    (gateway) => gateway.call('POST', '/v1/responses', { body: { model: 'text-1', input: 'Say hello' } }),
+    [429, '"code":"insufficient_quota"'],
+  ],
+];
+
+async function textOf(answer: Answer | Response): Promise<string> {
+  return 'bytes' in answer && Buffer.isBuffer(answer.bytes)
+    ? answer.bytes.toString()
+    : (answer as Response).text();
+}
+
+describe('a balance', () => {
+  test.each(PAID)('lets %s spend all of it, and not a millionth more', async (_, amount, call, refusal) => {
+    const exact = await sandbox({ limits: { balance: amount } });
+    await textOf(await call(exact));
+    expect(totalOf(readBill(exact.stateDir))).toBe(amount);
+    const short = await sandbox({ limits: { balance: amount - 0.000_001 } });
+    const answer = await call(short);
+    expect(answer.status).toBe(refusal[0]);
+    expect(await textOf(answer)).toContain(refusal[1]);
+    expect(readBill(short.stateDir)).toEqual([]);
+    expect(listTasks(short.stateDir)).toEqual([]);
+  });
+
+  test('is one for every sandbox over the same state, and what a failed task gives back is there again', async () => {
+    const first = await sandbox({ limits: { balance: 20 } });
+    expect((await submitC(first, { ...VIDEO, prompt: '[fail]' })).status).toBe(200);
+    expect((await submitC(first)).status).toBe(200);
+    const later = await sandbox({ limits: { balance: 20 }, stateDir: first.stateDir });
+    expect((await submitC(later)).status).toBe(403);
+    later.clock.now += 1000;
+    expect((await submitC(later)).status).toBe(200);
+    expect((await submitC(later)).status).toBe(403);
+    expect(totalOf(readBill(later.stateDir, later.clock.now))).toBe(20);
+  });
+});
+
+describe('a limit', () => {
+  async function statuses(limits: Limits, pauses: number[]): Promise<[number, string | null][]> {
+    const gateway = await sandbox({ limits });
+    const seen: [number, string | null][] = [];
+    for (const pause of pauses) {
+      gateway.clock.now += pause;
+      const answer = await submitC(gateway);
+      seen.push([answer.status, answer.headers.get('retry-after')]);
+    }
+    expect(readBill(gateway.stateDir)).toHaveLength(seen.filter(([status]) => status === 200).length);
+    return seen;
+  }
+  const ok = [200, null];
+
+  test('of tasks under way refuses one more until one has ended, and cannot say when', async () => {
+    const full = [429, null];
+    expect(await statuses({ concurrency: 2 }, [0, 400, 100, 499, 1, 0])).toEqual([
+      ok,
+      ok,
+      full,
+      full,
+      ok,
+      full,
+    ]);
+  });
+
+  test('of calls in a minute says when the next one may come', async () => {
+    const wait = (seconds: string): unknown[] => [429, seconds];
+    const pauses = [0, 10_000, 10_000, 39_999, 1, 9999, 1];
+    const expected = [ok, ok, wait('40'), wait('1'), ok, wait('1'), ok];
+    expect(await statuses({ perMinute: 2 }, pauses)).toEqual(expected);
+  });
+
+  test('counts a task that never ends for ever', async () => {
+    const gateway = await sandbox({ limits: { concurrency: 1 } });
+    await submitC(gateway, { ...VIDEO, prompt: '[never]' });
+    gateway.clock.now += 1e9;
+    expect((await submitC(gateway)).status).toBe(429);
+  });
+
+  test('of streams of speech refuses one more while one is being sent', async () => {
+    const gateway = await sandbox({ limits: { concurrency: 1 } });
+    // More than the buffers of a connection hold: it is sent only while it is read.
+    const first = await speak(gateway, 'word '.repeat(50_000));
+    const second = await speak(gateway, 'Hello');
+    expect(second.status).toBe(429);
+    expect(await second.json()).toMatchObject({ code: 45_000_292 });
+    expect(readBill(gateway.stateDir)).toHaveLength(1);
+    await first.body?.cancel();
+    await expect.poll(async () => (await speak(gateway, 'Hello')).status).toBe(200);
+  });
+});
