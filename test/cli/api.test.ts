@@ -143,10 +143,21 @@ describe('POST', () => {
     ],
     ['401', say(401, '{}'), { exit_code: 3, error: { code: 'auth' } }],
     ['302', say(302, '', { location: 'https://evil.example/' }), { exit_code: 7 }],
-  ] as [string, Answer, object][])('%s: never tried again', async (_, answer, expected) => {
+  ] as [string, Answer, object][])('%s: not tried again', async (_, answer, expected) => {
     const { user, server } = await bench(answer);
-    expect((await user.run(['api', 'POST', '/x', '--body', '{}', '--json'])).json).toMatchObject(expected);
+    const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--json', '--retries', '0']);
+    expect(run.json).toMatchObject(expected);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('is tried again only where the gateway says that it did not handle it', async () => {
+    let answers = 0;
+    const { user, server } = await bench((response) => {
+      response.writeHead((answers += 1) === 1 ? 429 : 500).end('{}');
+    });
+    const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--json']);
+    expect(run.json).toMatchObject({ exit_code: 7 });
+    expect(server.requests).toHaveLength(2);
   });
 
   it('whose answer is cut may have been handled: exit 7, sent once', async () => {

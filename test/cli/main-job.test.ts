@@ -79,7 +79,10 @@ describe('submit -o', () => {
     const again = await user.run([...command, '--force', ...fast]);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'yes' } });
     expect(again.json.error.message).toContain('is a folder');
-    expect(again.json.error.next).toEqual(['mgw', 'video', 'c', 'fetch', again.json.job.id]);
+    expect(again.json.error.next).toEqual([
+      ...['mgw', 'video', 'c', 'fetch', again.json.job.id],
+      ...['-o', 'out.mp4', '--force'],
+    ]);
     expect(gateway.created).toBe(1);
   });
 
@@ -185,7 +188,7 @@ describe('resuming', () => {
       exit_code: 8,
       error: { code: 'pending', charged: 'yes', retry: 'resume' },
     });
-    expect(late.json.error.next?.slice(0, 3)).toEqual(['mgw', 'jobs', 'wait']);
+    expect(late.json.error.next).toEqual(['mgw', 'video', 'c', 'fetch', late.json.job.id, '-o', 'out.mp4']);
     const again = await user.run([...command, ...fast]);
     expect(again.code, again.stderr).toBe(0);
     expect(gateway.created).toBe(1);
