@@ -38,7 +38,7 @@ export default {
     layer(
       'protocols-touch-nothing',
       '^src/protocols/',
-      '^(node:)?(fs|fs/promises|timers|timers/promises|child_process|net|tls|http|https)$',
+      '^(node:)?(fs|fs/promises|timers|timers/promises|child_process)$',
       'A protocol never sleeps, prints or touches the disk.',
     ),
     layer(
@@ -94,6 +94,12 @@ export default {
       '^src/(?!config/store\\.ts)',
       'node_modules/conf/',
       'config/store is the only user of conf.',
+    ),
+    layer(
+      'the-client-speaks-through-undici',
+      '^src/(?!sandbox/)',
+      '^(node:)?(http|https|http2|net|tls)$',
+      'One HTTP stack; the sandbox has its own. Types count, and so does what is loaded later.',
     ),
     {
       name: 'sandbox-shares-nothing-with-the-client',

@@ -34,7 +34,7 @@ async function cruise(cwd: string): Promise<Cruised> {
   return JSON.parse(stdout) as Cruised;
 }
 
-// For each rule an import that breaks it, and no other rule.
+// For each rule an import that breaks it, and no other rule; of a type only, or made later, where it says so.
 const broken: [rule: string, from: string, to: string][] = [
   ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
   ['http-looks-down', 'src/http/up.ts', 'src/jobs/leaf.ts'],
@@ -51,6 +51,9 @@ const broken: [rule: string, from: string, to: string][] = [
   ['machinery-is-not-cli', 'src/speech/talks.ts', 'src/cli/leaf.ts'],
   ['config-stands-alone', 'src/config/asks.ts', 'src/http/leaf.ts'],
   ['conf-has-one-user', 'src/config/second.ts', 'conf'],
+  ['the-client-speaks-through-undici', 'src/cli/static.ts', 'node:http'],
+  ['the-client-speaks-through-undici', 'src/cli/typed.ts', 'type node:net'],
+  ['the-client-speaks-through-undici', 'src/http/late.ts', 'late node:tls'],
   ['sandbox-shares-nothing-with-the-client', 'src/sandbox/shares.ts', 'src/errors.ts'],
   ['no-circles', 'src/cli/circle.ts', 'src/cli/leaf-of-circle.ts'],
   ['no-unresolved', 'src/cli/lost.ts', './nowhere.ts'],
@@ -66,6 +69,7 @@ const kept: [from: string, to: string][] = [
   ['src/config/store.ts', 'conf'],
   ['src/protocols/registry.ts', 'src/protocols/a/leaf.ts'],
   ['src/sandbox/uses.ts', 'src/sandbox/leaf.ts'],
+  ['src/sandbox/listens.ts', 'node:http'],
 ];
 
 function fixture(): string {
@@ -84,7 +88,11 @@ function fixture(): string {
 
 function put(folder: string, path: string, imports: readonly string[]): void {
   const up = '../'.repeat(path.split('/').length - 1);
-  const lines = imports.map((to) => `import '${to.replace(/^src\//, `${up}src/`)}';`);
+  const lines = imports.map((to) => {
+    const [, how = '', name = ''] = /^(type |late )?(.*)$/.exec(to.replace(/^src\//, `${up}src/`)) ?? [];
+    if (how === 'late ') return `void import('${name}');`;
+    return how === 'type ' ? `import type * as unused from '${name}';` : `import '${name}';`;
+  });
   mkdirSync(dirname(join(folder, path)), { recursive: true });
   writeFileSync(join(folder, path), [...lines, 'export {};', ''].join('\n'));
 }
@@ -106,7 +114,7 @@ describe('the layers', () => {
     const circle = found.filter((line) => line.startsWith('no-circles'));
     expect(circle.length).toBeGreaterThan(0);
     expect(found).toHaveLength(broken.length - 1 + circle.length);
-    expect(broken.map(([rule]) => rule).sort()).toEqual(
+    expect([...new Set(broken.map(([rule]) => rule))].sort()).toEqual(
       summary.ruleSetUsed.forbidden.map(({ name }) => name).sort(),
     );
   });

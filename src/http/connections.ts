@@ -1,14 +1,12 @@
-import { lookup } from 'node:dns';
 import type { buildConnector, Dispatcher, Pool } from 'undici';
 import { messageOf, systemCode } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
-import { isPrivateAddress } from './private-host.ts';
+import { isWithinReach, lookupWithin, outOfReach } from './reach.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
 type Connector = buildConnector.connector;
-type Lookup = NonNullable<(buildConnector.BuildOptions & { path?: never })['lookup']>;
 
 /** A connection that stands: TCP, or TLS on it. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
@@ -19,8 +17,8 @@ export interface ConnectionOptions {
   timeoutMs: number;
   /** How many there may be at a time. Where it is 1, that one is made once and never again. */
   most: number;
-  /** True refuses loopback, private and link-local addresses, also those that DNS gives. */
-  publicOnly?: boolean;
+  /** Refuses addresses that are not within reach of this base URL, also those that DNS gives. */
+  within?: URL;
   /** Ends the making of a connection, and of nothing else. */
   signals?: readonly (AbortSignal | undefined)[];
   /**
@@ -90,7 +88,7 @@ export class Connections {
     this.dispatcher = new undici.EnvHttpProxyAgent({
       httpProxy: proxy,
       httpsProxy: proxy,
-      connect: { ...tls, ...(options.publicOnly && { lookup: publicLookup }) },
+      connect: { ...tls, ...(options.within && { lookup: lookupWithin(options.within) }) },
       requestTls: tls,
       proxyTls: tls,
       factory: (origin: string | URL, { connect }: Pool.Options) =>
@@ -186,11 +184,11 @@ export class Connections {
   }
 
   async #connected(connector: Connector, target: buildConnector.Options): Promise<Socket> {
-    const { timeoutMs, publicOnly, signals } = this.#options;
+    const { timeoutMs, within, signals } = this.#options;
     const deadline = startDeadline(timeoutMs, signals);
     const host = hostOf(this.#url);
     try {
-      if (publicOnly && isPrivateAddress(host)) throw forbidden(host);
+      if (within && !(await isWithinReach(host, within))) throw outOfReach(host);
       return await promised(connector, { ...target, signal: deadline.signal });
     } catch (error) {
       throw this.#notConnected(error, deadline);
@@ -236,20 +234,3 @@ function proxyFor(url: URL): string {
   if (!value.includes('://')) return `http://${value}`;
   throw new Error(`the proxy ${value.replace(/\/\/.*@/, '//')} is of a kind that is not supported`);
 }
-
-function forbidden(address: string): Error {
-  return Object.assign(new Error(`${address} is a private address, and the base URL is not`), {
-    code: 'MGW_PRIVATE',
-  });
-}
-
-// The check comes after DNS, so that a public name cannot lead to a private address.
-const publicLookup: Lookup = (hostname, options, callback) => {
-  lookup(hostname, { ...options, all: true }, (error, addresses) => {
-    const bad = addresses?.find(({ address }) => isPrivateAddress(address));
-    if (error) callback(error, []);
-    else if (bad) callback(forbidden(bad.address), []);
-    else if (options.all) callback(null, addresses);
-    else callback(null, addresses[0]?.address ?? '', addresses[0]?.family);
-  });
-};

@@ -80,7 +80,7 @@ export async function download(
   part: string,
   deps: DownloadDeps,
 ): Promise<DownloadOutcome> {
-  checkTarget(source.url, deps.gateway);
+  await checkTarget(source.url, deps.gateway);
   deps.signal?.throwIfAborted();
   const file = await openPart(part, source.identity, deps.claimant, deps.clock);
   let kept: 'whole' | 'part' | 'nothing' = 'part';

@@ -1,8 +1,7 @@
-import { isIP } from 'node:net';
 import { MgwError } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { printableLine } from '../printable.ts';
-import { isPrivateHost } from './private-host.ts';
+import { isAddress, isWithinReach } from './reach.ts';
 
 /** What decides where a result may be fetched from, and where the key may go. */
 export interface TrustedGateway {
@@ -20,12 +19,8 @@ export async function keyMayGo(url: URL, { baseUrl, trustedOrigins }: TrustedGat
   if (isLoopbackHost(baseUrl.hostname) && url.hostname === baseUrl.hostname) return true;
   if (trustedOrigins.some((origin) => URL.canParse(origin) && new URL(origin).origin === url.origin))
     return true;
-  const bothNames = [url, baseUrl].every((each) => each.protocol === 'https:' && isName(each.hostname));
+  const bothNames = [url, baseUrl].every((each) => each.protocol === 'https:' && !isAddress(each.hostname));
   return bothNames && (await isSameSite(url.hostname, baseUrl.hostname));
-}
-
-function isName(hostname: string): boolean {
-  return !hostname.startsWith('[') && isIP(hostname) === 0;
 }
 
 // Private suffixes too: two customers of one hosting domain are two sites.
@@ -41,7 +36,7 @@ async function isSameSite(one: string, other: string): Promise<boolean> {
  * machine unless the base URL is such itself.
  * @throws MgwError('result_unavailable') before any request.
  */
-export function checkTarget(address: string, gateway: TrustedGateway, from?: URL): URL {
+export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
   if (/[\s\0-\x20\x7f-\x9f]/.test(address))
     throw refused(address, 'it holds white space or control characters');
   if (!URL.canParse(address, from?.href)) throw refused(address, 'it is not an address');
@@ -51,7 +46,7 @@ export function checkTarget(address: string, gateway: TrustedGateway, from?: URL
   if (url.username !== '' || url.password !== '') throw refused(url.host, 'it holds credentials');
   if (from?.protocol === 'https:' && url.protocol === 'http:')
     throw refused(url.origin, `${from.host} redirects from https to http`);
-  if (!isWithinReach(url.hostname, gateway.baseUrl.hostname))
+  if (!(await isWithinReach(url.hostname, gateway.baseUrl)))
     throw refused(url.origin, 'it is in a private network, and the base URL is not');
   url.hash = '';
   return url;
@@ -65,22 +60,3 @@ function refused(address: string, why: string): MgwError {
     retry: 'never',
   });
 }
-
-type Reach = 'public' | 'private' | 'loopback' | 'never';
-
-function isWithinReach(hostname: string, base: string): boolean {
-  const [reach, own] = [reachOf(hostname), reachOf(base)];
-  if (hostname === base || reach === 'public') return true;
-  if (reach === 'private') return own === 'private' || own === 'loopback';
-  return reach === 'loopback' && own === 'loopback';
-}
-
-// Link-local (where clouds keep their secrets), reserved, and addresses written inside an IPv6 address: never.
-function reachOf(hostname: string): Reach {
-  if (isLoopbackHost(hostname) || hostname.endsWith('.localhost')) return 'loopback';
-  if (!isPrivateHost(hostname)) return 'public';
-  return isName(hostname) || sharedNetwork.test(hostname) ? 'private' : 'never';
-}
-
-const sharedNetwork =
-  /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|\[f[cd])/;

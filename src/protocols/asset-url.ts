@@ -1,4 +1,4 @@
-import { isPrivateHost } from '../http/private-host.ts';
+import { reachOf } from '../http/reach.ts';
 
 /**
  * What is wrong with an asset's URL, in words that follow "it" (`points into a private network`); undefined
@@ -11,5 +11,5 @@ export function checkAssetUrl(url: string): string | undefined {
   if (!URL.canParse(url)) return 'cannot be read as a URL';
   const { username, password, hostname } = new URL(url);
   if (username !== '' || password !== '') return 'holds a user name or password';
-  return isPrivateHost(hostname) ? 'points into a private network' : undefined;
+  return reachOf(hostname) !== 'public' ? 'points into a private network' : undefined;
 }

@@ -1,4 +1,6 @@
 import { execFile } from 'node:child_process';
+import type { LookupOptions } from 'node:dns';
+import type * as dns from 'node:dns/promises';
 import { writeFileSync } from 'node:fs';
 import { createServer as createHttp } from 'node:http';
 import { connect as connectTcp, type AddressInfo, type Socket } from 'node:net';
@@ -23,13 +25,10 @@ import { closedPort, freshFolder, httpServer, says, tcpServer } from '../support
 /** What names stand for; all others are asked of the system. */
 const names = vi.hoisted(() => new Map<string, { address: string; family: number }[]>());
 
-vi.mock('node:dns', async (original) => {
-  const real = await original<{ lookup: (...args: unknown[]) => void }>();
-  const lookup = (hostname: string, options: unknown, callback: (...args: unknown[]) => void): void => {
-    const known = names.get(hostname);
-    if (known === undefined) real.lookup(hostname, options, callback);
-    else callback(null, known);
-  };
+vi.mock('node:dns/promises', async (original) => {
+  const real = await original<typeof dns>();
+  const lookup = async (host: string, options: LookupOptions): Promise<unknown> =>
+    names.get(host) ?? (await real.lookup(host, options));
   return { ...real, lookup };
 });
 
@@ -372,8 +371,11 @@ function endless(socket: Socket): void {
   go();
 }
 
-describe('public addresses only', () => {
-  const publicOnly = { publicOnly: true };
+describe('what an answer names', () => {
+  const within = { within: new URL('https://gateway.example') };
+  const nowhere = [{ address: '192.0.2.1', family: 4 }];
+  const here = [{ address: '127.0.0.1', family: 4 }];
+  const office = [{ address: '10.1.2.3', family: 4 }];
 
   it.each([
     '127.0.0.1',
@@ -386,37 +388,50 @@ describe('public addresses only', () => {
     '[64:ff9b::10.0.0.1]',
     '0x7f.1',
     '2130706433',
+    'localhost',
   ])('%s is refused before any connection', async (host) => {
+    names.set('gateway.example', [{ address: '1.1.1.1', family: 4 }]);
     const server = await tcpServer(() => undefined);
-    const error = await failure(open(`http://${host}:${server.port}`, publicOnly));
+    const error = await failure(open(`http://${host}:${server.port}`, within));
     expect(error).toMatchObject({ phase: 'unsent', reason: 'private_address' });
     expect(server.connections).toBe(0);
   });
 
   it.each<[string, { address: string; family: number }[]]>([
-    ['private', [{ address: '127.0.0.1', family: 4 }]],
+    ['private', here],
     ['private inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
     ['of this link', [{ address: 'fe80::1%eth0', family: 6 }]],
-    [
-      'public and private',
-      [
-        { address: '192.0.2.1', family: 4 },
-        { address: '127.0.0.1', family: 4 },
-      ],
-    ],
-  ])('a name that stands for addresses that are %s is refused behind DNS', async (_, addresses) => {
-    const server = await tcpServer(() => undefined);
+    ['public and private', [{ address: '1.1.1.1', family: 4 }, ...here]],
+  ])('a name that stands for addresses that are %s is refused after DNS', async (_, addresses) => {
+    names.set('gateway.example', nowhere);
     names.set('files.example', addresses);
-    const error = await failure(open(`http://files.example:${server.port}`, publicOnly));
+    const server = await tcpServer(() => undefined);
+    const error = await failure(open(`http://files.example:${server.port}`, within));
     expect(error).toMatchObject({ phase: 'unsent', reason: 'private_address' });
     expect(server.connections).toBe(0);
   });
 
-  it('localhost too, and without the wish all of them are reached', async () => {
+  it('is reached where the base URL is, wherever that leads, and so is what is as near as it', async () => {
+    names.set('gateway.example', here);
+    names.set('files.example', here);
     const server = await tcpServer(() => undefined);
-    expect(await failure(open(`http://localhost:${server.port}`, publicOnly))).toMatchObject({
+    for (const host of ['gateway.example', 'files.example', '127.0.0.1', 'localhost'])
+      await open(`http://${host}:${server.port}`, within);
+    expect(server.connections).toBe(4);
+  });
+
+  it('is refused where it is nearer than the base URL leads', async () => {
+    names.set('gateway.example', office);
+    names.set('files.example', here);
+    const server = await tcpServer(() => undefined);
+    expect(await failure(open(`http://files.example:${server.port}`, within))).toMatchObject({
       reason: 'private_address',
     });
+    expect(server.connections).toBe(0);
+  });
+
+  it('is not looked at where nothing is asked of it', async () => {
+    const server = await tcpServer(() => undefined);
     await open(`http://localhost:${server.port}`);
     expect(server.connections).toBe(1);
   });

@@ -1,6 +1,5 @@
 import { MgwError } from '../../errors.ts';
 import type { AuthScheme } from '../../exchange.ts';
-import { isPrivateHost } from '../private-host.ts';
 import { secretRedactor } from '../../redact.ts';
 import { checkTarget, keyMayGo, type TrustedGateway } from '../trust.ts';
 import { get, type Message } from './get.ts';
@@ -53,7 +52,7 @@ export async function follow(
   const { gateway, headers, onHead } = options;
   // A short key stands in texts and addresses by chance.
   const clean = gateway.key.length < 8 ? (text: string) => text : secretRedactor([gateway.key]);
-  let url = checkTarget(source.url, gateway);
+  let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
     // Whoever named this address knows the key; whoever is asked at it must not.
@@ -62,7 +61,7 @@ export async function follow(
     const message = await get(url, {
       ...options,
       headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
-      publicOnly: !isPrivateHost(gateway.baseUrl.hostname),
+      baseUrl: gateway.baseUrl,
     });
     gateway.trace?.(`< ${message.statusCode} ${message.headers['content-type'] ?? ''}`.trimEnd());
     onHead();
@@ -78,8 +77,8 @@ export async function follow(
         clean,
       };
     message.destroy();
-    if (redirects === mostRedirects) throw tooMany(source.url, gateway);
-    url = checkTarget(location, gateway, url);
+    if (redirects === mostRedirects) throw tooMany(source.url);
+    url = await checkTarget(location, gateway, url);
   }
 }
 
@@ -103,10 +102,10 @@ function keyInAddress(url: URL): MgwError {
   );
 }
 
-function tooMany(address: string, gateway: DownloadGateway): MgwError {
+function tooMany(address: string): MgwError {
   return new MgwError(
     'result_unavailable',
-    `${checkTarget(address, gateway).origin} redirected more than ${mostRedirects} times.`,
+    `${new URL(address).origin} redirected more than ${mostRedirects} times.`,
     { charged: 'yes', retry: 'resume' },
   );
 }

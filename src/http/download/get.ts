@@ -7,8 +7,8 @@ import { TransportError } from '../transport-error.ts';
 export interface GetOptions {
   headers: Record<string, string>;
   connectTimeoutMs: number;
-  /** True refuses private addresses, also behind DNS. */
-  publicOnly: boolean;
+  /** Where the gateway is: no address nearer to this machine is connected to (see `isWithinReach`). */
+  baseUrl: URL;
   signal: AbortSignal;
 }
 
@@ -29,8 +29,8 @@ const highWaterMark = 1024 * 1024;
  * @throws TransportError where no head came.
  */
 export async function get(url: URL, options: GetOptions): Promise<Message> {
-  const { headers, connectTimeoutMs: timeoutMs, publicOnly, signal } = options;
-  const connections = await openConnections(url, { timeoutMs, most: 1, publicOnly, signals: [signal] });
+  const { headers, connectTimeoutMs: timeoutMs, baseUrl, signal } = options;
+  const connections = await openConnections(url, { timeoutMs, most: 1, within: baseUrl, signals: [signal] });
   const raw = new RawAnswer();
   const request = { origin: url.origin, path: `${url.pathname}${url.search}`, headers };
   const end = (): void => connections.destroy(new Error('the download has ended'));
