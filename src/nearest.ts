@@ -1,0 +1,40 @@
+/**
+ * The name that was probably meant: one that differs only in letter case, `_` or `-`, or in a slip or two of the
+ * fingers (three in a long name). Undefined where none is near.
+ */
+export function nearestName(name: string, names: readonly string[]): string | undefined {
+  const same = names.find((known) => squeezed(known) === squeezed(name));
+  if (same !== undefined) return same;
+  const most = Math.min(3, Math.floor(name.length / 4));
+  const near = names
+    .filter((known) => Math.abs(known.length - name.length) <= most)
+    .map((known) => ({ known, slips: slipsBetween(name.toLowerCase(), known.toLowerCase()) }))
+    .filter(({ slips }) => slips <= most);
+  return near.sort((one, other) => one.slips - other.slips)[0]?.known;
+}
+
+/** A name without regard to letter case, `_` and `-`: what `model_version` and `ModelVersion` have in common. */
+export function squeezed(name: string): string {
+  return name.toLowerCase().replace(/[_\-\s]/g, '');
+}
+
+// Letters that were left out, put in, mistaken, or swapped with their neighbour (optimal string alignment).
+function slipsBetween(one: string, other: string): number {
+  let before: number[] = [];
+  let above: number[] = Array.from({ length: other.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= one.length; row += 1) {
+    const here = [row];
+    for (let column = 1; column <= other.length; column += 1) {
+      const differs = one[row - 1] === other[column - 1] ? 0 : 1;
+      const swapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
+      here[column] = Math.min(
+        (above[column] ?? 0) + 1,
+        (here[column - 1] ?? 0) + 1,
+        (above[column - 1] ?? 0) + differs,
+        swapped ? (before[column - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
+      );
+    }
+    [before, above] = [above, here];
+  }
+  return above[other.length] ?? 0;
+}

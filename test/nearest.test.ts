@@ -1,0 +1,31 @@
+import { expect, it } from 'vitest';
+import { nearestName } from '../src/nearest.ts';
+
+const names = ['reference_image_urls', 'reference_audio_urls', 'prompt', 'duration', 'mode', 'ModelVersion'];
+
+it.each([
+  ['refrence_image_urls', 'reference_image_urls'],
+  ['reference_adio_ulrs', 'reference_audio_urls'],
+  ['promt', 'prompt'],
+  ['prmopt', 'prompt'],
+  ['Prompt', 'prompt'],
+  ['model-version', 'ModelVersion'],
+  ['MODEL_VERSION', 'ModelVersion'],
+  ['durations', 'duration'],
+  ['duartion', 'duration'],
+  ['mod', undefined],
+  ['nose', undefined],
+  ['seed', undefined],
+  ['', undefined],
+  ['direction', undefined],
+  ['reflection', undefined],
+])('%s: %s', (name, nearest) => {
+  expect(nearestName(name, names)).toBe(nearest);
+});
+
+it('gives the nearest of several, and does not compare what cannot be near', () => {
+  expect(nearestName('reference_image_url', ['reference_audio_urls', 'reference_image_urls'])).toBe(
+    'reference_image_urls',
+  );
+  expect(nearestName('x'.repeat(1_000_000), names)).toBeUndefined();
+});
