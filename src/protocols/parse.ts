@@ -1,4 +1,26 @@
-/**
+import type { Flag } from './protocol.ts';
+
+/** The row of a flag that takes one value: a text that is not blank, where nothing else is said. */
+export function valueFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
+  return { flags, field, description, kind: 'text', parse: text, ...more };
+}
+
+/** The row of a flag that may be repeated; each value is parsed by itself. */
+export function listFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
+  return { flags, field, description, kind: 'list', parse: text, ...more };
+}
+
+/** The row of a flag that has a `--no-` form too. */
+export function switchFlag(
+  flags: string,
+  field: string,
+  description: string,
+  more: Partial<Flag> = {},
+): Flag {
+  return { flags, field, description, kind: 'switch', ...more };
+}
+
+/*
  * Parsers for the values of flags. Each takes what the command line gave and throws an Error whose message says
  * what is allowed, without naming the flag. They are strict: no white space, no `1e3`, no leading zeros or `+`.
  */

@@ -1,3 +1,4 @@
+import type { $ZodType } from 'zod/v4/core';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import type { Json, JsonObject } from '../json.ts';
 import type { ProtocolName } from '../job.ts';
@@ -46,6 +47,18 @@ export interface Violation {
   allowed: string;
   /** The long name of the flag that sets the field, where there is one: `--duration`. */
   flag?: string;
+  /** The field that was probably meant, where this one is not in the specification. */
+  meant?: string;
+}
+
+/** The local checks of a protocol's bodies (design 7), which only a command that makes a body loads. */
+export interface Checks {
+  /** The body's fields with their types, limits and descriptions. */
+  readonly schema: $ZodType;
+  /** Every broken rule, and every field that is probably misnamed; empty where the body may be sent. */
+  readonly check: (body: JsonObject) => Violation[];
+  /** What the person should know about a body that may be sent, such as fields left to the model's default. */
+  readonly advise: (body: JsonObject) => string[];
 }
 
 /** What a request asks for at most, as prices count it (specification 8). */
@@ -134,12 +147,9 @@ export interface Protocol {
    * @throws MgwError('usage') showing the choices.
    */
   complete?(body: JsonObject, models: readonly Model[]): JsonObject;
-  /** The body with the protocol's aliases brought to one spelling; called before `check`. */
+  checks(): Promise<Checks>;
+  /** The body with the protocol's aliases brought to one spelling; called before the checks. */
   normalise(body: JsonObject): JsonObject;
-  /** Every local check of design 7 that concerns this protocol; empty where the body may be sent. */
-  check(body: JsonObject): Violation[];
-  /** What the person should know about a body that may be sent, such as fields left to the model's default. */
-  advise(body: JsonObject): string[];
   /** What a body asks for at most, for what it may cost. */
   quantityOf(body: JsonObject): Quantity;
   /** The model of a body, for the job's record. */

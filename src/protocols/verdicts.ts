@@ -1,6 +1,6 @@
 import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
-import { bodyOf, messageIn, nativeCodeIn, readFailure } from '../http/failures.ts';
-import { isObject, parseCutJson } from '../json.ts';
+import { bodyOf, classify, messageIn, nativeCodeIn, readFailure, requestIdOf } from '../http/failures.ts';
+import { isObject, parseCutJson, type Json } from '../json.ts';
 import type { QueryVerdict } from './protocol.ts';
 import { strayTaskIdIn } from './task-id.ts';
 
@@ -78,6 +78,21 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
   if (failure.code === 'not_found' && reply.status < 500) return { kind: 'missing', failure };
   if (failure.code === 'auth') return { kind: 'unauthorized', failure };
   return { kind: 'again', failure };
+}
+
+/** The verdict on a query's answer that tells nothing: it is asked again. */
+export function noNews(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
+  return { kind: 'again', failure: unreadable(reply, what) };
+}
+
+/**
+ * Why an accepted task failed. Its money is spent whatever the code is: only the content policy is told apart, the rest
+ * is in the native code and the message.
+ */
+export function taskFailure(reply: Reply, body: Json, message: string, nativeCode?: string): Failure {
+  const policy = classify(`${nativeCode ?? ''} ${message}`, 400) === 'content_policy';
+  const code = policy ? 'content_policy' : 'task_failed';
+  return { code, message, nativeCode, requestId: requestIdOf(reply, body) };
 }
 
 /** A 2xx answer in which nothing could be read. */

@@ -1,10 +1,12 @@
 import type { Violation } from './protocol.ts';
 
 const limit = 60;
+const longText = 10_000;
 
 /**
  * A value as an error message shows it: at most 60 characters, control and format characters escaped, the
- * password of a URL masked, a text quoted only where it would be mistaken for something else. '' for undefined.
+ * password of a URL masked, a text quoted only where it would be mistaken for something else, a very long one named
+ * by its length. '' for undefined.
  */
 export function shownValue(value: unknown): string {
   if (value === undefined) return '';
@@ -13,8 +15,14 @@ export function shownValue(value: unknown): string {
   if (typeof value === 'object') return 'an object';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value !== 'string') return `a ${typeof value}`;
+  if (value.length > longText) return `a text of ${charactersIn(value)} characters`;
   const shown = printable(value);
   return looksLikeText(value) ? shorten(shown, limit) : `"${shorten(shown, limit - 2)}"`;
+}
+
+/** How many characters a text has, counted as code points, as the limits of prompts do. */
+export function charactersIn(text: string): number {
+  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0);
 }
 
 function looksLikeText(value: string): boolean {
@@ -45,7 +53,9 @@ export function violationMessage(violations: readonly Violation[], model?: strin
   return violations.map((violation) => line(violation, scope(violation))).join('\n');
 }
 
-function line({ field, value, allowed, flag }: Violation, scope: string): string {
+function line({ field, value, allowed, flag, meant }: Violation, scope: string): string {
+  if (meant !== undefined)
+    return `${shownValue(field)}: there is no such field${scope}; did you mean ${meant}? --no-check sends it as it is.`;
   const named = flag === undefined || flag.slice(2) === field ? (flag ?? field) : `${flag} (${field})`;
   if (value === '') return `${named}: missing${scope}; needed: ${allowed}`;
   return `${named}: ${value} is not allowed${scope}; allowed: ${allowed}`;

@@ -125,6 +125,8 @@ describe('submit -o', () => {
     ['--set', 'SubAppId=1'],
     ['--set', 'FileInfos.0.FileId=x'],
     ['--set', 'model_version=2.0'],
+    ['--set', 'OutputConfig.Duraton=5'],
+    ['--body', '{"Promt":"x"}'],
     ['--ext-info', '{"ExtVideoParameters":{"ReturnUsage":true}}'],
     ['--first-frame', 'http://10.0.0.1/a.png'],
   ])('refuses %s %s before anything is submitted', async (flag, value) => {
@@ -132,6 +134,16 @@ describe('submit -o', () => {
     expect(run.code, run.stderr).toBe(2);
     expect(gateway.posts()).toEqual([]);
   });
+});
+
+it('points out a field that nobody knows: one that looks like a slip is refused, another is sent', async () => {
+  const slip = [...submit, '--set', 'OutputConfig.Duraton=5'];
+  const refused = await here(slip);
+  expect(refused.stderr).toContain('OutputConfig.Duraton: there is no such field for Video-B; did you mean');
+  const strange = await here([...submit, '--set', 'Seed=7', '--new']);
+  expect(strange.stderr).toContain('Not in the specification, sent as it is: Seed.');
+  expect((await here([...slip, '--no-check', '--new'])).code).toBe(0);
+  expect([sent(0), sent(1)]).toMatchObject([{ Seed: 7 }, { OutputConfig: { Duraton: 5 } }]);
 });
 
 describe('the listing', () => {

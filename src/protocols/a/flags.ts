@@ -1,89 +1,31 @@
-import { text, wholeNumber } from '../parse.ts';
+import { switchFlag, valueFlag, wholeNumber } from '../parse.ts';
 import type { Flag } from '../protocol.ts';
 import { imageFromFile } from './image.ts';
 
+const whole = { parse: wholeNumber };
+
 /** The flags of `mgw video a submit`: every field of specification 2.1, and the model of the path (4.1). */
 export const flags: readonly Flag[] = [
-  {
-    flags: '--model <name>',
-    description: 'model, as `mgw models --protocol a` lists it',
-    field: 'model',
-    kind: 'text',
-    parse: text,
-  },
-  {
-    flags: '--prompt <text>',
-    description: 'what happens: content, motion, camera, style, sound',
-    field: 'instances.0.prompt',
-    kind: 'text',
-    parse: text,
-  },
+  valueFlag('--model <name>', 'model', 'model, as `mgw models --protocol a` lists it'),
+  valueFlag('--prompt <text>', 'instances.0.prompt', 'what happens: content, motion, camera, style, sound'),
   {
     flags: '--image <file>',
-    description: 'first frame, where the model takes one',
     field: 'instances.0.image',
+    description: 'first frame, where the model takes one',
     kind: 'file',
     fromFile: imageFromFile,
   },
-  {
-    flags: '--duration <seconds>',
-    description: 'length of the video',
-    field: 'parameters.durationSeconds',
-    kind: 'text',
-    parse: wholeNumber,
-  },
-  {
-    flags: '--resolution <name>',
-    description: 'for example 720p, 1080p',
-    field: 'parameters.resolution',
-    kind: 'text',
-    parse: text,
-  },
-  {
-    flags: '--aspect-ratio <ratio>',
-    description: 'for example 16:9, 9:16',
-    field: 'parameters.aspectRatio',
-    kind: 'text',
-    parse: text,
-  },
-  {
-    flags: '--audio',
-    description: 'make sound, where the model can',
-    field: 'parameters.generateAudio',
-    kind: 'switch',
-  },
-  {
-    flags: '--negative-prompt <text>',
-    description: 'what must not be seen',
-    field: 'parameters.negativePrompt',
-    kind: 'text',
-    parse: text,
-  },
-  {
-    flags: '--sample-count <n>',
-    description: 'number of videos; each is paid for',
-    field: 'parameters.sampleCount',
-    kind: 'text',
-    parse: wholeNumber,
-  },
-  {
-    flags: '--person-generation <policy>',
-    description: "the model's policy on showing people",
-    field: 'parameters.personGeneration',
-    kind: 'text',
-    parse: text,
-  },
-  {
-    flags: '--seed <n>',
-    description: 'random seed',
-    field: 'parameters.seed',
-    kind: 'text',
-    parse: wholeNumber,
-  },
-  {
-    flags: '--enhance-prompt',
-    description: 'let the model rewrite the prompt',
-    field: 'parameters.enhancePrompt',
-    kind: 'switch',
-  },
+  valueFlag('--duration <seconds>', 'parameters.durationSeconds', 'length of the video', whole),
+  valueFlag('--resolution <name>', 'parameters.resolution', 'for example 720p, 1080p'),
+  valueFlag('--aspect-ratio <ratio>', 'parameters.aspectRatio', 'for example 16:9, 9:16'),
+  switchFlag('--audio', 'parameters.generateAudio', 'make sound, where the model can'),
+  valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not be seen'),
+  valueFlag('--sample-count <n>', 'parameters.sampleCount', 'number of videos; each is paid for', whole),
+  valueFlag(
+    '--person-generation <policy>',
+    'parameters.personGeneration',
+    "the model's policy on showing people",
+  ),
+  valueFlag('--seed <n>', 'parameters.seed', 'random seed', whole),
+  switchFlag('--enhance-prompt', 'parameters.enhancePrompt', 'let the model rewrite the prompt'),
 ];

@@ -1,19 +1,42 @@
 import type { Failure, Reply } from '../../exchange.ts';
-import { classify, requestIdOf } from '../../http/failures.ts';
+import { bodyOf, requestIdOf } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
-import type { Observation } from '../protocol.ts';
+import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
+import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
-import { resultOf, samplesOf } from './samples.ts';
+
+/**
+ * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and what gateways leak of
+ * other forms of the same upstream. Every string under these names must be diverted while the answer streams,
+ * short ones too (a threshold of 0): one that stayed text is no source.
+ */
+export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
+
+// The specification's place first.
+const lists = [
+  'generateVideoResponse.generatedSamples',
+  'generateVideoResponse.generatedVideos',
+  'generatedSamples',
+  'generatedVideos',
+  'videos',
+];
+const addresses = ['video.uri', 'uri', 'video.gcsUri', 'gcsUri'];
+const types = ['video.encoding', 'video.mimeType', 'encoding', 'mimeType'];
 
 type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 'warning'>;
 
-/**
- * The state of an operation (specification 2.2, 3.1); undefined where the body is none. An absent `done` is
- * false, and only `true` itself is finished. An `error` with neither a code nor words is no error.
- */
-export function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
-  if (!isObject(body) || !['name', 'done', 'response'].some((member) => at(body, member) !== undefined))
-    return undefined;
+/** Reads the answer to a status query (specification 2.2, 3.1). A cut answer is no news. */
+export function readQuery(reply: Reply, handle: string): QueryVerdict {
+  if (!isSuccess(reply)) return judgeFailedQuery(reply);
+  const body = bodyOf(reply);
+  if (!reply.complete || !isObject(body)) return noNews(reply, 'operation');
+  if (['name', 'done', 'response'].some((member) => body[member] !== undefined))
+    return observe(reply, body, handle);
+  return body['error'] === undefined ? noNews(reply, 'operation') : judgeFailedQuery(reply);
+}
+
+// An absent `done` is false, and only `true` itself is finished. An `error` with neither a code nor words is no error.
+function observe(reply: Reply, body: JsonObject, handle: string): Observation {
   const outcome = body.done === true ? finished(reply, body) : unfinished(body);
   const warning = [outcome.warning, foreignName(body, handle)].filter((text) => text !== undefined).join(' ');
   return {
@@ -37,7 +60,10 @@ function unfinished({ done, error, response }: JsonObject): Outcome {
 
 function finished(reply: Reply, body: JsonObject): Outcome {
   const { error, response } = body;
-  if (isError(error)) return { state: 'failed', results: [], failure: failureOf(error, reply, body) };
+  if (isError(error)) {
+    const code = idAt(error, 'code') ?? textAt(error, 'status');
+    return { state: 'failed', results: [], failure: taskFailure(reply, body, messageOf(error), code) };
+  }
   if (!isObject(response))
     return unproven('The operation is done, with neither an error nor a response: the result is unproven.');
   const samples = samplesOf(response);
@@ -65,10 +91,10 @@ function fetchable(samples: Json[], response: Json, reply: Reply): Outcome {
 
 function noSamples(response: Json, reply: Reply, body: Json): Failure {
   const reasons = filtered(response);
-  const requestId = requestIdOf(reply, body);
-  if (reasons !== undefined)
-    return { code: 'content_policy', message: `The video was filtered: ${reasons}`, requestId };
-  return { code: 'task_failed', message: 'The operation is done and its response holds no video', requestId };
+  if (reasons === undefined)
+    return taskFailure(reply, body, 'The operation is done and its response holds no video');
+  const failure = taskFailure(reply, body, `The video was filtered: ${reasons}`);
+  return { ...failure, code: 'content_policy' };
 }
 
 /** What the safety filter took away, in words; undefined where it took nothing. */
@@ -90,7 +116,57 @@ function foreignName({ name }: JsonObject, handle: string): string | undefined {
   return `The answer is about ${shownValue(name)}, not the operation that was asked for.`;
 }
 
-/** True for an `error` that says something: a Go relay sends an empty one beside a success. */
+// The samples of an operation's `response`; undefined where the place for them holds something else.
+function samplesOf(response: Json): Json[] | undefined {
+  const holder = at(response, 'generateVideoResponse') ?? {};
+  const found = lists.map((path) => at(response, path) ?? []);
+  if (!isObject(holder) || !found.every((list) => Array.isArray(list))) return undefined;
+  const samples = found.find((list) => list.length > 0);
+  if (samples !== undefined) return samples;
+  return inlineOf(response) === undefined && !isObject(at(response, 'video')) ? [] : [response];
+}
+
+// A sample as a file to fetch, and what is wrong with it, in words that follow "sample 1".
+function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string } {
+  const mime = types.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
+  const inline = inlineSource(sample, reply);
+  const given = addresses.map((path) => textAt(sample, path)).filter((address) => address !== undefined);
+  const sources = [inline.source, ...given.map(addressSource)].filter((found) => found !== undefined);
+  const fault = inline.fault ?? (sources.length === 0 ? nowhere(given) : undefined);
+  return { result: { sources, mime }, fault };
+}
+
+// What follows a question mark may be a signature, what stands before an @ a password.
+function nowhere([address]: string[]): string {
+  if (address === undefined) return 'has neither content nor an address to fetch';
+  return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, from where nothing can be fetched`;
+}
+
+function inlineOf(sample: Json): string | undefined {
+  const paths = inlineMedia.flatMap((name) => [`video.${name}`, name]);
+  return paths.map((path) => textAt(sample, path)).find((text) => text !== undefined);
+}
+
+function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: string } {
+  const place = inlineOf(sample);
+  if (place === undefined) return {};
+  const index = Number(/^mgw-spool:(\d+)$/.exec(place)?.[1]);
+  const media = reply.spooled?.[index];
+  if (media === undefined) return { fault: 'is broken: the content was not saved as it arrived' };
+  return media.fault === undefined
+    ? { source: { kind: 'inline', index } }
+    : { fault: `is broken: ${media.fault}` };
+}
+
+// Taken exactly as it came: it may be signed (specification 4.1, "the complete video.uri").
+function addressSource(address: string): Source | undefined {
+  if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
+  if (/^https?:\/\//i.test(address) && URL.canParse(address))
+    return { kind: 'url', url: address, key: 'own-site' };
+  return /^\/[^/]/.test(address) ? { kind: 'gateway', path: address } : undefined;
+}
+
+/** True for an `error` that says something: a Go relay sends an empty one next to a success. */
 export function isError(error: Json | undefined): boolean {
   if (!isObject(error)) return error !== undefined && error !== null && error !== '' && error !== false;
   const code = at(error, 'code') ?? 0;
@@ -103,19 +179,6 @@ export function messageOf(error: Json | undefined): string {
   const code = idAt(error, 'code');
   const name = textAt(error, 'status') ?? (code === undefined ? undefined : rpcNames[Number(code)]);
   return textAt(error, 'message') ?? `error ${[code, name].filter(Boolean).join(' ')} without a message`;
-}
-
-// The task's money is spent whatever the code is: only the content policy is told apart (specification 7).
-function failureOf(error: Json | undefined, reply: Reply, body: Json): Failure {
-  const message = messageOf(error);
-  const policy = classify(message, 400) === 'content_policy';
-  const nativeCode = idAt(error, 'code') ?? textAt(error, 'status');
-  return {
-    code: policy ? 'content_policy' : 'task_failed',
-    message,
-    nativeCode,
-    requestId: requestIdOf(reply, body),
-  };
 }
 
 // google.rpc.Code

@@ -1,11 +1,10 @@
 import { bearer } from '../../exchange.ts';
 import { textAt, type JsonObject } from '../../json.ts';
 import type { Protocol } from '../protocol.ts';
-import { advise, check } from './checks.ts';
 import { flags } from './flags.ts';
+import { inlineMedia, readQuery } from './observation.ts';
 import { countOf, quantityOf } from './quantity.ts';
-import { inlineMedia } from './samples.ts';
-import { modelOf, query, readQuery, readSubmission, submission } from './wire.ts';
+import { modelOf, query, readSubmission, submission } from './wire.ts';
 
 /**
  * Protocol A, the long-running-operation style (specification 2.1, 2.2, 3.1, 4.1).
@@ -21,9 +20,8 @@ export const a: Protocol = {
   flags,
   inlineMedia,
   countOf,
+  checks: () => import('./checks.ts'),
   normalise,
-  check,
-  advise,
   quantityOf,
   modelOf,
   submission,

@@ -1,10 +1,15 @@
+import { MgwError, usageError } from '../../errors.ts';
 import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
 import { at, parseCutJson, textAt, type Json, type JsonObject } from '../../json.ts';
-import type { QueryVerdict } from '../protocol.ts';
-import { isSuccess, judgeFailedQuery, judgeFailedSubmission, unreadable } from '../verdicts.ts';
-import { operationFault, operationPath, submissionPath } from './names.ts';
-import { isError, messageOf, observe } from './observation.ts';
+import { isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import { shownValue } from '../violations.ts';
+import { isError, messageOf } from './observation.ts';
+
+// Longer names are no names; they would not fit into a request line. Nor may a name leave the path, or end it: a
+// query, a fragment, a drive or host, unprintable characters.
+const longestName = 2048;
+const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
 /** The model of a composed body, which is no field of what is sent: it travels in the path. */
 export function modelOf(body: JsonObject): string | undefined {
@@ -12,28 +17,36 @@ export function modelOf(body: JsonObject): string | undefined {
 }
 
 /**
- * The exchange that submits (specification 4.1): `model` moves into the path, and all else is the body, exactly
- * as it was composed.
+ * The exchange that submits (specification 4.1): `model` moves into the path, percent-encoded, and all else is the
+ * body, exactly as it was composed.
  * @throws MgwError('usage') where the model's name is missing or cannot be put into a path.
  */
 export function submission(body: JsonObject): Exchange {
-  const sent = { ...body, model: undefined };
-  return { method: 'POST', path: submissionPath(modelOf(body)), headers: jsonHeaders, body: jsonBody(sent) };
+  const model = modelOf(body);
+  if (model === undefined) throw usageError('No model is given: --model.');
+  if (!isModelName(model)) throw usageError(`${shownValue(model)} cannot be the name of a model.`);
+  const path = `/v1beta/models/${encodeURIComponent(model)}:predictLongRunning`;
+  return { method: 'POST', path, headers: jsonHeaders, body: jsonBody({ ...body, model: undefined }) };
 }
 
 /**
- * The exchange that asks for an operation (specification 4.1), by the whole of its name. `model` is the one that
- * was submitted to, where it is known: a name of another one is not asked for.
+ * The exchange that asks for an operation (specification 4.1), by the whole of its name with its slashes,
+ * percent-encoded only where a path cannot hold a character as it is. `model` is the one that was submitted to, where
+ * it is known: a name of another one is not asked for.
  * @throws MgwError('result_unavailable') where the name cannot be asked for.
  */
 export function query(handle: string, model?: string): Exchange {
-  return { method: 'GET', path: operationPath(handle, model), headers: {} };
+  const fault = operationFault(handle, model);
+  if (fault === undefined)
+    return { method: 'GET', path: `/v1beta/${handle.split('/').map(encodeSegment).join('/')}`, headers: {} };
+  const text = `The operation ${shownValue(handle)} cannot be queried: it ${fault}.`;
+  throw new MgwError('result_unavailable', text, { charged: 'yes' });
 }
 
 /**
- * Reads the answer to a submission. A `name` under 2xx proves an operation, also where the answer was cut behind
- * it or holds an error beside it. A name that cannot be asked for was accepted all the same, and paid for: the
- * warning says so, and `query` throws.
+ * Reads the answer to a submission. A `name` under 2xx proves an operation, also where the answer was cut after it or
+ * holds an error next to it. A name that cannot be asked for was accepted all the same, and paid for: the warning says
+ * so, and `query` throws.
  */
 export function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply);
@@ -47,20 +60,39 @@ function oddities(handle: string, answer: Json | undefined, model?: string): str
   const fault = operationFault(handle, model);
   const error = at(answer, 'error');
   const notes = [
-    ...(isError(error) ? [`The gateway reported an error beside the operation: ${messageOf(error)}.`] : []),
+    ...(isError(error) ? [`The gateway reported an error next to the operation: ${messageOf(error)}.`] : []),
     ...(fault === undefined ? [] : [`The operation's name ${fault}, so that its result cannot be fetched.`]),
   ];
   return notes.length > 0 ? notes.join(' ') : undefined;
 }
 
-/** Reads the answer to a status query (specification 2.2, 3.1). A cut answer is no news. */
-export function readQuery(reply: Reply, handle: string): QueryVerdict {
-  if (!isSuccess(reply)) return judgeFailedQuery(reply);
-  const body = bodyOf(reply);
-  if (!reply.complete || body === undefined)
-    return { kind: 'again', failure: unreadable(reply, 'operation') };
-  const observation = observe(reply, body, handle);
-  if (observation !== undefined) return observation;
-  if (at(body, 'error') !== undefined) return judgeFailedQuery(reply);
-  return { kind: 'again', failure: unreadable(reply, 'operation') };
+/** True where a model's name can be put into a path as one segment (specification 4.1). */
+export function isModelName(name: string): boolean {
+  return isRelativePath(name);
+}
+
+function isRelativePath(path: string): boolean {
+  const segments = path.split('/');
+  return (
+    path.length <= longestName &&
+    !unsafe.test(path) &&
+    !segments.some((segment) => ['', '.', '..'].includes(segment))
+  );
+}
+
+// Why an operation cannot be asked for by its name, in words that follow "it". The specification's shape is
+// `models/<model>/operations/<id>` (2.2); longer names that end like it are as good. An operation of another model
+// than was submitted to is not this task's.
+function operationFault(name: string, model?: string): string | undefined {
+  if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
+  if (!isRelativePath(name)) return 'is not shaped models/<model>/operations/<id>';
+  const named = /(?:^|\/)models\/(.+)\/operations\/[^/]+$/.exec(name)?.[1];
+  const foreign =
+    model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);
+  return foreign ? `belongs to another model than ${shownValue(model)}` : undefined;
+}
+
+// What RFC 3986 leaves plain in a segment stays so: a gateway may compare names without decoding them.
+function encodeSegment(segment: string): string {
+  return encodeURIComponent(segment).replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);
 }

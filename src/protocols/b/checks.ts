@@ -1,122 +1,179 @@
-import { isObject, type Json, type JsonObject } from '../../json.ts';
+import * as z from 'zod/mini';
+import { at, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
+import { squeezed } from '../../nearest.ts';
+import {
+  adviseOfUnlisted,
+  assetUrl,
+  checkShape,
+  described,
+  either,
+  judged,
+  oneOfWords,
+  text,
+  violation,
+  whole,
+} from '../body-schema.ts';
 import { longName } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { shownValue } from '../violations.ts';
-import { checkExtInfo, withReturnUsage } from './ext-info.ts';
-import { adviseFiles, checkFiles } from './file-infos.ts';
+import { checkExtInfo } from './ext-info.ts';
 import { flags } from './flags.ts';
-import { checkNames, checkRefused } from './names.ts';
 
-/** Folds `ReturnUsage`, which is `--return-usage` and no field of the gateway's, into `ExtInfo`. */
-export function normalise(body: JsonObject): JsonObject {
-  const { ReturnUsage: asked, ...rest } = body;
-  if (asked === false) return rest;
-  const merged = asked === true ? withReturnUsage(body['ExtInfo']) : undefined;
-  return merged === undefined ? body : { ...rest, ExtInfo: merged };
+// The values that the specification lists where it leaves open whether there are more (2.3).
+const listed = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
+
+// Values beyond the listed ones are not shown: they pass, but not a listed one in another letter case.
+function listedWord(name: keyof typeof listed): z.ZodMiniString {
+  const words = listed[name];
+  const meant = (value: string): string | undefined =>
+    words.includes(value) ? undefined : words.find((word) => word.toLowerCase() === value.toLowerCase());
+  return text(words.join(', ')).check(judged(meant));
 }
+
+const file = z.strictObject(
+  {
+    Type: z.optional(listedWord('Type')),
+    Url: assetUrl(),
+    Category: z.optional(listedWord('Category')),
+    Usage: z.optional(listedWord('Usage')),
+  },
+  { error: 'an object with Type, Url, Category and Usage' },
+);
+
+const resolution = 'a size such as 720P, with a capital letter';
+// Some models take a word, such as adaptive, where others take a ratio.
+const ratio = 'a ratio such as 16:9';
+
+const output = z.strictObject(
+  {
+    StorageMode: z.optional(oneOfWords(['Temporary'])),
+    Resolution: z.optional(text(resolution).check(z.regex(/^(?!\d+[pk]$)/, { error: resolution }))),
+    Duration: z.optional(whole('a whole number of seconds, at least 1', 1)),
+    AspectRatio: z.optional(
+      text(ratio).check(z.regex(/^([1-9]\d{0,3}:[1-9]\d{0,3}|[a-zA-Z]+)$/, { error: ratio })),
+    ),
+    AudioGeneration: z.optional(oneOfWords(['Enabled', 'Disabled'], 'Enabled or Disabled')),
+  },
+  { error: 'an object' },
+);
+
+/** The body of specification 2.3, and mgw's own `ReturnUsage`. */
+export const schema = described(
+  z.strictObject({
+    ModelName: text('the name of a model of the listing'),
+    ModelVersion: text("one of the model's versions, as text"),
+    Prompt: z.optional(text()),
+    NegativePrompt: z.optional(text()),
+    FileInfos: z.optional(z.array(file, { error: 'a list of objects with Type, Url, Category and Usage' })),
+    OutputConfig: z.optional(output),
+    ExtInfo: z.optional(z.any()),
+    ReturnUsage: z.optional(either()),
+  }),
+  flags,
+);
 
 /** Every local check of Protocol B (design 7, specification 2.3). */
 export function check(body: JsonObject): Violation[] {
-  const extInfo = checkExtInfo(body['ExtInfo']);
+  const { FileInfos: files = [], Prompt, ExtInfo, ReturnUsage } = body;
+  const needsPrompt = Array.isArray(files) && files.length === 0 && Prompt === undefined;
+  const extInfo = checkExtInfo(ExtInfo);
   return [
-    ...checkNames(body),
+    ...checkShape(schema, body, flags).map((found) => withUsage(found, body)),
+    ...(needsPrompt ? [violation(flags, 'Prompt', Prompt, 'a text that is not empty')] : []),
     ...checkRefused(body),
-    ...checkModel(body),
-    ...checkPrompts(body),
-    ...checkFiles(body['FileInfos']),
-    ...checkOutput(body['OutputConfig']),
     ...extInfo,
-    ...(extInfo.length === 0 ? checkUnmerged(body['ReturnUsage']) : []),
+    ...(ReturnUsage === true && extInfo.length === 0 ? [unmerged] : []),
   ];
 }
 
-function checkModel(body: JsonObject): Violation[] {
-  return [
-    ...checkText(body, 'ModelName', 'the name of a model of the listing'),
-    ...checkText(body, 'ModelVersion', "one of the model's versions, as text"),
-  ];
+// Two flags set FileInfos; the entry tells which.
+function withUsage(found: Violation, body: JsonObject): Violation {
+  const [entry, member] = found.field.split(/\.(?=\w+$)/);
+  if (!entry?.startsWith('FileInfos.') || member !== 'Url') return found;
+  const flag = at(body, `${entry}.Usage`) === 'FirstFrame' ? '--first-frame' : '--reference';
+  return { ...found, flag };
 }
 
-function checkPrompts(body: JsonObject): Violation[] {
-  const files = body['FileInfos'];
-  const textToVideo = files === undefined || (Array.isArray(files) && files.length === 0);
-  return [
-    ...(textToVideo || body['Prompt'] !== undefined
-      ? checkText(body, 'Prompt', 'a text that is not empty')
-      : []),
-    ...(body['NegativePrompt'] === undefined
-      ? []
-      : checkText(body, 'NegativePrompt', 'a text that is not empty')),
-  ];
+// `normalise` left it where it is.
+const unmerged = violation(
+  flags,
+  'ReturnUsage',
+  true,
+  'ReturnUsage written inside ExtInfo itself: its numbers are too long to be kept when it is written again',
+);
+
+const hostedAssets = 'nothing: hosted resources are not supported; give an http(s) URL in FileInfos';
+const credentials = 'nothing: the gateway adds the upstream credentials itself';
+const refused = new Map([
+  ['subappid', 'nothing: the gateway rejects requests that carry it'],
+  ['fileid', hostedAssets],
+  ['objectid', hostedAssets],
+  ['lastframefileid', hostedAssets],
+  ['drafttaskid', hostedAssets],
+  ['secretid', credentials],
+  ['secretkey', credentials],
+]);
+const refusedAtTop = new Map([
+  ...refused,
+  ['taskid', 'nothing: a task id belongs to a query, not to a submission'],
+]);
+
+interface Place {
+  path: string;
+  value: Json | undefined;
+  inExtInfo: boolean;
 }
 
-function checkText(body: JsonObject, field: string, allowed: string): Violation[] {
-  const value = body[field];
-  return typeof value === 'string' && value.trim() !== '' ? [] : [violation(field, value, allowed)];
+// What the gateway refuses, in whatever spelling and at whatever depth, also inside the JSON texts of `ExtInfo`. A list
+// in place of recursion: a body may be nested deeper than the stack is.
+function checkRefused(body: JsonObject): Violation[] {
+  const found: Violation[] = [];
+  const open: Place[] = [{ path: '', value: body, inExtInfo: false }];
+  for (const place of open) {
+    const names = place.path === '' ? refusedAtTop : refused;
+    for (const [key, value] of membersOf(place)) {
+      const path = place.path === '' ? key : `${place.path}.${key}`;
+      const allowed = Array.isArray(place.value) ? undefined : names.get(squeezed(key));
+      if (allowed !== undefined)
+        found.push({ field: path, value: allowed === credentials ? '***' : shownValue(value), allowed });
+      open.push({ path, value, inExtInfo: place.inExtInfo || path === 'ExtInfo' });
+    }
+  }
+  return found;
 }
 
-function checkOutput(output: Json | undefined): Violation[] {
-  if (output === undefined) return [];
-  if (!isObject(output)) return [violation('OutputConfig', output, 'an object')];
-  const rules: [string, (value: Json) => boolean, string][] = [
-    ['StorageMode', (value) => value === 'Temporary', 'Temporary'],
-    ['Resolution', isResolution, 'a size such as 720P, with a capital letter'],
-    [
-      'Duration',
-      (value) => Number.isSafeInteger(value) && Number(value) > 0,
-      'a whole number of seconds, at least 1',
-    ],
-    ['AspectRatio', isRatio, 'a ratio such as 16:9'],
-    ['AudioGeneration', (value) => value === 'Enabled' || value === 'Disabled', 'Enabled or Disabled'],
-  ];
-  return rules.flatMap(([name, holds, allowed]) => {
-    const value = output[name];
-    return value === undefined || holds(value) ? [] : [violation(`OutputConfig.${name}`, value, allowed)];
-  });
+function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
+  const json = inExtInfo && typeof value === 'string' ? unwrapped(value) : value;
+  return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-function isResolution(value: Json): boolean {
-  return typeof value === 'string' && value.trim() !== '' && !/^\d+[pk]$/.test(value);
+// The value inside a JSON text, however often it was serialised. A long number reads as text, and as itself again.
+function unwrapped(json: string): Json | undefined {
+  const value = tryParseJson(json);
+  return typeof value === 'string' && value !== json ? unwrapped(value) : value;
 }
 
-function isRatio(value: Json): boolean {
-  return typeof value === 'string' && (/^[1-9]\d{0,3}:[1-9]\d{0,3}$/.test(value) || isWord(value));
-}
-
-// Some models take a word, such as adaptive, where others take a ratio.
-function isWord(value: string): boolean {
-  return /^[a-z]+$/i.test(value);
-}
-
-function checkUnmerged(asked: Json | undefined): Violation[] {
-  if (asked === undefined) return [];
-  const allowed =
-    asked === true
-      ? 'ReturnUsage written inside ExtInfo itself: its numbers are too long to be kept when it is written again'
-      : 'true or false';
-  return [violation('ReturnUsage', asked, allowed)];
-}
-
-const flagByField = new Map(flags.map((flag) => [flag.field, `--${longName(flag)}`]));
-
-function violation(field: string, value: Json | undefined, allowed: string): Violation {
-  return {
-    field,
-    value: shownValue(value),
-    allowed,
-    flag: field === 'FileInfos' ? undefined : flagByField.get(field),
-  };
-}
-
-/** Fields left to a default that may differ between versions (specification 9), and values that no list shows. */
+/** Fields left to a default that may differ between versions (specification 9), and what no list shows. */
 export function advise(body: JsonObject): string[] {
-  const output = isObject(body['OutputConfig']) ? body['OutputConfig'] : {};
-  const open = ['Duration', 'Resolution', 'AudioGeneration'].filter((name) => output[name] === undefined);
-  const named = open.map((name) => flagByField.get(`OutputConfig.${name}`) ?? name).join(', ');
+  const open = flags.filter(
+    ({ field }) => /Duration|Resolution|Audio/.test(field) && at(body, field) === undefined,
+  );
+  const named = open.map((flag) => `--${longName(flag)}`).join(', ');
   return [
-    ...(open.length === 0
-      ? []
-      : [`Left to the model's default, which may differ between versions: ${named}.`]),
-    ...adviseFiles(body['FileInfos']),
+    ...(named === '' ? [] : [`Left to the model's default, which may differ between versions: ${named}.`]),
+    ...adviseOfFiles(body['FileInfos']),
+    ...adviseOfUnlisted(schema, body),
   ];
+}
+
+function adviseOfFiles(files: Json | undefined): string[] {
+  if (!Array.isArray(files)) return [];
+  return files.flatMap((entry, index) =>
+    Object.entries(listed).flatMap(([name, values]) => {
+      const value = isObject(entry) ? entry[name] : undefined;
+      if (typeof value === 'string' && values.includes(value)) return [];
+      const what = value === undefined ? 'is not given' : `is ${shownValue(value)}`;
+      return [`FileInfos.${index}.${name} ${what}; the specification lists ${values.join(' and ')}.`];
+    }),
+  );
 }

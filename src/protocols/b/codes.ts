@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../errors.ts';
 import type { Failure, Reply } from '../../exchange.ts';
-import { classify, readFailure, requestIdOf } from '../../http/failures.ts';
+import { classify, readFailure } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json } from '../../json.ts';
 
 /**
@@ -86,19 +86,4 @@ function refined(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
 function unlistedCode(nativeCode = '', message = ''): ErrorCode {
   const said = classify(`${nativeCode} ${message}`, 200);
   return said === 'bad_reply' ? 'server_error' : said;
-}
-
-/**
- * Why an accepted task failed (specification 3.2). Its money is spent whatever the code is: only the content
- * policy is told apart, the rest is in `nativeCode` and the message.
- */
-export function taskFailure(reply: Reply, body: Json, task: Json | undefined, status: string): Failure {
-  const number = at(task, 'ErrCode') === 0 ? undefined : idAt(task, 'ErrCode');
-  const told = idAt(task, 'ErrCodeExt') ?? number;
-  const nativeCode = told ?? status;
-  const ended = told === undefined ? status : `${status} with ${told}`;
-  const message = textAt(task, 'Message') ?? `The task ended as ${ended}, without a message.`;
-  const policy = classify(`${nativeCode} ${message}`, 400) === 'content_policy';
-  const code = policy ? 'content_policy' : 'task_failed';
-  return { code, message, nativeCode, requestId: requestIdOf(reply, body) };
 }

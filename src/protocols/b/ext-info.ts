@@ -1,7 +1,7 @@
 import { canonicalJson, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
+import { squeezed } from '../../nearest.ts';
 import type { Violation } from '../protocol.ts';
 import { shownValue } from '../violations.ts';
-import { squeezed } from './names.ts';
 
 const longestShown = 300;
 

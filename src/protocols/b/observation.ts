@@ -1,16 +1,39 @@
-import type { Reply } from '../../exchange.ts';
-import { requestIdOf } from '../../http/failures.ts';
+import type { Failure, Reply } from '../../exchange.ts';
+import { bodyOf, requestIdOf } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
-import type { Observation, Result, Source } from '../protocol.ts';
+import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
+import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
-import { taskFailure } from './codes.ts';
+import { callError, readCallError } from './codes.ts';
 
-/**
- * The state of a task as the body of a query's answer shows it (specification 2.4, 3.2); undefined where it
- * shows none. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or empty. `FINISH`
- * without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing to fetch.
- */
-export function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
+/** Reads the answer to a status query (specification 2.4, 3.2). A cut answer is no news. */
+export function readQuery(reply: Reply, handle: string): QueryVerdict {
+  const body = bodyOf(reply);
+  const error = callError(body);
+  if (!isSuccess(reply)) {
+    const verdict = judgeFailedQuery(reply);
+    const told = verdict.kind !== 'again' || error === undefined || reply.status >= 500;
+    return told ? verdict : judgeCallError(reply, error);
+  }
+  if (!reply.complete) return noNews(reply, 'task status');
+  if (error !== undefined) return judgeCallError(reply, error);
+  return observe(reply, body, handle) ?? noNews(reply, 'task status');
+}
+
+function judgeCallError(reply: Reply, error: Json): QueryVerdict {
+  const { outcome, failure } = readCallError(reply, error);
+  if (outcome === 'unlisted') return judgeFailedQuery(reply);
+  if (outcome === 'rejected' && failure.code === 'auth') return { kind: 'unauthorized', failure };
+  // The body of a query is a task id and nothing else: a refused parameter can only be that.
+  const noTask = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
+  return noTask
+    ? { kind: 'missing', failure: { ...failure, code: 'not_found' } }
+    : { kind: 'again', failure };
+}
+
+// Undefined where the body shows no state. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or
+// empty. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing to fetch.
+function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
   const seen = stateShown(reply, body);
   const foreign = foreignTask(body, handle);
   if (seen === undefined || foreign === undefined) return seen;
@@ -31,13 +54,21 @@ function stateShown(reply: Reply, body: Json | undefined): Observation | undefin
   const task = at(response, 'AigcVideoTask');
   const common = { kind: 'observation' as const, nativeStatus: status, requestId: requestIdOf(reply, body) };
   if (status === 'ABORTED' || (status === 'FINISH' && hasFailed(task))) {
-    const failure = taskFailure(reply, body, task, status);
+    const failure = failureOf(reply, body, task, status);
     const warning = filesDespiteFailure(task);
     return { ...common, state: 'failed', failure, results: [], usage: usageOf(task), warning };
   }
   if (status === 'FINISH') return { ...common, state: 'succeeded', usage: usageOf(task), ...outcomeOf(task) };
   const state = status === 'WAITING' ? 'queued' : 'running';
   return { ...common, state, results: [], progress: progressOf(task) };
+}
+
+function failureOf(reply: Reply, body: Json, task: Json | undefined, status: string): Failure {
+  const number = at(task, 'ErrCode') === 0 ? undefined : idAt(task, 'ErrCode');
+  const told = idAt(task, 'ErrCodeExt') ?? number;
+  const ended = told === undefined ? status : `${status} with ${told}`;
+  const message = textAt(task, 'Message') ?? `The task ended as ${ended}, without a message.`;
+  return taskFailure(reply, body, message, told ?? status);
 }
 
 // The inner status wins (design 6), but for an abort, which only the outer one can tell.

@@ -1,11 +1,12 @@
 import { bearer } from '../../exchange.ts';
-import { textAt } from '../../json.ts';
+import { textAt, type JsonObject } from '../../json.ts';
 import type { Protocol } from '../protocol.ts';
-import { advise, check, normalise } from './checks.ts';
+import { withReturnUsage } from './ext-info.ts';
 import { flags } from './flags.ts';
+import { readQuery } from './observation.ts';
 import { quantityOf } from './quantity.ts';
 import { complete, needsListing } from './versions.ts';
-import { query, readQuery, readSubmission, submission } from './wire.ts';
+import { query, readSubmission, submission } from './wire.ts';
 
 /** Protocol B, the cloud-action style at the root path (specification 2.3, 2.4, 3.2, 4.2). */
 export const b: Protocol = {
@@ -14,9 +15,8 @@ export const b: Protocol = {
   flags,
   needsListing,
   complete,
+  checks: () => import('./checks.ts'),
   normalise,
-  check,
-  advise,
   quantityOf,
   modelOf: (body) => textAt(body, 'ModelName'),
   submission,
@@ -26,3 +26,11 @@ export const b: Protocol = {
   // The result is a plain file on another host: nothing there tells that it will come later.
   notReady: () => false,
 };
+
+// `ReturnUsage`, which is `--return-usage` and no field of the gateway's, is folded into `ExtInfo`.
+function normalise(body: JsonObject): JsonObject {
+  const { ReturnUsage: asked, ...rest } = body;
+  if (asked === false) return rest;
+  const merged = asked === true ? withReturnUsage(body['ExtInfo']) : undefined;
+  return merged === undefined ? body : { ...rest, ExtInfo: merged };
+}

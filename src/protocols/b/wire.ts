@@ -2,11 +2,9 @@ import { MgwError } from '../../errors.ts';
 import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
 import { parseCutJson, type Json, type JsonObject } from '../../json.ts';
-import type { QueryVerdict } from '../protocol.ts';
 import { actionTaskIdIn } from '../task-id.ts';
-import { isSuccess, judgeFailedQuery, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import { isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import { callError, readCallError } from './codes.ts';
-import { observe } from './observation.ts';
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
 
@@ -32,9 +30,9 @@ export function query(handle: string): Exchange {
 }
 
 /**
- * Reads the answer to a submission. A task id under 2xx proves a task whatever else the answer says, also where
- * it was cut after the id. An error under 2xx is a refusal only
- * where its code is one that is given before anything is made (specification 7, design 5).
+ * Reads the answer to a submission. A task id under 2xx proves a task whatever else the answer says, also where it was
+ * cut after the id. An error under 2xx is a refusal only where its code is one that is given before anything is made
+ * (specification 7, design 5).
  */
 export function readSubmission(reply: Reply): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply);
@@ -42,7 +40,7 @@ export function readSubmission(reply: Reply): SubmitVerdict {
   const body = whole ?? parseCutJson(reply.text);
   const handle = actionTaskIdIn(body);
   const error = callError(body);
-  if (handle !== undefined) return { kind: 'accepted', handle, warning: errorBeside(reply, error) };
+  if (handle !== undefined) return { kind: 'accepted', handle, warning: oddity(reply, error) };
   if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   const { outcome, failure } = readCallError(reply, error);
   const certain = reply.complete && whole !== undefined;
@@ -50,34 +48,9 @@ export function readSubmission(reply: Reply): SubmitVerdict {
   return { kind: outcome, failure };
 }
 
-function errorBeside(reply: Reply, error: Json | undefined): string | undefined {
+function oddity(reply: Reply, error: Json | undefined): string | undefined {
   if (error === undefined) return undefined;
   const { nativeCode, message } = readCallError(reply, error).failure;
   const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
-  return `The gateway reported an error beside the task id: ${said}.`;
-}
-
-/** Reads the answer to a status query (specification 2.4, 3.2). A cut answer is no news. */
-export function readQuery(reply: Reply, handle: string): QueryVerdict {
-  const body = bodyOf(reply);
-  const error = callError(body);
-  if (!isSuccess(reply)) {
-    const verdict = judgeFailedQuery(reply);
-    const told = verdict.kind !== 'again' || error === undefined || reply.status >= 500;
-    return told ? verdict : judgeCallError(reply, error);
-  }
-  if (!reply.complete) return { kind: 'again', failure: unreadable(reply, 'task status') };
-  if (error !== undefined) return judgeCallError(reply, error);
-  return observe(reply, body, handle) ?? { kind: 'again', failure: unreadable(reply, 'task status') };
-}
-
-function judgeCallError(reply: Reply, error: Json): QueryVerdict {
-  const { outcome, failure } = readCallError(reply, error);
-  if (outcome === 'unlisted') return judgeFailedQuery(reply);
-  if (outcome === 'rejected' && failure.code === 'auth') return { kind: 'unauthorized', failure };
-  // The body of a query is a task id and nothing else: a refused parameter can only be that.
-  const noTask = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
-  return noTask
-    ? { kind: 'missing', failure: { ...failure, code: 'not_found' } }
-    : { kind: 'again', failure };
+  return `The gateway reported an error next to the task id: ${said}.`;
 }

@@ -1,194 +1,169 @@
+import * as z from 'zod/mini';
 import { isObject, type Json, type JsonObject } from '../../json.ts';
-import { checkAssetUrl } from '../asset-url.ts';
-import { longName } from '../compose.ts';
+import {
+  adviseOfUnlisted,
+  assetUrl,
+  checkShape,
+  described,
+  either,
+  judged,
+  oneOfWords,
+  text,
+  violation,
+  whole,
+  type BodySchema,
+} from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
-import { shownValue } from '../violations.ts';
+import { charactersIn } from '../violations.ts';
 import { flags } from './flags.ts';
+import { familyOf, longest, official, selfHosted, type Family } from './models.ts';
 
-// What section 8 of the specification grants the official model and the self-hosted ones.
-interface Limits {
-  shortest: number;
-  resolutions: readonly string[];
-  allowedResolution: string;
-}
-const official: Limits = { shortest: 4, resolutions: ['768P', '2K'], allowedResolution: '768P or 2K' };
-const selfHosted: Limits = {
-  shortest: 5,
-  resolutions: ['720p', '768P'],
-  allowedResolution: '720p, or 768P, which is converted to 720p',
+const anyFamily: Family = {
+  ...official,
+  models: [...official.models, ...selfHosted.models],
+  resolutions: [...official.resolutions, ...selfHosted.resolutions],
+  resolution: '768P, 2K or 720p',
 };
-const limits = new Map<Json | undefined, Limits>([
-  ['vendor-h3', official],
-  ['vendor-h3-base', selfHosted],
-  ['vendor-h3-base-fast', selfHosted],
-  ['vendor-h3-mini', selfHosted],
-]);
-const models = 'vendor-h3, vendor-h3-base, vendor-h3-base-fast, vendor-h3-mini';
-/** The most seconds that a video has. */
-export const longest = 15;
-const longestPrompt = 30_000;
 
 const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
-const generationModes = ['t2v', 'i2v', 'r2v'];
-const nativeModes = ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'];
+const ratio = () => z.optional(oneOfWords(ratios));
 
-const singleAssets = ['image', 'last_frame_image_url'];
-const assetLists: [string, number][] = [
-  ['images', 9],
-  ['reference_image_urls', 9],
-  ['reference_video_urls', 3],
-  ['reference_audio_urls', 3],
-  ['audios', 3],
-];
-// Fields that say the same; which one wins is not shown (specification 2.5).
-const counterparts: [string, string][] = [
-  ['duration', 'seconds'],
-  ['aspect_ratio', 'ratio'],
-  ['generation_mode', 'mode'],
-  ['reference_audio_urls', 'audios'],
-];
-
-/** The limits that a model's name stands for, by family; undefined for an unknown model. */
-export function familyOf(body: JsonObject): 'official' | 'self-hosted' | undefined {
-  const found = limits.get(body['model']);
-  return found === undefined ? undefined : found === official ? 'official' : 'self-hosted';
+function urls(most: number, allowed = `a list of at most ${most} URLs`) {
+  return z.array(assetUrl(), { error: allowed }).check(z.maxLength(most, { error: allowed }));
 }
 
-/** Every rule of specification 2.5 and 8 that a body breaks. Fields that these do not name pass. */
+const longestPrompt = 30_000;
+const promptWords = `a text of 1 to ${longestPrompt} characters`;
+const isTooLong = (prompt: string) => (charactersIn(prompt) > longestPrompt ? promptWords : undefined);
+const prompt = () => {
+  const schema = text(promptWords).check(judged(isTooLong));
+  return schema.register(z.globalRegistry, { maxLength: longestPrompt });
+};
+
+// Its type is not shown beyond "an image source": URLs are looked for where such objects hold them.
+const imageSource = z.any().check(({ value, issues }) => {
+  const around = z.looseObject({ url: z.optional(assetUrl()), image_url: z.optional(assetUrl()) });
+  const schema = Array.isArray(value) ? z.array(assetUrl()) : isObject(value) ? around : assetUrl();
+  for (const { path, message } of z.safeParse<z.core.$ZodType>(schema, value).error?.issues ?? [])
+    issues.push({ code: 'custom', path, message, input: value });
+});
+
+function bodyOf(family: Family, own: z.core.$ZodShape): BodySchema {
+  const { shortest, resolutions, resolution, models } = family;
+  const length = `${shortest} to ${longest} whole seconds`;
+  const digits = new RegExp(`^([${shortest}-9]|1[0-${longest - 10}])$`);
+  const seconds = [whole(length, shortest, longest), z.string().check(z.regex(digits, { error: length }))];
+  return described(
+    z.strictObject({
+      model: oneOfWords(models, `one of ${anyFamily.models.join(', ')}`),
+      prompt: z.optional(prompt()),
+      duration: z.optional(whole(length, shortest, longest)),
+      seconds: native('duration', z.union(seconds, { error: length })),
+      resolution: z.optional(oneOfWords(resolutions, resolution)),
+      aspect_ratio: ratio(),
+      ratio: native('aspect_ratio', ratio()),
+      generation_mode: z.optional(oneOfWords(['t2v', 'i2v', 'r2v'])),
+      mode: native('generation_mode', oneOfWords(['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])),
+      prompt_optimization: z.optional(either()),
+      image: z.optional(assetUrl()),
+      last_frame_image_url: z.optional(assetUrl()),
+      input_reference: z.optional(imageSource),
+      images: z.optional(urls(9)),
+      reference_image_urls: z.optional(urls(9)),
+      reference_video_urls: z.optional(urls(3)),
+      reference_audio_urls: z.optional(urls(3)),
+      audios: native('reference_audio_urls', urls(3)),
+      ...own,
+    }),
+    flags,
+  );
+}
+
+function native<T extends z.core.$ZodType>(field: string, schema: T) {
+  const optional = z.optional(schema);
+  z.globalRegistry.add(optional, { description: `says the same as ${field}` });
+  return optional;
+}
+
+const optimizing = z.never({ error: 'only with a self-hosted model' });
+const schemas = {
+  official: bodyOf(official, { prompt_optimization: z.optional(optimizing) }),
+  selfHosted: bodyOf(selfHosted, {
+    prompt: prompt(),
+    reference_video_urls: z.optional(urls(0, 'none, since only vendor-h3 takes reference videos')),
+  }),
+  any: bodyOf(anyFamily, {}),
+};
+
+function schemaOf(body: JsonObject): BodySchema {
+  const family = familyOf(body);
+  return family === undefined ? schemas.any : family === official ? schemas.official : schemas.selfHosted;
+}
+
+/** The bodies of specification 2.5 with the limits of section 8: that of the official model, or of a self-hosted one. */
+export const schema = z.union([schemas.official, schemas.selfHosted]);
+
+/** Every rule of specification 2.5 and 8 that a body breaks. */
 export function check(body: JsonObject): Violation[] {
-  const family = limits.get(body['model']);
   return [
-    ...checkModel(body),
-    ...checkPrompt(body, family),
-    ...checkLength(body, family),
-    ...checkResolution(body, family),
-    ...checkWord(body, 'aspect_ratio', ratios),
-    ...checkWord(body, 'generation_mode', generationModes),
-    ...checkWord(body, 'mode', nativeModes),
-    ...checkOptimization(body, family),
-    ...singleAssets.flatMap((field) => checkUrl(field, body[field])),
-    ...checkInputReference(body),
-    ...assetLists.flatMap(([field, most]) => checkList(body, field, most)),
-    ...checkVideos(body, family),
-    ...checkReferences(body, family),
+    ...checkShape(schemaOf(body), body, flags),
+    ...checkReferences(body),
     ...counterparts.flatMap(([unified, native]) => checkPair(body, unified, native)),
   ];
 }
 
-function violation(
-  field: string,
-  value: Json | undefined,
-  allowed: string,
-  shown = shownValue(value),
-): Violation {
-  const flag = flags.find((one) => one.field === field.split('.')[0]);
-  return { field, value: shown, allowed, flag: flag && `--${longName(flag)}` };
+const references = [
+  'image',
+  'images',
+  'input_reference',
+  'reference_image_urls',
+  'reference_audio_urls',
+  'audios',
+];
+
+function checkReferences(body: JsonObject): Violation[] {
+  const isUnified = body['generation_mode'] === 'r2v';
+  if (!isUnified && body['mode'] !== 'ref2va') return [];
+  const field = isUnified ? 'generation_mode' : 'mode';
+  const fields = familyOf(body) === official ? [...references, 'reference_video_urls'] : references;
+  if (fields.some((name) => isGiven(body[name]))) return [];
+  const allowed = 'multi-reference only with at least one reference image or audio';
+  return [violation(flags, field, body[field], allowed)];
 }
 
-function checkModel({ model }: JsonObject): Violation[] {
-  return limits.has(model) ? [] : [violation('model', model, `one of ${models}`)];
+function isGiven(value: Json | undefined): boolean {
+  return Array.isArray(value) ? value.length > 0 : value !== undefined;
 }
 
-function checkPrompt({ prompt }: JsonObject, family: Limits | undefined): Violation[] {
-  const allowed = `a text of 1 to ${longestPrompt} characters`;
-  if (prompt === undefined) return family === selfHosted ? [violation('prompt', prompt, allowed)] : [];
-  if (typeof prompt !== 'string' || prompt.trim() === '') return [violation('prompt', prompt, allowed)];
-  const length = prompt.length <= longestPrompt ? prompt.length : Array.from(prompt).length;
-  return length <= longestPrompt
-    ? []
-    : [violation('prompt', prompt, allowed, `a text of ${length} characters`)];
-}
-
-function checkLength({ duration, seconds }: JsonObject, family = official): Violation[] {
-  const allowed = `${family.shortest} to ${longest} whole seconds`;
-  const fits = (value: Json): boolean => Number.isInteger(value) && inRange(Number(value), family);
-  const isText = typeof seconds === 'string' && /^[1-9]\d?$/.test(seconds);
-  const found: Violation[] = [];
-  if (duration !== undefined && !fits(duration)) found.push(violation('duration', duration, allowed));
-  if (seconds !== undefined && !fits(isText ? Number(seconds) : seconds))
-    found.push(violation('seconds', seconds, allowed));
-  return found;
-}
-
-function inRange(value: number, family: Limits): boolean {
-  return value >= family.shortest && value <= longest;
-}
-
-function checkResolution({ resolution }: JsonObject, family: Limits | undefined): Violation[] {
-  if (resolution === undefined) return [];
-  const allowed = family?.resolutions ?? [...official.resolutions, ...selfHosted.resolutions];
-  if (typeof resolution === 'string' && allowed.includes(resolution)) return [];
-  return [violation('resolution', resolution, family?.allowedResolution ?? '768P, 2K or 720p')];
-}
-
-function checkWord(body: JsonObject, field: string, words: readonly string[]): Violation[] {
-  const value = body[field];
-  if (value === undefined || (typeof value === 'string' && words.includes(value))) return [];
-  return [violation(field, value, words.join(', '))];
-}
-
-function checkOptimization(body: JsonObject, family: Limits | undefined): Violation[] {
-  const value = body['prompt_optimization'];
-  if (value === undefined) return [];
-  if (family === official) return [violation('prompt_optimization', value, 'only with a self-hosted model')];
-  return typeof value === 'boolean' ? [] : [violation('prompt_optimization', value, 'true or false')];
-}
-
-function checkUrl(field: string, value: Json | undefined): Violation[] {
-  if (value === undefined) return [];
-  const allowed = 'an http(s) URL that the public internet can reach';
-  if (typeof value !== 'string') return [violation(field, value, allowed)];
-  const problem = checkAssetUrl(value);
-  return problem === undefined ? [] : [violation(field, value, `${allowed} (this one ${problem})`)];
-}
-
-// Its type is not shown beyond "an image source": URLs are looked for where such objects hold them.
-function checkInputReference(body: JsonObject): Violation[] {
-  const field = 'input_reference';
-  const value = body[field];
-  if (Array.isArray(value)) return value.flatMap((url, index) => checkUrl(`${field}.${index}`, url));
-  if (!isObject(value)) return checkUrl(field, value);
-  return ['url', 'image_url'].flatMap((name) => checkUrl(`${field}.${name}`, value[name]));
-}
-
-function checkList(body: JsonObject, field: string, most: number): Violation[] {
-  const value = body[field];
-  if (value === undefined) return [];
-  const allowed = `a list of at most ${most} URLs`;
-  if (!Array.isArray(value)) return [violation(field, value, allowed)];
-  if (value.length > most) return [violation(field, value, allowed)];
-  return value.flatMap((url, index) => checkUrl(`${field}.${index}`, url));
-}
-
-function checkVideos(body: JsonObject, family: Limits | undefined): Violation[] {
-  const field = 'reference_video_urls';
-  return family === selfHosted && count(body, field) > 0
-    ? [violation(field, body[field], 'none, since only vendor-h3 takes reference videos')]
-    : [];
-}
-
-function checkReferences(body: JsonObject, family: Limits | undefined): Violation[] {
-  const isMulti = body['generation_mode'] === 'r2v' || body['mode'] === 'ref2va';
-  const fields = [
-    'image',
-    'images',
-    'input_reference',
-    'reference_image_urls',
-    'reference_audio_urls',
-    'audios',
-  ];
-  if (family === official) fields.push('reference_video_urls');
-  if (!isMulti || fields.some((field) => count(body, field) > 0)) return [];
-  const field = body['generation_mode'] === 'r2v' ? 'generation_mode' : 'mode';
-  return [violation(field, body[field], 'multi-reference only with at least one reference image or audio')];
-}
-
-function count(body: JsonObject, field: string): number {
-  const value = body[field];
-  return Array.isArray(value) ? value.length : value === undefined ? 0 : 1;
-}
+// Fields that say the same; which one wins is not shown (specification 2.5).
+const counterparts = [
+  ['duration', 'seconds'],
+  ['aspect_ratio', 'ratio'],
+  ['generation_mode', 'mode'],
+  ['reference_audio_urls', 'audios'],
+] as const;
 
 function checkPair(body: JsonObject, unified: string, native: string): Violation[] {
   if (body[unified] === undefined || body[native] === undefined) return [];
-  return [violation(unified, body[unified], `${unified} or ${native}, not both`)];
+  return [violation(flags, unified, body[unified], `${unified} or ${native}, not both`)];
+}
+
+/** Fields left to the model's defaults, native ones that vendor-h3 may not know, and what no list shows. */
+export function advise(body: JsonObject): string[] {
+  const isOfficial = familyOf(body) === official;
+  const left = [
+    ...(body['duration'] === undefined && body['seconds'] === undefined ? ['duration'] : []),
+    ...(body['resolution'] === undefined && isOfficial ? ['resolution'] : []),
+  ];
+  const native = ['seconds', 'audios', 'mode'].filter((field) => body[field] !== undefined);
+  const notes: [boolean, string][] = [
+    [left.length > 0, `Left to the model's defaults, which may change: ${left.join(', ')}.`],
+    [
+      isOfficial && native.length > 0,
+      `Native fields of the self-hosted models, not known to work with vendor-h3: ${native.join(', ')}.`,
+    ],
+    [familyOf(body) === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
+  ];
+  const due = notes.filter(([isDue]) => isDue).map(([, note]) => note);
+  return [...due, ...adviseOfUnlisted(schemaOf(body), body)];
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/json.ts';
+import { advise, check } from '../../../src/protocols/a/checks.ts';
 import { a } from '../../../src/protocols/a/protocol.ts';
 import { compose, type FlagValue } from '../../../src/protocols/compose.ts';
 import { goodBody, images } from './support.ts';
@@ -38,7 +39,7 @@ describe('flags', () => {
         enhancePrompt: true,
       },
     });
-    expect(a.check(body)).toEqual([]);
+    expect(check(body)).toEqual([]);
   });
 
   test.each(['4.5', 'NaN', '1e3', '5 ', '08', ''])('--duration %j is refused', (duration) => {
@@ -48,7 +49,7 @@ describe('flags', () => {
   });
 
   test.each(['0', '-1'])('--duration %s is refused by the check', (duration) => {
-    expect(a.check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
+    expect(check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
       {
         field: 'parameters.durationSeconds',
         value: duration,
@@ -71,7 +72,7 @@ describe('a body', () => {
       labels: {},
       parameters: { new: 1 },
     };
-    expect(a.check(body)).toEqual([]);
+    expect(check(body)).toEqual([]);
     expect(a.normalise(body)).toEqual(body);
   });
 
@@ -94,7 +95,7 @@ describe('a body', () => {
     ],
     ['parameters that are a list', { ...goodBody, parameters: [] }, 'parameters', undefined],
   ])('%s', (_, body, field, flag) => {
-    const found = a.check(body);
+    const found = check(body);
     expect(found.map((violation) => [violation.field, violation.flag])).toEqual([[field, flag]]);
   });
 
@@ -112,7 +113,7 @@ describe('a body', () => {
     ['enhancePrompt', 'true', '--enhance-prompt'],
     ['generateAudio', 1, '--audio'],
   ])('parameters.%s %j', (name, value, flag) => {
-    const found = a.check({ ...goodBody, parameters: { [name]: value } as JsonObject });
+    const found = check({ ...goodBody, parameters: { [name]: value } as JsonObject });
     expect(found).toMatchObject([{ field: `parameters.${name}`, flag }]);
   });
 
@@ -135,14 +136,14 @@ describe('a body', () => {
     ['a type that the bytes deny', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
     ['all in order', png, []],
   ])('an image with %s', (_, image, fields) => {
-    const found = a.check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
+    const found = check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
     expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));
     expect(found.every(({ flag }) => flag === '--image')).toBe(true);
   });
 
   test('the content of an image is never shown whole', () => {
     const image = { bytesBase64Encoded: `${'A'.repeat(5000)}*`, mimeType: 'image/png' };
-    expect(a.check({ ...goodBody, instances: [{ prompt: 'p', image }] })[0]?.value.length).toBeLessThan(100);
+    expect(check({ ...goodBody, instances: [{ prompt: 'p', image }] })[0]?.value.length).toBeLessThan(100);
   });
 });
 
@@ -158,14 +159,14 @@ test.each<[JsonObject, number]>([
 
 describe('advice', () => {
   test('none where duration, resolution and audio are explicit', () => {
-    expect(a.advise(goodBody)).toEqual([]);
+    expect(advise(goodBody)).toEqual([]);
   });
 
   test('a line for each that is left to the model, with how to set it for ever', () => {
-    const advice = a.advise({ ...goodBody, parameters: { resolution: '720p' } });
+    const advice = advise({ ...goodBody, parameters: { resolution: '720p' } });
     expect(advice).toHaveLength(2);
     expect(advice[0]).toMatch(/durationSeconds.*--duration.*defaults\.video\.a\.video-a\.duration/);
     expect(advice[1]).toMatch(/generateAudio.*--no-audio.*defaults\.video\.a\.video-a\.audio/);
-    expect(a.advise({ model: 'm', instances: [] })).toHaveLength(3);
+    expect(advise({ model: 'm', instances: [] })).toHaveLength(3);
   });
 });

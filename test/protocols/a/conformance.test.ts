@@ -10,7 +10,7 @@ const envelope = (message: string, code = ''): Json => ({ error: { message, type
 const uri = 'https://files.example/v1beta/files/1:download?alt=media';
 const filtered = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
 
-conformance(a, {
+await conformance(a, {
   body: goodBody,
   sent: { instances: goodBody.instances, parameters: goodBody.parameters },
   handle: name,

@@ -19,7 +19,7 @@ const task = (status: string, members: object = {}, outer = status) => ({
 });
 const noFiles = { Output: { FileInfos: [] } };
 
-conformance(b, {
+await conformance(b, {
   body: {
     ...goodBody,
     FileInfos: [{ Type: 'Url', Url: 'https://p.example/1.png', Category: 'Image', Usage: 'FirstFrame' }],

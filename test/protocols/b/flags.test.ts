@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { check } from '../../../src/protocols/b/checks.ts';
 import { b } from '../../../src/protocols/b/protocol.ts';
 import { compose, type FlagValue } from '../../../src/protocols/compose.ts';
 
@@ -41,7 +42,7 @@ test('every flag lands in the field of the specification', () => {
     },
     ExtInfo: '{"a":1,"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
   });
-  expect(b.check(body)).toEqual([]);
+  expect(check(body)).toEqual([]);
   expect(b.modelOf(body)).toBe('Video-B');
 });
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Exchange, Reply } from '../../../src/exchange.ts';
 import { compose } from '../../../src/protocols/compose.ts';
+import { check } from '../../../src/protocols/b/checks.ts';
 import { b } from '../../../src/protocols/b/protocol.ts';
 import { listModels, readModels, type Model } from '../../../src/protocols/models.ts';
 import { startSandbox, type Sandbox } from '../../../src/sandbox/server.ts';
@@ -52,7 +53,7 @@ async function listing(): Promise<Model[]> {
 async function submitted(flags: Record<string, string | boolean>) {
   const composed = b.normalise(compose(b, { flags: { prompt: 'a cat', duration: '2', ...flags } }));
   const body = b.complete?.(composed, await listing()) ?? composed;
-  expect(b.check(body)).toEqual([]);
+  expect(check(body)).toEqual([]);
   return b.readSubmission(await send(b.submission(body)), body);
 }
 
@@ -82,7 +83,7 @@ test('the listing marks the models of B and gives their versions', async () => {
 
 test('a body that the local checks refuse is refused there too', async () => {
   const body = { ModelName: 'Video-B', ModelVersion: '9', Prompt: 'x', SubAppId: 1 };
-  expect(b.check(body)).not.toEqual([]);
+  expect(check(body)).not.toEqual([]);
   expect(b.readSubmission(await send(b.submission(body)), body)).toMatchObject({ kind: 'rejected' });
 });
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Json, JsonObject } from '../../../src/json.ts';
+import { check } from '../../../src/protocols/c/checks.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
 import { violationMessage } from '../../../src/protocols/violations.ts';
 
@@ -11,11 +12,11 @@ const models = [official, ...selfHosted];
 
 /** The fields that a body breaks a rule with. */
 function broken(body: JsonObject): string[] {
-  return c.check(c.normalise(body)).map(({ field }) => field);
+  return check(c.normalise(body)).map(({ field }) => field);
 }
 
 function message(body: JsonObject): string {
-  return violationMessage(c.check(c.normalise(body)));
+  return violationMessage(check(c.normalise(body)));
 }
 
 function urls(count: number): string[] {
@@ -273,7 +274,7 @@ describe('assets', () => {
 describe('messages', () => {
   it('name the flag, the value and what is allowed, and are short', () => {
     expect(
-      violationMessage(c.check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),
+      violationMessage(check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),
     ).toBe('--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 whole seconds');
     fc.assert(
       fc.property(

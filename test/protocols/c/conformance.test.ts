@@ -10,7 +10,7 @@ const wrapped = (data: object) => ({
   data: { id: 1042, task_id: handle, ...data },
 });
 
-conformance(c, {
+await conformance(c, {
   body: { model: 'vendor-h3-mini', prompt: 'a cat', duration: 5, resolution: '720p', aspect_ratio: '16:9' },
   handle,
   flags: {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { compose } from '../../../src/protocols/compose.ts';
+import { advise, check } from '../../../src/protocols/c/checks.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
 
 describe('submission', () => {
@@ -89,7 +90,7 @@ describe('what is said beside a body that may be sent', () => {
       ['Native fields of the self-hosted models, not known to work with vendor-h3: seconds, mode.'],
     ],
   ])('%j', (body, notes) => {
-    expect(c.advise(body)).toEqual(notes);
+    expect(advise(body)).toEqual(notes);
   });
 });
 
@@ -114,7 +115,7 @@ describe('flags', () => {
       seed: 7,
       resolution: '720p',
     });
-    expect(c.check(body)).toEqual([]);
+    expect(check(body)).toEqual([]);
     expect(c.modelOf(body)).toBe('vendor-h3-mini');
   });
 
@@ -131,7 +132,7 @@ describe('flags', () => {
   ])('leave the duration %s to the check', (duration, number) => {
     const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
     expect(body['duration']).toBe(number);
-    expect(c.check(body).map(({ flag }) => flag)).toEqual(['--duration']);
+    expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
   });
 
   it('give way to native fields only as defaults', () => {

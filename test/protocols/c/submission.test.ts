@@ -255,7 +255,7 @@ describe('a 2xx answer without a handle', () => {
 });
 
 describe('a cut answer', () => {
-  const cut = 'The answer was cut short behind the task id.';
+  const cut = 'The answer was cut short after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],
     ['{"id":"task_1","task_id":"ta', 'task_1'],

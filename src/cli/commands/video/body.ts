@@ -4,7 +4,7 @@ import { TransportError } from '../../../http/transport-error.ts';
 import { at, type JsonObject } from '../../../json.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
 import type { Model } from '../../../protocols/models.ts';
-import type { ListingUse, Protocol, Violation } from '../../../protocols/protocol.ts';
+import type { Checks, ListingUse, Protocol, Violation } from '../../../protocols/protocol.ts';
 import { violationMessage } from '../../../protocols/violations.ts';
 import { optionObject, optionText } from '../../body-option.ts';
 import type { Context } from '../../context.ts';
@@ -18,6 +18,8 @@ export interface SubmissionBody {
   body: JsonObject;
   /** What the person gave, under the fields' one name: what tells whether two commands ask for the same. */
   asked: JsonObject;
+  /** What the person should know about the body. */
+  advice: string[];
 }
 
 /**
@@ -41,10 +43,11 @@ export async function submissionBody(
   const settings = await context.settings();
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
-  if (options.check !== false) refuse(faultsOfItsOwn(protocol, composed), protocol, composed);
+  const checks = await protocol.checks();
+  if (options.check !== false) refuse(faultsOfItsOwn(protocol, checks, composed), protocol, composed);
   const body = await completed(context, protocol, composed, options);
-  if (options.check !== false) refuse(protocol.check(body), protocol, body);
-  return { body, asked };
+  if (options.check !== false) refuse(checks.check(body), protocol, body);
+  return { body, asked, advice: checks.advise(body) };
 }
 
 function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): void {
@@ -52,9 +55,9 @@ function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): 
 }
 
 // What no listing can mend is said before the gateway is asked for one; a field that is missing may be filled in.
-function faultsOfItsOwn(protocol: Protocol, body: JsonObject): Violation[] {
+function faultsOfItsOwn(protocol: Protocol, checks: Checks, body: JsonObject): Violation[] {
   const mayFill = protocol.needsListing?.(body) === 'fill';
-  return protocol.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
+  return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
 // Nothing is asked of the gateway that is not needed: a dry run and --no-check only want what the body lacks.

@@ -55,12 +55,12 @@ async function submitCommand(
   checkStdout(context, options);
   const settings = await context.settings();
   const protocol = configured(registered, settings);
-  const { body, asked } = await submissionBody(context, protocol, prompt, options);
-  const exchange = protocol.submission(body, { endpoint: options.endpoint });
-  for (const advice of protocol.advise(body)) context.progress.note(advice);
+  const composed = await submissionBody(context, protocol, prompt, options);
+  const exchange = protocol.submission(composed.body, { endpoint: options.endpoint });
+  for (const note of composed.advice) context.progress.note(note);
   if (options.dryRun) return dryRun(exchange, protocol.auth, settings);
   const deps = await context.jobDeps();
-  const order = orderFor(protocol, { body, asked }, exchange, options, deps, settings);
+  const order = orderFor(protocol, composed, exchange, options, deps, settings);
   const { submitAndDeliver } = await import('./deliver.ts');
   return submitAndDeliver(context, protocol, order, deps, options);
 }

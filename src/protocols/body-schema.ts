@@ -1,0 +1,155 @@
+import * as z from 'zod/mini';
+import type { Json, JsonObject } from '../json.ts';
+import { nearestName } from '../nearest.ts';
+import { checkAssetUrl } from './asset-url.ts';
+import { longName } from './compose.ts';
+import type { Flag, Violation } from './protocol.ts';
+import { shownValue } from './violations.ts';
+
+/**
+ * The schema of a body names every field of the specification, and each message in it is what is allowed there. Fields
+ * that it does not name pass, unless they look like a slip of the fingers.
+ */
+export type BodySchema = z.ZodMiniObject;
+
+/** A text that is not blank. */
+export function text(allowed = 'a text that is not empty'): z.ZodMiniString {
+  return z.string({ error: allowed }).check(z.regex(/\S/, { error: allowed, abort: true }));
+}
+
+/** A whole number within limits. */
+export function whole(allowed: string, least?: number, most?: number): z.ZodMiniNumberFormat {
+  const limits = [
+    ...(least === undefined ? [] : [z.minimum(least, { error: allowed })]),
+    ...(most === undefined ? [] : [z.maximum(most, { error: allowed })]),
+  ];
+  return z.int({ error: allowed }).check(...limits);
+}
+
+/** True or false. */
+export function either(): z.ZodMiniBoolean {
+  return z.boolean({ error: 'true or false' });
+}
+
+/** One of some words, spelled exactly. */
+export function oneOfWords(words: readonly string[], allowed = words.join(', ')): z.ZodMiniType<string> {
+  return z.enum(words as [string], { error: allowed });
+}
+
+/** The address of an asset, which the provider must be able to reach (specification 2.3, 8). */
+export function assetUrl(): z.ZodMiniString {
+  const allowed = 'an http(s) URL that the public internet can reach';
+  const judge = (url: string): string | undefined => {
+    const problem = checkAssetUrl(url);
+    return problem === undefined ? undefined : `${allowed} (this one ${problem})`;
+  };
+  return z.string({ error: allowed }).check(judged(judge));
+}
+
+/** A check of a value that gives what is allowed in its place, or undefined where it may stand. */
+export function judged<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
+  return ({ value, issues }) => {
+    const message = judge(value);
+    if (message !== undefined) issues.push({ code: 'custom', message, input: value });
+  };
+}
+
+/** A schema whose fields bear the descriptions of the flags that set them. */
+export function described<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
+  for (const { field, description } of flags) {
+    const steps = field.split('.');
+    const found = shapeAt(schema, steps.slice(0, -1))?.[steps.at(-1) ?? ''];
+    if (found !== undefined && flags.filter((flag) => flag.field === field).length === 1)
+      z.globalRegistry.add(found, { ...z.globalRegistry.get(found), description });
+  }
+  return schema;
+}
+
+/** Every field of a body that breaks the schema, each once, and every one that is probably misnamed. */
+export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
+  const issues = z.safeParse(schema, body).error?.issues ?? [];
+  const found = issues.flatMap((issue) => {
+    if (issue.code !== 'unrecognized_keys')
+      return [violation(flags, issue.path.join('.'), valueAt(body, issue.path), issue.message)];
+    const names = issue.keys.map((key) => ({
+      path: [...issue.path, key],
+      meant: meantBy(schema, flags, issue.path, key),
+    }));
+    return names.flatMap(({ path, meant }) =>
+      meant === undefined ? [] : [{ ...violation(flags, path.join('.'), valueAt(body, path), meant), meant }],
+    );
+  });
+  return found.filter(({ field }, index) => found.findIndex((other) => other.field === field) === index);
+}
+
+/** A note about the fields that the schema does not name, where there are any. */
+export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[] {
+  const issues = z.safeParse(schema, body).error?.issues ?? [];
+  const fields = issues.flatMap((issue) =>
+    issue.code === 'unrecognized_keys'
+      ? issue.keys.map((key) => shownValue([...issue.path, key].join('.')))
+      : [],
+  );
+  return fields.length === 0 ? [] : [`Not in the specification, sent as it is: ${fields.join(', ')}.`];
+}
+
+/** A broken rule about a field, with the flag that sets it where there is just one. */
+export function violation(
+  flags: readonly Flag[],
+  field: string,
+  value: Json | undefined,
+  allowed: string,
+): Violation {
+  const setters = flags.filter((flag) => flag.field === field || field.startsWith(`${flag.field}.`));
+  const [setter] = setters;
+  const flag = setter === undefined || setters.length > 1 ? undefined : `--${longName(setter)}`;
+  return { field, value: shownValue(value), allowed, flag };
+}
+
+// The name of a field of the same object that is near, or that of a field or flag whose place is elsewhere. Names inside
+// lists are too general to be missed anywhere else.
+function meantBy(
+  schema: BodySchema,
+  flags: readonly Flag[],
+  path: PropertyKey[],
+  key: string,
+): string | undefined {
+  const sibling = nearestName(key, Object.keys(shapeAt(schema, path) ?? {}));
+  if (sibling !== undefined) return [...path, sibling].join('.');
+  const fields = fieldsOf(schema).map((field): [string, string] => [field.split('.').at(-1) ?? '', field]);
+  const homes = new Map([...flags.map((flag): [string, string] => [longName(flag), flag.field]), ...fields]);
+  return homes.get(nearestName(key, [...homes.keys()]) ?? '');
+}
+
+function fieldsOf(schema: z.core.$ZodType, prefix = ''): string[] {
+  return Object.entries(shapeAt(schema, []) ?? {}).flatMap(([name, field]) => [
+    `${prefix}${name}`,
+    ...fieldsOf(field, `${prefix}${name}.`),
+  ]);
+}
+
+function shapeAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): z.core.$ZodShape | undefined {
+  let found = unwrapped(schema);
+  for (const step of path) {
+    const inner = found instanceof z.ZodMiniArray ? found.def.element : shapeOf(found)?.[String(step)];
+    if (inner === undefined) return undefined;
+    found = unwrapped(inner);
+  }
+  return shapeOf(found);
+}
+
+function shapeOf(schema: z.core.$ZodType): z.core.$ZodShape | undefined {
+  return schema instanceof z.ZodMiniObject ? schema.shape : undefined;
+}
+
+function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
+  return schema instanceof z.ZodMiniOptional ? schema.def.innerType : schema;
+}
+
+function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefined {
+  const own = (value: Json | undefined, step: PropertyKey): Json | undefined =>
+    typeof value === 'object' && value !== null && Object.hasOwn(value, step)
+      ? (value as JsonObject)[String(step)]
+      : undefined;
+  return path.reduce<Json | undefined>(own, body);
+}

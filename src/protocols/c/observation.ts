@@ -1,0 +1,117 @@
+import type { Failure, Reply } from '../../exchange.ts';
+import { classify, messageIn, readFailure, requestIdOf } from '../../http/failures.ts';
+import { idAt, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../../json.ts';
+import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
+import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
+import {
+  nativeCodeOf,
+  progressIn,
+  reasonIn,
+  saysError,
+  stateOf,
+  taskIn,
+  videoUrlIn,
+  type ShownTask,
+} from './dialects.ts';
+
+/** Reads the answer to a status query, in every dialect. `content` is the path of the result, if there is one. */
+export function readQuery(reply: Reply, content: string | undefined): QueryVerdict {
+  if (!isSuccess(reply)) return judgeFailedQuery(reply);
+  const body = tryParseJson(reply.text);
+  const task = isObject(body) ? taskIn(body) : undefined;
+  if (isObject(body) && task !== undefined) return observe(reply, body, task, content);
+  const verdict = /^50[45]1\d$/.exec(idAt(body, 'code') ?? '')?.[0];
+  if (verdict !== undefined) return blocked(reply, verdict);
+  if (saysError(body)) return judgeFailedQuery(reply);
+  // An envelope that is well and still empty: the row of a task that was just made.
+  const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
+  return { ...noNews(reply, 'task status'), ...(isWell && { isWell }) };
+}
+
+// Jimeng tells that the content was refused by a code (50411, 50512, …) in place of a task.
+function blocked(reply: Reply, nativeStatus: string): Observation {
+  const failure = { ...readFailure(reply), code: 'content_policy' as const };
+  return { kind: 'observation', state: 'failed', nativeStatus, results: [], failure };
+}
+
+function observe(reply: Reply, body: JsonObject, task: ShownTask, content: string | undefined): Observation {
+  const base = {
+    kind: 'observation' as const,
+    nativeStatus: task.word,
+    results: [],
+    usage: objectIn(task.holder, 'usage') ?? objectIn(body, 'usage'),
+    requestId: requestIdOf(reply, body),
+  };
+  const url = videoUrlIn(body);
+  const isError = saysError(body) || saysError(task.holder);
+  const state = stateOf(task.word);
+  const isDenied = url === undefined && (isError || soundsDenied(body));
+  if (state === 'failed' || (state === 'succeeded' && isDenied))
+    return { ...base, state: 'failed', failure: failureOf(reply, body, task) };
+  const progress = progressIn(task.holder) ?? progressIn(body);
+  if (state !== 'succeeded')
+    return { ...base, state: state ?? 'running', progress, warning: unlisted(task.word, state, url) };
+  const warning = isError
+    ? `The task succeeded, yet the answer reports: ${reasonIn(task.holder, body) ?? 'an error'}`
+    : undefined;
+  return { ...base, state, progress, results: resultsOf(task.holder, content, url), warning };
+}
+
+// A finished task without a video whose envelope has no code, but words such as "Pre Img Risk Not Pass".
+function soundsDenied(body: JsonObject): boolean {
+  const message = textAt(body, 'message') ?? '';
+  return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';
+}
+
+function unlisted(word: string, state: string | undefined, url: string | undefined): string | undefined {
+  if (state !== undefined || url === undefined) return undefined;
+  return `The status "${word}" is not a known one, yet the answer names a result; it is polled on.`;
+}
+
+function failureOf(reply: Reply, body: JsonObject, task: ShownTask): Failure {
+  const reason = reasonIn(task.holder, body);
+  const message = messageIn(tryParseJson(reason ?? '')) ?? reason;
+  const words = message ?? `The task ended as "${task.word}" and gives no reason.`;
+  return taskFailure(reply, body, words, nativeCodeOf(task.holder, body));
+}
+
+function resultsOf(task: JsonObject, content: string | undefined, url: string | undefined): Result[] {
+  const sources: Source[] = [];
+  if (content !== undefined) sources.push({ kind: 'gateway', path: content });
+  if (url !== undefined) sources.push({ kind: 'url', url, key: 'own-site' });
+  return sources.length > 0 ? [{ sources, details: objectIn(task, 'metadata') }] : [];
+}
+
+// Addresses are left out of what is shown: some are capabilities by themselves.
+function objectIn(holder: JsonObject, name: string): JsonObject | undefined {
+  const value = holder[name];
+  if (!isObject(value)) return undefined;
+  const members = Object.entries(value).filter(
+    ([, member]) => typeof member === 'number' || isPlainText(member),
+  );
+  return members.length > 0 ? Object.fromEntries(members) : undefined;
+}
+
+function isPlainText(member: Json | undefined): boolean {
+  return typeof member === 'string' && !member.includes('://') && member.length <= 200;
+}
+
+const waitWords =
+  /not (yet )?(been )?(completed?|finished|ready|done)|not[_ ]ready|still (in[- _]?progress|processing|running|queued|pending|generating)|(is|being) (queued|pending|generated|processed)/i;
+
+/**
+ * True where the answer of the result's address says that the video is not there yet. An answer about a failed
+ * task is not, though it bears the same words: `Task is not completed yet, current status: FAILURE`.
+ */
+export function notReady(reply: Reply): boolean {
+  if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;
+  const body = tryParseJson(reply.text);
+  const task = isObject(body) ? taskIn(body) : undefined;
+  const state = task && stateOf(task.word);
+  if (reply.status === 425 || state === 'queued' || state === 'running') return true;
+  if (reply.status === 202 && state === undefined && !saysError(body)) return true;
+  const { message, nativeCode } = readFailure(reply);
+  const status = /current status:\s*([\w-]+)/i.exec(message)?.[1];
+  if (status !== undefined) return stateOf(status) !== 'failed';
+  return waitWords.test(`${nativeCode ?? ''} ${message}`) && !/fail|cancel|expire/i.test(message);
+}
