@@ -29,6 +29,8 @@ export interface Order {
   width: number;
   height: number;
   samples: number;
+  /** Whether the videos have sound. */
+  audio?: boolean;
   /** B: whether usage is reported. */
   returnUsage?: boolean;
   /** Credits. */

@@ -6,8 +6,14 @@ const KEPT = 4;
 const kept = new Map<string, Uint8Array>();
 
 /** The video of a task's sample (counted from 0): always the same bytes, made when they are asked for. */
-export function videoOf({ prompt, seconds, width, height }: Task, sample = 0): Uint8Array {
-  const options = { prompt: sample === 0 ? prompt : `${prompt} #${sample + 1}`, seconds, width, height };
+export function videoOf({ prompt, seconds, width, height, audio }: Task, sample = 0): Uint8Array {
+  const options = {
+    prompt: sample === 0 ? prompt : `${prompt} #${sample + 1}`,
+    seconds,
+    width,
+    height,
+    audio,
+  };
   const name = JSON.stringify(options);
   const bytes = kept.get(name) ?? renderVideo(options);
   keep(name, bytes);

@@ -42,30 +42,43 @@ export function isMp3SampleRate(sampleRate: number): boolean {
 
 /**
  * A melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of about 0.4 s that are whole
- * frames. Each frame stands for itself (no bit reservoir). Throws RangeError for a rate that MP3 does not have.
+ * frames. Throws RangeError for a rate that MP3 does not have.
  */
 export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
-  const layout = LAYOUTS.get(sampleRate);
-  if (layout === undefined) throw new RangeError(`MP3 has no sample rate of ${sampleRate} Hz`);
-  const frameSamples = layout.granules * SAMPLES_PER_GRANULE;
+  const perFragment = Math.max(1, Math.round((FRAGMENT_SECONDS * sampleRate) / mp3FrameSamples(sampleRate)));
+  let fragment: Uint8Array[] = [];
+  for (const frame of mp3Frames(melody, sampleRate)) {
+    fragment.push(frame);
+    if (fragment.length < perFragment) continue;
+    yield Buffer.concat(fragment);
+    fragment = [];
+  }
+  if (fragment.length > 0) yield Buffer.concat(fragment);
+}
+
+/** The frames of {@link mp3Fragments}. Each stands for itself (no bit reservoir). */
+export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8Array> {
+  const layout = layoutFor(sampleRate);
+  const frameSamples = mp3FrameSamples(sampleRate);
   const frames = Math.ceil((melody.seconds * sampleRate) / frameSamples);
-  const perFragment = Math.max(1, Math.round((FRAGMENT_SECONDS * sampleRate) / frameSamples));
   const endOf = (frame: number): number =>
     Math.floor(((frame + 1) * frameSamples * BIT_RATE) / 8 / sampleRate);
-  for (let start = 0; start < frames; start += perFragment) {
-    const bits = new BitWriter();
-    for (let frame = start; frame < Math.min(frames, start + perFragment); frame++) {
-      const size = endOf(frame) - endOf(frame - 1);
-      writeFrame(
-        bits,
-        layout,
-        size,
-        isPadded(size, frameSamples, sampleRate),
-        tones(melody, layout, sampleRate, frame),
-      );
-    }
-    yield bits.toBytes();
+  for (let frame = 0; frame < frames; frame++) {
+    const size = endOf(frame) - endOf(frame - 1);
+    const padded = isPadded(size, frameSamples, sampleRate);
+    yield encodeFrame(layout, size, padded, tones(melody, layout, sampleRate, frame));
   }
+}
+
+/** Samples in a frame at a sample rate. Throws RangeError for a rate that MP3 does not have. */
+export function mp3FrameSamples(sampleRate: number): number {
+  return layoutFor(sampleRate).granules * SAMPLES_PER_GRANULE;
+}
+
+function layoutFor(sampleRate: number): Layout {
+  const layout = LAYOUTS.get(sampleRate);
+  if (layout === undefined) throw new RangeError(`MP3 has no sample rate of ${sampleRate} Hz`);
+  return layout;
 }
 
 /** Where bytes per frame are not a whole number, some frames are a byte longer to keep to the bit rate. */
@@ -92,14 +105,13 @@ function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number
   });
 }
 
-function writeFrame(
-  bits: BitWriter,
+function encodeFrame(
   layout: Layout,
   size: number,
   padded: boolean,
   granules: readonly (Tone | undefined)[],
-): void {
-  const end = bits.bitLength + size * 8;
+): Uint8Array {
+  const bits = new BitWriter();
   bits.bits(0x7ff, 11).bits(layout.versionBits, 2).bits(0b01, 2).bits(1, 1); // Layer III, no checksum
   bits
     .bits(layout.bitRateIndex, 4)
@@ -110,7 +122,8 @@ function writeFrame(
   bits.bits(0, layout.granules === 2 ? 18 : 9); // main_data_begin 0, private bits, scfsi
   for (const tone of granules) writeGranuleInfo(bits, layout, tone);
   for (const tone of granules) if (tone !== undefined) writeSpectrum(bits, tone);
-  while (bits.bitLength < end) bits.bits(0, Math.min(24, end - bits.bitLength));
+  while (bits.bitLength < size * 8) bits.bits(0, Math.min(24, size * 8 - bits.bitLength));
+  return bits.toBytes();
 }
 
 /** 210 is full scale; four steps halve or double. */

@@ -4,14 +4,45 @@ export interface VideoSample {
   key: boolean;
 }
 
-/** What a player must know of an H.264 track before its samples. */
-export interface VideoTrack {
+/** What a player must know of MP3 frames: `frameSamples` each, at `sampleRate` a second, mono. */
+export interface AudioTrack {
+  sampleRate: number;
+  frameSamples: number;
+  frames: readonly Uint8Array[];
+}
+
+/** What a player must know of an H.264 track before its samples, and the sound that goes with it. */
+export interface Film {
   width: number;
   height: number;
   fps: number;
   sequenceParameterSet: Uint8Array;
   pictureParameterSet: Uint8Array;
   samples: readonly VideoSample[];
+  audio?: AudioTrack;
+}
+
+/** A track of either kind, as the boxes around its samples need it. */
+interface Track {
+  timescale: number;
+  /** How long each sample lasts, in units of the timescale. */
+  ticks: number;
+  samples: readonly Uint8Array[];
+  /** Numbers from 1 of the samples that decoding can start at; absent where it can at each. */
+  keys?: readonly number[];
+  /** 0 for a track without a picture. */
+  width: number;
+  height: number;
+  handler: 'vide' | 'soun';
+  header: Uint8Array;
+  entry: Uint8Array;
+}
+
+/** Samples of one track that lie together: a second of it. */
+interface Chunk {
+  track: Track;
+  samples: readonly Uint8Array[];
+  offset: number;
 }
 
 const LENGTH_PREFIX = 4;
@@ -19,76 +50,134 @@ const LENGTH_PREFIX = 4;
 const TICKS = 512;
 const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 
-/** An MP4 file that can start playing before it has arrived in full: `ftyp`, `moov`, then `mdat` to the end. */
-export function muxMp4(track: VideoTrack): Uint8Array {
+/**
+ * An MP4 file that can start playing before it has arrived in full: `ftyp`, `moov`, then `mdat` to the end, in which
+ * picture and sound take turns by the second.
+ */
+export function muxMp4(film: Film): Uint8Array {
+  const tracks = film.audio ? [videoTrack(film), audioTrack(film.audio)] : [videoTrack(film)];
   const head = box('ftyp', 'isom', u32(512), 'isom', 'iso2', 'avc1', 'mp41');
   // The place of the data depends on the size of what precedes it, which does not depend on that place.
-  const dataStart = head.length + movie(track, 0).length + 8;
-  const prefixed = track.samples.flatMap(({ data }) => [u32(data.length), data]);
-  return concat([head, movie(track, dataStart), box('mdat', ...prefixed)]);
+  const dataStart = head.length + movie(tracks, chunksOf(tracks, 0)).length + 8;
+  const chunks = chunksOf(tracks, dataStart);
+  return concat([head, movie(tracks, chunks), box('mdat', ...chunks.flatMap(({ samples }) => samples))]);
 }
 
-function movie(track: VideoTrack, dataStart: number): Uint8Array {
-  const duration = track.samples.length * TICKS;
-  return box(
-    'moov',
-    fullBox(
-      'mvhd',
-      0,
-      u32(0, 0, track.fps * TICKS, duration, 0x10000),
-      u16(0x100),
-      zeros(10),
-      u32(...MATRIX),
-      zeros(24),
-      u32(2),
-    ),
-    box('trak', trackHeader(track, duration), media(track, duration, dataStart)),
+function videoTrack(film: Film): Track {
+  return {
+    timescale: film.fps * TICKS,
+    ticks: TICKS,
+    samples: film.samples.map(({ data }) => concat([u32(data.length), data])),
+    keys: film.samples.flatMap(({ key }, index) => (key ? [index + 1] : [])),
+    width: film.width,
+    height: film.height,
+    handler: 'vide',
+    header: fullBox('vmhd', 1, zeros(8)),
+    entry: videoEntry(film),
+  };
+}
+
+function audioTrack({ sampleRate, frameSamples, frames }: AudioTrack): Track {
+  return {
+    timescale: sampleRate,
+    ticks: frameSamples,
+    samples: frames,
+    width: 0,
+    height: 0,
+    handler: 'soun',
+    header: fullBox('smhd', 0, zeros(4)),
+    entry: audioEntry(sampleRate),
+  };
+}
+
+function chunksOf(tracks: readonly Track[], start: number): Chunk[] {
+  const chunks: Chunk[] = [];
+  let offset = start;
+  const firstAt = ({ timescale, ticks }: Track, second: number): number =>
+    Math.ceil((second * timescale) / ticks);
+  const seconds = Math.max(...tracks.map((track) => Math.ceil(durationOf(track) / track.timescale)));
+  for (let second = 0; second < seconds; second++) {
+    for (const track of tracks) {
+      const samples = track.samples.slice(firstAt(track, second), firstAt(track, second + 1));
+      if (samples.length > 0) chunks.push({ track, samples, offset });
+      offset += sizeOf(samples);
+    }
+  }
+  return chunks;
+}
+
+function durationOf({ samples, ticks }: Track): number {
+  return samples.length * ticks;
+}
+
+function movie(tracks: readonly Track[], chunks: readonly Chunk[]): Uint8Array {
+  const [first] = tracks;
+  const timescale = first?.timescale ?? 1;
+  const seconds = Math.max(...tracks.map((track) => durationOf(track) / track.timescale));
+  const duration = Math.round(seconds * timescale);
+  const header = fullBox(
+    'mvhd',
+    0,
+    u32(0, 0, timescale, duration, 0x10000),
+    u16(0x100),
+    zeros(10),
+    u32(...MATRIX),
+    zeros(24),
+    u32(tracks.length + 1),
   );
+  const boxes = tracks.map((track, index) => {
+    const own = chunks.filter((chunk) => chunk.track === track);
+    const length = Math.round((durationOf(track) / track.timescale) * timescale);
+    return box('trak', trackHeader(track, index + 1, length), media(track, own));
+  });
+  return box('moov', header, ...boxes);
 }
 
-function trackHeader({ width, height }: VideoTrack, duration: number): Uint8Array {
+function trackHeader({ width, height, handler }: Track, id: number, duration: number): Uint8Array {
   const enabledInMovie = 3;
+  const volume = u16(handler === 'soun' ? 0x100 : 0, 0);
   const size = u32(width * 0x10000, height * 0x10000);
-  return fullBox('tkhd', enabledInMovie, u32(0, 0, 1, 0, duration), zeros(16), u32(...MATRIX), size);
+  return fullBox('tkhd', enabledInMovie, u32(0, 0, id, 0, duration), zeros(12), volume, u32(...MATRIX), size);
 }
 
-function media(track: VideoTrack, duration: number, dataStart: number): Uint8Array {
+function media(track: Track, chunks: readonly Chunk[]): Uint8Array {
   const undetermined = 0x55c4;
   const dataInThisFile = 1;
   return box(
     'mdia',
-    fullBox('mdhd', 0, u32(0, 0, track.fps * TICKS, duration), u16(undetermined, 0)),
-    fullBox('hdlr', 0, u32(0), 'vide', zeros(12), 'VideoHandler\0'),
+    fullBox('mdhd', 0, u32(0, 0, track.timescale, durationOf(track)), u16(undetermined, 0)),
+    fullBox('hdlr', 0, u32(0), track.handler, zeros(12), 'Handler\0'),
     box(
       'minf',
-      fullBox('vmhd', 1, zeros(8)),
+      track.header,
       box('dinf', fullBox('dref', 0, u32(1), fullBox('url ', dataInThisFile))),
-      sampleTable(track, dataStart),
+      sampleTable(track, chunks),
     ),
   );
 }
 
-function sampleTable(track: VideoTrack, dataStart: number): Uint8Array {
-  const { samples } = track;
-  const sizes = samples.map(({ data }) => data.length + LENGTH_PREFIX);
-  const keys = samples.flatMap(({ key }, index) => (key ? [index + 1] : []));
+function sampleTable({ samples, keys, ticks, entry }: Track, chunks: readonly Chunk[]): Uint8Array {
+  const sizes = samples.map(({ length }) => length);
+  const counts = chunks.map((chunk) => chunk.samples.length);
+  // An entry for each chunk that has another number of samples than the one before.
+  const runs = counts.flatMap((count, index) => (count === counts[index - 1] ? [] : [index + 1, count, 1]));
   return box(
     'stbl',
-    fullBox('stsd', 0, u32(1), sampleEntry(track)),
-    fullBox('stts', 0, u32(1, samples.length, TICKS)),
-    fullBox('stss', 0, u32(keys.length, ...keys)),
-    fullBox('stsc', 0, u32(1, 1, samples.length, 1)),
+    fullBox('stsd', 0, u32(1), entry),
+    fullBox('stts', 0, u32(1, samples.length, ticks)),
+    ...(keys ? [fullBox('stss', 0, u32(keys.length, ...keys))] : []),
+    fullBox('stsc', 0, u32(runs.length / 3, ...runs)),
     fullBox('stsz', 0, u32(0, sizes.length, ...sizes)),
-    fullBox('stco', 0, u32(1, dataStart)),
+    fullBox('stco', 0, u32(chunks.length, ...chunks.map(({ offset }) => offset))),
   );
 }
 
-function sampleEntry({
+function videoEntry({
   width,
   height,
   sequenceParameterSet: sps,
   pictureParameterSet: pps,
-}: VideoTrack): Uint8Array {
+}: Film): Uint8Array {
   const dotsPerInch = 72 * 0x10000;
   const configuration = box(
     'avcC',
@@ -107,12 +196,27 @@ function sampleEntry({
   );
 }
 
+/** `mp4a` with the object type of MPEG-1 audio, mono (ISO 14496-1 7.2.6): MP3 inside MP4. */
+function audioEntry(sampleRate: number): Uint8Array {
+  const mpeg1Audio = 0x6b;
+  const audioStream = 0x15;
+  const decoder = descriptor(4, new Uint8Array([mpeg1Audio, audioStream]), zeros(11));
+  const stream = descriptor(3, u16(0), zeros(1), decoder, descriptor(6, new Uint8Array([2])));
+  const format = [zeros(6), u16(1), zeros(8), u16(1, 16), zeros(4), u32(sampleRate * 0x10000)];
+  return box('mp4a', ...format, fullBox('esds', 0, stream));
+}
+
+/** Shorter than 128 bytes. */
+function descriptor(tag: number, ...parts: Uint8Array[]): Uint8Array {
+  const body = concat(parts);
+  return concat([new Uint8Array([tag, body.length]), body]);
+}
+
 type Part = Uint8Array | string;
 
 function box(type: string, ...parts: Part[]): Uint8Array {
   const body = parts.map((part) => (typeof part === 'string' ? new TextEncoder().encode(part) : part));
-  const size = body.reduce((sum, part) => sum + part.length, 8);
-  return concat([u32(size), new TextEncoder().encode(type), ...body]);
+  return concat([u32(8 + sizeOf(body)), new TextEncoder().encode(type), ...body]);
 }
 
 function fullBox(type: string, flags: number, ...parts: Part[]): Uint8Array {
@@ -127,12 +231,16 @@ function u32(...values: number[]): Uint8Array {
   return new Uint8Array(values.flatMap((value) => [value >>> 24, value >>> 16, value >>> 8, value]));
 }
 
+function sizeOf(parts: readonly Uint8Array[]): number {
+  return parts.reduce((sum, part) => sum + part.length, 0);
+}
+
 function zeros(count: number): Uint8Array {
   return new Uint8Array(count);
 }
 
 function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  const whole = new Uint8Array(sizeOf(parts));
   let offset = 0;
   for (const part of parts) {
     whole.set(part, offset);

@@ -1,21 +1,21 @@
 import type { Melody } from './melody.ts';
+import { OPUS_RATE, opusPacket, PACKET_SAMPLES } from './opus.ts';
 
-/** Opus always counts in samples of 48 kHz. */
-const CLOCK = 48_000;
-const PACKET_SAMPLES = 960;
 const PRE_SKIP = 312;
 const PACKETS_PER_PAGE = 20;
-/** 20 ms of silence: full band, mono, one frame. */
-const SILENCE = [0xf8, 0xff, 0xfe];
+/** What players are to add, in 1/256 dB: the packets are softer than the other formats. */
+const OUTPUT_GAIN = 10 * 256;
 const SERIAL = 1;
 const PAGE = { first: 2, last: 4, middle: 0 };
 
 /**
- * An Ogg Opus stream as long as a melody, in fragments of whole pages of 0.4 s. It is silent: a tone would take
- * an Opus encoder. `sampleRate` is what the header names as the rate of the original.
+ * A melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. `sampleRate` is what the header names as the
+ * rate of the original.
  */
 export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
-  const end = PRE_SKIP + Math.round(melody.seconds * CLOCK);
+  const end = PRE_SKIP + Math.round(melody.seconds * OPUS_RATE);
+  const packetAt = (index: number): Uint8Array =>
+    opusPacket(melody.pitchAt(((index + 0.5) * PACKET_SAMPLES - PRE_SKIP) / OPUS_RATE));
   const packets = Math.ceil(end / PACKET_SAMPLES);
   yield Buffer.concat([
     page({ type: PAGE.first, granule: 0, sequence: 0, packets: [identification(sampleRate)] }),
@@ -28,7 +28,7 @@ export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator
       type: isLast ? PAGE.last : PAGE.middle,
       granule: isLast ? end : (start + count) * PACKET_SAMPLES,
       sequence,
-      packets: Array.from({ length: count }, () => Uint8Array.from(SILENCE)),
+      packets: Array.from({ length: count }, (_, index) => packetAt(start + index)),
     });
   }
 }
@@ -41,6 +41,7 @@ function identification(sampleRate: number): Uint8Array {
   head.writeUInt8(1, 9); // mono
   head.writeUInt16LE(PRE_SKIP, 10);
   head.writeUInt32LE(sampleRate, 12);
+  head.writeInt16LE(OUTPUT_GAIN, 16);
   return head;
 }
 

@@ -5,8 +5,11 @@ import {
   pictureParameterSet,
   sequenceParameterSet,
 } from './h264.ts';
-import type { VideoSample } from './mp4.ts';
+import { tuneOf } from './melody.ts';
+import { mp3Frames, mp3FrameSamples } from './mp3.ts';
+import type { AudioTrack, VideoSample } from './mp4.ts';
 import { muxMp4 } from './mp4.ts';
+import { hashText, seededRandom } from './random.ts';
 import type { Scene } from './scene.ts';
 import { sceneFor } from './scene.ts';
 
@@ -17,20 +20,23 @@ export interface VideoOptions {
   width: number;
   height: number;
   fps?: 24;
+  /** Whether it has sound. */
+  audio?: boolean;
 }
 
 const SECONDS_BETWEEN_KEYS = 2;
+const AUDIO_RATE = 48_000;
 /** All pictures are held in memory at once; no model makes films. */
 const LONGEST_SECONDS = 600;
 
 /**
- * A playable MP4 (H.264 Constrained Baseline, no sound) of exactly `seconds * fps` pictures, at least one. The
- * same options give the same bytes; another prompt gives other colours and another motion. Throws RangeError for
- * a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive or
+ * A playable MP4 (H.264 Constrained Baseline, with `audio` MP3) of exactly `seconds * fps` pictures, at least one. The
+ * same options give the same bytes; another prompt gives other colours, another motion and another tune. Throws
+ * RangeError for a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive or
  * above ten minutes.
  */
 export function renderVideo(options: VideoOptions): Uint8Array {
-  const { prompt, seconds, width, height, fps = 24 } = options;
+  const { prompt, seconds, width, height, fps = 24, audio = false } = options;
   if (!(seconds > 0 && seconds <= LONGEST_SECONDS)) throw new RangeError(`Not a duration: ${seconds} s`);
   if (!isEvenSide(width) || !isEvenSide(height)) throw new RangeError(`Not a video size: ${width}x${height}`);
   const frames = Math.max(1, Math.round(seconds * fps));
@@ -42,7 +48,16 @@ export function renderVideo(options: VideoOptions): Uint8Array {
     sequenceParameterSet: sequenceParameterSet(format),
     pictureParameterSet: pictureParameterSet(),
     samples: encode(sceneFor({ prompt, columns, rows, frames, fps }), frames, SECONDS_BETWEEN_KEYS * fps),
+    audio: audio ? soundOf(prompt, frames / fps) : undefined,
   });
+}
+
+/** No frame sounds beyond the last picture. */
+function soundOf(prompt: string, seconds: number): AudioTrack {
+  const frameSamples = mp3FrameSamples(AUDIO_RATE);
+  const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), AUDIO_RATE)];
+  const whole = Math.floor((seconds * AUDIO_RATE) / frameSamples);
+  return { sampleRate: AUDIO_RATE, frameSamples, frames: frames.slice(0, whole) };
 }
 
 function isEvenSide(pixels: number): boolean {

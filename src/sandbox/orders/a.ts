@@ -56,6 +56,7 @@ export function orderA(call: Call, model: Model, body: Body): Order {
     ratio,
     ...videoSize(resolution, ratio),
     samples,
+    audio: parameters.generateAudio === true,
     amount: cost(price.price, seconds * samples),
     outcome: settleOutcome(call, 'a', prompt, samples),
     body,

@@ -66,6 +66,7 @@ export function orderB(call: Call, body: Body): Order {
     ratio,
     ...videoSize(resolution, ratio),
     samples: 1,
+    audio: output.AudioGeneration === 'Enabled',
     returnUsage: readExtInfo(refuse, model, body.ExtInfo),
     amount: cost(price.price, seconds),
     outcome: assets.some(isUnreachable) ? failure('unreachable-asset') : settleOutcome(call, 'b', prompt),

@@ -51,6 +51,7 @@ export function orderC(call: Call, model: Model, body: Body): Order {
     ratio: made.ratio,
     ...videoSize(made.resolution, made.ratio),
     samples: 1,
+    audio: NATIVE_MODES.includes(wish.mode) || wish.assets.audios.length > 0,
     amount: cost(priceFor('c', model.id, made.resolution).price, wish.seconds),
     outcome: problemOf(model, wish) ?? settleOutcome(call, 'c', wish.prompt),
     body,

@@ -5,7 +5,15 @@ interface Box {
   end: number;
 }
 
-/** What a player would learn from a file with one video track. */
+/** What a player would learn of a sound track of MP3 frames. */
+export interface ReadAudio {
+  sampleRate: number;
+  channels: number;
+  seconds: number;
+  frames: Buffer[];
+}
+
+/** What a player would learn from a file with one video track, and one sound track at most. */
 export interface ReadMp4 {
   topLevel: string[];
   brands: string[];
@@ -22,17 +30,28 @@ export interface ReadMp4 {
   pictureParameterSet: Buffer;
   /** One NAL unit each. */
   samples: { data: Buffer; key: boolean }[];
+  audio?: ReadAudio;
 }
+
+type Table = (type: string) => Buffer;
 
 /** Reads a file from its boxes alone, and throws where a size, a count or an offset does not add up. */
 export function readMp4(bytes: Uint8Array): ReadMp4 {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const top = boxesIn(file, 0, file.length);
   const inside = (...path: string[]): Buffer => content(file, top, path);
-  const [movieHeader, trackHeader] = [inside('moov', 'mvhd'), inside('moov', 'trak', 'tkhd')];
-  const mediaHeader = inside('moov', 'trak', 'mdia', 'mdhd');
-  const table = (type: string): Buffer => inside('moov', 'trak', 'mdia', 'minf', 'stbl', type);
-  const entry = sampleEntry(table('stsd'));
+  const movieHeader = inside('moov', 'mvhd');
+  const movie = top.find(({ type }) => type === 'moov');
+  const tracks = boxesIn(file, movie?.start ?? 0, movie?.end ?? 0).filter(({ type }) => type === 'trak');
+  const [video, audio] = tracks.map(({ start, end }) => {
+    return (...path: string[]) => content(file, boxesIn(file, start, end), path);
+  });
+  if (video === undefined || tracks.length > 2) throw new Error(`${tracks.length} tracks`);
+  const [trackHeader, mediaHeader] = [video('tkhd'), video('mdia', 'mdhd')];
+  const table: Table = (type) => video('mdia', 'minf', 'stbl', type);
+  const samples = spansOf(table);
+  const frames = audio === undefined ? [] : spansOf((type) => audio('mdia', 'minf', 'stbl', type));
+  fillsMedia([...samples, ...frames], top);
   return {
     topLevel: top.map(({ type }) => type),
     brands: (inside('ftyp').toString('latin1').match(/.{4}/gs) ?? []).filter((_, index) => index !== 1),
@@ -42,9 +61,55 @@ export function readMp4(bytes: Uint8Array): ReadMp4 {
     seconds: mediaHeader.readUInt32BE(16) / mediaHeader.readUInt32BE(12),
     timescale: mediaHeader.readUInt32BE(12),
     sampleTicks: table('stts').readUInt32BE(12),
-    ...entry,
-    samples: samplesOf(file, table, top),
+    ...sampleEntry(table('stsd')),
+    samples: samplesOf(file, table, samples),
+    ...(audio && { audio: audioOf(file, audio, frames) }),
   };
+}
+
+function audioOf(file: Buffer, audio: (...path: string[]) => Buffer, frames: readonly Span[]): ReadAudio {
+  const [entry, header] = [audio('mdia', 'minf', 'stbl', 'stsd'), audio('mdia', 'mdhd')];
+  if (entry.toString('latin1', 12, 16) !== 'mp4a') throw new Error('the sound is not mp4a');
+  const decoder = entry.indexOf(Buffer.from([4, 13]));
+  if (entry[decoder + 2] !== 0x6b) throw new Error('the sound is not MPEG-1 audio');
+  return {
+    channels: entry.readUInt16BE(32),
+    sampleRate: entry.readUInt32BE(40) / 0x10000,
+    seconds: header.readUInt32BE(16) / header.readUInt32BE(12),
+    frames: frames.map(({ start, end }) => file.subarray(start, end)),
+  };
+}
+
+interface Span {
+  start: number;
+  end: number;
+}
+
+/** Where the samples of a track are, by its chunks. */
+function spansOf(table: Table): Span[] {
+  const [runs, offsets] = [numbers(table('stsc').subarray(8)), numbers(table('stco').subarray(8))];
+  const sizes = numbers(table('stsz').subarray(12));
+  if (sizes.length !== table('stsz').readUInt32BE(8)) throw new Error('stsz is cut');
+  let count = 0;
+  let next = 0;
+  const spans = offsets.flatMap((offset, chunk) => {
+    const run = runs.findIndex((first, index) => index % 3 === 0 && first === chunk + 1);
+    if (run >= 0) count = runs[run + 1] ?? 0;
+    let at = offset;
+    return sizes.slice(next, (next += count)).map((size) => ({ start: at, end: (at += size) }));
+  });
+  if (spans.length !== sizes.length) throw new Error('the chunks do not hold every sample');
+  return spans;
+}
+
+function fillsMedia(spans: readonly Span[], top: readonly Box[]): void {
+  const mdat = top.find(({ type }) => type === 'mdat');
+  let at = mdat?.start;
+  for (const { start, end } of spans.toSorted((left, right) => left.start - right.start)) {
+    if (start !== at) throw new Error(`a sample starts at ${start}, not at ${at ?? 'a place in mdat'}`);
+    at = end;
+  }
+  if (at !== mdat?.end) throw new Error('samples do not fill mdat');
 }
 
 function boxesIn(file: Buffer, start: number, end: number): Box[] {
@@ -94,24 +159,15 @@ function decoderConfiguration(avcC: Buffer): Pick<ReadMp4, 'sequenceParameterSet
   };
 }
 
-function samplesOf(file: Buffer, table: (type: string) => Buffer, top: readonly Box[]): ReadMp4['samples'] {
-  const [sizes, keys, times] = [table('stsz'), table('stss'), table('stts')];
+function samplesOf(file: Buffer, table: Table, spans: readonly Span[]): ReadMp4['samples'] {
+  const [keys, times] = [table('stss'), table('stts')];
   const keyNumbers = new Set(numbers(keys.subarray(8)));
-  const mdat = top.find(({ type }) => type === 'mdat');
-  let at = table('stco').readUInt32BE(8);
-  if (at !== mdat?.start) throw new Error('the first chunk is not at the start of mdat');
-  const samples = numbers(sizes.subarray(12)).map((size, index) => {
-    if (file.readUInt32BE(at) !== size - 4) throw new Error(`sample ${index} is not one NAL unit`);
-    const data = file.subarray(at + 4, at + size);
-    at += size;
-    return { data, key: keyNumbers.has(index + 1) };
-  });
-  if (at !== mdat.end) throw new Error('samples do not fill mdat');
-  if (sizes.readUInt32BE(8) !== samples.length || times.readUInt32BE(8) !== samples.length) {
-    throw new Error('the tables disagree on the number of samples');
-  }
+  if (times.readUInt32BE(8) !== spans.length) throw new Error('the tables disagree on the number of samples');
   if (keys.readUInt32BE(4) !== keyNumbers.size) throw new Error('stss is cut');
-  return samples;
+  return spans.map(({ start, end }, index) => {
+    if (file.readUInt32BE(start) !== end - start - 4) throw new Error(`sample ${index} is not one NAL unit`);
+    return { data: file.subarray(start + 4, end), key: keyNumbers.has(index + 1) };
+  });
 }
 
 function numbers(table: Buffer): number[] {

@@ -6,10 +6,12 @@ import { isSpeechFormat, renderSpeech, speechChunks } from '../../../src/sandbox
 import type { SpeechFormat } from '../../../src/sandbox/media/speech.ts';
 import { ffmpeg, ffprobe, hasFfmpeg } from './ffmpeg.ts';
 import { readMp3 } from './read-mp3.ts';
+import { packetsOf, readOpusPitch } from './read-opus.ts';
 
 const RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const TEXT = 'Good morning, and welcome aboard. 你好世界! '.repeat(4);
-const SECONDS = Array.from(TEXT).length * 0.06;
+/** Four syllables of Chinese in each of four repetitions. */
+const SECONDS = (Array.from(TEXT).length * 60 + 16 * 140) / 1000;
 
 /** The strongest pitch of some samples between 150 and 1000 Hz, to 5 Hz. */
 function strongestPitch(samples: Int16Array, sampleRate: number): number {
@@ -26,6 +28,17 @@ function strongestPitch(samples: Int16Array, sampleRate: number): number {
   };
   const powers = candidates.map(power);
   return candidates[powers.indexOf(Math.max(...powers))] ?? 0;
+}
+
+/** How alike some samples are to themselves `period` samples later, 1 for a tone of that period. */
+function repetition(samples: Int16Array, period: number): number {
+  const shift = Math.round(period);
+  const product = samples.reduce((sum, sample, index) => sum + sample * (samples[index + shift] ?? 0), 0);
+  return product / samples.reduce((sum, sample) => sum + sample * sample, 0);
+}
+
+function loudness(samples: Int16Array): number {
+  return Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
 }
 
 function largest(values: Iterable<number>): number {
@@ -50,7 +63,7 @@ describe('speechChunks', () => {
     (format) => {
       const options = { text: TEXT, format, sampleRate: 24_000 };
       const chunks = [...speechChunks(options)];
-      expect(Buffer.concat(chunks)).toEqual(Buffer.from(renderSpeech(options)));
+      expect(Buffer.concat(chunks).equals(renderSpeech(options))).toBe(true);
       expect(chunks.length).toBeGreaterThanOrEqual(Math.floor(SECONDS / 0.4));
       expect(Math.max(...chunks.map(({ length }) => length))).toBeLessThan(24_000);
     },
@@ -70,7 +83,18 @@ describe('speechChunks', () => {
 });
 
 describe('pcm', () => {
-  it.each(RATES)('lasts 60 ms for each character at %i Hz', (sampleRate) => {
+  it.each([
+    ['Good morning', 12 * 0.06],
+    ['早上好，欢迎光临。', 7 * 0.2 + 2 * 0.06],
+    ['안녕하세요', 5 * 0.2],
+    ['おはようカタカナ', 8 * 0.2],
+    ['Größe', 0.5],
+  ])('says %j at the pace of its script', (text, seconds) => {
+    const samples = renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }).length / 2;
+    expect(samples / 16_000).toBeCloseTo(seconds, 3);
+  });
+
+  it.each(RATES)('lasts as long at %i Hz', (sampleRate) => {
     const samples = renderSpeech({ text: TEXT, format: 'pcm', sampleRate }).length / 2;
     expect(samples).toBe(Math.round(SECONDS * sampleRate));
   });
@@ -150,7 +174,7 @@ describe('mp3', () => {
       (text, sampleRate) => {
         const frames = readMp3(renderSpeech({ text, format: 'mp3', sampleRate }));
         const samples = frames.reduce((sum, frame) => sum + frame.samples, 0);
-        const seconds = Math.max(0.5, Array.from(text).length * 0.06);
+        const seconds = renderSpeech({ text, format: 'pcm', sampleRate: 50_000 }).length / 2 / 50_000;
         expect(samples / sampleRate).toBeGreaterThanOrEqual(seconds - 1e-9);
         expect(samples / sampleRate).toBeLessThan(seconds + 1152 / sampleRate);
       },
@@ -183,6 +207,17 @@ describe('ogg_opus', () => {
     const preSkip = stream.readUInt16LE(28 + 10);
     expect(pages.at(-1)?.granule).toBe(preSkip + Math.round(SECONDS * 48_000));
   });
+
+  it('tells the pitch of each character in its packets, and is silent in a rest', () => {
+    const heard = (text: string): (number | undefined)[] =>
+      packetsOf(renderSpeech({ text, format: 'ogg_opus', sampleRate: 24_000 })).map(readOpusPitch);
+    // The last packet is for the 6.5 ms that a decoder is behind.
+    expect(heard('n'.repeat(10)).slice(0, 30)).toEqual(Array.from({ length: 30 }, () => 218));
+    expect(heard('s'.repeat(10)).at(5)).toBe(109);
+    expect(new Set(heard('. '.repeat(10)))).toEqual(new Set([undefined]));
+    expect(heard('早上').slice(0, 10)).toEqual(Array.from({ length: 10 }, () => 65));
+    expect(heard('早上').at(10)).toBe(73);
+  });
 });
 
 describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
@@ -210,6 +245,24 @@ describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
       const nearestLine = Math.round(pitch / lineHertz) * lineHertz;
       expect(Math.abs(strongestPitch(middle, 16_000) - nearestLine)).toBeLessThan(5);
     }
+  });
+
+  it('ogg_opus sounds the pitch of its characters, about as loud as the other formats, and rests', () => {
+    for (const [character, pitch] of [
+      ['n', 220],
+      ['s', 440],
+      ['v', 659],
+    ] as const) {
+      const { output } = decode(character.repeat(20), 'ogg_opus', 24_000);
+      const samples = toSamples(output).subarray(9600, 48_000);
+      const period = 48_000 / pitch;
+      expect(repetition(samples, period)).toBeGreaterThan(0.6);
+      for (const other of [0.6, 0.8, 1.25, 1.5])
+        expect(repetition(samples, period)).toBeGreaterThan(0.1 + repetition(samples, period * other));
+      expect(loudness(samples)).toBeGreaterThan(1000);
+      expect(loudness(samples)).toBeLessThan(6000);
+    }
+    expect(loudness(toSamples(decode('. '.repeat(10), 'ogg_opus', 24_000).output))).toBe(0);
   });
 
   it('ogg_opus and single wav fragments probe and decode without a complaint', () => {

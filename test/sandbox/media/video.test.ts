@@ -6,6 +6,7 @@ import type { VideoOptions } from '../../../src/sandbox/media/video.ts';
 import { ffmpeg, ffprobe, hasFfmpeg } from './ffmpeg.ts';
 import { decodeSlice, readParameters } from './read-h264.ts';
 import type { Parameters, Picture, Slice } from './read-h264.ts';
+import { readMp3 } from './read-mp3.ts';
 import { readMp4 } from './read-mp4.ts';
 import type { ReadMp4 } from './read-mp4.ts';
 
@@ -88,6 +89,31 @@ describe('renderVideo', () => {
     expect(differing / one.length).toBeGreaterThan(0.9);
   });
 
+  it('has no sound unless it is asked for, and then MP3 that ends with the picture', () => {
+    expect(readMp4(renderVideo(HD)).audio).toBeUndefined();
+    const { audio, samples, seconds, movieSeconds } = readMp4(
+      renderVideo({ ...HD, seconds: 3.5, audio: true }),
+    );
+    expect({ seconds, movieSeconds, pictures: samples.length }).toEqual({
+      seconds: 3.5,
+      movieSeconds: 3.5,
+      pictures: 84,
+    });
+    expect(audio).toMatchObject({ channels: 1, sampleRate: 48_000 });
+    expect(audio?.seconds).toBeLessThanOrEqual(3.5);
+    expect(audio?.seconds).toBeGreaterThan(3.5 - 1152 / 48_000);
+    const frames = readMp3(Buffer.concat(audio?.frames ?? []));
+    expect(frames).toHaveLength(audio?.frames.length ?? 0);
+    expect(frames.flatMap(({ granules }) => granules).every(({ length }) => length === 1)).toBe(true);
+  });
+
+  it('plays another tune for another prompt', () => {
+    const tune = (prompt: string): Buffer =>
+      Buffer.concat(readMp4(renderVideo({ ...HD, prompt, seconds: 2, audio: true })).audio?.frames ?? []);
+    expect(tune('a lighthouse').equals(tune('a lighthouse'))).toBe(true);
+    expect(tune('a lighthouse').equals(tune('a tower'))).toBe(false);
+  });
+
   it('stays small', () => {
     expect(renderVideo(HD).length).toBeLessThan(200_000);
     expect(renderVideo({ ...HD, seconds: 15, width: 2560, height: 1440 }).length).toBeLessThan(1_000_000);
@@ -147,6 +173,16 @@ describe.skipIf(!hasFfmpeg)('renderVideo, as ffmpeg sees it', () => {
     expect(stream).toMatchObject({ width: size.width, height: size.height, r_frame_rate: '24/1' });
     expect(stream.nb_read_frames).toBe(String(size.seconds * 24));
     expect(Number(stream.duration)).toBe(size.seconds);
+    expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
+  });
+
+  it.each([1 / 24, 2.5, 5])('has sound that decodes without a complaint, %d s long', (seconds) => {
+    const video = renderVideo({ ...HD, seconds, audio: true });
+    const { complaints, output } = ffmpeg(video, [], ['-vn', '-f', 's16le']);
+    expect(complaints).toBe('');
+    expect(Math.abs(output.length / 2 / 48_000 - seconds)).toBeLessThan(0.03);
+    const samples = new Int16Array(output.buffer, output.byteOffset, Math.floor(output.length / 2));
+    expect(samples.reduce((peak, sample) => Math.max(peak, Math.abs(sample)), 0)).toBeGreaterThan(1000);
     expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
   });
 

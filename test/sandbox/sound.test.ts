@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest';
+import { listTasks } from '../../src/sandbox/tasks.ts';
+import { videoOf } from '../../src/sandbox/videos.ts';
+import { sandbox } from './harness.ts';
+import { readMp4 } from './media/read-mp4.ts';
+
+const A = { path: '/v1beta/models/video-a:predictLongRunning' };
+const B = { path: '/', headers: { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' } };
+const C = { path: '/v1/videos' };
+
+const operation = (parameters: object): object => ({
+  instances: [{ prompt: 'a red kite' }],
+  parameters: { durationSeconds: 4, ...parameters },
+});
+const action = (output: object): object => ({
+  ...{ ModelName: 'Video-B', ModelVersion: '1.0', Prompt: 'a red kite' },
+  OutputConfig: { Duration: 4, ...output },
+});
+const task = (fields: object): object => ({ model: 'vendor-h3-mini', prompt: 'a red kite', ...fields });
+const song = 'https://assets.example.com/song.mp3';
+
+test.each([
+  ['A without a word of it', A, operation({}), false],
+  ['A without', A, operation({ generateAudio: false }), false],
+  ['A with', A, operation({ generateAudio: true }), true],
+  ['B without a word of it', B, action({}), false],
+  ['B without', B, action({ AudioGeneration: 'Disabled' }), false],
+  ['B with', B, action({ AudioGeneration: 'Enabled' }), true],
+  ['C without a word of it', C, task({}), false],
+  ['C by its native mode', C, task({ mode: 't2va' }), true],
+  ['C with a reference of sound', C, task({ reference_audio_urls: [song] }), true],
+])('sound in a video of Protocol %s', async (_, { path, ...call }, body, sounds) => {
+  const gateway = await sandbox();
+  expect((await gateway.call('POST', path, { body, ...call })).status).toBe(200);
+  const [made] = listTasks(gateway.stateDir).map((each) => readMp4(videoOf(each)));
+  expect(made?.audio !== undefined).toBe(sounds);
+});
