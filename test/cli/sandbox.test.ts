@@ -3,6 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { rules as settings } from '../../src/config/rules.ts';
 import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
 import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
 import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
@@ -452,6 +453,30 @@ describe('docs/sandbox.md', () => {
   it('lists every fault as it is', () => {
     const wanted = FAULTS.map(({ name, on, does }) => [`\`${name}\``, on, does]);
     expect(rows('fault | strikes | does')).toEqual(wanted);
+  });
+
+  it('lists every price as it is', async () => {
+    const { PRICES } = await import('../../src/sandbox/prices.ts');
+    const units = {
+      second: 'a second',
+      '10k_characters': 'for 10,000 characters',
+      '1k_tokens': 'for 1,000 tokens',
+    };
+    const wanted = PRICES.map(({ model, unit, price, resolution, defaultSeconds = '–' }) => [
+      `\`${model}\`${resolution === undefined ? '' : `, \`${resolution}\``}`,
+      `${price} ${units[unit]}`,
+      String(defaultSeconds),
+    ]);
+    expect(rows('model | price | seconds, where none are asked for')).toEqual(wanted);
+  });
+
+  it('names every flag of a sandbox that is served, and every setting', async () => {
+    const help = (await user.run(['sandbox', 'start', '--help'])).stdout;
+    const flags = [...help.matchAll(/^ +(--[a-z-]+)/gm)].map(([, flag = '']) => flag);
+    expect(flags).toContain('--per-minute');
+    for (const flag of flags.filter((each) => each !== '--help')) expect(text).toContain(flag);
+    for (const { key } of Object.values(settings).filter(({ key }) => key.startsWith('sandbox.')))
+      expect(text).toContain(`\`${key}\``);
   });
 
   it('lists every magic word as it is', async () => {
