@@ -18,8 +18,7 @@ export interface Io {
 export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(text, (error) => {
-      if (error && systemCode(error) !== 'EPIPE')
-        reject(localError(error, 'standard output', charged));
+      if (error && systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', charged));
       else resolve();
     });
   });
@@ -36,10 +35,14 @@ export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
       else if (systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', 'yes'));
       else
         reject(
-          new MgwError('result_unavailable', 'Standard output was closed before the whole result was written.', {
-            charged: 'yes',
-            retry: 'resume',
-          }),
+          new MgwError(
+            'result_unavailable',
+            'Standard output was closed before the whole result was written.',
+            {
+              charged: 'yes',
+              retry: 'resume',
+            },
+          ),
         );
     });
   });

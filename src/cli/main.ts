@@ -84,7 +84,9 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
 // Each of several jobs has said what is wrong with it; the exit code must not come as a surprise.
 async function warnOfPart({ exitCode }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
-  await write(io.stderr, `mgw: Some jobs failed or are not finished. (exit ${exitCode})\n`).catch(() => undefined);
+  await write(io.stderr, `mgw: Some jobs failed or are not finished. (exit ${exitCode})\n`).catch(
+    () => undefined,
+  );
 }
 
 function traceOf(error: Error & { code: string }): string[] {

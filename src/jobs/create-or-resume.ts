@@ -72,10 +72,7 @@ function fingerprintsOf(order: Submission, { gateway, account }: JobDeps): strin
  * second take.
  * @throws MgwError('submit_unknown') where the record of an earlier job is lost.
  */
-export async function findResumable(
-  order: Submission,
-  deps: JobDeps,
-): Promise<Found> {
+export async function findResumable(order: Submission, deps: JobDeps): Promise<Found> {
   let secondTakeOf: Job | undefined;
   for (const fingerprint of fingerprintsOf(order, deps)) {
     for (const id of await deps.ledger.lookup('fingerprint', fingerprint)) {
@@ -115,15 +112,12 @@ export function isRunning(job: Job): boolean {
   return job.record.runs.some(({ command, owner }) => command === 'submit' && isAlive(owner));
 }
 
-async function create(
-  order: Order,
-  deps: JobDeps,
-  { secondTakeOf }: Found,
-  began: JobEvent,
-): Promise<Job> {
+async function create(order: Order, deps: JobDeps, { secondTakeOf }: Found, began: JobEvent): Promise<Job> {
   const { ledger } = deps;
   if (secondTakeOf !== undefined && order.key === undefined)
-    deps.note(`This is a second take of ${secondTakeOf.id} (${placeOf(secondTakeOf)}), and is paid for again.`);
+    deps.note(
+      `This is a second take of ${secondTakeOf.id} (${placeOf(secondTakeOf)}), and is paid for again.`,
+    );
   const id = await ledger.newId(deps.clock.now());
   const prepared: JobEvent = {
     type: 'prepared',
@@ -183,7 +177,9 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
   const jobs = await Promise.all((await ledger.lookup('key', key)).map((each) => ledger.read(each)));
   const own = jobs.filter((job) => job?.key === key);
   // Of processes that began together only one has sent; a claim whose content is damaged names none of them.
-  const first = own.find((job) => job !== undefined && job.record.attempts > 0) ?? (claim === undefined ? own[0] : undefined);
+  const first =
+    own.find((job) => job !== undefined && job.record.attempts > 0) ??
+    (claim === undefined ? own[0] : undefined);
   if (first === undefined && claim !== undefined) throw lostRecord(`the job that the key ${key} names`);
   return first;
 }

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Deadline } from '../clock.ts';
+import type { Clock, Deadline } from '../clock.ts';
 import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download/speed.ts';
 import { localError } from '../http/local-error.ts';
@@ -81,18 +81,32 @@ export async function fetchResults(
     const onDisk: OnDisk = { kind: 'file', path: join(scratch, 'result.mp4') };
     const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false });
     checkOneForStdout(files.length, 'yes', fetchCommand(job));
-    for (const file of files) await copyTo(file.path, options.toStdout);
+    for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
     return files.map((file) => ({ ...file, path: '-' }));
   } finally {
     await tidied(deps, () => rm(scratch, { recursive: true, force: true }));
   }
 }
 
-// Only a file that is whole and verified reaches the pipe.
-async function copyTo(path: string, write: (bytes: Uint8Array) => Promise<void>): Promise<void> {
-  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 }))
-    await write(chunk as Uint8Array);
+// Only a file that is whole and verified reaches the pipe. A pipe takes some bytes that nobody may ever read: the
+// last one follows by itself, so that a reader who has left (`head -c 10`) is seen to have left.
+async function copyTo(
+  path: string,
+  write: (bytes: Uint8Array) => Promise<void>,
+  clock: Clock,
+): Promise<void> {
+  let last: Uint8Array = Buffer.alloc(0);
+  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) {
+    const bytes = chunk as Uint8Array;
+    await write(Buffer.concat([last, bytes.subarray(0, -1)]));
+    last = bytes.subarray(-1);
+  }
+  await clock.sleep(readerLeavesMs);
+  await write(last);
 }
+
+/** How long a reader that has what it wanted may take to leave, ms. */
+const readerLeavesMs = 50;
 
 async function fetchTo(
   target: OnDisk,

@@ -55,7 +55,12 @@ export function fingerprintOf(
   { protocol, body, asked = body, variant }: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'>,
   gateway: string,
 ): string {
-  return hashOf([gatewayName(gateway), protocol, canonicalJson(asked), ...(variant === undefined ? [] : [variant])]);
+  return hashOf([
+    gatewayName(gateway),
+    protocol,
+    canonicalJson(asked),
+    ...(variant === undefined ? [] : [variant]),
+  ]);
 }
 
 /** The fingerprint that mgw 0.1 gave the same submission: the account was a part of it. */
@@ -64,7 +69,13 @@ export function formerFingerprintOf(
   gateway: string,
   account: string,
 ): string {
-  return hashOf([gateway, account, protocol, canonicalJson(body), ...(variant === undefined ? [] : [variant])]);
+  return hashOf([
+    gateway,
+    account,
+    protocol,
+    canonicalJson(body),
+    ...(variant === undefined ? [] : [variant]),
+  ]);
 }
 
 function hashOf(parts: readonly string[]): string {

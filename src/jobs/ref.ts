@@ -97,7 +97,9 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
     if (isLast) {
       const isOpen = verdict.kind === 'again' && verdict.isWell !== true;
       const exit = verdict.kind === 'unauthorized' ? 'auth' : isOpen ? 'unavailable' : 'incomplete';
-      const text = isOpen ? message : `No job here is called ${handle}, and the gateway does not know it: ${message}`;
+      const text = isOpen
+        ? message
+        : `No job here is called ${handle}, and the gateway does not know it: ${message}`;
       throw new MgwError(isOpen || exit === 'auth' ? code : 'not_found', text, {
         exit,
         retry: isOpen ? 'safe' : 'never',

@@ -22,7 +22,9 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   if (job.state !== 'unknown')
     throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
-    throw usageError(`The record of ${job.id} is damaged; run the command that made it as a new one instead.`);
+    throw usageError(
+      `The record of ${job.id} is damaged; run the command that made it as a new one instead.`,
+    );
   }
   // Of two that decide at once, the slower must not undo what the other one has begun since.
   await ledger.append(job.id, { type: 'resolved', attempt: job.record.attempts, how: resolution.how });

@@ -4,7 +4,13 @@ import type { Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { isAlive } from '../ledger/owner.ts';
 import { notAccepted, payOnce, type PaymentRecord } from '../payment/pay-once.ts';
 import type { JobDeps } from './deps.ts';
-import { interruptedError, pendingError, rejectedError, unknownError as taskUnknownError, unrecordedHandle } from './errors.ts';
+import {
+  interruptedError,
+  pendingError,
+  rejectedError,
+  unknownError as taskUnknownError,
+  unrecordedHandle,
+} from './errors.ts';
 import type { Order } from './order.ts';
 import { eventOf, keptWords, reconcile } from './reconcile.ts';
 
@@ -87,7 +93,8 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
     const { verdict, tries } = await payOnce(payment, attempts, deps);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
     const { message, requestId } = keptWords(verdict.failure, deps.redact);
-    if (verdict.kind === 'unknown') throw (order.unknownError ?? taskUnknownError)(attempts.job, message, requestId);
+    if (verdict.kind === 'unknown')
+      throw (order.unknownError ?? taskUnknownError)(attempts.job, message, requestId);
     throw notAccepted(keptWords(verdict, deps.redact), tries).with({ job: attempts.job });
   } catch (error) {
     if (error instanceof SentElsewhere) return undefined;
@@ -135,7 +142,10 @@ class Attempts implements PaymentRecord {
   async verdict(verdict: SubmitVerdict): Promise<void> {
     try {
       // A handle stays exact.
-      const kept = { ...keptWords(verdict, this.#deps.redact), ...('handle' in verdict && { handle: verdict.handle }) };
+      const kept = {
+        ...keptWords(verdict, this.#deps.redact),
+        ...('handle' in verdict && { handle: verdict.handle }),
+      };
       await this.#deps.ledger.append(this.job.id, eventOf(kept, this.#attempt));
       await this.#reload();
       if (verdict.kind === 'accepted' && this.job.handle === undefined)
@@ -152,7 +162,8 @@ class Attempts implements PaymentRecord {
     const { note, redact } = this.#deps;
     if (warning) note(redact(warning));
     const { id, handle: first } = this.job;
-    if (first !== handle) note(`Job ${id} goes on as ${first ?? '?'}; the gateway has accepted ${handle} as well.`);
+    if (first !== handle)
+      note(`Job ${id} goes on as ${first ?? '?'}; the gateway has accepted ${handle} as well.`);
     return this.job;
   }
 

@@ -3,7 +3,16 @@ import { z } from 'zod';
 const text = z.string().max(1024 * 1024);
 const error = z.object({ code: text, message: text, native_code: text.optional() });
 const owner = z.object({ pid: z.number(), start: text, host: text, instance: text.optional() });
-const state = z.enum(['prepared', 'sending', 'unknown', 'queued', 'running', 'succeeded', 'failed', 'rejected']);
+const state = z.enum([
+  'prepared',
+  'sending',
+  'unknown',
+  'queued',
+  'running',
+  'succeeded',
+  'failed',
+  'rejected',
+]);
 const attempt = z.number().int().nonnegative();
 const progress = z.number().optional();
 const at = z.iso.datetime().optional();
@@ -44,7 +53,7 @@ export const exportedEvents = z
         account: text,
         model: text.optional(),
         key: text.optional(),
-        request: z.unknown(),
+        request: z.unknown().optional(),
         elided: z.boolean().optional(),
       }),
       event('began', { run: text, owner, ...goal }),
@@ -61,8 +70,8 @@ export const exportedEvents = z
         progress,
         error: error.optional(),
         results: z.number().int().nonnegative().optional(),
-        usage: z.unknown(),
-        details: z.unknown(),
+        usage: z.unknown().optional(),
+        details: z.unknown().optional(),
       }),
       event('file', { file }),
       event('delivered', { run: text }),

@@ -174,4 +174,3 @@ function checked(text: string): string {
   const line = text.slice(0, -10);
   return withChecksum(line) === text ? line : '';
 }
-

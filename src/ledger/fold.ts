@@ -86,7 +86,9 @@ function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered'
   const ended = record.runs.find(({ run }) => run === event.run);
   record.runs = record.runs.filter((run) => run !== ended);
   if (event.type === 'detached' || ended === undefined) return;
-  record.goals = record.goals.map((goal) => (isSameGoal(goal, ended) ? { ...goal, isDelivered: true } : goal));
+  record.goals = record.goals.map((goal) =>
+    isSameGoal(goal, ended) ? { ...goal, isDelivered: true } : goal,
+  );
 }
 
 type SubmissionEvent = RecordedEvent & {
@@ -113,7 +115,10 @@ function isLate(job: Job, event: SubmissionEvent): boolean {
   return event.type !== 'sending' && 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
 }
 
-function endAttempt(job: Job, event: SubmissionEvent & { type: 'unavailable' | 'rejected' | 'unknown' }): void {
+function endAttempt(
+  job: Job,
+  event: SubmissionEvent & { type: 'unavailable' | 'rejected' | 'unknown' },
+): void {
   const stateAfter = { unavailable: 'prepared', rejected: 'rejected', unknown: 'unknown' } as const;
   job.record.attempts = Math.max(job.record.attempts, event.attempt ?? 0);
   job.error = event.error;

@@ -73,7 +73,9 @@ export class IndexLog {
 
   /** The highest id of those that were added lately, undefined where there is none. */
   async highest(): Promise<string | undefined> {
-    return idsOf((await this.#read()).subarray(-lately)).sort().at(-1);
+    return idsOf((await this.#read()).subarray(-lately))
+      .sort()
+      .at(-1);
   }
 
   // The folder of the jobs changes before the index does, so that an index that is older has not seen all of them.

@@ -99,7 +99,10 @@ async function attemptOnce(payment: Payment, record: PaymentRecord, deps: PayDep
   } catch (error) {
     const unsent = failureBeforeSending(error, sent.begun, deps);
     if (unsent !== undefined) return { unsent };
-    const verdict = { kind: 'unknown', failure: { code: 'submit_unknown', message: messageOf(error) } } as const;
+    const verdict = {
+      kind: 'unknown',
+      failure: { code: 'submit_unknown', message: messageOf(error) },
+    } as const;
     await record.verdict?.(verdict);
     return { verdict };
   }
@@ -117,7 +120,9 @@ async function exchange(
 ): Promise<Reply> {
   const interrupted = (): void => {
     if (sent.begun && signals.hard !== signals.soft)
-      note('Interrupted; the answer to what was sent is awaited, since it may be charged. Again gives it up.');
+      note(
+        'Interrupted; the answer to what was sent is awaited, since it may be charged. Again gives it up.',
+      );
   };
   signals.soft.addEventListener('abort', interrupted, { once: true });
   const options: CallOptions = {
@@ -145,7 +150,8 @@ function failureBeforeSending(error: unknown, begun: boolean, { signals }: PayDe
   if (begun || (isTransport && error.phase === 'sent')) return undefined;
   if (signals.soft.aborted) throw interrupted(signals.soft, 'no');
   if (!isTransport) throw error;
-  if (error.reason === 'certificate' || error.reason === 'private_address') throw unsentError(error.message, error);
+  if (error.reason === 'certificate' || error.reason === 'private_address')
+    throw unsentError(error.message, error);
   return { code: 'unreachable', message: error.message };
 }
 
@@ -173,7 +179,11 @@ async function pause(
 }
 
 /** Exit 130 or 143: what was begun was not ended. */
-export function interrupted(signal: AbortSignal, charged: Charged, text = 'Interrupted before anything was sent.'): MgwError {
+export function interrupted(
+  signal: AbortSignal,
+  charged: Charged,
+  text = 'Interrupted before anything was sent.',
+): MgwError {
   return new MgwError('pending', text, {
     exit: signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted',
     charged,

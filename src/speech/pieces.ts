@@ -193,7 +193,13 @@ class Pieces {
   async #isInDoubt(index: number): Promise<boolean> {
     if (this.#order.fresh) return false;
     const goal = { command: 'submit', ask: 'file', output: this.#target(index) } as const;
-    const submission = { ...this.#piece(index), protocol: 'tts', goal, fresh: false, isOneShot: true } as const;
+    const submission = {
+      ...this.#piece(index),
+      protocol: 'tts',
+      goal,
+      fresh: false,
+      isOneShot: true,
+    } as const;
     const { job } = await findResumable(submission, this.#deps);
     return job !== undefined && job.state !== 'prepared';
   }

@@ -3,14 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { fingerprintOf, recordedBody } from '../../src/jobs/order.ts';
 import type { Json } from '../../src/json.ts';
 
-const print = (
-  body: Json,
-  more: { variant?: string; gateway?: string; protocol?: 'a' | 'b' } = {},
-): string =>
-  fingerprintOf(
-    { protocol: more.protocol ?? 'a', body, variant: more.variant },
-    more.gateway ?? 'g',
-  );
+const print = (body: Json, more: { variant?: string; gateway?: string; protocol?: 'a' | 'b' } = {}): string =>
+  fingerprintOf({ protocol: more.protocol ?? 'a', body, variant: more.variant }, more.gateway ?? 'g');
 
 describe('a fingerprint', () => {
   it('is the same for the same body, whatever the order of its members', () => {
@@ -26,8 +20,11 @@ describe('a fingerprint', () => {
 
   it('takes the loopback names for one, and leaves the API key out', () => {
     const [local, ...others] = ['http://localhost:1/x', 'http://127.0.0.1:1/x/', 'http://[::1]:1/x'];
-    for (const gateway of others) expect(print({ p: 'a' }, { gateway })).toBe(print({ p: 'a' }, { gateway: local }));
-    expect(print({ p: 'a' }, { gateway: 'http://localhost:2/x' })).not.toBe(print({ p: 'a' }, { gateway: local }));
+    for (const gateway of others)
+      expect(print({ p: 'a' }, { gateway })).toBe(print({ p: 'a' }, { gateway: local }));
+    expect(print({ p: 'a' }, { gateway: 'http://localhost:2/x' })).not.toBe(
+      print({ p: 'a' }, { gateway: local }),
+    );
   });
 
   it('differs with anything that is paid for', () => {

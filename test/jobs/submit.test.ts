@@ -429,7 +429,9 @@ describe('the same command again', () => {
     for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
     await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));
     expect(server.created).toBe(3);
-    expect(await run(await depsFor(server.url, state, { account: 'other' }))).toMatchObject({ isResumed: true });
+    expect(await run(await depsFor(server.url, state, { account: 'other' }))).toMatchObject({
+      isResumed: true,
+    });
     expect(server.created).toBe(3);
   });
 

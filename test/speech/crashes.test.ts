@@ -41,7 +41,11 @@ async function after(...events: JobEvent[]): Promise<Bench> {
   ]);
   const run = (): Promise<Spoken> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
-    return speak({ body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) }, deps, sink);
+    return speak(
+      { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) },
+      deps,
+      sink,
+    );
   };
   return { server, folder, target, deps, run };
 }

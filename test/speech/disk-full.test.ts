@@ -19,7 +19,12 @@ test.skipIf(!canMount)(
       const deps = await depsFor(server.url, folder);
       const run = (): Promise<unknown> =>
         speak(
-          { body: { req_params: { text: 'Hi' } }, output: target, fresh: false, deadline: deadlineIn(60_000, deps.clock) },
+          {
+            body: { req_params: { text: 'Hi' } },
+            output: target,
+            fresh: false,
+            deadline: deadlineIn(60_000, deps.clock),
+          },
           deps,
           new FileSink({ target, force: false, mime: 'audio/mpeg' }),
         );

@@ -26,7 +26,11 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   const run = (order: Partial<SpeechOrder> = {}, more: object = {}): Promise<Spoken> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
     const deadline = deadlineIn(600_000, deps.clock);
-    return speak({ body, output: target, fresh: false, deadline, ...order }, { ...deps, idleTimeoutMs: 200, ...more }, sink);
+    return speak(
+      { body, output: target, fresh: false, deadline, ...order },
+      { ...deps, idleTimeoutMs: 200, ...more },
+      sink,
+    );
   };
   return { folder, target, deps, run };
 }
@@ -340,7 +344,13 @@ describe('audio of an earlier run', () => {
     expect(await run({ key: 'greeting' })).toMatchObject({ isResumed: true, file: first.file });
     const other = join(folder, 'b.mp3');
     const sink = new FileSink({ target: other, force: false, mime: 'audio/mpeg' });
-    const order = { body, output: target, fresh: false, key: 'greeting', deadline: deadlineIn(1000, deps.clock) };
+    const order = {
+      body,
+      output: target,
+      fresh: false,
+      key: 'greeting',
+      deadline: deadlineIn(1000, deps.clock),
+    };
     expect(await speak(order, deps, sink)).toMatchObject({ isResumed: true, file: { path: other } });
     expect(readFileSync(other)).toEqual(whole);
     expect(readFileSync(target)).toEqual(whole);

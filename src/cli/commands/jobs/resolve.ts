@@ -65,7 +65,14 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
   if (resolution.how === 'resubmit') return submitAgain(context, resolved, protocol, options);
   if (options.output === undefined) return { json: { job: jobView(resolved) }, text: resolved.id };
   const { deliverExisting, wantedBy } = await import('../video/deliver.ts');
-  return deliverExisting(context, protocol, resolved, await context.jobDeps(), await wantedBy(context, 'fetch', options), options);
+  return deliverExisting(
+    context,
+    protocol,
+    resolved,
+    await context.jobDeps(),
+    await wantedBy(context, 'fetch', options),
+    options,
+  );
 }
 
 // A stream that broke off left no answer that could be read again.

@@ -85,7 +85,7 @@ function importable(value: Json | undefined, line: number, schema: typeof export
   const { id, key, events } = value;
   if (typeof id !== 'string' || !jobIdForm.test(id)) return bad('id is missing or malformed');
   const checked = schema.safeParse(events ?? formerEvents(value));
-  if (!checked.success) return bad(checked.error.issues[0]?.message ?? 'its events are malformed');
+  if (!checked.success) return bad(`event ${Number(checked.error.issues[0]?.path[0] ?? 0) + 1} is malformed`);
   const first = checked.data[0];
   if (first !== null && first?.type !== 'prepared') return bad('its events do not begin with "prepared"');
   return {

@@ -45,7 +45,12 @@ function withOwnSignals(deps: JobDeps): JobDeps {
   return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };
 }
 
-async function waitForOne(context: Context, ref: string, deps: JobDeps, deadline: Deadline): Promise<Outcome> {
+async function waitForOne(
+  context: Context,
+  ref: string,
+  deps: JobDeps,
+  deadline: Deadline,
+): Promise<Outcome> {
   try {
     const [{ protocols }, { deliverExisting }, { jobFor }] = await Promise.all([
       import('../../../protocols/registry.ts'),
@@ -81,5 +86,8 @@ async function spokenOutcome(job: Job): Promise<Outcome> {
     return { json, error: unknownSpeechError(job, job.error?.message ?? 'The answer was lost') };
   if (job.state === 'succeeded') return { json };
   // Under way in another process, or never sent.
-  return { json, error: pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) }) };
+  return {
+    json,
+    error: pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) }),
+  };
 }

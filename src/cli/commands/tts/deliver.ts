@@ -51,7 +51,11 @@ async function deliverOne(
     deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
   };
   const onAudio = (bytes: number): void => progress.downloading({ bytes });
-  const { job, file, isResumed, delivered } = await speak(order, { ...deps, onAudio }, sinkFor(context, speech, options));
+  const { job, file, isResumed, delivered } = await speak(
+    order,
+    { ...deps, onAudio },
+    sinkFor(context, speech, options),
+  );
   progress.stop();
   progress.note(isResumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
   return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes', printed: delivered };

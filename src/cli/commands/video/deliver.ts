@@ -55,21 +55,16 @@ export async function submitAndDeliver(
   const { goal, deadline } = order;
   const wanted = { goal, deadline, target: targetOf(options), force: options.force ?? false };
   return outcomeOf(options, wanted, () =>
-    inRun(
-      goal,
-      deps,
-      begin,
-      async (found) => {
-        const { job, isResumed } = await submit(found, order, deps);
-        const handle = `handle ${job.handle ?? '?'}`;
-        context.progress.note(
-          isResumed
-            ? `Resuming ${job.id} (${handle}); nothing is submitted again.${accountText(job, deps)}`
-            : `Accepted as ${job.id} (${handle}).`,
-        );
-        return deliver(job, protocol, deps, await delivery(context, job, deps, wanted, isResumed));
-      },
-    ),
+    inRun(goal, deps, begin, async (found) => {
+      const { job, isResumed } = await submit(found, order, deps);
+      const handle = `handle ${job.handle ?? '?'}`;
+      context.progress.note(
+        isResumed
+          ? `Resuming ${job.id} (${handle}); nothing is submitted again.${accountText(job, deps)}`
+          : `Accepted as ${job.id} (${handle}).`,
+      );
+      return deliver(job, protocol, deps, await delivery(context, job, deps, wanted, isResumed));
+    }),
   );
 }
 

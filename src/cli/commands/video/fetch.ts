@@ -56,7 +56,8 @@ async function fetch(
   const target = await targetFor(refs, options);
   const deps = await context.jobDeps();
   const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
-  const one = (ref: string): Promise<Outcome> => fetchOne(context, protocol, ref, deps, { options, target, deadline });
+  const one = (ref: string): Promise<Outcome> =>
+    fetchOne(context, protocol, ref, deps, { options, target, deadline });
   return severalOutcomes(refs, one, context.progress);
 }
 
@@ -68,7 +69,8 @@ async function targetFor(refs: readonly string[], options: OutputOptions): Promi
       throw usageError('Standard output takes one result: name one REF, or a folder by -o.');
     return target;
   }
-  const isFolder = target.path.endsWith('/') || (await stat(target.path).catch(() => undefined))?.isDirectory() === true;
+  const isFolder =
+    target.path.endsWith('/') || (await stat(target.path).catch(() => undefined))?.isDirectory() === true;
   if (isFolder) return { kind: 'folder', path: target.path };
   if (refs.length > 1) throw usageError(`--output names a file for ${refs.length} jobs: name a folder.`);
   return target;
@@ -87,11 +89,15 @@ async function fetchOne(
   deps: JobDeps,
   { options, target, deadline }: Wanted,
 ): Promise<Outcome> {
-  const [{ jobFor }, { deliverExisting }] = await Promise.all([import('../../../jobs/ref.ts'), import('./deliver.ts')]);
+  const [{ jobFor }, { deliverExisting }] = await Promise.all([
+    import('../../../jobs/ref.ts'),
+    import('./deliver.ts'),
+  ]);
   try {
     const job = await jobFor(ref, protocol, deps);
     const pending = options.wait === false ? await notFinished(job, protocol, deps) : undefined;
-    if (pending !== undefined) return { ...pending, error: pending.error && withOutput(pending.error, options) };
+    if (pending !== undefined)
+      return { ...pending, error: pending.error && withOutput(pending.error, options) };
     // Without -o the file is named after the job, in this folder.
     const place: Target = target ?? { kind: 'file', path: `${job.id}.mp4` };
     const goal = goalOf('fetch', 'file', place);
