@@ -88,6 +88,7 @@ export class Connections {
     this.dispatcher = new undici.EnvHttpProxyAgent({
       httpProxy: proxy,
       httpsProxy: proxy,
+      ...(proxy !== '' && { token: tokenFor(new URL(proxy)) }),
       connect: { ...tls, ...(options.within && { lookup: lookupWithin(options.within) }) },
       requestTls: tls,
       proxyTls: tls,
@@ -232,5 +233,14 @@ function proxyFor(url: URL): string {
   const value = isLoopback(hostOf(url)) ? '' : process.env[name] || process.env[name.toUpperCase()] || '';
   if (value === '' || /^https?:\/\//i.test(value)) return value;
   if (!value.includes('://')) return `http://${value}`;
-  throw new Error(`the proxy ${value.replace(/\/\/.*@/, '//')} is of a kind that is not supported`);
+  throw new Error(
+    `the environment's proxy speaks ${value.split(':')[0] ?? ''}, and only http and https are known`,
+  );
+}
+
+// undici would leave out a user without a password.
+function tokenFor({ username, password }: URL): string | undefined {
+  if (username === '') return undefined;
+  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return `Basic ${Buffer.from(credentials).toString('base64')}`;
 }

@@ -252,7 +252,7 @@ describe('a proxy of the environment', () => {
     onEnd(() => client.close());
     return client.exchange(
       { method: 'GET', path: '/', headers: {} },
-      { auth: bearer, timeoutMs: 3000, onConnected: () => Promise.resolve() },
+      { auth: bearer, timeoutMs: 10_000, onConnected: () => Promise.resolve() },
     );
   };
 
@@ -264,6 +264,19 @@ describe('a proxy of the environment', () => {
     const credentials = `Basic ${Buffer.from('us@er:p:w').toString('base64')}`;
     expect(through.asked).toEqual([{ target: 'gateway.test:8080', credentials }]);
     expect(server.requests[0]?.headers).not.toHaveProperty('proxy-authorization');
+  });
+
+  it('takes a user without a password, and an address without a scheme', async () => {
+    const server = await httpServer(says('{}'));
+    const through = await proxy(server.port);
+    for (const [address, credentials] of [
+      [through.url.replace('//', '//token@'), `Basic ${Buffer.from('token:').toString('base64')}`],
+      [through.url.replace('http://', ''), undefined],
+    ]) {
+      vi.stubEnv('HTTP_PROXY', address);
+      await ask('http://gateway.test');
+      expect(through.asked.pop()).toEqual({ target: 'gateway.test:80', credentials });
+    }
   });
 
   it('an https target is reached inside the tunnel, and its certificate still counts', async () => {
@@ -315,10 +328,10 @@ describe('a proxy of the environment', () => {
 
   it('an answer may take longer than the connecting through it', async () => {
     const server = await httpServer(
-      (seen, response) => void setTimeout(() => says('{}')(seen, response), 300),
+      (seen, response) => void setTimeout(() => says('{}')(seen, response), 1200),
     );
     vi.stubEnv('HTTP_PROXY', (await proxy(server.port)).url);
-    expect(await ask('http://gateway.test', 150)).toMatchObject({ status: 200 });
+    expect(await ask('http://gateway.test', 1000)).toMatchObject({ status: 200 });
   });
 
   it('a tunnel that breaks before it is used is no crash', async () => {
