@@ -119,7 +119,9 @@ export class MgwError extends Error {
   /** The same error with other details, and with another message where one is given. */
   with(details: ErrorDetails, message = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    return new MgwError(this.code, message, { ...this, cause: this.cause, exit, ...details });
+    const { charged, retry, next, requestId, job, handle, cause } = this;
+    const own = { exit, charged, retry, next, requestId, job, handle, cause };
+    return new MgwError(this.code, message, { ...own, ...details });
   }
 }
 

@@ -17,7 +17,7 @@ const attempt = z.number().int().nonnegative();
 const progress = z.number().optional();
 const at = z.iso.datetime().optional();
 
-const event = <T extends string, S extends z.ZodRawShape>(type: T, shape: S): z.ZodObject =>
+const event = (type: string, shape: z.ZodRawShape): z.ZodObject =>
   z.object({ type: z.literal(type), at, ...shape });
 
 const goal = {

@@ -1,4 +1,4 @@
-import { isFinal, isSameGoal, type Job, type JobState, type RecordedEvent } from '../job.ts';
+import { isFinal, isSameGoal, type Goal, type Job, type JobState, type RecordedEvent } from '../job.ts';
 
 /**
  * Folds a job's log in its order; `undefined` stands for a line that could not be read. A job with such a line and
@@ -76,7 +76,9 @@ function apply(job: Job, event: RecordedEvent): void {
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
   const { record } = job;
   if (event.type === 'began') {
-    const { run, owner, ask, output, command = 'submit' } = event;
+    // mgw 0.1 did not tell which command it was.
+    const { run, owner, ask, output } = event;
+    const command = (event as Partial<Goal>).command ?? 'submit';
     const goal = { command, ask, ...(output !== undefined && { output }) };
     record.runs = [...record.runs, { run, owner, ...goal }];
     const isNew = command === 'submit' && !record.goals.some((each) => isSameGoal(each, goal));
