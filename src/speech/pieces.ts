@@ -255,11 +255,9 @@ interface Deferred<T> {
 }
 
 function deferred<T>(): Deferred<T> {
-  let settle: Pick<Deferred<T>, 'resolve' | 'reject'> | undefined;
-  const promise = new Promise<T>((resolve, reject) => {
-    settle = { resolve, reject };
-  });
+  const made: Partial<Deferred<T>> = {};
+  const promise = new Promise<T>((resolve, reject) => Object.assign(made, { resolve, reject }));
   // Nobody may be waiting for it any more when it fails.
   promise.catch(() => undefined);
-  return { promise, resolve: (value) => settle?.resolve(value), reject: (error) => settle?.reject(error) };
+  return { ...(made as Deferred<T>), promise };
 }

@@ -98,5 +98,5 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 // mgw 0.1 exported a job without its events.
 function formerEvents({ protocol, handle, base_url, account = '', model, request }: JsonObject): Json[] {
   const prepared = { type: 'prepared', fingerprint: '', protocol, base_url, account, model, request };
-  return [prepared as JsonObject, { type: 'accepted', handle }];
+  return [prepared, { type: 'accepted', handle }];
 }
