@@ -4,13 +4,36 @@ export interface JsonObject {
   [key: string]: Json | undefined;
 }
 
+/** How deep JSON is read. No gateway and no person nests deeper; whoever walks a value by recursion relies on it. */
+export const mostLevels = 200;
+
 /**
- * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text.
+ * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text. What is
+ * nested deeper than {@link mostLevels} becomes null: the rest of an answer counts all the same.
  * @throws SyntaxError where the text is not JSON.
  */
 export function parseJson(text: string): Json {
+  return parse(text).value;
+}
+
+function parse(text: string): { value: Json; isCut: boolean } {
   const clean = text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
-  return JSON.parse(/\d{16}/.test(clean) ? quoteLongIntegers(clean) : clean) as Json;
+  const value = JSON.parse(/\d{16}/.test(clean) ? quoteLongIntegers(clean) : clean) as Json;
+  return { value, isCut: cutBelow(value, mostLevels) };
+}
+
+// In place; true where something was cut.
+function cutBelow(value: Json, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const members = value as JsonObject;
+  let isCut = false;
+  for (const name of Object.keys(members)) {
+    const member = members[name];
+    if (typeof member !== 'object' || member === null) continue;
+    if (levels === 1) members[name] = null;
+    isCut = levels === 1 || cutBelow(member, levels - 1) || isCut;
+  }
+  return isCut;
 }
 
 // Token by token rather than by one pattern for a whole string literal: that one overflows on a long literal.
@@ -26,10 +49,12 @@ function quoteLongIntegers(text: string): string {
 
 /**
  * Parses the JSON of a body that a person gave, which must go out as it is (specification 1.2).
- * @throws SyntaxError where the text is not JSON; RangeError naming a number that would be sent as another one.
+ * @throws SyntaxError where the text is not JSON; RangeError naming a number that would be sent as another one, or
+ * that it is nested too deep.
  */
 export function parseBodyJson(text: string): Json {
-  const value = parseJson(text);
+  const { value, isCut } = parse(text);
+  if (isCut) throw new RangeError(`it is nested deeper than ${mostLevels} levels`);
   const lost = unkeptNumber(text);
   if (lost !== undefined)
     throw new RangeError(
@@ -60,6 +85,8 @@ export function tryParseJson(text: string): Json | undefined {
 }
 
 const mostCuts = 64;
+// How much text is parsed in search of a cut, UTF-16 code units: all cuts of a small answer, the last few of a large one.
+const mostParsed = 4 * 1024 * 1024;
 
 /**
  * Reads what is whole at the head of a JSON text that was cut: complete members are kept, a half-written
@@ -68,25 +95,38 @@ const mostCuts = 64;
 export function parseCutJson(text: string): Json | undefined {
   const whole = tryParseJson(text);
   if (whole !== undefined) return whole;
-  for (const { end, closers } of lastCuts(text)) {
-    const value = tryParseJson(text.slice(0, end) + closers);
+  const most = Math.max(4, Math.floor(mostParsed / (text.length + 1)));
+  for (const { end, open } of lastCuts(text).slice(0, most)) {
+    const value = tryParseJson(text.slice(0, end) + closersOf(open));
     if (value !== undefined) return value;
   }
   return undefined;
 }
 
-// The last places right behind a complete string or bracket, with what would close the text there; latest first.
-function lastCuts(text: string): { end: number; closers: string }[] {
-  let cuts: { end: number; closers: string }[] = [];
-  let open = '';
+/** A bracket that is open, and those around it. */
+interface Open {
+  closer: string;
+  level: number;
+  around?: Open;
+}
+
+function closersOf(open: Open | undefined): string {
+  return open === undefined ? '' : open.closer + closersOf(open.around);
+}
+
+// The last places right after a complete string or bracket, latest first; where it is nested too deep there is none.
+function lastCuts(text: string): { end: number; open?: Open }[] {
+  let cuts: { end: number; open?: Open }[] = [];
+  let open: Open | undefined;
   let inString = false;
   for (const { 0: token, index } of text.matchAll(/\\[^]|["{}[\],]/g)) {
     if (token === '"') inString = !inString;
     if (inString) continue;
-    if (token === '{') open = `}${open}`;
-    else if (token === '[') open = `]${open}`;
-    else if (token === '}' || token === ']') open = open.slice(1);
-    cuts.push({ end: token === ',' ? index : index + 1, closers: open });
+    if (token === '{' || token === '[')
+      open = { closer: token === '{' ? '}' : ']', level: (open?.level ?? 0) + 1, around: open };
+    else if (token === '}' || token === ']') open = open?.around;
+    if ((open?.level ?? 0) > mostLevels) continue;
+    cuts.push({ end: token === ',' ? index : index + 1, open });
     if (cuts.length >= 2 * mostCuts) cuts = cuts.slice(-mostCuts);
   }
   return cuts.slice(-mostCuts).reverse();
@@ -131,7 +171,7 @@ export function idAt(value: Json | undefined, path: string): string | undefined 
   return typeof found === 'number' && Number.isSafeInteger(found) ? String(found) : textAt(value, path);
 }
 
-/** JSON with sorted members and no white space: equal values give equal text. */
+/** JSON with sorted members and no white space: equal values give equal text. By recursion, see {@link mostLevels}. */
 export function canonicalJson(value: Json | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (!isObject(value)) return JSON.stringify(value ?? null);

@@ -5,6 +5,7 @@ import {
   canonicalJson,
   idAt,
   isObject,
+  mostLevels,
   parseBodyJson,
   parseCutJson,
   parseJson,
@@ -48,6 +49,15 @@ describe('parseJson', () => {
   it('reads literals of any length beside long integers', () => {
     const long = '\\n'.repeat(4_000_000);
     expect(at(parseJson(`{"a":"${long}","id":12345678901234567890}`), 'id')).toBe('12345678901234567890');
+  });
+
+  it('reads what is nested too deep as null, and all beside it', () => {
+    const deep = (levels: number): string => `${'['.repeat(levels)}7${']'.repeat(levels)}`;
+    expect(canonicalJson(parseJson(deep(mostLevels)))).toBe(deep(mostLevels));
+    expect(canonicalJson(parseJson(deep(mostLevels + 1)))).toBe(deep(mostLevels).replace('7', 'null'));
+    const text = `{"a":{"b":${deep(200_000)}},"id":"t-1","__proto__":${deep(300)}}`;
+    expect(textAt(parseJson(text), 'id')).toBe('t-1');
+    expect(JSON.stringify(parseJson(text)).length).toBeLessThan(1000);
   });
 
   it('differs from JSON.parse in long integers alone', () => {
@@ -101,6 +111,13 @@ describe('parseCutJson', () => {
     ['}{"a"', undefined],
   ])('of %s is %j', (text, value) => {
     expect(parseCutJson(text)).toEqual(value);
+  });
+
+  it.each([
+    ['brackets alone', '['.repeat(1_000_000)],
+    ['pairs far inside', `${'['.repeat(300)}${'[],'.repeat(100_000)}`],
+  ])('keeps what stands before a member that is nested too deep: %s', (_, member) => {
+    expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
   });
 
   it('is a part of the whole at every cut', () => {
@@ -214,6 +231,12 @@ describe('parseBodyJson', () => {
     '[0.1,1e21,1.5e300,-0,0.12345678901234567890]',
   ])('keeps %s', (text) => {
     expect(parseBodyJson(text)).toEqual(JSON.parse(text));
+  });
+
+  it('refuses what is nested too deep', () => {
+    expect(() => parseBodyJson(`${'['.repeat(mostLevels + 1)}${']'.repeat(mostLevels + 1)}`)).toThrow(
+      /^it is nested deeper than 200 levels$/,
+    );
   });
 
   it('leaves what is no JSON to its parser', () => {

@@ -1,5 +1,7 @@
 import { isObject, type Json, type JsonObject } from '../json.ts';
 
+// A body is walked by recursion.
+const mostSteps = 100;
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** A path as it is read here: `FileInfos[0].Url` is `FileInfos.0.Url`. */
@@ -9,10 +11,11 @@ export function dottedPath(path: string): string {
 
 /**
  * The steps of a field's path: `instances.0.prompt`.
- * @throws Error where a step is empty or would reach what an object inherits.
+ * @throws Error where there are too many, or one is empty or would reach what an object inherits.
  */
 export function fieldSteps(path: string): string[] {
-  const steps = path.split('.');
+  const steps = path.split('.', mostSteps + 1);
+  if (steps.length > mostSteps) throw new Error(`the path has more than ${mostSteps} steps`);
   if (steps.some((step) => step.trim() === '')) throw new Error('the path has an empty step');
   const bad = steps.find((step) => forbidden.has(step));
   if (bad !== undefined) throw new Error(`${bad} cannot be a step of a path`);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { requestIdOf } from '../http/failures.ts';
-import { at, isObject, textAt, type Json, type JsonObject } from '../json.ts';
+import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 import { isSuccess, judgeFailedSubmission } from '../protocols/verdicts.ts';
 import { speechFailure, speechHttpFailure } from './failures.ts';
 
@@ -64,7 +64,7 @@ export type Frame =
 /** Reads one frame; its Base64 is decoded strictly and by itself. Never throws. */
 export function readFrame(frame: Uint8Array): Frame {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
-  const { json, data } = withDataApart(bytes) ?? { json: parsed(bytes.toString()), data: undefined };
+  const { json, data } = withDataApart(bytes) ?? { json: tryParseJson(bytes.toString()), data: undefined };
   if (json === undefined) return { kind: 'fault', why: 'a frame is not JSON' };
   const code = at(json, 'code') ?? at(json, 'header.code');
   if (typeof code !== 'number' || !Number.isInteger(code)) return withoutCode(json, code);
@@ -84,16 +84,8 @@ function withDataApart(frame: Buffer): { json: Json; data: string } | undefined 
   if (start < dataStart.length || end < 0) return undefined;
   const data = frame.toString('latin1', start, end);
   if (data.includes('\\')) return undefined;
-  const json = parsed(frame.toString('utf8', 0, start) + placeHolder + frame.toString('utf8', end));
+  const json = tryParseJson(frame.toString('utf8', 0, start) + placeHolder + frame.toString('utf8', end));
   return json !== undefined && at(json, 'data') === placeHolder ? { json, data } : undefined;
-}
-
-function parsed(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return undefined;
-  }
 }
 
 function dataFrame(json: Json, code: number, data: Json): Frame {

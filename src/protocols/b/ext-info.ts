@@ -1,4 +1,4 @@
-import { canonicalJson, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
+import { isObject, parseBodyJson, tryParseJson, type Json, type JsonObject } from '../../json.ts';
 import { squeezed } from '../../nearest.ts';
 import type { Violation } from '../protocol.ts';
 import { shownValue } from '../violations.ts';
@@ -79,8 +79,10 @@ function objectIn(text: string): JsonObject | undefined {
 
 // An integer beyond 2^53 would be written again as text, or as another number.
 function exactObjectIn(text: Json): JsonObject | undefined {
-  const value = typeof text === 'string' ? objectIn(text) : undefined;
-  return value !== undefined && canonicalJson(value) === canonicalJson(JSON.parse(text as string) as Json)
-    ? value
-    : undefined;
+  try {
+    const value = typeof text === 'string' ? parseBodyJson(text) : undefined;
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }
