@@ -1,3 +1,5 @@
+import { withEscapes, withoutEscapes, type Escape, type Span } from './escapes.ts';
+
 /** What stands where a secret stood. */
 export const redacted = '[redacted]';
 
@@ -17,33 +19,58 @@ const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 
 /**
  * A function that replaces each secret by `[redacted]`, in every spelling it may come back in: as it is or
- * without its `sk-`; any of its characters percent-encoded or JSON-escaped, once or several times; hexadecimal; Base64
- * and Base64url at each of the three alignments. Everything else stays, so a recorded answer can still be read.
+ * without its `sk-`; hexadecimal; Base64 and Base64url at each of the three alignments; and any characters of these
+ * escaped as in JSON, an address or HTML, several times and one way inside another. Everything else stays, so a
+ * recorded answer can still be read.
  */
 export function secretRedactor(secrets: readonly string[]): (text: string) => string {
   const given = secrets.filter((secret) => secret !== '');
   if (given.length === 0) return (text) => text;
-  let plain: string[] | undefined;
-  let pattern: RegExp | undefined;
-  return (text) => {
-    plain ??= given.flatMap(unescaped).map((form) => form.toUpperCase());
-    if (!mayHold(text, plain)) return text;
-    pattern ??= patternOf(given);
-    return text.replace(pattern, redacted);
-  };
-}
-
-// The pattern for every spelling is dear to build; most texts hold neither a secret nor an escape to hide it.
-function mayHold(text: string, plain: readonly string[]): boolean {
-  if (/\\|%[\da-f]{2}/i.test(text)) return true;
-  const capitals = text.toUpperCase();
-  return plain.some((form) => capitals.includes(form));
+  const pattern = patternOf(given);
+  return (text) => hidden(text, pattern);
 }
 
 function patternOf(secrets: readonly string[]): RegExp {
   const forms = [...new Set(secrets.flatMap(spellings))];
   // Longest first: a key whose head is another key must not leave its tail behind.
   return new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
+}
+
+// Escapes of several kinds inside each other: JSON of HTML of an address has three.
+const mostLevels = 6;
+
+// Looked for in the text as it is, and as it is without one more level of escapes each time.
+function hidden(text: string, pattern: RegExp): string {
+  const texts = [text];
+  for (let next = withoutEscapes(text); next !== texts.at(-1) && texts.length <= mostLevels;) {
+    texts.push(next);
+    next = withoutEscapes(next);
+  }
+  const deepest = texts.findLastIndex((shown) => shown.search(pattern) >= 0);
+  if (deepest < 0) return text;
+  const escapes: Escape[][] = [];
+  const spans = texts.slice(0, deepest + 1).flatMap((shown) => {
+    const found = Array.from(shown.matchAll(pattern), ({ 0: { length }, index }): Span => [
+      index,
+      index + length,
+    ]);
+    const inText = found.map((span) => escapes.reduceRight<Span>(withEscapes, span));
+    const own: Escape[] = [];
+    withoutEscapes(shown, (escape) => own.push(escape));
+    escapes.push(own);
+    return inText;
+  });
+  return replaced(text, spans);
+}
+
+function replaced(text: string, spans: Span[]): string {
+  let result = '';
+  let at = 0;
+  for (const [from, to] of spans.sort(([one], [other]) => one - other)) {
+    if (from >= at) result += text.slice(at, from) + redacted;
+    at = Math.max(at, to);
+  }
+  return result + text.slice(at);
 }
 
 /**
@@ -81,21 +108,20 @@ function hideValue(value: string): string {
   return scheme === undefined ? redacted : `${scheme} ${redacted}`;
 }
 
-// Regular expressions (matched in any letter case) for every spelling of one secret.
+// Regular expressions (matched in any letter case) for every spelling of one secret, but for escapes.
 function spellings(secret: string): string[] {
-  if (secret.length < shortest) return [`(?<![\\w-])${anyEscape(secret)}(?![\\w-])`];
-  return valuesOf(secret).flatMap((value) => [anyEscape(value), ...encodings(value).map(literal)]);
-}
-
-// Every spelling of a secret that needs no escape.
-function unescaped(secret: string): string[] {
-  if (secret.length < shortest) return [secret];
-  return valuesOf(secret).flatMap((value) => [value, ...encodings(value)]);
-}
-
-function valuesOf(secret: string): string[] {
+  if (secret.length < shortest) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
-  return bare.length >= shortest && bare !== secret ? [secret, bare] : [secret];
+  const values = [secret, bare, unescaped(secret), unescaped(bare)].filter(
+    ({ length }) => length >= shortest,
+  );
+  return [...values, ...values.flatMap(encodings)].map(literal);
+}
+
+// A key may hold what looks like an escape: below the level of the text it is undone with the others.
+function unescaped(secret: string): string {
+  const next = withoutEscapes(secret);
+  return next === secret ? secret : unescaped(next);
 }
 
 function encodings(value: string): string[] {
@@ -103,26 +129,7 @@ function encodings(value: string): string[] {
   return [Buffer.from(value).toString('hex'), ...cores];
 }
 
-function anyEscape(secret: string): string {
-  return (secret.match(/\\+|[^]/g) ?? []).map(anyEscapeOf).join('');
-}
-
-// A character (or a run of backslashes) as itself, JSON-escaped up to three times over, or percent-encoded.
-function anyEscapeOf(part: string): string {
-  if (part.startsWith('\\'))
-    return `(?:\\\\{${part.length},${part.length * 8}}|(?:${encoded('\\')}){${part.length}})`;
-  return /["'/]/.test(part)
-    ? `(?:\\\\{0,7}${part}|${encoded(part)})`
-    : `(?:${literal(part)}|${encoded(part)})`;
-}
-
-function encoded(character: string): string {
-  const code = character.charCodeAt(0).toString(16).padStart(4, '0');
-  const bytes = [...Buffer.from(character)].map((byte) => byte.toString(16).padStart(2, '0'));
-  return `\\\\{1,7}u${code}|${bytes.map((byte) => `%(?:25)*${byte}`).join('')}`;
-}
-
-// The Base64 digits that only the secret decides, whatever stands before it (0, 1 or 2 bytes) and behind it.
+// The Base64 digits that only the secret decides, whatever stands before it (0, 1 or 2 bytes) and after it.
 function base64Cores(secret: string): string[] {
   return [0, 1, 2].flatMap((offset) => {
     const bytes = Buffer.from('\0'.repeat(offset) + secret);

@@ -17,8 +17,32 @@ const spellings: Record<string, (secret: string) => string> = {
   'JSON with escaped slashes': (secret) => JSON.stringify(secret).slice(1, -1).replaceAll('/', '\\/'),
   'JSON in escapes': (secret) =>
     Array.from(Buffer.from(secret), (byte) => `\\u${byte.toString(16).padStart(4, '0')}`).join(''),
+  'JavaScript in escapes': (secret) =>
+    Array.from(Buffer.from(secret), (byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join(''),
+  'HTML in names': (secret) => secret.replace(/[&<>"'+/=_-]/g, (sign) => entities[sign] ?? sign),
+  'HTML in numbers': (secret) => Array.from(Buffer.from(secret), (byte) => `&#${byte};`).join(''),
+  'HTML in hexadecimal numbers': (secret) =>
+    Array.from(Buffer.from(secret), (byte) => `&#X00${byte.toString(16)};`).join(''),
+  'HTML in HTML': (secret) => Array.from(Buffer.from(secret), (byte) => `&amp;amp;#0${byte};`).join(''),
+  'HTML in JSON of Go': (secret) => Array.from(Buffer.from(secret), (byte) => `\\u0026#${byte};`).join(''),
+  'HTML in an address': (secret) =>
+    encodeURIComponent(Array.from(Buffer.from(secret), (byte) => `&#x${byte.toString(16)};`).join('')),
+  'an address in HTML in JSON': (secret) =>
+    encodeURIComponent(secret).replaceAll('%', '&percnt;').replaceAll('&', '\\u0026'),
   hex: (secret) => Buffer.from(secret).toString('hex'),
   'HEX in capitals': (secret) => Buffer.from(secret).toString('hex').toUpperCase(),
+};
+
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&QUOT;',
+  "'": '&#39;',
+  '+': '&plus;',
+  '/': '&sol;',
+  '=': '&equals;',
+  _: '&lowbar;',
 };
 
 /** Whether some Base64 run of the text decodes to something that holds the secret. */
@@ -37,6 +61,28 @@ describe('secretRedactor', () => {
         expect(shown).not.toContain(spell(secret));
       }),
     );
+  });
+
+  it('hides a key each of whose characters is escaped in its own way, one way inside another', () => {
+    const ways = ['JSON in escapes', 'HTML in numbers', 'percent-encoded in full', 'plain'] as const;
+    const letters = fc.constantFrom(...Array.from('abcXYZ0189+/=_.:-'));
+    const character = fc.tuple(letters, fc.array(fc.constantFrom(...ways), { maxLength: 3 }));
+    fc.assert(
+      fc.property(fc.array(character, { minLength: 12, maxLength: 40 }), (characters) => {
+        const secret = characters.map(([letter]) => letter).join('');
+        const spelt = characters.map(([letter, chain]) =>
+          chain.reduce((text, way) => spellings[way]?.(text) ?? '', letter),
+        );
+        expect(secretRedactor([secret])(`{"a":"\\"<${spelt.join('')}>"}`)).toBe('{"a":"\\"<[redacted]>"}');
+      }),
+    );
+  });
+
+  it('hides what is escaped and holds the key in hexadecimal or Base64', () => {
+    for (const encoding of ['hex', 'base64'] as const) {
+      const encoded = Buffer.from(key).toString(encoding);
+      expect(secretRedactor([key])(spellings['HTML in numbers']?.(encoded) ?? '')).toContain('[redacted]');
+    }
   });
 
   it.each(['base64', 'base64url'] as const)('hides a key inside %s at any alignment', (encoding) => {
