@@ -1,12 +1,14 @@
 import { homedir } from 'node:os';
 import path from 'node:path';
+import { printableLine } from '../printable.ts';
+import { badSetting } from './source.ts';
 
 /** What the folders are derived from, beside the environment. */
 export interface Host {
   /** The user's home folder. */
   home: string;
   platform: NodeJS.Platform;
-  /** The folder that relative paths start from. */
+  /** The folder in which mgw runs. */
   cwd: string;
 }
 
@@ -25,7 +27,10 @@ export interface Folder {
   variable?: string;
 }
 
-/** The folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw. */
+/**
+ * The folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
+ * @throws MgwError('config') where it is a relative path.
+ */
 export function configFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
     own: 'MGW_CONFIG_DIR',
@@ -35,7 +40,10 @@ export function configFolder(env: Env, host: Host): Folder {
   });
 }
 
-/** The folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw. */
+/**
+ * The folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
+ * @throws MgwError('config') where it is a relative path.
+ */
 export function stateFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
     own: 'MGW_STATE_DIR',
@@ -55,12 +63,19 @@ interface Names {
 
 function folder(env: Env, host: Host, names: Names): Folder {
   const own = env[names.own];
-  if (own) return { path: path.resolve(host.cwd, own), variable: names.own };
+  if (own) return { path: absolute(own, names.own, host), variable: names.own };
   const bases = host.platform === 'win32' ? [names.xdg, names.windows] : [names.xdg];
   for (const variable of bases) {
     const base = env[variable];
     // The XDG specification: a relative path is to be ignored.
     if (base && path.isAbsolute(base)) return { path: path.join(base, 'mgw'), variable };
   }
-  return { path: path.join(host.home, names.home, 'mgw') };
+  return { path: path.join(absolute(host.home, 'HOME', host), names.home, 'mgw') };
+}
+
+// A relative one would be another folder for each folder that mgw runs in, each with jobs and promises of its own.
+function absolute(folder: string, variable: string, { cwd }: Host): string {
+  if (path.isAbsolute(folder)) return path.normalize(folder);
+  const cause = new Error(`an absolute path such as ${printableLine(path.resolve(cwd, folder), 200)}`);
+  throw badSetting(variable, { source: 'env', name: variable }, folder, cause);
 }

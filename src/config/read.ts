@@ -1,6 +1,7 @@
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import path from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
+import { linkFault, ownerFault } from '../ownership.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { configFolder, thisHost, type Env, type Host } from './places.ts';
@@ -31,20 +32,22 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 /**
  * A config file's JSON as it stands, its members not checked; undefined where there is no file. Links are
  * followed, since people link their settings; what is opened is what is checked.
- * @throws MgwError('config') where it is no plain file, is not a JSON object, holds a member such as `__proto__`,
- * may be written by others, or holds a key and may be read by others.
+ * @throws MgwError('config') where it is no plain file, belongs to another user, is not a JSON object, holds a member
+ * such as `__proto__`, may be written by others, or holds a key and may be read by others.
  */
 export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {
   const found = readText(file);
   if (found === undefined) return undefined;
+  // Of whatever others wrote, nothing is read and nothing is quoted.
+  checkOwner(file, found.stat);
   const raw = parse(file, found.text);
   checkMembers(file, raw);
-  if (platform !== 'win32') checkMode(file, found.mode, raw);
+  if (platform !== 'win32') checkMode(file, found.stat.mode, raw);
   return raw;
 }
 
 // Without the thread pool, which would have to be started for this one small file.
-function readText(file: string): { text: string; mode: number } | undefined {
+function readText(file: string): { text: string; stat: Stats } | undefined {
   let descriptor: number | undefined;
   try {
     // A FIFO must not hang the command: it opens at once and is refused below.
@@ -52,7 +55,7 @@ function readText(file: string): { text: string; mode: number } | undefined {
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
     if (stat.size > mostBytes) throw broken(file, 'it is larger than 1 MiB');
-    return { text: decode(file, readFileSync(descriptor)), mode: stat.mode };
+    return { text: decode(file, readFileSync(descriptor)), stat };
   } catch (error) {
     if (systemCode(error) === 'ENOENT' && !isLink(file)) return undefined;
     throw error instanceof MgwError ? error : unreadable(file, error);
@@ -111,6 +114,23 @@ function checkMembers(file: string, raw: JsonObject): void {
       if (typeof member === 'object' && member !== null) rest.push(member);
     }
   }
+}
+
+// Also of the links that led to it: in a folder of everybody's, anybody makes those.
+function checkOwner(file: string, stat: Stats): void {
+  const folder = path.dirname(file);
+  const fault = ownerFault(stat) ?? linkFault(file);
+  if (fault !== undefined) throw notOurs(`The config file ${printableLine(file, 300)} ${fault}`);
+  const ofFolder = linkFault(folder);
+  if (ofFolder !== undefined) throw notOurs(`The config folder ${printableLine(folder, 300)} ${ofFolder}`);
+}
+
+function notOurs(fault: string): MgwError {
+  return new MgwError(
+    'config',
+    `${fault}: whoever wrote it would decide where the key goes. Make it your own with chown, name another folder ` +
+      'with MGW_CONFIG_DIR, or run mgw as that user.',
+  );
 }
 
 function checkMode(file: string, mode: number, raw: JsonObject): void {

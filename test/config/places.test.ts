@@ -18,8 +18,13 @@ it('follows the XDG folders, and ignores relative ones', () => {
 });
 
 it('follows its own variables first, taken from the current folder', () => {
-  const env = { MGW_CONFIG_DIR: 'conf', MGW_STATE_DIR: '/s', XDG_CONFIG_HOME: '/x', XDG_STATE_HOME: '/x' };
-  expect(configFolder(env, host)).toEqual({ path: '/srv/conf', variable: 'MGW_CONFIG_DIR' });
+  const env = {
+    MGW_CONFIG_DIR: '/srv/conf/',
+    MGW_STATE_DIR: '/s',
+    XDG_CONFIG_HOME: '/x',
+    XDG_STATE_HOME: '/x',
+  };
+  expect(configFolder(env, host)).toEqual({ path: '/srv/conf/', variable: 'MGW_CONFIG_DIR' });
   expect(stateFolder(env, host)).toEqual({ path: '/s', variable: 'MGW_STATE_DIR' });
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
@@ -29,4 +34,19 @@ it('takes the folders of applications on Windows only', () => {
   expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');
   expect(stateFolder(env, { ...host, platform: 'win32' }).path).toBe('/local/mgw');
   expect(configFolder(env, host).path).toBe('/home/ann/.config/mgw');
+});
+
+it.each([
+  ['MGW_STATE_DIR', 'state', '/srv/state'],
+  ['MGW_STATE_DIR', '~/state', '/srv/~/state'],
+  ['MGW_CONFIG_DIR', '.', '/srv'],
+])('%s=%s is refused: it would be another folder in each folder', (name, value, meant) => {
+  const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
+  expect(() => look({ [name]: value }, host)).toThrow(
+    `${name} ${value}: allowed is an absolute path such as ${meant}.`,
+  );
+});
+
+it('a relative home is refused', () => {
+  expect(() => stateFolder({}, { ...host, home: 'home' })).toThrow('HOME home: allowed is an absolute path');
 });

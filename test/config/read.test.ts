@@ -1,5 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  lchownSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -149,6 +159,31 @@ describe('readConfig', () => {
     put('{"profiles":{}}', 0o644);
     expect(await read()).toEqual({ profiles: {} });
   });
+
+  it.runIf(process.geteuid?.() === 0)(
+    'refuses a file of another user, also as root, and links that one made',
+    async () => {
+      put('{"profiles":{}}', 0o644);
+      chownSync(file, 4242, 4242);
+      expect(await refusal()).toContain(`belongs to user 4242, and mgw runs as user 0`);
+      chownSync(file, 0, 0);
+      expect(await read()).toEqual({ profiles: {} });
+      const kept = path.join(folder, 'kept.json');
+      renameSync(file, kept);
+      symlinkSync(kept, file);
+      lchownSync(file, 4242, 4242);
+      expect(await refusal()).toContain('is a link that belongs to user 4242');
+      const link = `${folder}-link`;
+      symlinkSync(folder, link);
+      lchownSync(link, 4242, 4242);
+      rmSync(file);
+      renameSync(kept, file);
+      await expect(readConfig({ MGW_CONFIG_DIR: link })).rejects.toThrow(
+        `The config folder ${link} is a link that`,
+      );
+      rmSync(link);
+    },
+  );
 
   it('reads any text to a config or a clear error, and pollutes nothing', async () => {
     await fc.assert(

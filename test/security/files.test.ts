@@ -1,5 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import {
+  chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -56,6 +58,40 @@ describe('files', () => {
     expect(kept.length).toBeGreaterThan(15);
     for (const { path, mode } of kept)
       expect((mode & 0o777).toString(8), path).toBe((mode & 0o170000) === 0o040000 ? '700' : '600');
+  });
+
+  it.runIf(process.geteuid?.() === 0)('of another user are no state and no config', async () => {
+    const state = join(user.cwd, 'foreign');
+    for (const [inner, mode] of [
+      ['.', 0o755],
+      ['jobs', 0o755],
+    ] as const) {
+      mkdirSync(join(state, inner), { recursive: true, mode });
+      chownSync(join(state, inner), 4242, 4242);
+      const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
+      expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('belongs to user 4242')]);
+      chownSync(join(state, inner), 0, 0);
+    }
+    const config = join(user.cwd, 'shared');
+    mkdirSync(config);
+    chmodSync(config, 0o1777);
+    writeFileSync(
+      join(config, 'config.json'),
+      JSON.stringify({ profiles: { default: { base_url: gateway.url } } }),
+    );
+    chownSync(join(config, 'config.json'), 4242, 4242);
+    const run = await user.run(submit, { env: { MGW_CONFIG_DIR: config, MGW_BASE_URL: '' } });
+    expect([run.code, run.stderr]).toEqual([2, expect.stringContaining('belongs to user 4242')]);
+    expect(gateway.requests).toHaveLength(0);
+  });
+
+  it('that every user may write are no state', async () => {
+    const state = join(user.cwd, 'open');
+    mkdirSync(state);
+    chmodSync(state, 0o1777);
+    const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
+    expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('may be written by every user')]);
+    expect(gateway.requests).toHaveLength(0);
   });
 
   it('that stand in the way of state are not followed, written to, or waited for', async () => {

@@ -5,6 +5,7 @@ import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode } from '../../errors.ts';
 import { makeFolder } from '../../make-folder.ts';
+import { folderFault } from '../../ownership.ts';
 import type { Io } from '../io.ts';
 import { attempt, fail, ok, warn, type Check } from './check.ts';
 
@@ -54,6 +55,8 @@ export function checkStateFolder(folder: string): Promise<Check> {
         const reason = systemCode(error) ?? 'unknown error';
         throw new MgwError('local_io', `${folder} cannot be written (${reason})`, { cause: error });
       }
+      const fault = folderFault(folder);
+      if (fault !== undefined) throw new MgwError('local_io', `${folder} ${fault}`);
       if (process.platform !== 'win32' && (await othersMayWrite(folder)))
         return warn('state', `others may write ${folder}`, `Run: chmod 700 ${folder}`);
       return ok('state', `${folder} can be written and synced`);

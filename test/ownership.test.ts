@@ -1,0 +1,42 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { folderFault, linkFault, ownerFault } from '../src/ownership.ts';
+
+let folder: string;
+const me = process.geteuid?.() ?? 0;
+const stranger = me + 4000;
+beforeEach(() => (folder = mkdtempSync(path.join(tmpdir(), 'mgw-owner-'))));
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+it('relies on what the user or root made', () => {
+  expect(ownerFault({ uid: 1000 }, 1000)).toBeUndefined();
+  expect(ownerFault({ uid: 0 }, 1000)).toBeUndefined();
+  expect(ownerFault({ uid: 1001 }, 1000)).toBe('belongs to user 1001, and mgw runs as user 1000');
+});
+
+it('relies on nobody else as root either', () => {
+  expect(ownerFault({ uid: 1000 }, 0)).toBe('belongs to user 1000, and mgw runs as user 0');
+});
+
+it('looks at who made a link, and at what it leads to', () => {
+  const link = path.join(folder, 'link');
+  mkdirSync(path.join(folder, 'inner'), { mode: 0o700 });
+  symlinkSync(path.join(folder, 'inner'), link);
+  expect(linkFault(link, me)).toBeUndefined();
+  expect(linkFault(path.join(folder, 'inner'), stranger)).toBeUndefined();
+  expect(linkFault(path.join(folder, 'nothing'), stranger)).toBeUndefined();
+  expect(folderFault(link, me)).toBeUndefined();
+});
+
+it.each([
+  [0o777, 'may be written by every user (mode 0777)'],
+  [0o1777, 'may be written by every user (mode 1777)'],
+  [0o702, 'may be written by every user (mode 0702)'],
+  [0o775, undefined],
+  [0o700, undefined],
+])('of a folder of mode %o says %s', (mode, fault) => {
+  chmodSync(folder, mode);
+  expect(folderFault(folder, me)).toBe(fault);
+});
