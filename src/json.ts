@@ -77,6 +77,8 @@ function unkeptNumber(text: string): string | undefined {
 
 /** Parses JSON like {@link parseJson}; undefined where the text is not JSON. */
 export function tryParseJson(text: string): Json | undefined {
+  // An error costs more than all of a short text; streams may be nothing but such lines.
+  if (!/^\ufeff?\s*["{[\d\-tfn]/.test(text)) return undefined;
   try {
     return parseJson(text);
   } catch {
@@ -86,7 +88,7 @@ export function tryParseJson(text: string): Json | undefined {
 
 const mostCuts = 64;
 // How much text is parsed in search of a cut, UTF-16 code units: all cuts of a small answer, the last few of a large one.
-const mostParsed = 4 * 1024 * 1024;
+const mostParsed = 1024 * 1024;
 
 /**
  * Reads what is whole at the head of a JSON text that was cut: complete members are kept, a half-written
