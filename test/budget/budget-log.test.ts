@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openBudgetLog, type BudgetLog } from '../../src/budget/budget-log.ts';
 import { MgwError } from '../../src/errors.ts';
-import { freshFolder } from './folder.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
 
 async function textOf(log: BudgetLog): Promise<string> {
   let text = '';

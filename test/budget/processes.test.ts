@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'rolldown';
 import { beforeAll, expect, it } from 'vitest';
-import { freshFolder } from './folder.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
 
 /** Reserves 1 of 100 thirty times; what fits is noted in a file of its own, as if it had been sent. */
 const program = `

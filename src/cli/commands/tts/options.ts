@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { speechFlags } from '../../../speech/flags.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
 import {
   addOutputOptions,
@@ -53,10 +54,6 @@ export function addTtsOptions(command: Command): void {
 }
 
 function addSpeechOptions(command: Command): void {
-  command
-    .addOption(single('--speaker <voice>', 'the voice (default: tts.speaker, else left to the gateway)'))
-    .addOption(single('--format <name>', 'mp3, wav, pcm or ogg_opus (default: by the extension, else mp3)'))
-    .addOption(
-      single('--sample-rate <hertz>', 'samples a second (default 24000)', wholeNumber(1, 1_000_000)),
-    );
+  for (const { flags, description, parse } of speechFlags)
+    command.addOption(single(flags, description, parse));
 }

@@ -1,0 +1,39 @@
+import * as z from 'zod/mini';
+import { shownValue } from '../../protocols/violations.ts';
+import { nearest } from './nearest.ts';
+import type { Problem } from './problem.ts';
+import type { WrittenField } from './record.ts';
+import { headSchema, manifestNames } from './schema.ts';
+
+/** What a manifest in YAML says beside its rows. */
+export interface Head {
+  name?: string;
+  output?: string;
+  concurrency?: string;
+  /** An amount in plain digits. */
+  budget?: string;
+}
+
+/** The head of a manifest; what is wrong with it is reported, and left out. */
+export function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
+  const head: Record<string, unknown> = {};
+  for (const { name, value, line } of fields) {
+    if (value === null) continue;
+    const result = z.safeParse(headSchema, { [name]: value });
+    if (result.success) Object.assign(head, result.data);
+    else if (!manifestNames.includes(name)) report({ line, message: unknownName(name) });
+    else
+      report({
+        line,
+        field: name,
+        message: `${shownValue(value)} is not allowed; allowed: ${result.error.issues[0]?.message ?? ''}`,
+      });
+  }
+  return head;
+}
+
+function unknownName(name: string): string {
+  const near = nearest(name, manifestNames);
+  const hint = near === undefined ? `there are: ${manifestNames.join(', ')}` : `did you mean ${near}?`;
+  return `a manifest has no ${shownValue(name)}; ${hint}`;
+}

@@ -1,0 +1,171 @@
+import { createReadStream, type Stats } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { extname } from 'node:path';
+import { messageOf, usageError, type MgwError } from '../../errors.ts';
+import { printableLine } from '../../printable.ts';
+import { readHead, type Head } from './head.ts';
+import { problemText, type Problem } from './problem.ts';
+import type { ManifestRecord, WrittenField } from './record.ts';
+import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
+import { Source, Unreadable } from './source.ts';
+
+/** A row, or something that is wrong, in the order of the file. */
+export type Item = { row: Row } | { problem: Problem };
+
+/** A manifest that is there. Its rows are read as they are asked for, in memory that does not grow with their number. */
+export interface Manifest {
+  path: string;
+  head: Head;
+  /**
+   * Reads the file from its beginning, each time.
+   * @throws MgwError('usage') where the file cannot be read, or was changed since it was opened.
+   */
+  items(): AsyncGenerator<Item>;
+}
+
+type Format = 'JSON Lines' | 'CSV' | 'YAML';
+
+const formats: Record<string, Format> = {
+  '.jsonl': 'JSON Lines',
+  '.ndjson': 'JSON Lines',
+  '.csv': 'CSV',
+  '.yaml': 'YAML',
+  '.yml': 'YAML',
+};
+
+/**
+ * Opens a manifest; `given` are the fields of `-d`.
+ * @throws MgwError('usage') where there is no such file, or its name does not tell its format.
+ */
+export async function openManifest(path: string, given: readonly WrittenField[]): Promise<Manifest> {
+  const format = formats[extname(path).toLowerCase()];
+  if (format === undefined)
+    throw usageError(`${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}.`);
+  const opened = await statOf(path);
+  if (format === 'YAML') {
+    const { head, ...content } = await contentOfYaml(path, given);
+    return { path, head, items: () => itemsOf(content) };
+  }
+  const items = async function* (): AsyncGenerator<Item> {
+    await checkSame(path, opened);
+    yield* itemsOf(await contentOf(path, format, given));
+    await checkSame(path, opened);
+  };
+  return { path, head: {}, items };
+}
+
+interface Content {
+  /** What is wrong with what is said for all rows: none of them is as it was meant then. */
+  faults: readonly Problem[];
+  defaults: Defaults;
+  records: (
+    report: (problem: Problem) => void,
+  ) => AsyncIterable<ManifestRecord> | Iterable<ManifestRecord | Problem>;
+}
+
+async function* itemsOf({ faults, defaults, records }: Content): AsyncGenerator<Item> {
+  yield* faults.map((problem) => ({ problem }));
+  if (faults.length > 0) return;
+  const problems: Problem[] = [];
+  // A value of a matrix is in many rows, and wrong in each of them.
+  const reported = new Set<string>();
+  const report = (problem: Problem): void => {
+    const text = problemText('', problem);
+    if (!reported.has(text)) problems.push(problem);
+    reported.add(text);
+  };
+  const drain = (): Item[] => problems.splice(0).map((problem) => ({ problem }));
+  try {
+    let index = 0;
+    for await (const record of records(report)) {
+      index += 1;
+      if ('message' in record) report(record);
+      const row = 'message' in record ? undefined : readRow(record, index, defaults, report);
+      yield* drain();
+      if (row !== undefined) yield { row };
+    }
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    report(error.problem);
+  }
+  yield* drain();
+}
+
+// The parsers are loaded where they are wanted: no other command waits for them.
+async function contentOf(
+  path: string,
+  format: 'JSON Lines' | 'CSV',
+  given: readonly WrittenField[],
+): Promise<Content> {
+  const faults: Problem[] = [];
+  const defaults = defaultsOf(given, (problem) => faults.push(problem));
+  const read =
+    format === 'CSV' ? (await import('./csv.ts')).readCsv : (await import('./json-lines.ts')).readJsonLines;
+  return { faults, defaults, records: (report) => read(new Source(bytesOf(path), report), report) };
+}
+
+async function contentOfYaml(
+  path: string,
+  given: readonly WrittenField[],
+): Promise<Content & { head: Head }> {
+  const faults: Problem[] = [];
+  const report = (problem: Problem): void => void faults.push(problem);
+  try {
+    const { readYaml, mostYamlBytes } = await import('./yaml.ts');
+    const manifest = readYaml(await textOf(new Source(bytesOf(path), report), mostYamlBytes), report);
+    const defaults = defaultsOf([...manifest.defaults, ...given], report);
+    return { head: readHead(manifest.head, report), faults, defaults, records: manifest.records };
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    report(error.problem);
+    return { head: {}, faults, defaults: new Map(), records: () => [] };
+  }
+}
+
+async function textOf(source: Source, mostBytes: number): Promise<string> {
+  const blocks: Buffer[] = [];
+  let size = 0;
+  for await (const { bytes } of source.blocks()) {
+    size += bytes.length;
+    if (size > mostBytes)
+      throw new Unreadable({
+        line: 1,
+        message: 'the file is larger than 2 MiB; one in JSON Lines or CSV may be of any size',
+      });
+    blocks.push(bytes);
+  }
+  const [bad] = source.badLines;
+  if (bad !== undefined) throw new Unreadable({ line: bad, message: 'nothing of the file was used' });
+  return Buffer.concat(blocks).toString('utf8');
+}
+
+async function* bytesOf(path: string): AsyncGenerator {
+  try {
+    yield* createReadStream(path);
+  } catch (error) {
+    throw unreadableFile(path, error);
+  }
+}
+
+async function statOf(path: string): Promise<Stats> {
+  const found = await stat(path).catch((error: unknown) => {
+    throw unreadableFile(path, error);
+  });
+  if (!found.isFile())
+    throw usageError(`The manifest ${shown(path)} is not a plain file; it is read more than once.`);
+  return found;
+}
+
+async function checkSame(path: string, opened: Stats): Promise<void> {
+  const now = await statOf(path);
+  if (now.ino !== opened.ino || now.size !== opened.size || now.mtimeMs !== opened.mtimeMs)
+    throw usageError(`The manifest ${shown(path)} was changed while it was read: run it again.`);
+}
+
+function unreadableFile(path: string, error: unknown): MgwError {
+  return usageError(`The manifest ${shown(path)} cannot be read: ${messageOf(error)}.`);
+}
+
+function shown(path: string): string {
+  return printableLine(path, 300);
+}

@@ -1,0 +1,169 @@
+import * as z from 'zod/mini';
+import { messageOf } from '../../errors.ts';
+import { parseDecimal } from '../../budget/decimal.ts';
+import type { JobKind } from '../../job.ts';
+import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
+import { isKeyName, keyNameForm } from '../../key-name.ts';
+import { longName } from '../../protocols/compose.ts';
+import type { Flag } from '../../protocols/protocol.ts';
+import { protocols } from '../../protocols/registry.ts';
+import { rowFlags } from './fields.ts';
+
+/** A check whose message says what is allowed, as the parsers of flags do. */
+function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
+  return z.check<T>((context) => {
+    try {
+      parse(context.value);
+    } catch (error) {
+      context.issues.push({
+        code: 'custom',
+        message: messageOf(error),
+        input: context.value,
+        continue: true,
+      });
+    }
+  });
+}
+
+const oneText = z.string('a text');
+const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number, or a text'), z.transform(String));
+const switched = z.pipe(
+  z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i))], 'true or false'),
+  z.transform((value) => String(value).toLowerCase() === 'true'),
+);
+const words = z.pipe(
+  z.union([z.string(), z.array(z.string())], 'a list of texts, or one text in which blanks separate them'),
+  z.transform((value) =>
+    typeof value === 'string' ? value.split(/\s+/).filter((word) => word !== '') : value,
+  ),
+);
+
+// The value of a flag, checked as the flag checks it.
+function valueOf(flag: Flag): z.ZodMiniType {
+  const { parse, description } = flag;
+  const about = z.describe(description);
+  if (flag.kind === 'switch') return z.optional(switched.check(about));
+  if (flag.kind === 'list') {
+    const each = allowed<string[]>((values) => values.forEach((value) => parse?.(value)));
+    return z.optional(words.check(each, about));
+  }
+  const check = allowed<string>((value) => parse?.(value));
+  return z.optional(isNumeric(flag) ? textOrNumber.check(check, about) : oneText.check(check, about));
+}
+
+// A text field takes no number, whose digits need not be those that were written: version 2.0 would become 2.
+function isNumeric({ parse }: Flag): boolean {
+  try {
+    return typeof parse?.('5') === 'number';
+  } catch {
+    return false;
+  }
+}
+
+function keyName(text: string): void {
+  if (!isKeyName(text)) throw new Error(keyNameForm);
+}
+
+function notEmpty(text: string): void {
+  if (text.trim() === '') throw new Error('a text that is not empty');
+}
+
+function tagNames(tags: readonly string[]): void {
+  if (tags.length > 32 || !tags.every((tag) => isKeyName(tag)))
+    throw new Error(`at most 32 words, each of ${keyNameForm}`);
+}
+
+function bodyText(value: unknown): void {
+  if (typeof value !== 'string' || /^@(?!-$)./.test(value)) return;
+  if (value.startsWith('@') || !isObject(parseBodyJson(value)))
+    throw new Error('@FILE with an object in JSON, or the object itself');
+}
+
+const common = {
+  id: z.optional(
+    textOrNumber.check(allowed(keyName), z.describe('names the row for ever: its job is @NAME/ID')),
+  ),
+  output: z.optional(
+    oneText.check(allowed(notEmpty), z.describe('where its file goes, in the output folder')),
+  ),
+  tags: z.optional(words.check(allowed(tagNames), z.describe('words to find its job by'))),
+};
+
+const body = z.optional(
+  z
+    .union([z.string(), z.record(z.string(), z.unknown())], 'an object, or @FILE')
+    .check(allowed(bodyText), z.describe('the body in native spelling: @FILE, or the object itself')),
+);
+const text = z.optional(oneText.check(allowed(notEmpty), z.describe('what is spoken')));
+const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with what is spoken')));
+const endpoint = z.optional(
+  z.enum(protocols.c.endpoints ?? [], 'one of the equivalent paths').check(z.describe('which path is used')),
+);
+
+function rowOf(kind: JobKind, more: Record<string, z.ZodMiniType>): RowSchema {
+  const flags = Object.fromEntries(rowFlags[kind].map((flag) => [longName(flag), valueOf(flag)]));
+  const protocol = z.optional(
+    z.literal(kind).check(z.describe(`a row of ${kind}; may stand in the defaults`)),
+  );
+  return z.strictObject({ protocol, ...common, ...flags, ...more });
+}
+
+type RowSchema = z.ZodMiniType<Record<string, unknown>>;
+
+/** What a row of each kind may hold, but for `set.PATH`: the flags of its command, and the fields of every row. */
+export const rowSchemas: Record<JobKind, RowSchema> = {
+  a: rowOf('a', { body }),
+  b: rowOf('b', { body }),
+  c: rowOf('c', { body, endpoint }),
+  tts: rowOf('tts', { text, file }),
+};
+
+function taskCount(count: string): void {
+  if (!/^[1-9]\d{0,3}$/.test(count)) throw new Error('a whole number, 1 to 9999');
+}
+
+/** What a manifest in YAML says beside its rows. */
+export const headSchema = z.strictObject({
+  name: z.optional(textOrNumber.check(allowed(keyName), z.describe('names the batch for ever'))),
+  output: z.optional(
+    oneText.check(allowed(notEmpty), z.describe('template of the files, such as {id}.{ext}')),
+  ),
+  concurrency: z.optional(
+    textOrNumber.check(allowed(taskCount), z.describe('how many tasks are under way at the gateway')),
+  ),
+  budget: z.optional(
+    textOrNumber.check(allowed(parseDecimal), z.describe('what all runs of the batch may cost together')),
+  ),
+});
+
+const row = z.union(Object.values(rowSchemas)).register(z.globalRegistry, { id: 'row' });
+const manifest = z.extend(headSchema, {
+  defaults: z.optional(row),
+  matrix: z.optional(
+    z
+      .record(z.string(), z.array(z.unknown()).check(z.minLength(1)))
+      .check(z.describe('lists of values by field: a row for each combination')),
+  ),
+  rows: z.optional(z.array(row)),
+});
+
+/** What a manifest in YAML may hold. */
+export const manifestNames = Object.keys(manifest.shape);
+
+/** The JSON Schema of a manifest in YAML; `$defs.row` is that of a line of JSON Lines. */
+export function manifestJsonSchema(): JsonObject {
+  const schema = z.toJSONSchema(manifest, {
+    io: 'input',
+    override: ({ jsonSchema }) => withPaths(jsonSchema),
+  });
+  return schema as unknown as JsonObject;
+}
+
+// Neither can be said in zod: members of one form beside those that are named, and both spellings of a name.
+function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
+  const { properties } = schema;
+  if (properties?.['protocol'] === undefined) return;
+  schema.patternProperties = { '^set\\..': {} };
+  for (const [name, property] of Object.entries(properties))
+    properties[name.replaceAll('-', '_')] ??= property;
+}

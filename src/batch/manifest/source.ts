@@ -1,0 +1,106 @@
+import { isUtf8 } from 'node:buffer';
+import type { Problem } from './problem.ts';
+
+/** Whole lines of a file. */
+export interface Block {
+  bytes: Buffer;
+  /** The line that it begins with. */
+  line: number;
+}
+
+/** The longest line that is read: an image in Base64 has room in it. */
+export const mostLineBytes = 8 * 1024 * 1024;
+
+const newline = 0x0a;
+
+/** A manifest cannot be read any further. */
+export class Unreadable extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.message);
+  }
+}
+
+/** The text of a manifest as it streams by, in bounded memory. */
+export class Source {
+  /** Lines that are not text. They are reported already, and what stands on them is not used. */
+  readonly badLines = new Set<number>();
+  readonly #chunks: AsyncIterable<unknown>;
+  readonly #report: (problem: Problem) => void;
+  #line = 1;
+
+  /** `chunks` are bytes. */
+  constructor(chunks: AsyncIterable<unknown>, report: (problem: Problem) => void) {
+    this.#chunks = chunks;
+    this.#report = report;
+  }
+
+  /**
+   * The file as blocks of whole lines, without a byte order mark. In a bad line each byte that is no text is replaced.
+   * @throws Unreadable where the file is no UTF-8 at all, or a line is longer than 8 MiB.
+   */
+  async *blocks(): AsyncGenerator<Block> {
+    let parts: Buffer[] = [];
+    let held = 0;
+    let atStart = true;
+    for await (const chunk of this.#chunks as AsyncIterable<Buffer>) {
+      const end = chunk.lastIndexOf(newline) + 1;
+      if (end === 0) {
+        parts.push(chunk);
+        held += chunk.length;
+        if (held > mostLineBytes) throw this.#tooLong();
+        continue;
+      }
+      yield this.#block(Buffer.concat([...parts, chunk.subarray(0, end)]), atStart);
+      atStart = false;
+      parts = [chunk.subarray(end)];
+      held = chunk.length - end;
+    }
+    const rest = Buffer.concat(parts);
+    if (rest.length > 0) yield this.#block(rest, atStart);
+  }
+
+  #tooLong(): Unreadable {
+    return new Unreadable({ line: this.#line, message: 'the line is longer than 8 MiB' });
+  }
+
+  #block(bytes: Buffer, atStart: boolean): Block {
+    const own = atStart ? withoutMark(bytes) : bytes;
+    const line = this.#line;
+    const checked = isUtf8(own) && !own.includes(0) ? own : this.#repaired(own);
+    this.#line += count(own);
+    return { bytes: checked, line };
+  }
+
+  #repaired(bytes: Buffer): Buffer {
+    const lines: Buffer[] = [];
+    let line = this.#line;
+    for (let start = 0; start < bytes.length; line += 1) {
+      const end = bytes.indexOf(newline, start);
+      const one = bytes.subarray(start, end < 0 ? bytes.length : end + 1);
+      const fault = !isUtf8(one)
+        ? 'it is not valid UTF-8'
+        : one.includes(0)
+          ? 'it holds a NUL byte'
+          : undefined;
+      if (fault !== undefined) {
+        this.badLines.add(line);
+        this.#report({ line, message: fault });
+      }
+      lines.push(fault === undefined ? one : Buffer.from(one.toString('utf8').replaceAll('\0', '\ufffd')));
+      start += one.length;
+    }
+    return Buffer.concat(lines);
+  }
+}
+
+function withoutMark(bytes: Buffer): Buffer {
+  const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
+  if (isWide) throw new Unreadable({ line: 1, message: 'the file is UTF-16: save it as UTF-8' });
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
+}
+
+function count(bytes: Buffer): number {
+  let lines = 0;
+  for (let at = bytes.indexOf(newline); at >= 0; at = bytes.indexOf(newline, at + 1)) lines += 1;
+  return lines;
+}

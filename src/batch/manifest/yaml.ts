@@ -1,0 +1,222 @@
+import {
+  isAlias,
+  isMap,
+  isScalar,
+  isNode,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  visit,
+  type Document,
+  type Node,
+  type Scalar,
+} from 'yaml';
+import type { Json, JsonObject } from '../../json.ts';
+import { printableLine } from '../../printable.ts';
+import type { Problem } from './problem.ts';
+import type { ManifestRecord, WrittenField } from './record.ts';
+import { Unreadable } from './source.ts';
+
+/** A manifest in YAML, which is read whole. */
+export interface YamlManifest {
+  /** What stands beside defaults, matrix and rows. */
+  head: readonly WrittenField[];
+  defaults: readonly WrittenField[];
+  /** The rows, or what is wrong with one; then the product of the matrix, whose last list turns fastest. */
+  records: () => Iterable<ManifestRecord | Problem>;
+}
+
+/** The largest file: its tree takes a hundred times the room of its text. */
+export const mostYamlBytes = 2 * 1024 * 1024;
+
+const mostProducts = 1_000_000;
+const mostDepth = 32;
+const mostNodes = 100_000;
+
+/**
+ * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
+ * Of several faults all but the last are reported.
+ * @throws Unreadable where it is not YAML, or not a manifest.
+ */
+export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
+  const lineCounter = new LineCounter();
+  const document = parseDocument(text, { lineCounter, prettyErrors: false });
+  const problems = [...document.errors, ...document.warnings].map(({ message, pos }) => ({
+    line: lineCounter.linePos(pos[0]).line,
+    message: `it is not YAML as mgw reads it: ${printableLine(message, 200)}`,
+  }));
+  for (const problem of problems.slice(0, -1)) report(problem);
+  const last = problems.at(-1);
+  if (last !== undefined) throw new Unreadable(last);
+  return new Tree(document, lineCounter).manifest();
+}
+
+type Entry = { name: string; line: number; node: Node | null };
+
+class Tree {
+  readonly #document: Document.Parsed;
+  readonly #lines: LineCounter;
+  readonly #targets: ReadonlyMap<Node, Node>;
+  #nodes = 0;
+
+  constructor(document: Document.Parsed, lines: LineCounter) {
+    this.#document = document;
+    this.#targets = targetsOf(document);
+    this.#lines = lines;
+  }
+
+  manifest(): YamlManifest {
+    const entries = this.#entries(
+      this.#document.contents,
+      1,
+      'The file is not a map with rows or a matrix in it',
+    );
+    const of = (name: string): Entry | undefined => entries.find((entry) => entry.name === name);
+    const [defaults, rows, matrix] = [of('defaults'), of('rows'), of('matrix')];
+    const head = entries.filter((entry) => ![defaults, rows, matrix].includes(entry));
+    const written = rows && this.#rows(rows);
+    const lists = matrix && this.#lists(matrix);
+    return {
+      head: head.map((entry) => this.#field(entry)),
+      defaults:
+        defaults === undefined ? [] : this.#fields(defaults.node, defaults.line, 'defaults is not a map'),
+      records: function* () {
+        if (written === undefined && lists === undefined)
+          yield { line: 1, message: 'the file has neither rows nor a matrix' };
+        if (written !== undefined) yield* written;
+        if (lists !== undefined) yield* products(lists, matrix?.line ?? 1);
+      },
+    };
+  }
+
+  #rows({ node, line }: Entry): (ManifestRecord | Problem)[] {
+    const list = this.#resolved(node);
+    if (!isSeq(list)) throw unreadable(line, 'rows is not a list');
+    return (list.items as Node[]).map((item) => {
+      const at = this.#lineOf(item, line);
+      this.#nodes = 0;
+      try {
+        return { line: at, fields: this.#fields(item, at, 'the row is not a map of fields') };
+      } catch (error) {
+        if (error instanceof Unreadable) return error.problem;
+        throw error;
+      }
+    });
+  }
+
+  #lists({ node, line }: Entry): WrittenField[][] {
+    const lists = this.#entries(node, line, 'matrix is not a map of lists').map((entry) => {
+      const list = this.#resolved(entry.node);
+      if (!isSeq(list) || list.items.length === 0)
+        throw unreadable(
+          entry.line,
+          `matrix.${printableLine(entry.name, 60)} is not a list with something in it`,
+        );
+      return (list.items as Node[]).map((item) =>
+        this.#field({ name: entry.name, line: this.#lineOf(item, entry.line), node: item }),
+      );
+    });
+    const count = lists.reduce((product, { length }) => product * length, 1);
+    if (lists.length === 0 || count > mostProducts)
+      throw unreadable(
+        line,
+        `matrix comes to ${lists.length === 0 ? 'no' : count} rows; allowed: 1 to ${mostProducts}`,
+      );
+    return lists;
+  }
+
+  #fields(node: Node | null, line: number, otherwise: string): WrittenField[] {
+    return this.#entries(node, line, otherwise).map((entry) => this.#field(entry));
+  }
+
+  // In a body a number is a number; everywhere else it is the text of a flag.
+  #field({ name, line, node }: Entry): WrittenField {
+    const isBody = name === 'body' || name.startsWith('set.');
+    return { name, line, value: this.#value(node, line, isBody ? numberIn : textIn, 0) };
+  }
+
+  #entries(node: Node | null, line: number, otherwise: string): Entry[] {
+    const map = this.#resolved(node);
+    if (!isMap(map)) throw unreadable(this.#lineOf(node, line), otherwise);
+    return map.items.map(({ key, value }) => {
+      const at = this.#lineOf(key as Node, line);
+      if (!isScalar(key)) throw unreadable(at, 'the name of a field is not a text');
+      const name = typeof key.value === 'string' ? key.value : (key.source ?? '');
+      return { name, line: at, node: value as Node | null };
+    });
+  }
+
+  #value(given: Node | null, line: number, scalar: (node: Scalar) => Json, depth: number): Json {
+    const node = this.#resolved(given);
+    const at = this.#lineOf(given, line);
+    this.#nodes += 1;
+    if (depth > mostDepth || this.#nodes > mostNodes)
+      throw unreadable(at, 'the value is too deep or too large');
+    if (isSeq(node)) return (node.items as Node[]).map((item) => this.#value(item, at, scalar, depth + 1));
+    if (isMap(node)) return this.#object(node, at, scalar, depth);
+    if (!isScalar(node)) return null;
+    try {
+      return scalar(node);
+    } catch (error) {
+      throw unreadable(at, (error as Error).message);
+    }
+  }
+
+  #object(node: Node, line: number, scalar: (node: Scalar) => Json, depth: number): JsonObject {
+    const object: JsonObject = {};
+    for (const entry of this.#entries(node, line, '')) {
+      if (entry.name === '__proto__') throw unreadable(entry.line, 'no member can be called __proto__');
+      object[entry.name] = this.#value(entry.node, entry.line, scalar, depth + 1);
+    }
+    return object;
+  }
+
+  #resolved(node: Node | null): Node | null {
+    return isAlias(node) ? (this.#targets.get(node) ?? null) : node;
+  }
+
+  #lineOf(node: Node | null, otherwise: number): number {
+    return node?.range ? this.#lines.linePos(node.range[0]).line : otherwise;
+  }
+}
+
+// In one walk: the library's own look-up is one for each alias.
+function targetsOf(document: Document.Parsed): Map<Node, Node> {
+  const anchors = new Map<string, Node>();
+  const targets = new Map<Node, Node>();
+  visit(document, (_, node) => {
+    if (isAlias(node)) {
+      const target = anchors.get(node.source);
+      if (target !== undefined) targets.set(node, target);
+    } else if (isNode(node) && node.anchor !== undefined) anchors.set(node.anchor, node);
+  });
+  return targets;
+}
+
+function textIn({ value, source }: Scalar): Json {
+  if (typeof value === 'string' || typeof value === 'boolean' || value === null) return value;
+  return source ?? '';
+}
+
+function numberIn(node: Scalar): Json {
+  const { value } = node;
+  if (typeof value !== 'number') return textIn(node);
+  if (Number.isInteger(value) ? Number.isSafeInteger(value) : Number.isFinite(value)) return value;
+  throw new Error(
+    `the number ${printableLine(node.source ?? '', 40)} cannot be sent unchanged; in quotes it is sent as text`,
+  );
+}
+
+function* products(
+  lists: readonly WrittenField[][],
+  line: number,
+  chosen: WrittenField[] = [],
+): Generator<ManifestRecord> {
+  const [list, ...others] = lists;
+  if (list === undefined) yield { line, fields: chosen };
+  else for (const field of list) yield* products(others, line, [...chosen, field]);
+}
+
+function unreadable(line: number, message: string): Unreadable {
+  return new Unreadable({ line, message });
+}

@@ -1,0 +1,33 @@
+import { text } from '../protocols/parse.ts';
+import type { Flag } from '../protocols/protocol.ts';
+
+/** The flags of `mgw tts` that stand for fields of the body (specification 2.6). */
+export const speechFlags: readonly Flag[] = [
+  {
+    flags: '--speaker <voice>',
+    description: 'the voice (default: tts.speaker, else left to the gateway)',
+    field: 'req_params.speaker',
+    kind: 'text',
+    parse: text,
+  },
+  {
+    flags: '--format <name>',
+    description: 'mp3, wav, pcm or ogg_opus (default: by the extension, else mp3)',
+    field: 'req_params.audio_params.format',
+    kind: 'text',
+    parse: text,
+  },
+  {
+    flags: '--sample-rate <hertz>',
+    description: 'samples a second (default 24000)',
+    field: 'req_params.audio_params.sample_rate',
+    kind: 'text',
+    parse: hertz,
+  },
+];
+
+function hertz(value: string | boolean): number {
+  const rate = /^[1-9]\d{0,6}$/.test(String(value)) ? Number(value) : Number.NaN;
+  if (!(rate <= 1_000_000)) throw new Error('a whole number, 1 to 1000000');
+  return rate;
+}

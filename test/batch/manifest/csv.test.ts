@@ -1,0 +1,165 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { readCsv } from '../../../src/batch/manifest/csv.ts';
+import type { Problem } from '../../../src/batch/manifest/problem.ts';
+import type { ManifestRecord } from '../../../src/batch/manifest/record.ts';
+import { Source, Unreadable } from '../../../src/batch/manifest/source.ts';
+
+interface Read {
+  records: ManifestRecord[];
+  problems: Problem[];
+}
+
+/** Reads CSV that comes in chunks of a size. */
+async function read(bytes: Buffer | string, chunk = 7): Promise<Read> {
+  const all = Buffer.from(bytes as string);
+  const problems: Problem[] = [];
+  const report = (problem: Problem): void => void problems.push(problem);
+  const chunks = Array.from({ length: Math.ceil(all.length / chunk) }, (_, index) =>
+    all.subarray(index * chunk, (index + 1) * chunk),
+  );
+  const records: ManifestRecord[] = [];
+  try {
+    for await (const record of readCsv(new Source(chunks as never, report), report)) records.push(record);
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    problems.push(error.problem);
+  }
+  return { records, problems };
+}
+
+const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
+  records.map(({ line, fields }) => [
+    line,
+    Object.fromEntries(fields.map(({ name, value }) => [name, value])),
+  ]);
+const said = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
+
+describe('CSV', () => {
+  it('names the lines as an editor counts them', async () => {
+    const text =
+      '\ufeffid,prompt,seed\r\n1,"two\r\nlines, ""and"" more",5\r\n\r\n2,plain,\r\n,,\r\n3,"\n\n",7';
+    expect(shown(await read(text))).toEqual([
+      [2, { id: '1', prompt: 'two\r\nlines, "and" more', seed: '5' }],
+      [5, { id: '2', prompt: 'plain' }],
+      [7, { id: '3', prompt: '\n\n', seed: '7' }],
+    ]);
+  });
+
+  it('gives back every cell, whatever is in it and however it arrives', async () => {
+    const eol = fc.constantFrom('\n', '\r\n');
+    const cell = fc.oneof(
+      fc.string({ unit: 'binary', maxLength: 12 }),
+      fc.string({ unit: fc.constantFrom('"', ',', '\n', '\r\n', 'x', ' ', 'é', '🚤') }),
+    );
+    const plain = cell.filter(
+      (text) => !text.includes('\0') && !/\r(?!\n)/.test(text) && Buffer.from(text).toString() === text,
+    );
+    const rows = fc.array(fc.tuple(plain, plain, plain));
+    await fc.assert(
+      fc.asyncProperty(
+        rows,
+        eol,
+        fc.boolean(),
+        fc.integer({ min: 1, max: 40 }),
+        async (cells, end, bom, chunk) => {
+          const quoted = (text: string): string =>
+            /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+          const lines = [['id', 'prompt', 'text'], ...cells].map((row) => row.map(quoted).join(','));
+          let line = 2;
+          const expected = cells.map((row) => {
+            const at = line;
+            line += 1 + (row.join('').match(/\n/g)?.length ?? 0);
+            const fields = ['id', 'prompt', 'text'].map((name, index) => [name, row[index]] as const);
+            return [at, Object.fromEntries(fields.filter(([, value]) => value !== ''))];
+          });
+          const found = await read((bom ? '\ufeff' : '') + lines.join(end) + end, chunk);
+          expect(found.problems).toEqual([]);
+          expect(shown(found)).toEqual(
+            expected.filter(([, fields]) => Object.keys(fields as object).length > 0),
+          );
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  it('reads what it can of any bytes, and says what it cannot', async () => {
+    const piece = fc.oneof(
+      fc.uint8Array({ maxLength: 6 }),
+      fc.constantFrom('"', ',', '\n', 'id,prompt\n').map((text) => Buffer.from(text)),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(piece), fc.integer({ min: 1, max: 20 }), async (pieces, chunk) => {
+        const bytes = Buffer.concat(pieces);
+        const lines = bytes.toString('latin1').split(/\r\n|\n|\r/).length;
+        const { records, problems } = await read(bytes, chunk);
+        for (const { line } of [...records, ...problems]) {
+          expect(line).toBeGreaterThanOrEqual(1);
+          expect(line).toBeLessThanOrEqual(lines);
+        }
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it.each([
+    ['', []],
+    ['id,prompt', []],
+    [
+      'id,prompt\n1,a,b\n2\n3,c',
+      ['2: it has 3 cells, and the header has 2', '3: it has 1 cells, and the header has 2'],
+    ],
+    [
+      'id,prompt\n1,"a\n2,b\n',
+      ['2: a quoted cell of the row that begins here is not closed. What follows was not read'],
+    ],
+    ['id,prompt\n1,a\n\n2,"a"b\n', [expect.stringMatching(/^4: .*something follows a closing quote/)]],
+    ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote stands inside a cell/)]],
+    ['id,prmpt,tags\n1,a,b', ['1: there is no field prmpt; did you mean prompt?']],
+    ['id,,ID\n1,a,b', ['1: column 2 has no name', expect.stringMatching(/^1: there is no field ID/)]],
+    ['aspect_ratio,aspect-ratio', ['1: columns 1 and 2 are both called aspect-ratio']],
+    ['__proto__,id\n1,2', [expect.stringMatching(/^1: there is no field __proto__/)]],
+    [
+      'set.__proto__.x,set.a..b',
+      [expect.stringMatching(/__proto__ cannot be/), expect.stringMatching(/empty step/)],
+    ],
+    ['id;prompt\n1;a', ['1: its cells are separated by semicolons: use commas']],
+    ['id,prompt\n1,a\0b\n2,c\n', ['2: it holds a NUL byte']],
+  ])('%j: %j', async (text, problems) => {
+    expect(said(await read(text))).toEqual(problems);
+  });
+
+  it('uses no row that stands on a line which is not UTF-8, and goes on after it', async () => {
+    const bad = Buffer.concat([
+      Buffer.from('id,prompt\n1,"a\n'),
+      Buffer.from([0xff]),
+      Buffer.from('"\n2,b\n'),
+    ]);
+    const found = await read(bad);
+    expect(said(found)).toEqual(['3: it is not valid UTF-8']);
+    expect(shown(found)).toEqual([[4, { id: '2', prompt: 'b' }]]);
+  });
+
+  it('takes no row for the header that was not UTF-8', async () => {
+    const found = await read(
+      Buffer.concat([Buffer.from([0xff]), Buffer.from('id,prompt\nid,prompt\n2,b\n')]),
+    );
+    expect(said(found)).toEqual(['1: it is not valid UTF-8', '2: the header cannot be read']);
+    expect(found.records).toEqual([]);
+  });
+
+  it('says what to do about UTF-16', async () => {
+    const text = Buffer.concat([Buffer.from([0xff, 0xfe]), Buffer.from('id\n1\n', 'utf16le')]);
+    expect(said(await read(text))).toEqual(['1: the file is UTF-16: save it as UTF-8']);
+  });
+
+  it('bounds a cell and a line', async () => {
+    const huge = 'x'.repeat(9 * 1024 * 1024);
+    expect(said(await read(`id,prompt\n1,${huge}`, 1 << 20))).toEqual(['2: the line is longer than 8 MiB']);
+    const lines = 'x\n'.repeat(5 * 1024 * 1024);
+    expect(said(await read(`id,prompt\n1,"${lines}"`, 1 << 20))).toEqual([
+      expect.stringMatching(/^2: .*longer than 8 MiB/),
+    ]);
+  });
+});

@@ -1,0 +1,384 @@
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { openManifest } from '../../../src/batch/manifest/manifest.ts';
+import { problemText } from '../../../src/batch/manifest/problem.ts';
+import { givenDefaults, type Row } from '../../../src/batch/manifest/row.ts';
+import { freshFolder } from '../../support/fresh-folder.ts';
+
+interface Read {
+  rows: Row[];
+  problems: string[];
+}
+
+function fileOf(name: string, content: string | Uint8Array): string {
+  const path = join(freshFolder(), name);
+  writeFileSync(path, content);
+  return path;
+}
+
+async function read(name: string, content: string | Uint8Array, ...defaults: string[]): Promise<Read> {
+  const manifest = await openManifest(fileOf(name, content), givenDefaults(defaults));
+  const found: Read = { rows: [], problems: [] };
+  for await (const item of manifest.items()) {
+    if ('row' in item) found.rows.push(item.row);
+    else found.problems.push(problemText('m', item.problem));
+  }
+  return found;
+}
+
+const c = { protocol: 'c', model: 'vendor-h3', prompt: 'a boat' };
+const row = {
+  index: 1,
+  line: 1,
+  kind: 'c',
+  flags: { model: 'vendor-h3', prompt: 'a boat' },
+  set: [],
+  tags: [],
+};
+
+const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
+
+describe('a row', () => {
+  it('has the values of flags as a command line would have them', async () => {
+    const written = {
+      ...c,
+      id: 7,
+      duration: 5,
+      aspect_ratio: '16:9',
+      'prompt-optimization': 'TRUE',
+      'reference-image': ['https://a/1', 'https://a/2'],
+      reference_audio: 'https://a/1 https://a/2',
+      'set.x.y': { z: ['5', 5, null] },
+      body: { seconds: 5 },
+      endpoint: 'videos',
+      output: 'boat.mp4',
+      tags: 'red blue',
+    };
+    const { rows, problems } = await read('m.jsonl', jsonl(written));
+    expect(problems).toEqual([]);
+    expect(rows).toEqual([
+      {
+        ...row,
+        id: '7',
+        flags: {
+          ...row.flags,
+          duration: '5',
+          'aspect-ratio': '16:9',
+          'prompt-optimization': true,
+          'reference-image': ['https://a/1', 'https://a/2'],
+          'reference-audio': ['https://a/1', 'https://a/2'],
+        },
+        set: ['x.y={"z":["5",5,null]}'],
+        body: { seconds: 5 },
+        endpoint: 'videos',
+        output: 'boat.mp4',
+        tags: ['red', 'blue'],
+      },
+    ]);
+  });
+
+  it('is the same in each format', async () => {
+    const texts = {
+      'm.csv':
+        'id,protocol,prompt,model,model_version,duration,audio,reference,set.A.B\n1,b,a boat,Kling,2.0,5,false,https://a/1 https://a/2,7\n',
+      'm.jsonl': `\n${jsonl({ id: '1', protocol: 'b', prompt: 'a boat', model: 'Kling', 'model-version': '2.0', duration: 5, audio: false, reference: ['https://a/1', 'https://a/2'], 'set.A.B': 7 })}`,
+      'm.yaml':
+        'rows:\n- {id: 1, protocol: b, prompt: a boat, model: Kling, model-version: 2.0, duration: 5, audio: false, reference: [https://a/1, https://a/2], set.A.B: 7}',
+    };
+    const found = await Promise.all(Object.entries(texts).map(([name, text]) => read(name, text)));
+    const [one] = found;
+    expect(one?.rows).toMatchObject([{ line: 2, flags: { 'model-version': '2.0', audio: false } }]);
+    for (const each of found) expect(each).toEqual(one);
+  });
+
+  it('takes what it lacks from the defaults, those of the command line first, where its kind has such a field', async () => {
+    const yaml = `
+defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
+rows:
+- prompt: own
+- {protocol: tts, text: hello}
+- duration: null`;
+    const { rows, problems } = await read('m.yaml', yaml, 'duration=8', 'set.x=5', 'speaker=anna');
+    expect(problems).toEqual([]);
+    expect(rows.map(({ kind, flags, set, text }) => ({ kind, flags, set, text }))).toEqual([
+      {
+        kind: 'c',
+        flags: { model: 'vendor-h3', duration: '8', prompt: 'own' },
+        set: ['x=5'],
+        text: undefined,
+      },
+      { kind: 'tts', flags: { speaker: 'anna' }, set: ['x=5'], text: 'hello' },
+      {
+        kind: 'c',
+        flags: { model: 'vendor-h3', duration: '8', prompt: 'the default' },
+        set: ['x=5'],
+        text: undefined,
+      },
+    ]);
+  });
+
+  it('is told of with everything that is wrong in it, and the others are read', async () => {
+    const bad = {
+      protocol: 'c',
+      prompt: 5,
+      duration: 'long',
+      modell: 'x',
+      text: 'x',
+      id: 'a/b',
+      aspect_ratio: '1:1',
+      'aspect-ratio': '2:1',
+      audio: true,
+      'set.__proto__': 1,
+    };
+    const { rows, problems } = await read(
+      'm.jsonl',
+      jsonl(c, bad, [1], 'x', c, { ...c, protocol: 'C' }, { model: 'x' }),
+    );
+    expect(rows.map(({ index, line }) => [index, line])).toEqual([
+      [1, 1],
+      [3, 5],
+    ]);
+    expect(problems).toEqual([
+      'm:2: aspect_ratio and aspect-ratio are one field',
+      'm:2: there is no field modell; did you mean model?',
+      'm:2: there is no field text for protocol c; there is one for tts',
+      'm:2: there is no field audio for protocol c; there is one for a, b',
+      'm:2: set.__proto__: __proto__ cannot be a step of a path',
+      'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
+      'm:2: prompt: 5 is not allowed; allowed: a text',
+      'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
+      'm:3: it is a list: JSON Lines wants an object on each line, without brackets around all of them',
+      'm:4: it is not an object: JSON Lines wants one on each line, such as {"prompt":"a boat"}',
+      'm:6: protocol: C is not allowed; allowed: a, b, c or tts',
+      'm:7: protocol: missing; needed: a, b, c or tts, in the row or as a default',
+    ]);
+  });
+
+  it.each([
+    [{ ...c, tags: 'a/b' }, /^m:1: tags: .* allowed: at most 32 words/],
+    [{ ...c, body: '-' }, /^m:1: body: - is not allowed/],
+    [{ ...c, body: '@-' }, /^m:1: body: @- is not allowed/],
+    [{ ...c, body: '[1]' }, /^m:1: body: \[1\] is not allowed/],
+    [{ ...c, body: 5 }, /^m:1: body: 5 is not allowed; allowed: an object, or @FILE/],
+    [{ ...c, output: ' ' }, /^m:1: output: " " is not allowed; allowed: a text that is not empty/],
+    [{ ...c, endpoint: 'other' }, /^m:1: endpoint: other is not allowed/],
+    [{ protocol: 'tts', text: '' }, /^m:1: text: "" is not allowed/],
+    [
+      { protocol: 'tts', text: 'x', sample_rate: '1e4' },
+      /^m:1: sample_rate: 1e4 is not allowed; allowed: a whole number, 1 to 1000000/,
+    ],
+    [
+      { protocol: 'b', prompt: 'x', 'model-version': 2 },
+      /^m:1: model-version: 2 is not allowed; allowed: a text/,
+    ],
+    [
+      { ...c, reference_image: [5] },
+      /^m:1: reference_image: a list of 1 is not allowed; allowed: a list of texts/,
+    ],
+  ])('%j is refused', async (written, message) => {
+    const { rows, problems } = await read('m.jsonl', jsonl(written));
+    expect(rows).toEqual([]);
+    expect(problems).toEqual([expect.stringMatching(message)]);
+  });
+});
+
+describe('JSON Lines', () => {
+  it('are read line by line', async () => {
+    const { rows, problems } = await read(
+      'm.ndjson',
+      `\n${jsonl(c)}\r\n\n{"protocol":\n{"protocol":"c","seed":12345678901234567890}\n${jsonl(c)}`,
+    );
+    expect(rows.map(({ line }) => line)).toEqual([2, 6]);
+    expect(problems).toEqual([
+      expect.stringMatching(/^m:4: it is not JSON: /),
+      'm:5: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text',
+    ]);
+  });
+});
+
+describe('YAML', () => {
+  it('has a head, and a matrix whose rows follow the others', async () => {
+    const yaml = `
+name: clips
+output: "{name}/{id}.{ext}"
+concurrency: 3
+budget: 12.50
+matrix:
+  prompt: [a boat, a ship]
+  seed: [1, 2]
+defaults: {protocol: a, model: veo}
+rows:
+- prompt: first`;
+    const manifest = await openManifest(fileOf('m.yml', yaml), []);
+    expect(manifest.head).toEqual({
+      name: 'clips',
+      output: '{name}/{id}.{ext}',
+      concurrency: '3',
+      budget: '12.50',
+    });
+    const { rows } = await read('m.yml', yaml);
+    expect(rows.map(({ index, line, flags }) => [index, line, flags['prompt'], flags['seed']])).toEqual([
+      [1, 11, 'first', undefined],
+      [2, 6, 'a boat', '1'],
+      [3, 6, 'a boat', '2'],
+      [4, 6, 'a ship', '1'],
+      [5, 6, 'a ship', '2'],
+    ]);
+  });
+
+  it('tells once of a value of the matrix that is wrong in many rows, by its own line', async () => {
+    const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
+    const { rows, problems } = await read('m.yaml', yaml);
+    expect(rows).toHaveLength(2);
+    expect(problems).toEqual(['m:6: seed: one is not allowed; allowed: a whole number in digits, such as 5']);
+  });
+
+  it('takes anchors, each row with its own lines', async () => {
+    const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
+    const { rows, problems } = await read('m.yaml', yaml);
+    expect(problems).toEqual([]);
+    expect(rows.map(({ line, flags }) => [line, flags['prompt']])).toEqual([
+      [3, 'a boat'],
+      [5, 'a boat'],
+      [7, 'a boat'],
+    ]);
+  });
+
+  it.each([
+    ['rows: [', [/^m:1: it is not YAML/]],
+    ['rows:\n- {id: 1, id: 2, protocol: c}', [/^m:2: .*unique/]],
+    ['rows: []\n---\nb: 2', [/multiple documents/]],
+    ['- 1', [/^m:1: The file is not a map/]],
+    ['', [/^m:1: The file is not a map/]],
+    ['rows: 5', [/^m:1: rows is not a list/]],
+    ['rows:\n- 5\n- {protocol: c, prompt: x}', [/^m:2: the row is not a map/]],
+    ['rows:\n- !js x', [/^m:2: it is not YAML as mgw reads it: .*tag/]],
+    ['name: x', [/^m:1: the file has neither rows nor a matrix/]],
+    [
+      'nmae: x\nconcurrency: 0\nbudget: 1O\nrows: []',
+      [
+        /^m:1: a manifest has no nmae; did you mean name/,
+        /^m:2: concurrency: "0" is not allowed/,
+        /^m:3: budget: 1O is not allowed/,
+      ],
+    ],
+    [
+      'defaults: {durration: 5, id: x}\nrows:\n- {protocol: c, prompt: x}',
+      [/^m:1: .*did you mean duration/, /^m:1: an id is that of one row/],
+    ],
+    [
+      'defaults: {duration: long}\nrows:\n- {protocol: c, prompt: x}',
+      [/^m:1: duration: long is not allowed/],
+    ],
+    ['matrix: {prompt: []}', [/^m:1: matrix.prompt is not a list with something in it/]],
+    [
+      `matrix: {${Array.from({ length: 7 }, (_, n) => `x${n}: [${'1,'.repeat(10)}]`).join(', ')}}`,
+      [/^m:1: matrix comes to 10000000 rows/],
+    ],
+    [
+      'rows:\n- {protocol: c, prompt: x, set.a: 12345678901234567890}',
+      [/^m:2: the number 12345678901234567890 cannot/],
+    ],
+    ['rows:\n- {protocol: c, prompt: x, set.a: .inf}', [/^m:2: the number .inf cannot/]],
+    [
+      'rows:\n- {protocol: c, prompt: x, body: {__proto__: {a: 1}}}',
+      [/^m:2: no member can be called __proto__/],
+    ],
+    ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deep|Unresolved alias/]],
+    ['rows:\n- {protocol: c, prompt: "a\0b"}', [/^m:2: it holds a NUL byte/, /nothing of the file was used/]],
+  ])('%j is refused', async (yaml, messages) => {
+    const { problems } = await read('m.yaml', yaml);
+    expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
+  });
+
+  it('does not unfold aliases of aliases for ever', async () => {
+    const levels = Array.from(
+      { length: 12 },
+      (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
+    );
+    const yaml = `rows:\n- protocol: c\n  set.l0: &l0 x\n  ${levels.join('\n  ')}`;
+    expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deep or too large/)]);
+  });
+
+  it('has a bound, and names the formats that have none', async () => {
+    const { problems } = await read('m.yaml', `rows:\n${'# x\n'.repeat(600_000)}`);
+    expect(problems).toEqual([
+      'm:1: the file is larger than 2 MiB; one in JSON Lines or CSV may be of any size',
+    ]);
+  });
+});
+
+describe('a manifest', () => {
+  it('is read to its end whatever its bytes, in each format', async () => {
+    const words = [
+      'rows:\n',
+      '- ',
+      'protocol',
+      ': ',
+      'c',
+      '{',
+      '}',
+      '"',
+      ',',
+      '\n',
+      '&a ',
+      '*a',
+      '[',
+      ']',
+      '  ',
+    ];
+    const piece = fc.oneof(
+      fc.uint8Array({ maxLength: 4 }),
+      fc.constantFrom(...words).map((word) => Buffer.from(word)),
+    );
+    const name = fc.constantFrom('m.csv', 'm.jsonl', 'm.yaml');
+    await fc.assert(
+      fc.asyncProperty(name, fc.array(piece), async (file, pieces) => {
+        const { problems } = await read(file, Buffer.concat(pieces));
+        for (const problem of problems) expect(problem).toMatch(/^m:[1-9]\d*: ./);
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it.each(['clips.txt', 'clips', 'clips.json'])('called %s is refused', async (name) => {
+    await expect(openManifest(fileOf(name, ''), [])).rejects.toThrow(
+      'ends in .jsonl, .ndjson, .csv, .yaml, .yml',
+    );
+  });
+
+  it('that is not there, a folder or a FIFO is refused', async () => {
+    const folder = freshFolder();
+    mkdirSync(join(folder, 'a.csv'));
+    execFileSync('mkfifo', [join(folder, 'b.csv')]);
+    for (const name of ['a.csv', 'b.csv', 'c.csv'])
+      await expect(openManifest(join(folder, name), [])).rejects.toMatchObject({
+        code: 'usage',
+        exitCode: 2,
+      });
+  });
+
+  it('that was changed between two readings is not read on', async () => {
+    const path = fileOf('m.jsonl', jsonl(c));
+    const manifest = await openManifest(path, []);
+    for await (const item of manifest.items()) expect(item).toHaveProperty('row');
+    appendFileSync(path, '\n');
+    await expect(manifest.items().next()).rejects.toThrow('was changed while it was read');
+  });
+});
+
+describe('-d NAME=VALUE', () => {
+  it.each([
+    ['duration', 'write it as NAME=VALUE'],
+    ['=5', 'write it as NAME=VALUE'],
+    ['durration=5', 'did you mean duration'],
+    ['duration=five', 'duration: five is not allowed'],
+    ['id=5', 'an id is that of one row'],
+    ['__proto__=5', 'there is no field __proto__'],
+  ])('%s is refused', (given, message) => {
+    expect(() => givenDefaults([given])).toThrow(message);
+  });
+});

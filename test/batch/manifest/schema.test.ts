@@ -1,0 +1,48 @@
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { manifestJsonSchema, rowSchemas } from '../../../src/batch/manifest/schema.ts';
+import { kinds } from '../../../src/batch/manifest/fields.ts';
+import { at, isObject, type JsonObject } from '../../../src/json.ts';
+import { longName } from '../../../src/protocols/compose.ts';
+import { protocols } from '../../../src/protocols/registry.ts';
+import { speechFlags } from '../../../src/speech/flags.ts';
+
+const schema = manifestJsonSchema();
+const rows = at(schema, '$defs.row.anyOf') as JsonObject[];
+
+describe('the JSON Schema of a manifest', () => {
+  it('has every flag of each command, in both spellings, and set.PATH', () => {
+    expect(rows.map((row) => at(row, 'properties.protocol.const'))).toEqual(kinds);
+    const flags = [protocols.a.flags, protocols.b.flags, protocols.c.flags, speechFlags];
+    for (const [index, table] of flags.entries()) {
+      const names = Object.keys((rows[index]?.['properties'] ?? {}) as object);
+      expect(names).toEqual(expect.arrayContaining(table.map(longName)));
+      expect(names).toEqual(expect.arrayContaining(table.map((flag) => longName(flag).replaceAll('-', '_'))));
+      expect(rows[index]).toMatchObject({
+        patternProperties: { '^set\\..': {} },
+        additionalProperties: false,
+      });
+    }
+  });
+
+  it('says what stands beside the rows', () => {
+    const names = ['name', 'output', 'concurrency', 'budget', 'defaults', 'matrix', 'rows'];
+    expect(Object.keys(schema['properties'] as object)).toEqual(names);
+  });
+
+  it('takes numbers where a flag does, and no others', () => {
+    const typeOf = (index: number, name: string): unknown => at(rows[index], `properties.${name}.type`);
+    expect(typeOf(2, 'duration')).toEqual(['string', 'number']);
+    expect(typeOf(3, 'sample-rate')).toEqual(['string', 'number']);
+    expect(typeOf(1, 'model-version')).toBe('string');
+  });
+
+  it('can be read again by zod, which then takes what the rows take', () => {
+    const again = z.fromJSONSchema(schema);
+    const row = { id: 1, protocol: 'c', prompt: 'x', aspect_ratio: '1:1', 'set.a.b': 5 };
+    expect(z.safeParse(again, { name: 'x', rows: [row], matrix: { seed: [1] } }).success).toBe(true);
+    expect(z.safeParse(again, { rows: [{ ...row, sed: 5 }] }).success).toBe(false);
+    expect(isObject(schema)).toBe(true);
+    expect(z.safeParse(rowSchemas.c, { prompt: 'x' }).success).toBe(true);
+  });
+});
