@@ -63,6 +63,9 @@ describe('keptValue', () => {
       'c.auth_header': 'X-Api-Key',
       'c.auth_scheme': '',
       'sandbox.pace': '2s',
+      'sandbox.balance': '100',
+      'sandbox.concurrency': '4',
+      'sandbox.per_minute': '60',
     };
     expect(Object.keys(words).sort()).toEqual([...settableKeys].sort());
     let profile: Profile = {};

@@ -19,7 +19,7 @@ export interface Disk {
 /** Mounts a file system of `kilobytes` at a folder, which is made. */
 export function mountDisk(folder: string, kilobytes: number): Disk {
   mkdirSync(folder, { recursive: true });
-  mount('-t', 'tmpfs', '-o', `size=${kilobytes}k`, 'tmpfs', folder);
+  mount('-t', 'tmpfs', '-o', `size=${kilobytes}k,mode=0700`, 'tmpfs', folder);
   const ballast = join(folder, 'ballast');
   return {
     fill: () => fill(ballast, kilobytes * 1024),

@@ -103,7 +103,7 @@ describe.concurrent('a 401 in the middle', () => {
     const run = await scene.submit();
     const [, ...next] = run.json.error.next ?? [];
     const env = { MGW_API_KEY: 'sk-another-0123456789' };
-    const fetched = await scene.run([...next, '-o', scene.out, ...fast], { env });
+    const fetched = await scene.run([...next, ...fast], { env });
     expect(fetched.code, shown(fetched)).toBe(0);
     await scene.expectInvariants(1);
   });

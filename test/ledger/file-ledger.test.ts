@@ -270,15 +270,21 @@ describe('an index', () => {
 
   it.each<[string, (path: string) => void]>([
     ['lost', (path) => rmSync(path)],
-    ['empty and old', (path) => {
+    [
+      'empty and old',
+      (path) => {
         writeFileSync(path, '');
         utimesSync(path, 1, 1);
-      }],
+      },
+    ],
     ['cut at a line', (path) => truncateSync(path, 52)],
-    ['an older copy', (path) => {
+    [
+      'an older copy',
+      (path) => {
         truncateSync(path, 52);
         utimesSync(path, 1, 1);
-      }],
+      },
+    ],
     ['full of zeros', (path) => writeFileSync(path, Buffer.alloc(statSync(path).size))],
   ])('that is %s is made again from the jobs', async (_, damage) => {
     const { ledger, state } = await made();
