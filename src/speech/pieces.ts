@@ -174,9 +174,9 @@ class Pieces {
       return kept.file;
     }
     const sink = new FileSink({ target, force: true, mime });
-    const spoken = await speak({ ...piece, fresh, deadline, output: target }, this.#deps, sink);
-    const { job, file } = spoken;
-    await spoken.delivered();
+    const order = { ...piece, fresh, deadline, output: target };
+    const { job, file, delivered } = await speak(order, this.#deps, sink);
+    await delivered();
     this.#jobs[index] = job;
     if (file === undefined) throw new MgwError('internal', 'a piece of speech has no file');
     return file;
@@ -243,10 +243,7 @@ class Pieces {
   }
 }
 
-interface PieceBody {
-  body: JsonObject;
-  variant: string;
-}
+type PieceBody = { body: JsonObject } & { variant: string };
 
 interface Deferred<T> {
   promise: Promise<T>;
