@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { deadlineIn, systemClock } from '../src/clock.ts';
 import { bearer } from '../src/exchange.ts';
 import { download } from '../src/http/download.ts';
+import { lockOutput } from '../src/http/output-lock.ts';
 import { publish } from '../src/http/publish.ts';
 
 const size = 1024 ** 3;
@@ -51,15 +52,21 @@ function serve(): void {
 }
 
 async function get(url: string, path: string): Promise<void> {
-  const outcome = await download({ url, key: 'never', identity: url }, `${path}.part`, {
+  const deadline = deadlineIn(600_000, systemClock);
+  const claimant = { owner: { pid: process.pid, start: '', host: '' }, lifeOf: () => 'dead' as const };
+  const late = (): Error => new Error('it is locked');
+  const lock = { claimant, clock: systemClock, deadline, late, charged: 'no' as const };
+  const output = await lockOutput(path, url, lock);
+  const outcome = await download({ url, key: 'never' }, output, {
     gateway: { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [] },
-    claimant: { owner: { pid: process.pid, start: '', host: '' }, isAlive: () => false },
     clock: systemClock,
-    deadline: deadlineIn(600_000, systemClock),
+    deadline,
     retries: 0,
   });
-  if (outcome.kind !== 'done' || outcome.bytes !== size) throw new Error(`it ended with ${outcome.kind}`);
-  await publish(outcome.part, path, { force: false });
+  if (outcome.kind !== 'done' || outcome.file.bytes !== size)
+    throw new Error(`it ended with ${outcome.kind}`);
+  await publish(outcome.file, path, { force: false });
+  await output.release();
   console.log(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 }
 

@@ -5,24 +5,19 @@ import { backoffMs } from './backoff.ts';
 import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
 import type { DownloadGateway } from './download/follow.ts';
 import { mimeOf } from './download/media-kind.ts';
-import type { Claimant } from './download/notes.ts';
-import { openPart } from './download/open-part.ts';
-import type { PartFile } from './download/part-file.ts';
+import { PartFile } from './download/part-file.ts';
 import { speedometer } from './download/speed.ts';
 import { localError } from './local-error.ts';
 import { mp4Flaw, startsMp4File } from './mp4.ts';
+import type { OutputLock } from './output-lock.ts';
 import { checkTarget } from './trust.ts';
+import type { SealedFile } from './whole-file.ts';
 
 /** Where a file is, and what it is. */
 export interface DownloadSource {
   url: string;
   /** `own-site` sends the key where design 6 allows it; `never` sends none. */
   key: 'own-site' | 'never';
-  /**
-   * Which file this is, in words that stay when its address is signed afresh: the job and the place among its
-   * results. A part that an earlier run left is continued only where this is the same.
-   */
-  identity: string;
 }
 
 /** How far a download has come. */
@@ -35,8 +30,6 @@ export interface DownloadProgress {
 /** What a download works with. */
 export interface DownloadDeps {
   gateway: DownloadGateway;
-  /** This process, and how it tells whether another one that left its mark on a part is alive. */
-  claimant: Claimant;
   clock: Clock;
   /** When it is given up; what is there is kept for the next run. */
   deadline: Deadline;
@@ -57,8 +50,8 @@ export interface DownloadDeps {
 
 /** What became of a download. */
 export type DownloadOutcome =
-  /** `part` is the file to publish: not always the path that was asked for (see `openPart`). */
-  | { kind: 'done'; part: string; bytes: number; sha256: string; mime?: string }
+  /** The file to publish. */
+  | { kind: 'done'; file: SealedFile; mime?: string }
   /** The address does not give the file, or no longer (401, 403, 404, 410 and other refusals). */
   | { kind: 'expired'; failure: Failure }
   | { kind: 'not-ready'; failure: Failure }
@@ -69,7 +62,7 @@ export type DownloadOutcome =
 const longestPauseMs = 300_000;
 
 /**
- * Downloads a file into the `.part` file at `part`: continued by range where a strong validator proves that it
+ * Downloads a file into the `.part` file of an output: continued by range where a strong validator proves that it
  * is the same, its length and its MP4 boxes checked, hashed, durable. Retried with backoff while tries fail and
  * bring nothing on (design 6, specification 7.1). An unfinished part is kept where it can be continued.
  * @throws MgwError, charged 'yes': exit 8 at the deadline, 9 for an address that is not fetched or gives no such file,
@@ -77,12 +70,12 @@ const longestPauseMs = 300_000;
  */
 export async function download(
   source: DownloadSource,
-  part: string,
+  output: OutputLock,
   deps: DownloadDeps,
 ): Promise<DownloadOutcome> {
   await checkTarget(source.url, deps.gateway);
   deps.signal?.throwIfAborted();
-  const file = await openPart(part, source.identity, deps.claimant, deps.clock);
+  const file = await PartFile.open(output, deps.clock);
   let kept: 'whole' | 'part' | 'nothing' = 'part';
   try {
     const outcome = await tries(source, file, deps);
@@ -146,9 +139,8 @@ async function flawOf(path: string): Promise<string | undefined> {
 }
 
 async function sealed(file: PartFile, contentType: string | undefined): Promise<DownloadOutcome> {
-  const { bytes, sha256 } = await file.seal();
   const mime = mimeOf(await startsMp4File(file.path), contentType);
-  return { kind: 'done', part: file.path, bytes, sha256, mime };
+  return { kind: 'done', file: await file.seal(), mime };
 }
 
 /** Counts the tries that brought nothing on. */

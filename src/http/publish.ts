@@ -1,10 +1,20 @@
-import { randomBytes } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, rm, stat, unlink } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
+import { syncFolder } from '../make-folder.ts';
 import { printableLine } from '../printable.ts';
 import { localError } from './local-error.ts';
+import {
+  intactVersion,
+  isIntact,
+  isSameFile,
+  isSameVersion,
+  type FileVersion,
+  type SealedFile,
+  type WholeFile,
+} from './whole-file.ts';
 
 /** How an output is put in its place. */
 export interface PublishOptions {
@@ -12,62 +22,99 @@ export interface PublishOptions {
   force: boolean;
   /** Whether what led here has cost money, for the error; 'yes' where absent. */
   charged?: Charged;
-}
-
-/** The notes that a download keeps beside its `.part` file. */
-export function sidecarOf(part: string): string {
-  return `${part}.json`;
+  /** True where an earlier run had begun to put this very file there: an empty one that it left is replaced. */
+  isBegun?: boolean;
 }
 
 /**
- * Gives a finished `.part` file its name, in one step and durably, and removes the notes beside it. Without
- * `force` nothing that stands there is ever replaced; of two processes with one target one wins. Repeating it
- * after a crash between its steps completes it.
- * @throws MgwError('output_exists' or 'local_io'), exit 10; the `.part` file is kept.
+ * Gives a finished file its name, in one step and durably. It is published only as what was hashed: where another
+ * program has written to it since, or put another in its place, nothing is. Without `force` nothing that stands there
+ * is ever replaced, and the very file that stands there already is left; of two processes with one target one wins.
+ * Repeating it after a crash between its steps completes it.
+ * @throws MgwError('output_exists' or 'local_io'), exit 10; the file is kept where it was.
  */
-export async function publish(part: string, target: string, options: PublishOptions): Promise<void> {
+export async function publish(
+  file: WholeFile & Partial<SealedFile>,
+  target: string,
+  options: PublishOptions,
+): Promise<void> {
   const { force, charged = 'yes' } = options;
   try {
-    if (force) await replace(part, target, charged);
-    else await linkOnce(part, target, charged);
+    const version = await sealedVersion(file);
+    if (version === undefined && (await isIntact({ ...file, path: target }))) return;
+    if (version === undefined)
+      throw new Error(`${printableLine(file.path)} was changed or removed meanwhile`);
+    const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
+    if (await isPut) await confirm(file, target, version);
     await syncFolder(dirname(target));
-    await rm(part, { force: true });
-    await rm(sidecarOf(part), { force: true });
+    await rm(file.path, { force: true });
   } catch (error) {
     throw localError(error, target, charged);
   }
 }
 
-async function replace(part: string, target: string, charged: Charged): Promise<void> {
+// A file system whose numbers change by themselves costs another look at the content.
+async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<FileVersion | undefined> {
+  const { path, version } = file;
+  const found = await lstat(path, { bigint: true }).catch(() => undefined);
+  const isSealed = found?.isFile() === true && version !== undefined && isSameVersion(found, version);
+  return isSealed ? version : intactVersion(file);
+}
+
+// Between the last look at a name and the link or the rename another file may have come under it.
+async function confirm(file: WholeFile, target: string, version: FileVersion): Promise<void> {
+  const found = await lstat(target, { bigint: true });
+  if (isSameFile(found, version) || (await intactVersion({ ...file, path: target }))) return;
+  await unlink(target);
+  throw new Error('another program has put another file in the place of its part');
+}
+
+async function replace({ path }: WholeFile, target: string, charged: Charged): Promise<boolean> {
   const standing = await statusOf(target);
   if (standing !== undefined && !isReplaceable(standing)) throw exists(target, standing, charged);
   // Two links to one file: a rename would do nothing, by its definition.
-  if (await isSameFile(part, target)) return;
-  await rename(part, target);
+  if (standing !== undefined && (await isLinkTo(path, standing))) return false;
+  await rename(path, target);
+  return true;
 }
 
-async function linkOnce(part: string, target: string, charged: Charged): Promise<void> {
+// False where the file stands there already.
+async function putOnce(file: WholeFile, target: string, charged: Charged, isBegun = false): Promise<boolean> {
   try {
-    await link(part, target);
+    await link(file.path, target);
+    return true;
   } catch (error) {
     const code = systemCode(error) ?? '';
-    if (code !== 'EEXIST') return renameOnce(part, target, charged, error);
-    if (!(await isSameFile(part, target))) throw exists(target, await statusOf(target), charged);
+    if (code !== 'EEXIST' && !noLinks.has(code)) throw error;
+    if (code !== 'EEXIST' && (await reserve(target))) return renameOver(file.path, target);
   }
+  const standing = await statusOf(target);
+  if (
+    standing !== undefined &&
+    ((await isLinkTo(file.path, standing)) || (await isIntact({ ...file, path: target })))
+  )
+    return false;
+  if (isBegun && isEmpty(standing)) return renameOver(file.path, target, false);
+  throw exists(target, standing, charged);
 }
 
 // Some file systems know no links: an empty file claims the name, and the rename replaces nothing else.
-async function renameOnce(part: string, target: string, charged: Charged, why: unknown): Promise<void> {
-  if (!noLinks.has(systemCode(why) ?? '')) throw why;
+async function reserve(target: string): Promise<boolean> {
   try {
     await (await open(target, 'wx')).close();
+    return true;
   } catch (error) {
-    throw systemCode(error) === 'EEXIST' ? exists(target, await statusOf(target), charged) : error;
+    if (systemCode(error) === 'EEXIST') return false;
+    throw error;
   }
+}
+
+async function renameOver(path: string, target: string, isReserved = true): Promise<boolean> {
   try {
-    await rename(part, target);
+    await rename(path, target);
+    return true;
   } catch (error) {
-    await unlink(target);
+    if (isReserved) await unlink(target);
     throw error;
   }
 }
@@ -83,9 +130,9 @@ const noLinks = new Set([
   'UNKNOWN',
 ]);
 
-async function isSameFile(one: string, other: string): Promise<boolean> {
-  const [a, b] = [await statusOf(one), await statusOf(other)];
-  return a !== undefined && b !== undefined && a.isFile() && a.ino === b.ino && a.dev === b.dev;
+async function isLinkTo(path: string, standing: Stats): Promise<boolean> {
+  const named = await statusOf(path);
+  return named?.isFile() === true && named.ino === standing.ino && named.dev === standing.dev;
 }
 
 /**
@@ -93,28 +140,30 @@ async function isSameFile(one: string, other: string): Promise<boolean> {
  * link may, with `force`), and the folder takes a new file with a name as long as is needed.
  * @throws MgwError('output_exists' or 'local_io'), exit 10, charged 'no'.
  */
-export async function checkOutput(target: string, { force }: { force: boolean }): Promise<void> {
+export async function checkOutput(target: string, options: PublishOptions): Promise<void> {
   try {
-    await checkFree(target, { force, charged: 'no' });
+    await checkFree(target, { ...options, charged: 'no' });
     if (!(await stat(dirname(target))).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
-    await tryFile(`${sidecarOf(`${target}.part`)}.${randomBytes(4).toString('hex')}`);
+    await tryFile(`${target}.${randomBytes(4).toString('hex')}.part.json`);
   } catch (error) {
     throw localError(error, target, 'no');
   }
 }
 
 /**
- * Makes sure that nothing stands at `target`, or with `force` only what can be replaced: a file or a link.
+ * Makes sure that nothing stands at `target`, or with `force` only what can be replaced: a file or a link. With
+ * `isBegun` (see {@link PublishOptions}) an empty file may stand there too.
  * @throws MgwError('output_exists' or 'local_io'), exit 10.
  */
 export async function checkFree(
   target: string,
-  { force, charged }: { force: boolean; charged: Charged },
+  { force, charged, isBegun = false }: PublishOptions & { charged: Charged },
 ): Promise<void> {
   const standing = await statusOf(target).catch((error: unknown) => {
     throw localError(error, target, charged);
   });
-  if (standing !== undefined && !(force && isReplaceable(standing))) throw exists(target, standing, charged);
+  if (standing === undefined || (force && isReplaceable(standing)) || (isBegun && isEmpty(standing))) return;
+  throw exists(target, standing, charged);
 }
 
 // Permission bits do not tell about ACLs, read-only mounts and full disks: a byte that is written does.
@@ -142,6 +191,10 @@ function isReplaceable(standing: Stats): boolean {
   return standing.isFile() || standing.isSymbolicLink();
 }
 
+function isEmpty(standing: Stats | undefined): boolean {
+  return standing?.isFile() === true && standing.size === 0;
+}
+
 function exists(target: string, standing: Stats | undefined, charged: Charged): MgwError {
   const shown = printableLine(target);
   return new MgwError('output_exists', `${shown} ${whatStands(standing)}`, {
@@ -158,16 +211,3 @@ function whatStands(standing: Stats | undefined): string {
     return 'exists: name another file, or replace it with --force.';
   return 'is not a plain file: name another one, or -o - for standard output.';
 }
-
-// Without it a crash of the machine may lose the name, though not the bytes.
-async function syncFolder(path: string): Promise<void> {
-  try {
-    const folder = await open(path, 'r');
-    await folder.sync().finally(() => folder.close());
-  } catch (error) {
-    if (!cannotSync.has(systemCode(error) ?? '')) throw error;
-  }
-}
-
-// Some file systems cannot sync a folder, and some folders may be written to and not read.
-const cannotSync = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP', 'EACCES', 'EPERM', 'EISDIR']);

@@ -1,22 +1,22 @@
-import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Clock, Deadline } from '../clock.ts';
+import type { Clock } from '../clock.ts';
 import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download/speed.ts';
 import { localError } from '../http/local-error.ts';
+import { removeLeftovers, type OutputLock } from '../http/output-lock.ts';
 import { checkOutput } from '../http/publish.ts';
+import { isIntact } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
+import { fetchCommand } from './errors.ts';
+import { claimantOf, holdOutput } from './hold-output.ts';
 import { inlineMedia } from './inline-media.ts';
-import { isIntact } from './intact.ts';
-import { lease, type Lease } from './lease.ts';
-import { saveResult, type SaveOptions } from './save.ts';
+import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
 import { watch, type Watched, type WatchOptions } from './watch.ts';
 
@@ -84,7 +84,7 @@ export async function fetchResults(
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
     return files.map((file) => ({ ...file, path: '-' }));
   } finally {
-    await tidied(deps, () => rm(scratch, { recursive: true, force: true }));
+    await tidily(deps, () => rm(scratch, { recursive: true, force: true }));
   }
 }
 
@@ -116,39 +116,53 @@ async function fetchTo(
   options: FetchOptions,
 ): Promise<JobFile[]> {
   const saved = await savedBefore(job, protocol, target);
-  if (saved !== undefined) return saved;
+  if (saved !== undefined) return tidied(saved, job, deps);
   const [path = ''] = pathsAt(target, job, 1, 1);
-  let held: Lease | undefined;
-  const hold = async (): Promise<void> => {
-    held ??= await fileLease(path, job, deps, options.deadline);
+  const locks = new Map<string, OutputLock>();
+  const lock = async (place: Place): Promise<OutputLock> => {
+    const identity = identityOf(job, place.index);
+    const held =
+      locks.get(place.path) ??
+      (await holdOutput(place.path, deps, { identity, job, deadline: options.deadline }));
+    locks.set(place.path, held);
+    return held;
   };
   const speed = speedometer(deps.clock, 0);
-  const inline = inlineMedia(path, job.id, {
-    before: hold,
+  const inline = inlineMedia({
+    lock: () => lock({ path, index: 0 }),
     onBytes: (bytes) => options.onProgress?.({ bytes, bytesPerSecond: speed(bytes) }),
   });
+  let files: JobFile[];
   try {
     const watched = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
-    await hold();
-    const others = await savedBefore((await deps.ledger.read(job.id)) ?? job, protocol, target);
-    return others ?? (await saveAll(target, watched, protocol, deps, { ...options, inline }));
+    // Two processes that fetch one job make one file: the second waits, and then finds it.
+    await lock({ path, index: 0 });
+    const latest = (await deps.ledger.read(job.id)) ?? watched.job;
+    const others = await savedBefore(latest, protocol, target);
+    files =
+      others ??
+      (await saveAll(target, { ...watched, job: latest }, protocol, deps, { ...options, inline, lock }));
   } finally {
-    await tidied(deps, () => inline.discard());
-    await tidied(deps, async () => held?.release());
+    for (const held of locks.values()) await tidily(deps, () => held.release());
   }
+  return tidied(files, job, deps);
+}
+
+// Which file this is, in words that stay when its address is signed afresh.
+function identityOf({ id }: Job, index: number): string {
+  return `${id} ${index}`;
+}
+
+// What earlier runs left of files that stand in their places now is of no use any more.
+async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
+  for (const [index, { path }] of files.entries())
+    await tidily(deps, () => removeLeftovers(path, identityOf(job, index), claimantOf(deps)));
+  return files;
 }
 
 // What is left behind costs a little room: no reason to call a result that stands a failure.
-async function tidied(deps: JobDeps, action: () => Promise<void>): Promise<void> {
+async function tidily(deps: JobDeps, action: () => Promise<void>): Promise<void> {
   await action().catch((error: unknown) => deps.note(`Something was left behind: ${messageOf(error)}`));
-}
-
-// Two processes that fetch one job make one file: the second waits, and then finds it.
-function fileLease(path: string, job: Job, deps: JobDeps, deadline: Deadline): Promise<Lease> {
-  const name = `file.${createHash('sha256').update(path).digest('hex').slice(0, 40)}`;
-  return lease(name, deps, { deadline, late: () => pendingError(job) }).catch((error: unknown) => {
-    throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : error;
-  });
 }
 
 async function saveAll(

@@ -1,93 +1,68 @@
-import { createHash } from 'node:crypto';
-import { open, rm, type FileHandle } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { open, unlink } from 'node:fs/promises';
 import { headBytes, isText } from '../http/download/media-kind.ts';
+import { HashedFile } from '../http/hashed-file.ts';
 import { localError } from '../http/local-error.ts';
 import { mp4Flaw, startsMp4File } from '../http/mp4.ts';
-import type { JobFile } from '../job.ts';
+import type { OutputLock } from '../http/output-lock.ts';
+import type { SealedFile } from '../http/whole-file.ts';
 import type { OpenSink } from './observe.ts';
 
-/** Media of a poll answer, decoded beside its target while it arrives. */
+/** Media of a poll answer, decoded next to its output while it arrives. */
 export interface InlineMedia {
   openSink: OpenSink;
   /** The file of a sink with its hash; undefined where that sink was never closed. */
-  file(index: number): JobFile | undefined;
-  /** Removes what was not published. */
-  discard(): Promise<void>;
+  file(index: number): SealedFile | undefined;
 }
 
 /** What goes on around the sinks. */
 export interface InlineHooks {
-  /** Runs ahead of each sink: two processes must not write the same names. */
-  before: () => Promise<void>;
+  /** The output's lock, taken before the first sink; with it goes what was not published. */
+  lock: () => Promise<OutputLock>;
   /** Told how much of the media that is arriving has come, bytes. */
   onBytes: (bytes: number) => void;
 }
 
-/**
- * Sinks beside `target`, named after the job and the target, so that a rerun after a crash takes their names
- * again. What the disk says about a sink is MgwError('local_io'), exit 10.
- */
-export function inlineMedia(target: string, jobId: string, hooks: InlineHooks): InlineMedia {
-  const files = new Map<number, JobFile>();
-  const paths = new Set<string>();
-  // Not the target's name itself: with all that stands around it, it may be too long for a name.
-  const mark = createHash('sha256').update(basename(target)).digest('hex').slice(0, 8);
+/** Sinks next to an output. What the disk says about a sink is MgwError('local_io'), exit 10. */
+export function inlineMedia(hooks: InlineHooks): InlineMedia {
+  const files = new Map<number, SealedFile>();
   return {
     openSink: async (index) => {
-      await hooks.before();
-      const path = join(dirname(target), `.${jobId}.${mark}.${index}.part`);
-      paths.add(path);
+      const lock = await hooks.lock();
+      // A later poll brings it anew.
+      const former = files.get(index);
       files.delete(index);
-      return onDisk(path, () => hashingSink(path, hooks.onBytes, (file) => files.set(index, file)));
+      if (former !== undefined) await unlink(former.path).catch(() => undefined);
+      return hashingSink(lock, hooks.onBytes, (file) => files.set(index, file));
     },
     file: (index) => files.get(index),
-    discard: async () => {
-      for (const path of paths) await rm(path, { force: true });
-    },
   };
 }
 
 async function hashingSink(
-  path: string,
+  lock: OutputLock,
   onBytes: (bytes: number) => void,
-  done: (file: JobFile) => void,
+  done: (file: SealedFile) => void,
 ): ReturnType<OpenSink> {
-  await rm(path, { force: true });
-  const handle = await open(path, 'wx');
-  const hash = createHash('sha256');
-  let bytes = 0;
+  const { path, file } = await lock.createScratch().catch((error: unknown) => {
+    throw localError(error, lock.target, 'yes');
+  });
+  const hashed = new HashedFile(path, file);
   return {
     path,
-    write: (chunk) =>
-      onDisk(path, async () => {
-        const written = handle.writeFile(chunk);
-        hash.update(chunk);
-        bytes += chunk.length;
-        await written;
-        onBytes(bytes);
-      }),
+    // The bytes are the sink's only until this is settled.
+    write: async (bytes) => {
+      await hashed.write([bytes]);
+      await hashed.settle();
+      onBytes(hashed.length);
+    },
     close: async () => {
-      await onDisk(path, () => synced(handle));
-      done({ path, bytes, sha256: hash.digest('hex') });
+      try {
+        done(await hashed.seal());
+      } finally {
+        await hashed.close();
+      }
     },
   };
-}
-
-async function synced(handle: FileHandle): Promise<void> {
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    throw localError(error, path, 'yes');
-  }
 }
 
 /**

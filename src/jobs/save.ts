@@ -1,18 +1,18 @@
-import { rm } from 'node:fs/promises';
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
-import { checkFree, publish, sidecarOf } from '../http/publish.ts';
+import type { OutputLock } from '../http/output-lock.ts';
+import { checkFree, publish } from '../http/publish.ts';
+import { isIntact, type SealedFile } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
-import { isIntact } from './intact.ts';
 import { observe } from './observe.ts';
-import { isAlive } from '../ledger/owner.ts';
+import { corrupt, gone, noSource, refusedThere } from './result-errors.ts';
 import type { Watched } from './watch.ts';
 
 /** How results are saved. */
@@ -30,6 +30,8 @@ interface Saving extends SaveOptions {
   deadline: Deadline;
   intervalMs: number;
   inline: InlineMedia;
+  /** Takes the lock of an output. */
+  lock: (place: Place) => Promise<OutputLock>;
 }
 
 /** Which result, and where it goes. */
@@ -59,37 +61,41 @@ export async function saveResult(
   options: Saving,
 ): Promise<JobFile> {
   const { job } = watched;
-  const standing = await standingFile(job, place.path, options.force);
+  const standing = await standingFile(job, place, options.force);
   if (standing !== undefined) return standing;
   const result = watched.observation.results[place.index] ?? { sources: [] };
   if (result.sources.length === 0) throw noSource(watched, place.index);
-  const got = await obtained(result.sources, place, { job, protocol, deps, options, watched });
-  const file: JobFile = { ...got, path: place.path, mime: got.mime ?? result.mime };
+  const output = await options.lock(place);
+  const { file: part, mime = result.mime } = await obtained(result.sources, place, {
+    job,
+    protocol,
+    deps,
+    options,
+    watched,
+    output,
+  });
+  const file: JobFile = { path: place.path, bytes: part.bytes, sha256: part.sha256, mime };
   // Recorded ahead of its publication: what stands at the path later is recognised as ours by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
-  await publishOnce(got.path, file, options.force);
+  await publish(part, file.path, { force: options.force, isBegun: isRecorded(job, place) });
   return file;
 }
 
-// Of two processes with one target the second finds the very file that it has fetched itself.
-async function publishOnce(part: string, file: JobFile, force: boolean): Promise<void> {
-  try {
-    await publish(part, file.path, { force });
-  } catch (error) {
-    const isSame = error instanceof MgwError && error.code === 'output_exists' && (await isIntact(file));
-    if (!isSame) throw error;
-    await rm(part, { force: true });
-    await rm(sidecarOf(part), { force: true });
-  }
+// True where an earlier run was about to put the result there.
+function isRecorded(job: Job, { path }: Place): boolean {
+  return job.files.some((file) => file.path === path);
 }
 
 // What this job put there before stays; anything else is not ours to overwrite.
-async function standingFile(job: Job, path: string, force: boolean): Promise<JobFile | undefined> {
+async function standingFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
+  const { path } = place;
   const recorded = job.files.find((file) => file.path === path);
   if (recorded !== undefined && (await isIntact(recorded))) return recorded;
-  await checkFree(path, { force, charged: 'yes' }).catch((error: unknown) => {
-    throw withNext(error, job);
-  });
+  await checkFree(path, { force, charged: 'yes', isBegun: isRecorded(job, place) }).catch(
+    (error: unknown) => {
+      throw withNext(error, job);
+    },
+  );
   return undefined;
 }
 
@@ -99,13 +105,20 @@ interface Work {
   deps: JobDeps;
   options: Saving;
   watched: Watched;
+  output: OutputLock;
 }
 
-async function obtained(given: readonly Source[], place: Place, work: Work): Promise<JobFile> {
+/** A whole result, next to where it goes. */
+interface Obtained {
+  file: SealedFile;
+  mime?: string;
+}
+
+async function obtained(given: readonly Source[], place: Place, work: Work): Promise<Obtained> {
   let sources = given;
   for (let rounds = 0, refreshes = 0; ; rounds += 1) {
-    const outcome = await firstThatWorks(sources, place, work);
-    if (outcome.kind === 'done') return fileOf(outcome);
+    const outcome = await firstThatWorks(sources, work);
+    if (outcome.kind === 'done') return outcome;
     if (outcome.kind === 'broken') throw corrupt(work.job, outcome.failure.message);
     if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
     if (outcome.kind === 'expired' && refreshes >= mostRefreshes) throw gone(outcome.failure, work.job);
@@ -115,22 +128,16 @@ async function obtained(given: readonly Source[], place: Place, work: Work): Pro
   }
 }
 
-function fileOf({ part, bytes, sha256, mime }: DownloadOutcome & { kind: 'done' }): JobFile {
-  return { path: part, bytes, sha256, mime };
-}
-
 /** What became of one source; `broken` is what the answer held itself, and stays so. */
 type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
 type Failed = Exclude<Outcome, { kind: 'done' }>;
 
 // Sources of one result are tried in order; what is not ready yet outweighs what is gone.
-async function firstThatWorks(sources: readonly Source[], place: Place, work: Work): Promise<Outcome> {
+async function firstThatWorks(sources: readonly Source[], work: Work): Promise<Outcome> {
   const failed: Failed[] = [];
   for (const source of sources) {
     const outcome =
-      source.kind === 'inline'
-        ? await inlineFile(source.index, work)
-        : await downloadFrom(source, place, work);
+      source.kind === 'inline' ? await inlineFile(source.index, work) : await downloadFrom(source, work);
     if (outcome.kind === 'done') return outcome;
     failed.push(outcome);
   }
@@ -159,18 +166,16 @@ async function inlineFile(index: number, { watched, options }: Work): Promise<Ou
   if (kind.flaw !== undefined) return broken(kind.flaw);
   // A word that stands in the place of a video decodes just as well.
   if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);
-  return { kind: 'done', part: file.path, bytes: file.bytes, sha256: file.sha256, mime: kind.mime };
+  return { kind: 'done', file, mime: kind.mime };
 }
 
 function downloadFrom(
   source: Exclude<Source, { kind: 'inline' }>,
-  place: Place,
-  { job, protocol, deps, options }: Work,
+  { job, protocol, deps, options, output }: Work,
 ): Promise<DownloadOutcome> {
   const { baseUrl } = deps.client;
   const key = source.kind === 'url' ? source.key : 'own-site';
-  const identity = `${job.id} ${place.index}`;
-  return download({ url: addressOf(source, baseUrl), key, identity }, `${place.path}.part`, {
+  return download({ url: addressOf(source, baseUrl), key }, output, {
     gateway: {
       baseUrl,
       key: options.key,
@@ -179,7 +184,6 @@ function downloadFrom(
       userAgent: deps.userAgent,
       trace: deps.client.trace,
     },
-    claimant: { owner: deps.owner, isAlive },
     clock: deps.clock,
     deadline: options.deadline,
     signal: deps.signals.soft,
@@ -219,40 +223,4 @@ async function refreshed(index: number, { job, protocol, deps }: Work): Promise<
   const sources = isSuccess ? (verdict.results[index]?.sources ?? []) : [];
   const fresh = sources.filter((source) => source.kind !== 'inline');
   return fresh.length > 0 ? fresh : undefined;
-}
-
-function noSource({ job, observation }: Watched, index: number): MgwError {
-  const why = observation.warning ?? `the gateway names no address for file ${index + 1}.`;
-  return new MgwError('result_unavailable', `A result of ${job.id} cannot be had: ${why}`, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
-    requestId: observation.requestId,
-  });
-}
-
-function gone(failure: Failure, job: Job): MgwError {
-  return new MgwError('result_unavailable', `The result of ${job.id} cannot be had: ${failure.message}`, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
-    requestId: failure.requestId,
-  });
-}
-
-function corrupt(job: Job, why: string): MgwError {
-  return new MgwError('result_corrupt', `The result of ${job.id} is unusable: ${why}.`, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
-  });
-}
-
-function refusedThere({ failure, origin }: Failed & { kind: 'refused' }, job: Job): MgwError {
-  const text = `The result is at ${origin}, which refuses to give it without a key (${failure.message}). It is not the gateway's own site, so it got none. If you trust it: --trust-origin ${origin}`;
-  return new MgwError('auth', text, {
-    charged: 'yes',
-    retry: 'resume',
-    next: [...fetchCommand(job), '--trust-origin', origin],
-  });
 }

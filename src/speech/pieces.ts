@@ -1,24 +1,24 @@
-import { createHash } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { MgwError } from '../errors.ts';
+import { messageOf, MgwError } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
+import type { OutputLock } from '../http/output-lock.ts';
+import { isIntact } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { findResumable } from '../jobs/create-or-resume.ts';
-import { interruptedError } from '../jobs/errors.ts';
-import { makeDurableFolder } from '../ledger/durable-file.ts';
-import { isIntact } from '../jobs/intact.ts';
-import { lease, type Lease } from '../jobs/lease.ts';
+import { claimantOf, holdOutput } from '../jobs/hold-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
+import { makeFolder } from '../make-folder.ts';
+import { deferred, type Deferred } from './deferred.ts';
 import { FileSink } from './file-sink.ts';
-import { mp3Frames } from './mp3.ts';
-import { oggJoiner } from './ogg.ts';
+import { hashOfPieces, type Joiner } from './join.ts';
 import { piecesError, type PieceFailure } from './pieces-error.ts';
+import { PiecesFolder } from './pieces-folder.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
-import type { SpeechDeps } from './take.ts';
+import { quietly, type SpeechDeps } from './take.ts';
 
 /** A long text, to be spoken in pieces that make one output. */
 export interface PiecesOrder {
@@ -33,8 +33,7 @@ export interface PiecesOrder {
   /** Where whole pieces are kept until all are; removed once the output is published. Absolute path. */
   folder: string;
   mime: string;
-  /** Gives the bytes of the next piece, in order, as they stand in the joined output. */
-  join: (piece: Uint8Array, isLast: boolean) => Uint8Array;
+  join: Joiner;
   /** Told how many pieces are whole. */
   onPiece?: (whole: number) => void;
 }
@@ -45,13 +44,6 @@ export interface SpokenPieces {
   file?: JobFile;
   /** How many were there already, and cost nothing now. */
   reused: number;
-}
-
-/** How the pieces of one output are joined, by their format; undefined where that is not known. */
-export function joinerFor(wireFormat: string): PiecesOrder['join'] | undefined {
-  if (wireFormat === 'mp3') return mp3Frames;
-  if (wireFormat === 'ogg_opus') return oggJoiner();
-  return wireFormat === 'pcm' ? (piece) => piece : undefined;
 }
 
 /**
@@ -66,41 +58,20 @@ export async function speakPieces(
   deps: SpeechDeps,
   sink: AudioSink,
 ): Promise<SpokenPieces> {
-  const held = await hold(order, deps);
-  try {
-    await sink.open();
-    // What was paid for is in it: its own name has to outlive a power cut as well.
-    await makeDurableFolder(order.folder).catch((error: unknown) => {
-      throw localError(error, order.folder, 'no');
+  const { deadline, folder, bodies } = order;
+  const identity = `pieces ${hashOfPieces(bodies)}`;
+  if (sink.target === undefined)
+    await makeFolder(dirname(folder)).catch((error: unknown) => {
+      throw localError(error, folder, 'no');
     });
-    return await new Pieces(order, quietly(deps), sink).speak();
+  // Two processes that speak one text to one place: the second waits, and then finds the output there.
+  const output = await holdOutput(sink.target ?? folder, deps, { identity, deadline });
+  try {
+    return await new Pieces(order, quietly(deps), sink, output).speak();
   } finally {
     await sink.discard();
-    await held.release();
+    await output.release();
   }
-}
-
-// Two processes that speak one text to one place: the second waits, and then finds the output there.
-function hold(order: PiecesOrder, deps: SpeechDeps): Promise<Lease> {
-  const name = `pieces.${createHash('sha256').update(order.folder).digest('hex').slice(0, 40)}`;
-  const late = (): MgwError =>
-    new MgwError('pending', `Another process still speaks to ${order.folder}.`, {
-      charged: 'no',
-      retry: 'resume',
-    });
-  return lease(name, deps, { deadline: order.deadline, late }).catch((error: unknown) => {
-    throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, undefined, 'no') : error;
-  });
-}
-
-// Several streams have the same thing to say when they are interrupted.
-function quietly(deps: SpeechDeps): SpeechDeps {
-  const said = new Set<string>();
-  const note = (text: string): void => {
-    if (!said.has(text)) deps.note(text);
-    said.add(text);
-  };
-  return { ...deps, note, onAudio: undefined };
 }
 
 const notBegun = new Error('not begun');
@@ -110,6 +81,8 @@ class Pieces {
   readonly #order: PiecesOrder;
   readonly #deps: SpeechDeps;
   readonly #sink: AudioSink;
+  readonly #output: OutputLock;
+  readonly #folder: PiecesFolder;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
   /** Each piece's file, in order; settled when its worker is done with it. */
@@ -119,29 +92,60 @@ class Pieces {
   #reused = 0;
   #stopped = false;
 
-  constructor(order: PiecesOrder, deps: SpeechDeps, sink: AudioSink) {
+  constructor(order: PiecesOrder, deps: SpeechDeps, sink: AudioSink, output: OutputLock) {
     this.#order = order;
     this.#deps = deps;
     this.#sink = sink;
+    this.#output = output;
+    this.#folder = new PiecesFolder(order.folder);
     this.#files = order.bodies.map(() => deferred<JobFile>());
   }
 
   async speak(): Promise<SpokenPieces> {
-    const { concurrency, folder } = this.#order;
+    const published = await this.#published();
+    if (published !== undefined) return published;
+    await this.#sink.open(this.#output.metadata.sealed !== undefined);
+    await this.#folder.open();
     const writing = this.#write().catch((error: unknown) => {
       this.#stopped = true;
       return { error };
     });
-    await Promise.all(Array.from({ length: concurrency }, () => this.#work()));
+    await Promise.all(Array.from({ length: this.#order.concurrency }, () => this.#work()));
     for (const { reject } of this.#files) reject(notBegun);
     const written = await writing;
     if (this.#failures.length === 0 && written !== undefined && written.error !== notBegun)
       this.#failures.push({ index: undefined, error: written.error });
     if (this.#failures.length > 0 || this.#whole < this.#files.length) throw this.#error();
+    return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
+  }
+
+  // An earlier run was killed after it had published the output.
+  async #published(): Promise<SpokenPieces | undefined> {
+    const { sealed } = this.#output.metadata;
+    const { target: path } = this.#sink;
+    if (this.#order.fresh || sealed === undefined || path === undefined) return undefined;
+    const file = { path, ...sealed, mime: this.#order.mime };
+    if (!(await isIntact(file))) return undefined;
+    await this.#clear();
+    const earlier = await Promise.all(this.#files.map((_, index) => this.#earlier(index)));
+    return { jobs: earlier.flatMap(([latest]) => latest ?? []), file, reused: earlier.length };
+  }
+
+  async #publish(): Promise<JobFile | undefined> {
     const kept = await this.#sink.complete();
+    // Noted ahead of its publication: what stands there later is recognised as ours.
+    if (kept !== undefined) await this.#output.note({ sealed: { bytes: kept.bytes, sha256: kept.sha256 } });
     const file = kept && (await this.#sink.publish(kept));
-    await rm(folder, { recursive: true, force: true });
-    return { jobs: this.#known(), file, reused: this.#reused };
+    await this.#clear();
+    return file;
+  }
+
+  // What is left behind costs a little room: no reason to call an output that stands a failure.
+  async #clear(): Promise<void> {
+    const targets = this.#files.map((_, index) => this.#target(index));
+    await this.#folder.clear(targets, claimantOf(this.#deps)).catch((error: unknown) => {
+      this.#deps.note(`Something was left behind in ${this.#folder.path}: ${messageOf(error)}`);
+    });
   }
 
   async #work(): Promise<void> {
@@ -165,29 +169,36 @@ class Pieces {
 
   async #one(index: number): Promise<JobFile> {
     const { mime, fresh, deadline } = this.#order;
-    const piece = this.#piece(index);
     const target = this.#target(index);
-    const kept = await this.#keptPiece(piece, target);
-    if (kept !== undefined) {
-      this.#jobs[index] = kept.job;
+    const earlier = await this.#earlier(index);
+    for (const job of earlier) {
+      const file = job.files.find(({ path }) => path === target);
+      if (file === undefined || !(await isIntact(file))) continue;
+      this.#jobs[index] = job;
       this.#reused += 1;
-      return kept.file;
+      return file;
     }
-    const sink = new FileSink({ target, force: true, mime });
-    const order = { ...piece, fresh, deadline, output: target };
-    const { job, file, delivered } = await speak(order, this.#deps, sink);
-    await delivered();
+    // What an earlier run put there, and is not whole any more, is replaced; nothing else is.
+    const force = earlier.some((job) => job.files.some(({ path }) => path === target));
+    const sink = new FileSink({ target, force, mime });
+    const spoken = await speak({ ...this.#piece(index), fresh, deadline, output: target }, this.#deps, sink);
+    const { job, file } = spoken;
+    await spoken.delivered();
     this.#jobs[index] = job;
     if (file === undefined) throw new MgwError('internal', 'a piece of speech has no file');
     return file;
   }
 
-  #piece(index: number): PieceBody {
+  #piece(index: number): { body: JsonObject; variant: string } {
     return { body: this.#order.bodies[index] ?? {}, variant: `piece ${index + 1}` };
   }
 
+  #fingerprint(index: number): string {
+    return fingerprintOf({ protocol: 'tts', ...this.#piece(index) }, this.#deps.gateway);
+  }
+
   #target(index: number): string {
-    return join(this.#order.folder, String(index + 1).padStart(4, '0'));
+    return this.#folder.target(index, this.#fingerprint(index));
   }
 
   async #isInDoubt(index: number): Promise<boolean> {
@@ -204,15 +215,13 @@ class Pieces {
     return job !== undefined && job.state !== 'prepared';
   }
 
-  async #keptPiece(piece: PieceBody, target: string): Promise<{ job: Job; file: JobFile } | undefined> {
+  // The jobs of a piece, the newest first.
+  async #earlier(index: number): Promise<Job[]> {
     const { ledger } = this.#deps;
-    const fingerprint = fingerprintOf({ protocol: 'tts', ...piece }, this.#deps.gateway);
-    for (const id of await ledger.lookup('fingerprint', fingerprint)) {
-      const job = await ledger.read(id);
-      const file = job?.files.find(({ path }) => path === target);
-      if (job?.record.fingerprint === fingerprint && file && (await isIntact(file))) return { job, file };
-    }
-    return undefined;
+    const fingerprint = this.#fingerprint(index);
+    const ids = await ledger.lookup('fingerprint', fingerprint);
+    const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
+    return jobs.filter((job) => job?.record.fingerprint === fingerprint) as Job[];
   }
 
   // In order and as soon as each is there: a listener at the other end need not wait for the last one.
@@ -241,20 +250,4 @@ class Pieces {
       signal: this.#deps.signals.soft,
     });
   }
-}
-
-type PieceBody = { body: JsonObject } & { variant: string };
-
-interface Deferred<T> {
-  promise: Promise<T>;
-  resolve: (value: T) => void;
-  reject: (error: Error) => void;
-}
-
-function deferred<T>(): Deferred<T> {
-  const made: Partial<Deferred<T>> = {};
-  const promise = new Promise<T>((resolve, reject) => Object.assign(made, { resolve, reject }));
-  // Nobody may be waiting for it any more when it fails.
-  promise.catch(() => undefined);
-  return { ...(made as Deferred<T>), promise };
 }

@@ -2,8 +2,14 @@ import type { JobFile } from '../job.ts';
 
 /** Where speech goes while it arrives. A take calls the methods in the order in which they stand here. */
 export interface AudioSink {
-  /** Makes the place ready, before anything is paid for. @throws MgwError with exit 10 where that cannot be. */
-  open(): Promise<void>;
+  /** Where it goes in the end; absent where that is a stream. */
+  readonly target?: string;
+  /**
+   * Makes the place ready, before anything is paid for.
+   * @param isBegun true where an earlier run had begun to publish this very audio
+   * @throws MgwError with exit 10 where that cannot be.
+   */
+  open(isBegun?: boolean): Promise<void>;
   /**
    * Takes the next audio, in order.
    * @throws MgwError('local_io') where it cannot be written, ReaderGone where nobody reads any more.

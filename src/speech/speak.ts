@@ -2,6 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobEvent, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
+import { holdOutput } from '../jobs/hold-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
@@ -12,6 +13,9 @@ import { StreamedCall } from '../payment/streamed-call.ts';
 import type { AudioSink } from './sink.ts';
 import { defaultIdleMs, finishTake, saveUnrecorded, type SpeechDeps } from './take.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
+
+/** By what speech holds its output: what was billed is in the record, and never continued. */
+export const speechIdentity = 'speech';
 
 /** One text to be spoken, as a person or a script asked for it. */
 export interface SpeechOrder {
@@ -47,6 +51,16 @@ export interface Spoken {
  * audio cannot be saved.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
+  const { deadline } = order;
+  const held = sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline }));
+  try {
+    return await spoken(order, deps, sink);
+  } finally {
+    if (held) await held.release();
+  }
+}
+
+async function spoken(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
   const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, order.deadline);
   const submission = submissionOf(order, call, sink);
   const begin = (began: JobEvent): Promise<Job> =>

@@ -16,6 +16,16 @@ export interface SpeechDeps extends JobDeps {
   onAudio?: (bytes: number) => void;
 }
 
+/** For several streams at once: they have the same thing to say when they are interrupted, and say it once. */
+export function quietly(deps: SpeechDeps): SpeechDeps {
+  const said = new Set<string>();
+  const note = (text: string): void => {
+    if (!said.has(text)) deps.note(text);
+    said.add(text);
+  };
+  return { ...deps, note, onAudio: undefined };
+}
+
 /** How long a stream may be silent where nothing else was asked, ms. */
 export const defaultIdleMs = 60_000;
 

@@ -36,7 +36,7 @@ describe('a download', () => {
     const progress: DownloadProgress[] = [];
     const outcome = await ctx.fetch(server.url(), { onProgress: (now) => progress.push(now) });
     await expectWhole(outcome, content);
-    expect(outcome).toMatchObject({ mime: 'video/mp4', part: ctx.part });
+    expect(outcome).toMatchObject({ mime: 'video/mp4', file: { path: ctx.part } });
     expect(progress.at(-1)).toMatchObject({ bytes: content.length, total: content.length });
   });
 

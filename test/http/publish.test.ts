@@ -3,18 +3,24 @@ import {
   lstat,
   mkdir,
   mkdtemp,
+  open,
   readdir,
   readFile,
   readlink,
+  rename,
   rm,
   symlink,
+  truncate,
+  utimes,
   writeFile,
   link,
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { HashedFile } from '../../src/http/hashed-file.ts';
 import { checkOutput, publish } from '../../src/http/publish.ts';
+import type { SealedFile } from '../../src/http/whole-file.ts';
 
 const disk = vi.hoisted(() => ({
   link: undefined as string | undefined,
@@ -34,26 +40,30 @@ vi.mock('node:fs/promises', async (original) => {
 });
 
 let folder: string;
-let part: string;
+let part: SealedFile;
 let target: string;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'mgw-publish-'));
   target = join(folder, 'film.mp4');
-  part = `${target}.part`;
-  await writeFile(part, 'new');
-  await writeFile(`${part}.json`, '{}');
+  part = await sealed(`${target}.part`, 'new');
 });
 afterEach(async () => {
   Object.assign(disk, { link: undefined, rename: undefined });
   await rm(folder, { recursive: true });
 });
 
+async function sealed(path: string, text: string): Promise<SealedFile> {
+  const file = new HashedFile(path, await open(path, 'wx+'));
+  await file.write([Buffer.from(text)]);
+  return file.seal().finally(() => file.close());
+}
+
 const existing = { code: 'output_exists', exitCode: 10, charged: 'yes' };
 const once = { force: false };
 const force = { force: true };
 
 describe('publish', () => {
-  it.each([once, force])('gives the part its name and removes the notes (%o)', async (options) => {
+  it.each([once, force])('gives the part its name (%o)', async (options) => {
     await publish(part, target, options);
     expect(await readdir(folder)).toEqual(['film.mp4']);
     expect(await readFile(target, 'utf8')).toBe('new');
@@ -66,7 +76,7 @@ describe('publish', () => {
       message: expect.stringContaining('--force') as string,
     });
     expect(await readFile(target, 'utf8')).toBe('old');
-    expect(await readFile(part, 'utf8')).toBe('new');
+    expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
   it('replaces a file with force', async () => {
@@ -90,7 +100,7 @@ describe('publish', () => {
   it.each([once, force])('never replaces a folder (%o)', async (options) => {
     await mkdir(target);
     await expect(publish(part, target, options)).rejects.toMatchObject(existing);
-    expect(await readFile(part, 'utf8')).toBe('new');
+    expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
   it('says what the caller says about money', async () => {
@@ -101,17 +111,66 @@ describe('publish', () => {
   });
 
   it.each([once, force])('completes what a crash between its steps left (%o)', async (options) => {
-    await link(part, target);
+    await link(part.path, target);
     await publish(part, target, options);
     expect(await readdir(folder)).toEqual(['film.mp4']);
     expect(await readFile(target, 'utf8')).toBe('new');
   });
 
+  it.each([
+    ['was written to', async () => writeFile(part.path, 'NEW')],
+    ['was cut', async () => truncate(part.path, 1)],
+    [
+      'was replaced',
+      async () => {
+        await rm(part.path);
+        await writeFile(part.path, 'NEW');
+      },
+    ],
+    [
+      'became a link',
+      async () => {
+        await rename(part.path, join(folder, 'elsewhere'));
+        await symlink(join(folder, 'elsewhere'), part.path);
+      },
+    ],
+    ['is gone', async () => rm(part.path)],
+  ])('publishes nothing where the part %s meanwhile', async (_, change) => {
+    await change();
+    for (const options of [once, force])
+      await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+    await expect(lstat(target)).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+
+  it('looks at the content where the numbers of the file have changed by themselves', async () => {
+    await utimes(part.path, 1, 1);
+    await publish(part, target, once);
+    expect(await readdir(folder)).toEqual(['film.mp4']);
+  });
+
+  it('is content with the very file, whoever has put it there', async () => {
+    await writeFile(target, 'new');
+    await publish(part, target, once);
+    expect(await readdir(folder)).toEqual(['film.mp4']);
+    await publish(part, target, once);
+  });
+
+  it('replaces an empty file only where an earlier run had begun to publish there', async () => {
+    await writeFile(target, '');
+    await expect(publish(part, target, once)).rejects.toMatchObject(existing);
+    await publish(part, target, { force: false, isBegun: true });
+    expect(await readFile(target, 'utf8')).toBe('new');
+    expect(await readdir(folder)).toEqual(['film.mp4']);
+    const other = await sealed(`${target}.2.part`, 'other');
+    await expect(publish(other, target, { force: false, isBegun: true })).rejects.toMatchObject(existing);
+  });
+
   it.each([undefined, 'EPERM'])('lets one of many win (links fail with %s)', async (code) => {
     disk.link = code;
-    const parts = Array.from({ length: 20 }, (_, at) => join(folder, `${at}.part`));
-    await Promise.all(parts.map((path, at) => writeFile(path, `content ${at}`)));
-    const ends = await Promise.allSettled(parts.map((path) => publish(path, target, once)));
+    const parts = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => sealed(join(folder, `${at}.part`), `content ${at}`)),
+    );
+    const ends = await Promise.allSettled(parts.map((each) => publish(each, target, once)));
     const winners = ends.flatMap((end, at) => (end.status === 'fulfilled' ? [at] : []));
     expect(winners).toHaveLength(1);
     expect(await readFile(target, 'utf8')).toBe(`content ${winners[0] ?? -1}`);
@@ -138,7 +197,7 @@ describe('publish', () => {
     it('gives the name up again where the rename fails', async () => {
       disk.rename = 'EIO';
       await expect(publish(part, target, once)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
-      expect((await readdir(folder)).sort()).toEqual(['film.mp4.part', 'film.mp4.part.json']);
+      expect(await readdir(folder)).toEqual(['film.mp4.part']);
     });
   });
 
@@ -187,7 +246,7 @@ describe('checkOutput', () => {
       code: 'local_io',
       message: noFolder,
     });
-    await expect(checkOutput(join(part, 'a.mp4'), once)).rejects.toMatchObject({
+    await expect(checkOutput(join(part.path, 'a.mp4'), once)).rejects.toMatchObject({
       ...refusal,
       code: 'local_io',
     });

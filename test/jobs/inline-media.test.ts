@@ -1,28 +1,42 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { inlineMedia, kindOf, type InlineHooks } from '../../src/jobs/inline-media.ts';
+import { deadlineIn, systemClock } from '../../src/clock.ts';
+import { lockOutput, type OutputLock } from '../../src/http/output-lock.ts';
+import { inlineMedia, kindOf, type InlineMedia } from '../../src/jobs/inline-media.ts';
 import { fakeMp4 } from '../support/gateway-c.ts';
 
 let folder: string;
 let told: string[];
-let hooks: InlineHooks;
+let lock: OutputLock;
+let media: InlineMedia;
 
-beforeEach(() => {
+beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'mgw-inline-'));
   told = [];
-  hooks = {
-    before: () => {
-      told.push('before');
-      return Promise.resolve();
+  lock = await lockIn(folder);
+  media = inlineMedia({
+    lock: () => {
+      told.push('lock');
+      return Promise.resolve(lock);
     },
     onBytes: (bytes) => told.push(String(bytes)),
-  };
+  });
 });
 
-async function filled(media: ReturnType<typeof inlineMedia>, index: number, text: string): Promise<string> {
+function lockIn(place: string): Promise<OutputLock> {
+  return lockOutput(join(place, 'out.mp4'), 'job 0', {
+    claimant: { owner: { pid: process.pid, start: '', host: '' }, lifeOf: () => 'dead' },
+    clock: systemClock,
+    deadline: deadlineIn(1000, systemClock),
+    late: () => new Error('late'),
+    charged: 'yes',
+  });
+}
+
+async function filled(index: number, text: string): Promise<string> {
   const sink = await media.openSink(index);
   for (const chunk of text) await sink.write(Buffer.from(chunk));
   await sink.close();
@@ -31,52 +45,40 @@ async function filled(media: ReturnType<typeof inlineMedia>, index: number, text
 
 describe('a sink', () => {
   it('makes a file with its size and hash, and tells how much has come', async () => {
-    const media = inlineMedia(join(folder, 'out.mp4'), 'job_1', hooks);
-    const path = await filled(media, 0, 'abc');
-    expect(media.file(0)).toEqual({
+    const path = await filled(0, 'abc');
+    expect(media.file(0)).toMatchObject({
       path,
       bytes: 3,
       sha256: createHash('sha256').update('abc').digest('hex'),
     });
     expect(readFileSync(path).toString()).toBe('abc');
-    expect(told).toEqual(['before', '1', '2', '3']);
-    await media.discard();
+    expect(told).toEqual(['lock', '1', '2', '3']);
+    await lock.release();
     expect(readdirSync(folder)).toEqual([]);
   });
 
   it('has no file before it was closed, nor while a later poll writes it again', async () => {
-    const media = inlineMedia(join(folder, 'out.mp4'), 'job_1', hooks);
-    await filled(media, 0, 'first');
+    const former = await filled(0, 'first');
     const again = await media.openSink(0);
     expect(media.file(0)).toBeUndefined();
+    expect(existsSync(former)).toBe(false);
     await again.write(Buffer.from('second'));
     await again.close();
     expect(readFileSync(media.file(0)?.path ?? '').toString()).toBe('second');
+    await lock.release();
   });
 
-  it('has the same name in a rerun, another for another target, and a short one for a long target', async () => {
-    const name = async (target: string): Promise<string> => {
-      const media = inlineMedia(join(folder, target), 'job_1', hooks);
-      return filled(media, 0, 'x');
-    };
-    expect(await name('out.mp4')).toBe(await name('out.mp4'));
-    expect(await name('out.mp4')).not.toBe(await name('other.mp4'));
-    expect((await name(`${'x'.repeat(250)}.mp4`)).length).toBeLessThan(folder.length + 60);
-  });
-
-  it('does not write through a link that lies in its way', async () => {
-    const media = inlineMedia(join(folder, 'out.mp4'), 'job_1', hooks);
-    const path = await filled(media, 0, 'x');
-    rmSync(path);
-    writeFileSync(join(folder, 'victim'), 'mine');
-    symlinkSync(join(folder, 'victim'), path);
-    await filled(media, 0, 'new');
-    expect(readFileSync(join(folder, 'victim')).toString()).toBe('mine');
+  it('leaves nothing that a later run does not remove', async () => {
+    await filled(0, 'cut short');
+    const next = await lockIn(folder);
+    expect(readdirSync(folder)).toEqual(['out.mp4.part.json']);
+    await Promise.all([next.release(), lock.release()]);
   });
 
   it('says exit 10 where the folder is gone', async () => {
-    const media = inlineMedia(join(folder, 'none', 'out.mp4'), 'job_1', hooks);
+    rmSync(folder, { recursive: true });
     await expect(media.openSink(0)).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'yes' });
+    await lock.release();
   });
 });
 

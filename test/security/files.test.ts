@@ -138,17 +138,15 @@ describe('files', () => {
     else expect(run.code).toBe(10);
   });
 
-  it.each<[string, number[]]>([
-    ['out.mp4.part', [0, 0]],
-    ['out.mp4.part.json', [10, 10]],
-    // Its name is used up by each run, and so is what stands there.
-    ['out.mp4.part.json.next', [10, 0]],
-  ])('beside the output that are FIFOs are not waited for: %s', async (name, codes) => {
-    execFileSync('mkfifo', [join(user.cwd, name)]);
-    const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
-    expect([(await user.run(command)).code, (await user.run(command)).code]).toEqual(codes);
-    expect(gateway.posts()).toHaveLength(1);
-  });
+  it.each(['out.mp4.part', 'out.mp4.part.json'])(
+    'beside the output that are FIFOs are not waited for: %s',
+    async (name) => {
+      execFileSync('mkfifo', [join(user.cwd, name)]);
+      const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
+      expect([(await user.run(command)).code, (await user.run(command)).code]).toEqual([0, 0]);
+      expect(gateway.posts()).toHaveLength(1);
+    },
+  );
 
   it('are never named by a server', async () => {
     gateway.contents.push((_, response) => {

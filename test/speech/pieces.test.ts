@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -6,7 +6,8 @@ import { describe, expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { PiecesError } from '../../src/speech/pieces-error.ts';
-import { joinerFor, speakPieces, type PiecesOrder, type SpokenPieces } from '../../src/speech/pieces.ts';
+import { joinedPart, joinerFor } from '../../src/speech/join.ts';
+import { speakPieces, type PiecesOrder, type SpokenPieces } from '../../src/speech/pieces.ts';
 import type { AudioSink } from '../../src/speech/sink.ts';
 import { StreamSink } from '../../src/speech/stream-sink.ts';
 import { wavHeader } from '../../src/speech/wav.ts';
@@ -18,6 +19,7 @@ import {
   speechServer,
   type Answer,
   type Seen,
+  type SpeechServer,
   type TestDeps,
 } from './harness.ts';
 
@@ -67,6 +69,11 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
         sink,
       ),
   };
+}
+
+/** The pieces in their folder: each name ends with a hash of what was ordered. */
+function kept(pieces: string): string[] {
+  return names(pieces).map((name) => name.replace(/-[\da-f]{16}$/, ''));
 }
 
 async function failure(run: Promise<unknown>): Promise<PiecesError> {
@@ -119,7 +126,7 @@ describe('a piece that fails', () => {
     expect(error).toMatchObject({ code: 'auth', exitCode: 3, charged: 'yes' });
     expect(error.message).toMatch(/^Piece 3 of 5: .* 2 of 5 pieces are whole and kept in .*a\.pcm\.pieces/);
     expect(error.jobs).toHaveLength(3);
-    expect(names(pieces)).toEqual(['0001', '0002']);
+    expect(kept(pieces)).toEqual(['0001', '0002']);
     expect(existsSync(`${target}.part`)).toBe(false);
     down = false;
     expect(await run()).toMatchObject({ reused: 2 });
@@ -193,7 +200,7 @@ describe('a piece that fails', () => {
     );
     const { run, pieces } = await bench(server.url);
     expect(await failure(run())).toMatchObject({ exitCode: 3 });
-    expect(names(pieces)).toEqual(['0001']);
+    expect(kept(pieces)).toEqual(['0001']);
     expect(server.requests.map(textOf).sort()).toEqual(['one', 'two']);
   });
 });
@@ -205,7 +212,7 @@ test('an interruption finishes what is paid for, and the next run does the rest'
   const onPiece = (): void => deps.soft.abort('SIGINT');
   const error = await failure(run({ concurrency: 1, onPiece }));
   expect(error).toMatchObject({ exitCode: 130, charged: 'yes', retry: 'resume' });
-  expect(names(pieces)).toEqual(['0001']);
+  expect(kept(pieces)).toEqual(['0001']);
   expect(await (await bench(server.url, folder)).run()).toMatchObject({ reused: 1 });
   expect(server.requests).toHaveLength(5);
 });
@@ -214,7 +221,7 @@ test('a kept piece that was changed is not used', async () => {
   const server = await speechServer(speaker((text, response) => text === 'five' && broken(response)));
   const { run, pieces, target } = await bench(server.url);
   await failure(run({ concurrency: 1 }));
-  writeFileSync(join(pieces, '0002'), 'rubbish');
+  writeFileSync(join(pieces, names(pieces)[1] ?? ''), 'rubbish');
   server.answers = [speaker()];
   await run({ fresh: true });
   expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
@@ -228,6 +235,96 @@ test('an output that exists is refused before anything is paid', async () => {
   await expect(run()).rejects.toMatchObject({ code: 'output_exists', charged: 'no' });
   expect(server.requests).toHaveLength(0);
   expect(readFileSync(target, 'utf8')).toBe('mine');
+});
+
+describe('what is not ours', () => {
+  test('stays in a folder of the name of the pieces, and so does the folder', async () => {
+    const server = await speechServer(speaker());
+    const { run, target, pieces } = await bench(server.url);
+    mkdirSync(join(pieces, 'takes'), { recursive: true });
+    for (const name of ['0001', 'joined.part', 'takes/one'])
+      writeFileSync(join(pieces, name), `mine: ${name}`);
+    await run();
+    expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+    expect(names(pieces)).toEqual(['0001', 'joined.part', 'takes']);
+    for (const name of ['0001', 'joined.part', 'takes/one'])
+      expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
+  });
+
+  test('is not written through a link in the place of the folder: exit 10 before anything is paid', async () => {
+    const server = await speechServer(speaker());
+    const { run, pieces } = await bench(server.url);
+    const elsewhere = freshFolder();
+    symlinkSync(elsewhere, pieces);
+    await expect(run()).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'no' });
+    expect(names(elsewhere)).toEqual([]);
+    expect(server.requests).toHaveLength(0);
+  });
+
+  test('is not written through a link in the place of the joined part', async () => {
+    const server = await speechServer(speaker());
+    const { run, target, pieces } = await bench(server.url);
+    const victim = join(freshFolder(), '.bashrc');
+    writeFileSync(victim, 'mine');
+    mkdirSync(pieces);
+    const part = joinedPart(pieces, bodies);
+    symlinkSync(victim, part);
+    await run({}, new FileSink({ target, force: false, mime: 'audio/L16', part }));
+    expect(readFileSync(victim, 'utf8')).toBe('mine');
+    expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+    expect(existsSync(pieces)).toBe(false);
+  });
+});
+
+describe('a run that was killed', () => {
+  // The log is what a killed run leaves of its lock.
+  async function killedWith(content: string): Promise<Bench & { server: SpeechServer }> {
+    const server = await speechServer(speaker());
+    const folder = freshFolder();
+    const whole = await bench(server.url, folder);
+    const { run, target } = whole;
+    const log = `${target}.part.json`;
+    let left = '';
+    const sink = new FileSink({ target, force: false, mime: 'audio/L16' });
+    const publish = sink.publish.bind(sink);
+    sink.publish = async (file) => {
+      left = readFileSync(log, 'utf8').replace(/"pid":\d+/, `"pid":${2 ** 22 + 1}`);
+      return publish(file);
+    };
+    await run({}, sink);
+    writeFileSync(log, left);
+    writeFileSync(target, content);
+    return { ...(await bench(server.url, folder)), server };
+  }
+
+  test('after it had published: the output is recognised, and nothing is paid', async () => {
+    const { run, target, server } = await killedWith('<one><two><three><four><five>');
+    expect(await run()).toMatchObject({ file: { path: target, bytes: 29 }, reused: 5 });
+    expect(existsSync(`${target}.part.json`)).toBe(false);
+    expect(server.requests).toHaveLength(5);
+  });
+
+  test('and whose output is another one by now: exit 10, and nothing is paid', async () => {
+    const { run, server } = await killedWith('mine');
+    await expect(run()).rejects.toMatchObject({ code: 'output_exists', charged: 'no' });
+    expect(server.requests).toHaveLength(5);
+  });
+});
+
+test.runIf(process.platform === 'linux')('what cannot be removed at the end is no failure', async () => {
+  const server = await speechServer(speaker());
+  const { run, target, pieces, deps } = await bench(server.url);
+  const sink = new FileSink({ target, force: false, mime: 'audio/L16' });
+  const publish = sink.publish.bind(sink);
+  sink.publish = (file) => {
+    const [piece = ''] = names(pieces);
+    rmSync(join(pieces, piece));
+    mkdirSync(join(pieces, piece, 'inner'), { recursive: true });
+    return publish(file);
+  };
+  await run({}, sink);
+  expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+  expect(deps.notes.join()).toContain('Something was left behind');
 });
 
 test('a stream gets the pieces in order, and a WAV file one header', async () => {

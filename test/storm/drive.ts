@@ -118,6 +118,6 @@ export function commandOf({ n, kind }: Plan): string[] {
         ...['--duration', '5', '--aspect-ratio', '1:1', ...waiting],
       ];
     case 'tts':
-      return ['tts', tokenOf(n), '--speaker', 'storm-voice', '--timeout', '30s'];
+      return ['tts', tokenOf(n), '--speaker', 'en_female_1', '--timeout', '30s'];
   }
 }

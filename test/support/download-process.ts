@@ -3,27 +3,37 @@ import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { bearer } from '../../src/exchange.ts';
 import { download } from '../../src/http/download.ts';
+import { lockOutput } from '../../src/http/output-lock.ts';
 import { publish } from '../../src/http/publish.ts';
 
 const [url = '', target = '', baseUrl = '', key = ''] = process.argv.slice(2);
 
 async function run(): Promise<object> {
-  const outcome = await download({ url, key: 'own-site', identity: 'job 0' }, `${target}.part`, {
-    gateway: { baseUrl: new URL(baseUrl), key, auth: bearer, trustedOrigins: [] },
-    claimant: { owner: { pid: process.pid, start: '1', host: 'here' }, isAlive },
-    clock: systemClock,
-    deadline: deadlineIn(600_000, systemClock),
-    retries: 0,
-  });
-  if (outcome.kind === 'done') await publish(outcome.part, target, { force: false });
-  return outcome;
+  const deadline = deadlineIn(600_000, systemClock);
+  const claimant = { owner: { pid: process.pid, start: '1', host: 'here' }, lifeOf };
+  const late = (): Error => new Error('late');
+  const lock = { claimant, clock: systemClock, deadline, late, charged: 'yes' as const };
+  const output = await lockOutput(target, 'job 0', lock);
+  try {
+    const outcome = await download({ url, key: 'own-site' }, output, {
+      gateway: { baseUrl: new URL(baseUrl), key, auth: bearer, trustedOrigins: [] },
+      clock: systemClock,
+      deadline,
+      retries: 0,
+    });
+    if (outcome.kind !== 'done') return outcome;
+    await publish(outcome.file, target, { force: false });
+    return { kind: outcome.kind, bytes: outcome.file.bytes };
+  } finally {
+    await output.release();
+  }
 }
 
-function isAlive({ pid }: { pid: number }): boolean {
+function lifeOf({ pid }: { pid: number }): 'alive' | 'dead' {
   try {
-    return process.kill(pid, 0);
+    return process.kill(pid, 0) ? 'alive' : 'dead';
   } catch {
-    return false;
+    return 'dead';
   }
 }
 

@@ -12,6 +12,7 @@ import {
   type DownloadOutcome,
   type DownloadSource,
 } from '../../src/http/download.ts';
+import { lockOutput, type Claimant, type LockOptions, type OutputLock } from '../../src/http/output-lock.ts';
 import type { Certificate } from './certificates.ts';
 import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
 import { TestClock } from './test-clock.ts';
@@ -19,15 +20,19 @@ import { TestClock } from './test-clock.ts';
 /** What each test of the download engine has: a folder, a clock, servers that end with the test. */
 export interface Downloads {
   folder: string;
-  part: string;
+  target: string;
+  /** Where the part of `target` is, unless that name is taken. */
+  readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;
-  /** Downloads to `part` as the process `pid`, keyless unless the source says otherwise. */
+  /** Downloads next to `target`, keyless unless the source says otherwise. */
   fetch: (
     url: string,
-    deps?: Partial<DownloadDeps>,
-    source?: Partial<DownloadSource>,
+    deps?: Partial<DownloadDeps & Pick<LockOptions, 'claimant'>>,
+    source?: Partial<DownloadSource> & { identity?: string },
   ) => Promise<DownloadOutcome>;
+  /** Holds `target`. */
+  lock: (options?: Partial<LockOptions>, identity?: string) => Promise<OutputLock>;
 }
 
 /** The gateway that the tests' downloads belong to. */
@@ -38,23 +43,36 @@ export function gatewayAt(
   return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
 }
 
-/** This process under another name, and which others are alive. */
-export function claimantOf(pid: number, ...alive: number[]): DownloadDeps['claimant'] {
-  return { owner: { pid, start: '1', host: 'here' }, isAlive: (owner) => alive.includes(owner.pid) };
+/** This process under another name, and which others are alive, or cannot be seen. */
+export function claimantOf(
+  pid: number,
+  alive: readonly number[] = [],
+  unseen: readonly number[] = [],
+): Claimant {
+  return {
+    owner: { pid, start: '1', host: 'here' },
+    lifeOf: (owner) => {
+      if (unseen.includes(owner.pid)) return 'unknown';
+      return alive.includes(owner.pid) ? 'alive' : 'dead';
+    },
+  };
 }
 
 /** Prepares {@link Downloads} before each test of a file and cleans up behind it. */
 export function useDownloads(): Downloads {
   const ctx = {} as Downloads;
   let servers: RawServer[] = [];
+  const locks: OutputLock[] = [];
   beforeEach(async () => {
     ctx.folder = await mkdtemp(join(tmpdir(), 'mgw-download-'));
-    ctx.part = join(ctx.folder, 'film.mp4.part');
+    ctx.target = join(ctx.folder, 'film.mp4');
     ctx.clock = new TestClock();
     servers = [];
   });
   afterEach(async () => {
     await Promise.all(servers.map((server) => server.stop()));
+    // Those whose process died in the test are still open.
+    await Promise.allSettled(locks.splice(0).map((lock) => lock.release()));
     await rm(ctx.folder, { recursive: true });
   });
   ctx.start = async (answer, host, certificate) => {
@@ -62,24 +80,45 @@ export function useDownloads(): Downloads {
     servers.push(server);
     return server;
   };
-  ctx.fetch = (url, deps = {}, source = {}) =>
-    download({ url, key: 'never', identity: 'job 0', ...source }, ctx.part, {
-      gateway: gatewayAt(),
+  Object.defineProperty(ctx, 'part', { get: () => `${ctx.target}.part` });
+  const lockNow: Downloads['lock'] = (options = {}, identity = 'job 0') =>
+    lockOutput(ctx.target, identity, {
       claimant: claimantOf(process.pid),
       clock: ctx.clock,
       deadline: deadlineIn(1e9, ctx.clock),
-      retries: 3,
-      ...deps,
+      late: () => new Error('late'),
+      charged: 'yes',
+      ...options,
     });
+  ctx.lock = async (...wanted) => {
+    const lock = await lockNow(...wanted);
+    locks.push(lock);
+    return lock;
+  };
+  ctx.fetch = async (url, { claimant, ...deps } = {}, { identity, ...source } = {}) => {
+    const output = await lockNow(claimant && { claimant }, identity);
+    const options = {
+      gateway: gatewayAt(),
+      clock: ctx.clock,
+      deadline: deadlineIn(1e9, ctx.clock),
+      retries: 3,
+    };
+    try {
+      return await download({ url, key: 'never', ...source }, output, { ...options, ...deps });
+    } finally {
+      await output.release();
+    }
+  };
   return ctx;
 }
 
 /** Fails unless a download ended well and the file, its size and its hash are those of `bytes`. */
 export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Promise<void> {
   if (outcome.kind !== 'done') throw new Error(`it ended with ${outcome.kind}: ${outcome.failure.message}`);
-  expect((await readFile(outcome.part)).equals(bytes)).toBe(true);
-  expect(outcome.bytes).toBe(bytes.length);
-  expect(outcome.sha256).toBe(createHash('sha256').update(bytes).digest('hex'));
+  const { path, sha256 } = outcome.file;
+  expect((await readFile(path)).equals(bytes)).toBe(true);
+  expect(outcome.file.bytes).toBe(bytes.length);
+  expect(sha256).toBe(createHash('sha256').update(bytes).digest('hex'));
 }
 
 /** Answers the n-th request with the n-th answer, and further ones with the last. */

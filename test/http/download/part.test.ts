@@ -16,6 +16,7 @@ import {
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi, type MockInstance } from 'vitest';
+import { readClaimLog } from '../../../src/http/claim-log.ts';
 import type { DownloadOutcome } from '../../../src/http/download.ts';
 import { publish } from '../../../src/http/publish.ts';
 import { claimantOf, expectWhole, file, inTurn, useDownloads } from '../../support/downloads.ts';
@@ -50,19 +51,23 @@ async function changeWrites(change: (chunk: Buffer, at: number) => Buffer): Prom
   });
 }
 
-/** Leaves half of the file behind, as the process `pid`, whose notes say that it is still at it. */
-async function leaveHalf(pid: number): Promise<RawServer> {
-  const server = await ctx.start(inTurn(file({ content, etag, cutAt: half }), file({ content, etag })));
-  await expect(
-    ctx.fetch(server.url('/a?sign=SECRET'), { retries: -1, claimant: claimantOf(pid) }),
-  ).rejects.toThrow();
-  const notes = JSON.parse(await readFile(`${ctx.part}.json`, 'utf8')) as object;
-  await writeFile(`${ctx.part}.json`, JSON.stringify({ ...notes, owner: claimantOf(pid).owner }));
+/** Leaves half of the file behind, as a process `pid` that died in the middle. */
+async function leaveHalf(pid: number, etags = { etag }): Promise<RawServer> {
+  const server = await ctx.start(
+    inTurn(file({ content, ...etags, cutAt: half }), file({ content, ...etags })),
+  );
+  const stuck = { retries: -1, claimant: claimantOf(pid) };
+  await expect(ctx.fetch(server.url('/a?sign=SECRET'), stuck)).rejects.toThrow();
+  await writeFile(log(), (await readFile(log(), 'utf8')).replace('{"released":true}', ''));
   return server;
 }
 
+function log(): string {
+  return `${ctx.part}.json`;
+}
+
 function partOf(outcome: DownloadOutcome): string {
-  return outcome.kind === 'done' ? outcome.part : '';
+  return outcome.kind === 'done' ? outcome.file.path : '';
 }
 
 describe('a part that a dead process left', () => {
@@ -102,14 +107,16 @@ describe('a part that a dead process left', () => {
 
   it('is begun anew where its notes are damaged', async () => {
     const server = await leaveHalf(7);
-    await writeFile(`${ctx.part}.json`, '{"version":1,"durable":');
-    await expectWhole(await ctx.fetch(server.url()), content);
+    await writeFile(log(), '{"version":1,"durable":');
+    const outcome = await ctx.fetch(server.url());
+    await expectWhole(outcome, content);
+    expect(partOf(outcome)).not.toBe(ctx.part);
     expect(server.header('range')).toEqual(['', '']);
   });
 
   it('never crashes on its notes, and never gives another file', async () => {
     await leaveHalf(7);
-    const notes = await readFile(`${ctx.part}.json`, 'utf8');
+    const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
     const server = await ctx.start(file({ content, etag }));
     await fc.assert(
@@ -117,68 +124,70 @@ describe('a part that a dead process left', () => {
         const bytes = Buffer.from(cut ? notes.slice(0, at) : notes);
         if (!cut) bytes[at] = byte;
         await writeFile(ctx.part, content.subarray(0, half));
-        await writeFile(`${ctx.part}.json`, bytes);
-        await expectWhole(await ctx.fetch(server.url()), content);
+        await writeFile(log(), bytes);
+        const outcome = await ctx.fetch(server.url());
+        await expectWhole(outcome, content);
+        await rm(partOf(outcome), { force: true });
       }),
-      { numRuns: 60 },
+      { numRuns: 60, examples: [[{ at: notes.indexOf(etag.slice(1, -1)), byte: 127, cut: false }]] },
     );
   });
 
   it('keeps no address, and is for its owner alone to read', async () => {
     await leaveHalf(7);
-    const notes = await readFile(`${ctx.part}.json`, 'utf8');
+    const notes = await readFile(log(), 'utf8');
     expect(notes).not.toMatch(/SECRET|127\.0\.0\.1|sign/);
-    expect((await stat(`${ctx.part}.json`)).mode & 0o777).toBe(0o600);
+    expect((await stat(log())).mode & 0o777).toBe(0o600);
   });
 });
 
-describe('two downloads of one file', () => {
-  it('of which one is another living process are kept apart', async () => {
+describe('a part that may still be written to', () => {
+  it('by a process that cannot be seen is left to it, and no name is shared', async () => {
     const server = await leaveHalf(7);
-    const before = await readFile(ctx.part);
-    const outcome = await ctx.fetch(server.url(), { claimant: claimantOf(8, 7) });
+    const before = [await readFile(ctx.part), await readFile(log())];
+    const outcome = await ctx.fetch(server.url(), { claimant: claimantOf(8, [], [7]) });
     await expectWhole(outcome, content);
     expect(partOf(outcome)).not.toBe(ctx.part);
-    expect((await readFile(ctx.part)).equals(before)).toBe(true);
-    await publish(partOf(outcome), join(ctx.folder, 'film.mp4'), { force: false });
-    expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4', 'film.mp4.part', 'film.mp4.part.json']);
+    expect(server.header('range')).toEqual(['', '']);
+    expect([await readFile(ctx.part), await readFile(log())]).toEqual(before);
   });
 
-  it('in one process are kept apart, and one is published', async () => {
-    const server = await ctx.start(file({ content, etag }));
-    const outcomes = await Promise.all(Array.from({ length: 8 }, () => ctx.fetch(server.url())));
-    for (const outcome of outcomes) await expectWhole(outcome, content);
-    expect(new Set(outcomes.map(partOf)).size).toBe(8);
-    const ends = await Promise.allSettled(
-      outcomes.map((outcome) => publish(partOf(outcome), join(ctx.folder, 'film.mp4'), { force: false })),
-    );
-    expect(ends.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
-    expect((await readFile(join(ctx.folder, 'film.mp4'))).equals(content)).toBe(true);
+  it('is continued under the second name too', async () => {
+    await leaveHalf(7);
+    const unseen = claimantOf(8, [], [7]);
+    const server = await ctx.start(inTurn(file({ content, etag, cutAt: half }), file({ content, etag })));
+    await expect(ctx.fetch(server.url(), { retries: -1, claimant: unseen })).rejects.toThrow();
+    await expectWhole(await ctx.fetch(server.url(), { claimant: unseen }), content);
+    expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('that find one dead part: one continues it', async () => {
+  it('by many processes of which none sees another becomes as many files', async () => {
     await leaveHalf(7);
     const server = await ctx.start(file({ content, etag }));
-    const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
+    const pids = Array.from({ length: 6 }, (_, at) => 100 + at);
     const outcomes = await Promise.all(
-      pids.map((pid) => ctx.fetch(server.url(), { claimant: claimantOf(pid, ...pids) })),
+      pids.map((pid) => ctx.fetch(server.url(), { claimant: claimantOf(pid, [], [7, ...pids]) })),
     );
     for (const outcome of outcomes) await expectWhole(outcome, content);
-    expect(outcomes.filter((outcome) => partOf(outcome) === ctx.part)).toHaveLength(1);
+    expect(new Set(outcomes.map(partOf)).size).toBe(pids.length);
+    const files = outcomes.flatMap((outcome) => (outcome.kind === 'done' ? outcome.file : []));
+    await Promise.all(files.map((each) => publish(each, ctx.target, { force: false })));
+    expect((await readFile(ctx.target)).equals(content)).toBe(true);
   });
 
-  it('leave nothing of a part of their own that failed', async () => {
-    await leaveHalf(7);
-    const server = await ctx.start(file({ content, etag, cutAt: half }));
-    await expect(ctx.fetch(server.url(), { claimant: claimantOf(8, 7) })).rejects.toMatchObject({
-      exitCode: 9,
-    });
-    expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4.part', 'film.mp4.part.json']);
+  it('is not published where another process has got hold of it', async () => {
+    const server = await leaveHalf(7);
+    const outcome = await ctx.fetch(server.url());
+    await truncate(ctx.part, 0);
+    await writeFile(ctx.part, content.subarray(0, half));
+    if (outcome.kind !== 'done') throw new Error(outcome.kind);
+    await expect(publish(outcome.file, ctx.target, { force: false })).rejects.toMatchObject({ exitCode: 10 });
+    expect(await readdir(ctx.folder)).not.toContain('film.mp4');
   });
 });
 
 describe("what is not mgw's", () => {
-  it('is left alone: a part without notes', async () => {
+  it('is left alone: a part without a log', async () => {
     await writeFile(ctx.part, 'of a browser');
     const server = await ctx.start(file({ content, etag }));
     const outcome = await ctx.fetch(server.url());
@@ -187,26 +196,36 @@ describe("what is not mgw's", () => {
     expect(await readFile(ctx.part, 'utf8')).toBe('of a browser');
   });
 
-  it('is left alone: the output, where a crash left it with two names', async () => {
-    const server = await leaveHalf(7);
-    const target = join(ctx.folder, 'film.mp4');
-    await link(ctx.part, target);
-    const before = await readFile(target);
+  it.each([
+    ['a file of the same name as the log', () => writeFile(log(), '{"mine":1}')],
+    ['a folder', () => mkdir(log())],
+    ['a FIFO', () => Promise.resolve(execFileSync('mkfifo', [log()]))],
+  ])('is left alone: %s', async (_, make) => {
+    await make();
+    const server = await ctx.start(file({ content, etag }));
     await expectWhole(await ctx.fetch(server.url()), content);
-    expect((await readFile(target)).equals(before)).toBe(true);
+    const standing = await stat(log());
+    if (standing.isFile()) expect(await readFile(log(), 'utf8')).toBe('{"mine":1}');
   });
 
-  it('is not written through: a link', async () => {
+  it('is left alone: the output, where a crash left it with two names', async () => {
+    const server = await leaveHalf(7);
+    await link(ctx.part, ctx.target);
+    const before = await readFile(ctx.target);
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect((await readFile(ctx.target)).equals(before)).toBe(true);
+  });
+
+  it.each([
+    ['the part', () => ctx.part],
+    ['the log', () => log()],
+  ])('is not written through: a link in the place of %s', async (_, place) => {
     const victim = join(ctx.folder, 'victim');
     await writeFile(victim, 'mine');
     const server = await leaveHalf(7);
-    await rm(ctx.part);
-    await symlink(victim, ctx.part);
-    await expect(ctx.fetch(server.url())).rejects.toMatchObject({
-      code: 'local_io',
-      exitCode: 10,
-      charged: 'yes',
-    });
+    await rm(place());
+    await symlink(victim, place());
+    await expectWhole(await ctx.fetch(server.url()), content);
     expect(await readFile(victim, 'utf8')).toBe('mine');
   });
 });
@@ -216,7 +235,7 @@ describe('a disk', () => {
 
   it('that has no such folder: exit 10, no request', async () => {
     const server = await ctx.start(file({ content }));
-    ctx.part = join(ctx.folder, 'none', 'film.mp4.part');
+    ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
     expect(server.asked).toEqual([]);
   });
@@ -255,7 +274,7 @@ describe('a disk', () => {
     await mkdir(disk);
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', disk]);
     try {
-      ctx.part = join(disk, 'film.mp4.part');
+      ctx.target = join(disk, 'film.mp4');
       const server = await ctx.start(file({ content, etag }));
       await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
       execFileSync('mount', ['-o', 'remount,size=1m', disk]);
@@ -313,7 +332,6 @@ describe('a part on the way', () => {
   });
 
   async function durable(): Promise<number> {
-    const text = await readFile(`${ctx.part}.json`, 'utf8').catch(() => '{}');
-    return (JSON.parse(text) as { durable?: number }).durable ?? 0;
+    return readClaimLog(await readFile(log(), 'utf8').catch(() => '')).metadata.durable ?? 0;
   }
 });

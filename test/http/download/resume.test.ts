@@ -1,4 +1,4 @@
-import { readFile, rename } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectWhole, file, inTurn, sayChunked, useDownloads } from '../../support/downloads.ts';
@@ -208,9 +208,6 @@ describe('a continuation that is one', () => {
     const server = await ctx.start(file(one));
     await expectWhole(await ctx.fetch(server.url()), content);
     // As after the death of the process before it published: the part is whole.
-    await rename(ctx.part, `${ctx.part}.2`);
-    await rename(`${ctx.part}.json`, `${ctx.part}.2.json`);
-    ctx.part = `${ctx.part}.2`;
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });
@@ -310,13 +307,13 @@ describe('whatever a host does', () => {
       fc.asyncProperty(fc.array(move, { maxLength: 8 }), async (moves) => {
         const honest = { version: 1, cutAt: undefined, lie: 'none', shift: 0 } as const;
         const server = await ctx.start(inTurn(...moves.map(moved), moved(honest)));
-        ctx.part = `${ctx.part.replace(/\.\d+$/, '')}.${run++}`;
+        ctx.target = `${ctx.target.replace(/\.\d+$/, '')}.${run++}`;
         const outcome = await ctx.fetch(server.url(), { retries: 50 });
         if (outcome.kind !== 'done') {
           expect(outcome.kind).toBe('expired');
           return;
         }
-        const there = await readFile(outcome.part);
+        const there = await readFile(outcome.file.path);
         const version = small.findIndex(({ content: bytes }) => bytes.equals(there));
         expect(version).not.toBe(-1);
         await expectWhole(outcome, small[version]?.content ?? Buffer.alloc(0));

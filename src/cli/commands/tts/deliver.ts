@@ -7,7 +7,8 @@ import type { JobDeps } from '../../../jobs/deps.ts';
 import { at, canonicalJson, type Json } from '../../../json.ts';
 import { FileSink } from '../../../speech/file-sink.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
-import { joinerFor, speakPieces } from '../../../speech/pieces.ts';
+import { joinedPart, joinerFor } from '../../../speech/join.ts';
+import { speakPieces } from '../../../speech/pieces.ts';
 import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
 import { speak } from '../../../speech/speak.ts';
 import { StreamSink } from '../../../speech/stream-sink.ts';
@@ -93,7 +94,7 @@ async function deliverPieces(
         progress.note(`${whole} of ${bodies.length} pieces are spoken.`);
     },
   };
-  const sink = sinkFor(context, speech, options, join(folder, 'joined.part'));
+  const sink = sinkFor(context, speech, options, joinedPart(folder, bodies));
   const { jobs, file, reused } = await speakPieces(order, deps, sink);
   const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
   progress.note(`Spoken in ${jobs.length} pieces${kept}.`);

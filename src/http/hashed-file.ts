@@ -1,0 +1,135 @@
+import { createHash, type Hash } from 'node:crypto';
+import type { FileHandle } from 'node:fs/promises';
+import { localError } from './local-error.ts';
+import { hashOf, versionOf, type SealedFile } from './whole-file.ts';
+
+const mostPending = 4 * 1024 * 1024;
+
+/**
+ * A file that is hashed while it is written, from its beginning to its end. What comes during a write goes out together
+ * with the next one; memory is bounded, since a producer that is far ahead waits. Every method throws
+ * MgwError('local_io'), charged 'yes', where the disk fails.
+ */
+export class HashedFile {
+  readonly path: string;
+  readonly #file: FileHandle;
+  /** Undefined where something stands in the file that did not go through here: then all of it is read at the end. */
+  #hash: Hash | undefined;
+  #length: number;
+  #pending: Uint8Array[] = [];
+  #pendingBytes = 0;
+  #writing: Promise<void> | undefined;
+  #failure: { error: unknown } | undefined;
+
+  /** @param length how much of what stands in the open file is kept, bytes */
+  constructor(path: string, file: FileHandle, length = 0) {
+    this.path = path;
+    this.#file = file;
+    this.#length = length;
+    this.#hash = length === 0 ? createHash('sha256') : undefined;
+  }
+
+  /** Bytes that are written; what is still on its way is not among them. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Takes the next bytes, which must not change before {@link settle}. */
+  async write(chunks: readonly Uint8Array[]): Promise<void> {
+    this.#check();
+    for (const chunk of chunks) {
+      this.#pending.push(chunk);
+      this.#pendingBytes += chunk.length;
+    }
+    this.#writing ??= this.#drain();
+    // While the first of them are on their way to the disk.
+    for (const chunk of chunks) this.#hash?.update(chunk);
+    if (this.#pendingBytes >= mostPending) await this.settle();
+  }
+
+  /** Writes over what stands at `at`, such as the lengths in a header. */
+  async overwrite(bytes: Uint8Array, at: number): Promise<void> {
+    await this.settle();
+    this.#hash = undefined;
+    await this.#onDisk(this.#file.write(bytes, 0, bytes.length, at));
+  }
+
+  /** Waits for what is on its way. */
+  async settle(): Promise<void> {
+    await this.#writing;
+    this.#check();
+  }
+
+  /** Begins anew, with an empty file. */
+  async restart(): Promise<void> {
+    await this.settle();
+    await this.#onDisk(this.#file.truncate(0));
+    this.#hash = createHash('sha256');
+    this.#length = 0;
+  }
+
+  /** Makes what is written durable; gives how much that is, bytes. */
+  async sync(): Promise<number> {
+    const length = this.#length;
+    await this.#onDisk(this.#file.sync());
+    return length;
+  }
+
+  /** Makes the whole file durable and says what it is. Nothing may be written after that. */
+  async seal(): Promise<SealedFile> {
+    await this.settle();
+    const bytes = await this.sync();
+    const sha256 = (this.#hash ?? (await this.#onDisk(hashOf(this.#file)))).digest('hex');
+    return { path: this.path, bytes, sha256, version: await this.#onDisk(versionOf(this.#file)) };
+  }
+
+  /** Closes the file, once nothing is on its way any more. */
+  async close(): Promise<void> {
+    await this.#writing;
+    await this.#file.close();
+  }
+
+  async #drain(): Promise<void> {
+    try {
+      while (this.#pending.length > 0) {
+        const batch = this.#pending;
+        this.#pending = [];
+        this.#pendingBytes = 0;
+        await this.#put(batch);
+      }
+    } catch (error) {
+      this.#failure = { error };
+    }
+    this.#writing = undefined;
+  }
+
+  async #put(batch: Uint8Array[]): Promise<void> {
+    for (let rest = batch; rest.length > 0;) {
+      const { bytesWritten } = await this.#file.writev(rest, this.#length);
+      this.#length += bytesWritten;
+      rest = after(rest, bytesWritten);
+    }
+  }
+
+  #check(): void {
+    if (this.#failure !== undefined) throw localError(this.#failure.error, this.path, 'yes');
+  }
+
+  async #onDisk<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      throw localError(error, this.path, 'yes');
+    }
+  }
+}
+
+// What is left of a batch after its first bytes.
+function after(chunks: Uint8Array[], bytes: number): Uint8Array[] {
+  let left = bytes;
+  // Where the first chunk with something left is found, `left` is that much below zero.
+  const first = chunks.findIndex((chunk) => (left -= chunk.length) < 0);
+  if (first === -1) return [];
+  const cut = chunks[first]?.subarray(left) ?? Buffer.alloc(0);
+  return [cut, ...chunks.slice(first + 1)];
+}

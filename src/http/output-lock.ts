@@ -1,0 +1,248 @@
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { lstat, open, rm, unlink, type FileHandle } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Clock, Deadline } from '../clock.ts';
+import { systemCode, type Charged } from '../errors.ts';
+import type { Owner } from '../job.ts';
+import {
+  append,
+  isInPlace,
+  isOwnFile,
+  openLog,
+  readClaimLog,
+  textOf,
+  withNote,
+  type ClaimLog,
+  type LogFile,
+  type Note,
+  type PartMetadata,
+} from './claim-log.ts';
+import { localError } from './local-error.ts';
+
+const { O_RDWR, O_CREAT, O_EXCL } = constants;
+// A link would lead elsewhere, and a FIFO be waited for. Windows has neither flag.
+const careful = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+
+/** Who locks, and what it can tell of another owner: nothing of one that runs elsewhere. */
+export interface Claimant {
+  owner: Owner;
+  lifeOf: (owner: Owner) => 'alive' | 'dead' | 'unknown';
+}
+
+/** What locking works with. */
+export interface LockOptions {
+  claimant: Claimant;
+  clock: Clock;
+  /** Until when a process that is alive is waited for. */
+  deadline: Deadline;
+  signal?: AbortSignal;
+  /** The error where that was too short. */
+  late: () => Error;
+  /** Whether what led here has cost money, for the errors of the disk. */
+  charged: Charged;
+}
+
+/** A file that something is made in, open for reading and writing. */
+export interface OpenedPart {
+  path: string;
+  file: FileHandle;
+  /** True where nothing stands in it. */
+  isNew: boolean;
+}
+
+/**
+ * Waits for the right to make the output `target`, which one process has at a time. The lock is a log next to the
+ * output, `NAME.part.json`, to which each process that wants it appends its claim; one that died, wherever it did,
+ * is passed over by the next claim. A process that cannot be shown to be dead (it runs on another machine) keeps its
+ * lock and is not waited for: who comes second takes a name of its own, so that no two ever write one file.
+ *
+ * @param identity what is to be made: what an earlier process left of the same is continued
+ * @throws what `late` says; the signal's reason; MgwError('local_io').
+ */
+export async function lockOutput(
+  target: string,
+  identity: string,
+  options: LockOptions,
+): Promise<OutputLock> {
+  const { deadline, clock, signal, late, charged } = options;
+  for (;;) {
+    const found = await firstFree(target, hashOf(identity), options.claimant).catch((error: unknown) => {
+      throw localError(error, target, charged);
+    });
+    if (found !== 'busy') return found ?? new OutputLock(target);
+    if (deadline.leftMs() <= 0) throw late();
+    await clock.sleep(100, signal);
+  }
+}
+
+/** Removes what others left of an output that stands in its place now, but for those shown to be at it still. */
+export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
+  for (const path of logsOf(target, hashOf(identity))) {
+    if ((await lstat(path).catch(() => undefined)) === undefined) continue;
+    const log = await openLog(path);
+    if (log === undefined) continue;
+    try {
+      const { metadata, latest, released } = readClaimLog(await textOf(log));
+      const isAlive = latest !== undefined && !released && claimant.lifeOf(latest.owner) === 'alive';
+      if (isAlive || metadata.identity !== hashOf(identity)) continue;
+      // Whoever may be at it on another machine makes the very file that stands there, and will find it.
+      await unlinkAll(target, [metadata.part ?? [], metadata.scratch].flat());
+      await unlink(path);
+    } finally {
+      await log.file.close();
+    }
+  }
+}
+
+function hashOf(identity: string): string {
+  return createHash('sha256').update(identity).digest('hex');
+}
+
+// The second name is for an output whose first one is held by someone who cannot be seen.
+function logsOf(target: string, identity: string): [string, string] {
+  return [`${target}.part.json`, `${target}.${identity.slice(0, 8)}.part.json`];
+}
+
+async function firstFree(
+  target: string,
+  identity: string,
+  claimant: Claimant,
+): Promise<OutputLock | 'busy' | undefined> {
+  for (const path of logsOf(target, identity)) {
+    const file = await openLog(path);
+    if (file === undefined) continue;
+    const log = await claimed(file, target, identity, claimant).catch(async (error: unknown) => {
+      await file.file.close();
+      throw error;
+    });
+    if (typeof log === 'object') return new OutputLock(target, file, log.metadata);
+    await file.file.close();
+    if (log === 'busy') return log;
+  }
+  return undefined;
+}
+
+async function claimed(
+  file: LogFile,
+  target: string,
+  identity: string,
+  { owner, lifeOf }: Claimant,
+): Promise<ClaimLog | 'busy' | 'foreign'> {
+  const text = await textOf(file);
+  const { latest, released, metadata: left } = readClaimLog(text);
+  if (latest === undefined && text !== '') return 'foreign';
+  const life = latest === undefined || released ? 'dead' : lifeOf(latest.owner);
+  if (life !== 'dead') return life === 'alive' ? 'busy' : 'foreign';
+  const claim = randomUUID();
+  await append(file, { claim, after: latest?.claim ?? '', owner, identity });
+  const log = readClaimLog(await textOf(file));
+  // Another claim came first, or the log was removed meanwhile by whoever held it.
+  if (log.latest?.claim !== claim || !(await isInPlace(file))) return 'busy';
+  // What was left of another result for this output can be had again, and is of no use here.
+  const useless = left.identity !== identity && left.durable !== undefined ? left.part : undefined;
+  await unlinkAll(target, [useless ?? [], left.scratch].flat());
+  return log;
+}
+
+async function unlinkAll(target: string, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    const path = partPath(target, name);
+    if (path !== undefined) await unlink(path).catch(() => undefined);
+  }
+}
+
+// A log may have been copied from elsewhere or damaged: no other file is opened or removed on its word.
+function partPath(target: string, name: string): string | undefined {
+  const isPart = name.startsWith(`${basename(target)}.`) && name.endsWith('.part') && !/[\\/]/.test(name);
+  return isPart ? join(dirname(target), name) : undefined;
+}
+
+/** The right to make one output, until it is released. */
+export class OutputLock {
+  readonly target: string;
+  readonly #log: LogFile | undefined;
+  #metadata: PartMetadata;
+
+  /** Without a log the output is made under a name that nobody else comes to know. */
+  constructor(target: string, log?: LogFile, metadata: PartMetadata = { identity: '', scratch: [] }) {
+    this.target = target;
+    this.#log = log;
+    this.#metadata = metadata;
+  }
+
+  /** What is known of the part, from this process or from the one before it. */
+  get metadata(): Readonly<PartMetadata> {
+    return this.#metadata;
+  }
+
+  /** Adds to it, for whoever comes next. @throws what the file system throws. */
+  async note(note: Note): Promise<void> {
+    this.#metadata = withNote(this.#metadata, note);
+    if (this.#log !== undefined) await append(this.#log, note);
+  }
+
+  /**
+   * Opens the file in which the output is made: what an earlier process left of the same, or a new one next to the
+   * output. What was not made for it is never opened. @throws what the file system throws.
+   */
+  async openPart(): Promise<OpenedPart> {
+    const { part, durable } = this.#metadata;
+    const left = part === undefined ? undefined : await this.#openLeft(part, durable === undefined);
+    if (left !== undefined) return left;
+    const plain = this.#log?.path.replace(/\.json$/, '') ?? this.#otherName();
+    return (await this.#create(plain, 'part')) ?? (await this.createScratch('part'));
+  }
+
+  /** Creates one more file next to the output. It is removed with the lock, where it still has its name then. */
+  async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
+    for (;;) {
+      const made = await this.#create(this.#otherName(), kind);
+      if (made !== undefined) return made;
+    }
+  }
+
+  /** Gives the right up. The part is left to the next process, where there is one. */
+  async release(): Promise<void> {
+    const { part, scratch } = this.#metadata;
+    await unlinkAll(this.target, scratch);
+    if (this.#log === undefined) return;
+    try {
+      const path = partPath(this.target, part ?? '');
+      const standing = path === undefined ? undefined : await lstat(path).catch(() => undefined);
+      if (standing !== undefined) await append(this.#log, { released: true });
+      else if (await isInPlace(this.#log)) await rm(this.#log.path, { force: true });
+    } finally {
+      await this.#log.file.close();
+    }
+  }
+
+  // Between the note of a name and the making of its file a process may have died: only an empty one is its own then.
+  async #openLeft(part: string, mustBeEmpty: boolean): Promise<OpenedPart | undefined> {
+    const path = partPath(this.target, part);
+    const file = path && (await open(path, O_RDWR | careful).catch(() => undefined));
+    if (!file) return undefined;
+    const { size, nlink } = await file.stat();
+    const isOwn = (await isOwnFile(file)) && !(mustBeEmpty && size > 0);
+    if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
+    await file.close();
+    // A crash came between publishing this file and removing its first name: writing here would change the output.
+    if (isOwn) await unlink(path);
+    return undefined;
+  }
+
+  // Undefined where the name is taken. Noted first: whoever finds this process dead finds its file.
+  async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
+    await this.note({ [kind]: basename(path) });
+    try {
+      return { path, file: await open(path, O_RDWR | O_CREAT | O_EXCL | careful, 0o666), isNew: true };
+    } catch (error) {
+      if (systemCode(error) === 'EEXIST') return undefined;
+      throw error;
+    }
+  }
+
+  #otherName(): string {
+    return `${this.target}.${randomBytes(4).toString('hex')}.part`;
+  }
+}

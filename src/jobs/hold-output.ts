@@ -1,0 +1,38 @@
+import type { Deadline } from '../clock.ts';
+import { MgwError } from '../errors.ts';
+import { lockOutput, type Claimant, type OutputLock } from '../http/output-lock.ts';
+import type { Job } from '../job.ts';
+import { lifeOf } from '../ledger/owner.ts';
+import { interruptedError, pendingError } from './errors.ts';
+import type { JobDeps } from './deps.ts';
+
+/** What is made, for whom and until when. */
+export interface Holding {
+  /** What an earlier process left of the same is continued. */
+  identity: string;
+  deadline: Deadline;
+  /** The job that is paid for; absent where nothing is yet. */
+  job?: Job;
+}
+
+/** This process, as it claims an output. */
+export function claimantOf({ owner }: JobDeps): Claimant {
+  return { owner, lifeOf };
+}
+
+/**
+ * Waits for the right to make an output: of two processes that make one, the second finds what the first has made.
+ * @throws MgwError: exit 8 where another process is still at it at the deadline, 10, 130/143 interrupted.
+ */
+export async function holdOutput(path: string, deps: JobDeps, holding: Holding): Promise<OutputLock> {
+  const { identity, deadline, job } = holding;
+  const charged = job === undefined ? 'no' : 'yes';
+  const busy = `Another process is still writing ${path}.`;
+  const late = (): MgwError =>
+    job === undefined ? new MgwError('pending', busy, { charged, retry: 'safe' }) : pendingError(job);
+  const { clock, signals } = deps;
+  const lock = { claimant: claimantOf(deps), clock, deadline, signal: signals.soft, late, charged } as const;
+  return lockOutput(path, identity, lock).catch((error: unknown) => {
+    throw signals.soft.aborted ? interruptedError(signals.soft, job, charged) : error;
+  });
+}

@@ -1,0 +1,213 @@
+import { appendFile, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
+import { readClaimLog } from '../../src/http/claim-log.ts';
+import { removeLeftovers, type LockOptions, type OutputLock } from '../../src/http/output-lock.ts';
+import { claimantOf, useDownloads } from '../support/downloads.ts';
+
+const ctx = useDownloads();
+
+function as(pid: number, ...alive: number[]): Pick<LockOptions, 'claimant'> {
+  return { claimant: claimantOf(pid, alive) };
+}
+
+/** Makes a part of ten bytes that is known to be on the disk. */
+async function filled(lock: OutputLock): Promise<string> {
+  const { path, file } = await lock.openPart();
+  await file.write('0123456789');
+  await file.close();
+  await lock.note({ validator: '"one"', durable: 10 });
+  return path;
+}
+
+/** What a lock's file says, with the name of its part. */
+async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean }> {
+  const { path, isNew, file } = await lock.openPart();
+  await file.close();
+  return { path, isNew };
+}
+
+describe('an output', () => {
+  it('is held by one process at a time, and the next one waits', async () => {
+    const first = await ctx.lock(as(1));
+    const second = ctx.lock(as(2, 1));
+    let isHeld = false;
+    void second.then(() => (isHeld = true));
+    while (ctx.clock.pauses.length < 3) await new Promise((resolve) => setImmediate(resolve));
+    expect(isHeld).toBe(false);
+    await first.release();
+    await (await second).release();
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it('is waited for until the deadline, and until a signal', async () => {
+    await ctx.lock(as(1));
+    const deadline = deadlineIn(1000, ctx.clock);
+    await expect(ctx.lock({ ...as(2, 1), deadline })).rejects.toThrow('late');
+    const signal = AbortSignal.abort('SIGINT');
+    await expect(ctx.lock({ ...as(2, 1), signal })).rejects.toBe('SIGINT');
+  });
+
+  it('goes to one of any number of processes that find its holder dead', async () => {
+    await ctx.lock(as(1));
+    const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
+    let held = 0;
+    let most = 0;
+    await Promise.all(
+      pids.map(async (pid) => {
+        const lock = await ctx.lock(as(pid, ...pids));
+        most = Math.max(most, (held += 1));
+        await new Promise((resolve) => setImmediate(resolve));
+        held -= 1;
+        await lock.release();
+      }),
+    );
+    expect(most).toBe(1);
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it('is passed on wherever its holder died', async () => {
+    const lock = await ctx.lock(as(1));
+    await filled(lock);
+    await lock.createScratch();
+    const log = await readFile(`${ctx.part}.json`, 'utf8');
+    await fc.assert(
+      fc.asyncProperty(fc.nat(log.length), async (length) => {
+        await writeFile(`${ctx.part}.json`, log.slice(0, length));
+        const next = await ctx.lock(as(2));
+        const { file } = await next.openPart();
+        await file.close();
+        await next.release();
+      }),
+      { examples: Array.from({ length: 40 }, (_, at): [number] => [at]), numRuns: 80 },
+    );
+  });
+
+  it('whose holder cannot be seen is not waited for: the next one has names of its own', async () => {
+    const path = await filled(await ctx.lock(as(1)));
+    const lock = await ctx.lock({ claimant: claimantOf(2, [], [1]) });
+    const own = await opened(lock);
+    expect(own).toMatchObject({ isNew: true });
+    expect(own.path).not.toBe(path);
+    expect(await readFile(path, 'utf8')).toBe('0123456789');
+  });
+
+  it('that was removed by its holder is not taken for held', async () => {
+    const first = await ctx.lock(as(1));
+    const others = Promise.all(
+      [2, 3, 4].map((pid) => ctx.lock(as(pid, 1, 2, 3, 4)).then((lock) => lock.release())),
+    );
+    await first.release();
+    await others;
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+});
+
+describe('a part', () => {
+  it('is found again by who makes the same, and left by who gives up', async () => {
+    const first = await ctx.lock(as(1));
+    const path = await filled(first);
+    await first.release();
+    const next = await ctx.lock(as(2, 1));
+    expect(next.metadata).toMatchObject({ validator: '"one"', durable: 10 });
+    expect(await opened(next)).toEqual({ path, isNew: false });
+  });
+
+  it('of something else gives way', async () => {
+    await filled(await ctx.lock(as(1)));
+    const next = await ctx.lock(as(2), 'job 1');
+    expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
+    expect(await opened(next)).toEqual({ path: ctx.part, isNew: true });
+  });
+
+  it('that was not made under the lock is left alone', async () => {
+    await writeFile(ctx.part, 'paid for');
+    const lock = await ctx.lock(as(1));
+    expect((await opened(lock)).path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
+    expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
+  });
+
+  it('that another file has come in the place of is left alone, where nobody knows that it was made', async () => {
+    const lock = await ctx.lock(as(1));
+    await lock.note({ part: 'film.mp4.part' });
+    await writeFile(ctx.part, 'of a browser');
+    expect((await opened(await ctx.lock(as(2)))).path).not.toBe(ctx.part);
+    expect(await readFile(ctx.part, 'utf8')).toBe('of a browser');
+  });
+
+  it.each(['../film.mp4.x.part', 'other.part', '/etc/passwd'])(
+    'is never %s, whatever the log says',
+    async (part) => {
+      const lock = await ctx.lock(as(1));
+      await lock.note({ part, durable: 10 });
+      await writeFile(join(ctx.folder, 'other.part'), '0123456789');
+      await ctx.lock(as(2), 'job 1');
+      expect(await readdir(ctx.folder)).toContain('other.part');
+    },
+  );
+
+  it('may have others next to it, which end with the lock, or with the next one', async () => {
+    const lock = await ctx.lock(as(1));
+    const { path, file } = await lock.createScratch();
+    await file.close();
+    expect(await readdir(ctx.folder)).toHaveLength(2);
+    const next = await ctx.lock(as(2));
+    expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
+    await (await next.createScratch()).file.close();
+    await next.release();
+    expect(await readdir(ctx.folder)).toEqual([]);
+    expect(path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
+  });
+});
+
+describe('removeLeftovers', () => {
+  it('removes what dead and unseen processes left of the same', async () => {
+    await filled(await ctx.lock(as(1)));
+    await filled(await ctx.lock({ claimant: claimantOf(2, [], [1]) }));
+    expect(await readdir(ctx.folder)).toHaveLength(4);
+    await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], [1]));
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it('leaves what is of something else, or of a living process', async () => {
+    await filled(await ctx.lock(as(1)));
+    await removeLeftovers(ctx.target, 'job 1', claimantOf(3));
+    await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [1]));
+    expect(await readdir(ctx.folder)).toHaveLength(2);
+  });
+});
+
+describe('readClaimLog', () => {
+  const owner = { pid: 1, start: '', host: '' };
+  const claim = (name: string, after: string, identity = 'x'): string =>
+    JSON.stringify({ claim: name, after, owner, identity });
+
+  it('counts the first of two claims that follow the same', () => {
+    const log = readClaimLog([claim('a', ''), claim('b', 'a'), claim('c', 'a')].join('\n'));
+    expect(log.latest?.claim).toBe('b');
+  });
+
+  it('forgets what was known of something else', () => {
+    const lines = [claim('a', ''), '{"durable":7,"validator":"v"}', claim('b', 'a', 'y')];
+    expect(readClaimLog(lines.join('\n')).metadata).toEqual({ identity: 'y', scratch: [] });
+    expect(readClaimLog([...lines.slice(0, 2), claim('b', 'a')].join('\n')).metadata).toMatchObject({
+      durable: 7,
+    });
+  });
+
+  it('ends on any text at all', () => {
+    fc.assert(fc.property(fc.string(), (text) => void readClaimLog(text)));
+    fc.assert(fc.property(fc.json(), (text) => void readClaimLog(`${claim('a', '')}\n${text}`)));
+  });
+});
+
+it('a log that has grown too long is not read, and its output gets another name', async () => {
+  const lock = await ctx.lock(as(1));
+  await lock.release();
+  await writeFile(`${ctx.part}.json`, '');
+  await truncate(`${ctx.part}.json`, 5 * 1024 * 1024);
+  await appendFile(`${ctx.part}.json`, '\n');
+  expect((await opened(await ctx.lock(as(2)))).path).not.toBe(ctx.part);
+});
