@@ -18,12 +18,10 @@ export async function severalOutcomes(
   atOnce = mostAtOnce,
 ): Promise<Outcome> {
   const outcomes: Outcome[] = [];
-  const left = [...refs.entries()];
+  // One iterator for all workers: each takes the next ref, however many there are.
+  const left = refs.entries();
   const work = async (): Promise<void> => {
-    for (let next = left.shift(); next !== undefined; next = left.shift()) {
-      const [index, ref] = next;
-      outcomes[index] = await one(ref);
-    }
+    for (const [index, ref] of left) outcomes[index] = await one(ref);
   };
   await Promise.all(Array.from({ length: Math.min(atOnce, refs.length) }, work));
   const [first, ...others] = outcomes;
