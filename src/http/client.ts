@@ -132,8 +132,7 @@ async function send(
     const connections = await connectionsFor(call, deadline.signal);
     if (call.onConnected) own = connections;
     if (deadline.signal.aborted) throw TransportError.unsent(deadline.signal.reason, baseUrl);
-    trace?.(`> ${request.method} ${baseUrl.origin}${path}`);
-    const answer = new RawAnswer();
+    const answer = new RawAnswer(() => trace?.(`> ${request.method} ${baseUrl.origin}${path}`));
     const response = await fetched(new URL(baseUrl.origin + path), {
       ...raw,
       method: request.method,

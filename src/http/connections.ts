@@ -2,6 +2,7 @@ import type { buildConnector, Dispatcher, Pool } from 'undici';
 import { messageOf, systemCode } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
+import { mendHead } from './mend-head.ts';
 import { isWithinReach, lookupWithin, outOfReach } from './reach.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
@@ -168,6 +169,7 @@ export class Connections {
       throw TransportError.sent(new Error('it is not made again'), this.#url);
     const socket = await this.#connected(connector, target);
     this.#latest = socket;
+    if (this.#options.most === 1) mendHead(socket);
     socket.on('error', (error: Error) => {
       this.breaking = error;
       process.nextTick(() => {

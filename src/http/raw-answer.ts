@@ -23,6 +23,12 @@ export class RawAnswer {
   /** Why the body is not whole, once it has ended. */
   broken: Error | undefined;
   #isDispatched = false;
+  readonly #started: (() => void) | undefined;
+
+  /** `started` is told when the request leaves on its connection. */
+  constructor(started?: () => void) {
+    this.#started = started;
+  }
 
   /** A dispatcher for one request: it sends what is given here, once. */
   through(connections: Connections, request: RawRequest): Dispatcher {
@@ -39,7 +45,10 @@ export class RawAnswer {
       handler.onResponseEnd?.(controller, {});
     };
     return {
-      onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
+      onRequestStart: (controller, context) => {
+        this.#started?.();
+        handler.onRequestStart?.(controller, context);
+      },
       onResponseStart: (controller, status, headers) => {
         // 102 and 103 announce the head that follows.
         if (status < 200) return;
@@ -52,8 +61,12 @@ export class RawAnswer {
       onResponseEnd: (controller) => end(controller, connections.breaking),
       onResponseError: (controller, error) => {
         // Whoever aborted it waits for no end.
-        if (this.head === undefined || controller.aborted) handler.onResponseError?.(controller, error);
-        else end(controller, error);
+        if (this.head === undefined || controller.aborted)
+          return handler.onResponseError?.(controller, error);
+        // What came in the packet that breaks the body's framing may hold a handle.
+        const { data } = error as { data?: unknown };
+        if (typeof data === 'string') handler.onResponseData?.(controller, Buffer.from(data));
+        end(controller, error);
       },
     };
   }

@@ -252,10 +252,34 @@ describe('an answer that never comes whole', () => {
     ['shorter than its length', 'content-length: 50\r\n\r\n{"task_id":1}', '{"task_id":1}'],
     ['cut in a chunk', 'transfer-encoding: chunked\r\n\r\n10\r\n{"a":', '{"a":'],
     ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
-    ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', ''],
+    ['without a chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', 'zz\r\n{}'],
+    ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
   ])('a body %s: what came, not complete', async (_, rest, text) => {
     const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
+  });
+
+  it.each([
+    [
+      'both a length and chunks',
+      'HTTP/1.1 200 OK\r\nContent-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n',
+    ],
+    [
+      'a 100 that nobody asked for',
+      'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
+    ],
+  ])('an answer with %s to a submission: whole, in whatever packets', async (_, head) => {
+    const bytes = Buffer.from(`${head}8\r\n{"id":1}\r\n0\r\n\r\n`);
+    for (const cuts of [[bytes], Array.from(bytes, (byte) => Buffer.from([byte]))]) {
+      const server = await rawServer((socket) => {
+        for (const cut of cuts) socket.write(cut);
+      });
+      expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({
+        status: 200,
+        text: '{"id":1}',
+        complete: true,
+      });
+    }
   });
 
   it('a body without a length whose connection is reset: what came, not complete', async () => {
