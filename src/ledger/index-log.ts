@@ -28,6 +28,8 @@ const hashLength = 16;
 const idLength = 18;
 /** Bytes. */
 const lately = 64 * 1024;
+/** So many entries are made durable together. */
+const atOnce = 1000;
 
 /**
  * The index of a ledger: one append-only file of lines of one length, two hashes of kind and value and the job's id,
@@ -100,11 +102,17 @@ export class IndexLog {
   async #complete(bytes: Buffer, isDamaged: boolean): Promise<void> {
     await createFile(this.#path, '').catch(ignoreExisting);
     const known = new Set(isDamaged ? [] : idsOf(bytes));
+    const there = hashesWithIds(bytes);
+    let entries: IndexEntry[] = [];
     for (const id of await this.#jobs.ids()) {
       if (known.has(id)) continue;
-      const entries = await this.#jobs.entriesOf(id);
-      await this.add(entries.filter((entry) => idsIn(bytes, entry).length === 0));
+      const all = await this.#jobs.entriesOf(id);
+      entries.push(...all.filter((entry) => !hashesOf(entry).some((hash) => there.has(hash + id))));
+      if (entries.length < atOnce) continue;
+      await this.add(entries);
+      entries = [];
     }
+    await this.add(entries);
   }
 }
 
@@ -132,6 +140,14 @@ function idsIn(bytes: Buffer, entry: IndexEntry): string[] {
   const places = [...found.keys()].sort((one, other) => other - one);
   const ids = places.map((place) => found.get(place) ?? '');
   return [...new Set(ids)].filter((id) => entry.id === '' || id === entry.id);
+}
+
+// Either hash of a line with its id: enough to find it.
+function hashesWithIds(bytes: Buffer): Set<string> {
+  const lines = bytes.toString('latin1').matchAll(/^(.{16})(.{16}) (job_[0-9a-z]{14})$/gm);
+  return new Set(
+    Array.from(lines, ([, first = '', second = '', id = '']) => [first + id, second + id]).flat(),
+  );
 }
 
 function idsOf(bytes: Buffer): string[] {
