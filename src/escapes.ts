@@ -1,7 +1,3 @@
-// One character of visible ASCII, escaped as JSON, an address, HTML or XML has it; each of them once or several times.
-const escape =
-  /\\+(?:u00[2-7][\da-f]|x[2-7][\da-f]|["'/])|\\{2,}|%(?:25)*[2-7][\da-f]|&(?:amp;)*(?:#0*\d{2,3}(?!\d);?|#x0*[2-7][\da-f](?![\da-f]);?|[a-z]{2,20};)/gi;
-
 // By name in lower case: those of HTML that stand for visible ASCII.
 const named: Record<string, string> = Object.fromEntries(
   (
@@ -12,6 +8,13 @@ const named: Record<string, string> = Object.fromEntries(
     .split(' ')
     .map((entry) => [entry.slice(0, -1), entry.slice(-1)]),
 );
+
+// One character of visible ASCII, escaped as JSON, an address, HTML or XML has it; each of them once or several times.
+const json = String.raw`\\+(?:u00[2-7][\da-f]|x[2-7][\da-f]|["'/])|\\{2,}`;
+const percent = String.raw`%(?:25)*[2-7][\da-f]`;
+const number = String.raw`#0*\d{2,3}(?!\d);?|#x0*[2-7][\da-f](?![\da-f]);?`;
+const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(named).join('|')});)`;
+const escape = new RegExp(`${json}|${percent}|${entity}`, 'gi');
 
 /** Where an escape stood: from `start` to `end` of the text, at `at` of the text without it, as one character. */
 export interface Escape {
@@ -55,7 +58,8 @@ function characterOf(escape: string): string {
   const body = escape.slice(0, end);
   if (!escape.startsWith('&'))
     return /^\\+$|["'/]$/.test(body) ? body.slice(-1) : visible(Number.parseInt(body.slice(-2), 16), escape);
-  const [, decimal, hex, name] = /(?:#(\d+)|#x([\da-f]+)|([a-z]+))$/i.exec(body) ?? [];
+  const entity = body.slice(Math.max(body.lastIndexOf('&'), body.lastIndexOf(';')) + 1);
+  const [, decimal, hex, name] = /^(?:#(\d+)|#x([\da-f]+)|([a-z]+))$/i.exec(entity) ?? [];
   if (name !== undefined) return named[name.toLowerCase()] ?? escape;
   return visible(hex === undefined ? Number(decimal) : Number.parseInt(hex, 16), escape);
 }

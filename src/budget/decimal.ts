@@ -26,9 +26,9 @@ export function decimalOf(count: number): Decimal {
 
 /** The number in plain digits, without zeros at the end of its fraction. */
 export function formatDecimal({ digits, scale }: Decimal): string {
+  if (scale > 0 && digits % 10n === 0n) return formatDecimal({ digits: digits / 10n, scale: scale - 1 });
   const text = digits.toString().padStart(scale + 1, '0');
-  const whole = text.slice(0, text.length - scale);
-  const fraction = text.slice(text.length - scale).replace(/0+$/, '');
+  const [whole, fraction] = [text.slice(0, text.length - scale), text.slice(text.length - scale)];
   return fraction === '' ? whole : `${whole}.${fraction}`;
 }
 

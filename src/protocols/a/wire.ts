@@ -86,10 +86,16 @@ function isRelativePath(path: string): boolean {
 function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
   if (!isRelativePath(name)) return 'is not shaped models/<model>/operations/<id>';
-  const named = /(?:^|\/)models\/(.+)\/operations\/[^/]+$/.exec(name)?.[1];
+  const named = modelIn(name);
   const foreign =
     model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);
   return foreign ? `belongs to another model than ${shownValue(model)}` : undefined;
+}
+
+function modelIn(name: string): string | undefined {
+  const end = name.lastIndexOf('/operations/');
+  const isLast = end > 0 && !name.slice(end + '/operations/'.length).includes('/');
+  return isLast ? /(?:^|\/)models\/([^]+)$/.exec(name.slice(0, end))?.[1] : undefined;
 }
 
 // What RFC 3986 leaves plain in a segment stays so: a gateway may compare names without decoding them.
