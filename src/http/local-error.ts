@@ -1,3 +1,4 @@
+import { dirname } from 'node:path';
 import { messageOf, MgwError, systemCode, type Charged } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
@@ -15,14 +16,19 @@ const words: Record<string, string> = {
   EFBIG: 'the file system takes no file of this size',
 };
 
+// What a person has to change first: the same command fails again.
+const lasting = ['ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG'];
+
 /** Exit 10: a file of this machine cannot be written or read. An error of mgw's own is passed on as it is. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {
   if (error instanceof MgwError) return error;
   const code = systemCode(error) ?? '';
   const why = words[code] ?? printableLine(messageOf(error), 300);
+  const retry = lasting.includes(code) ? 'never' : 'safe';
   return new MgwError('local_io', `Cannot write ${printableLine(path)}: ${why}.`, {
     charged,
-    retry: charged === 'no' ? 'safe' : 'resume',
+    retry: charged === 'no' ? retry : 'resume',
+    ...(charged === 'no' && code === 'ENOENT' && { next: ['mkdir', '-p', dirname(path)] }),
     cause: error,
   });
 }
