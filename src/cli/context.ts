@@ -38,7 +38,7 @@ export const sandboxName = 'sandbox';
 
 /** Builds the context of one run; nothing is read or opened before it is asked for. */
 export function createContext(io: Io, globals: Globals): Context {
-  const clock = systemClock;
+  const clock = io.clock ?? systemClock;
   const closers: (() => Promise<void> | void)[] = [];
   let redact = (text: string): string => text;
   const bare = createProgress({

@@ -1,13 +1,16 @@
 import type { Readable, Writable } from 'node:stream';
+import type { Clock } from '../clock.ts';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
 
-/** The three streams of a process, and its environment, so that a command can be run without one. */
+/** The three streams of a process, its environment and its clock, so that a command can be run without one. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
   stdout: Writable & { isTTY?: boolean; columns?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number };
   env: NodeJS.ProcessEnv;
+  /** The machine's where it is left out. */
+  clock?: Clock;
 }
 
 /**
