@@ -9,6 +9,7 @@ import { version } from './version.ts';
 const loaders: Record<string, () => Promise<Register>> = {
   video: async () => (await import('./commands/video/video.ts')).registerVideo,
   jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
+  batch: async () => (await import('./commands/batch/batch.ts')).registerBatch,
   tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
   models: async () => (await import('./commands/models.ts')).registerModels,
   responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,

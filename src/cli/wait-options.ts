@@ -20,10 +20,13 @@ export interface OutputOptions {
   force?: boolean;
 }
 
-/** Adds the flags of waiting: never one flag for two of these (design 1). */
-export function addWaitOptions(command: Command): void {
+/** Adds the flags of waiting: never one flag for two of these (design 1). `limit` says what `--timeout` is. */
+export function addWaitOptions(
+  command: Command,
+  limit = 'how long to wait, such as 90s or 20m (default 30m)',
+): void {
   command
-    .addOption(waiting('--timeout <duration>', 'how long to wait, such as 90s or 20m (default 30m)'))
+    .addOption(waiting('--timeout <duration>', limit))
     .addOption(
       waiting('--poll-interval <duration>', 'least pause between polls (default 5s; less only on loopback)'),
     )

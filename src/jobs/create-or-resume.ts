@@ -1,9 +1,10 @@
 import { MgwError } from '../errors.ts';
 import { isOpenFor, lostFingerprint, type Job, type JobEvent } from '../job.ts';
-import { canonicalJson, isObject, type Json } from '../json.ts';
+import type { Json } from '../json.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { isAlive } from '../ledger/owner.ts';
 import type { JobDeps } from './deps.ts';
+import { differences } from './differences.ts';
 import { showCommand } from './errors.ts';
 import { fingerprintOf, formerFingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
@@ -62,7 +63,11 @@ async function find(order: Order, deps: JobDeps): Promise<Found> {
   return named === undefined ? findResumable(order, deps) : { job: named };
 }
 
-function fingerprintsOf(order: Submission, { gateway, account }: JobDeps): string[] {
+/** The fingerprints under which a submission may have been recorded, the present one first. */
+export function fingerprintsOf(
+  order: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint'>,
+  { gateway, account }: Pick<JobDeps, 'gateway' | 'account'>,
+): string[] {
   return [order.fingerprint ?? fingerprintOf(order, gateway), formerFingerprintOf(order, gateway, account)];
 }
 
@@ -205,19 +210,4 @@ function conflict(key: string, job: Job, order: Order): MgwError {
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
   const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission for ever; choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
-}
-
-function differences(before: Json | undefined, now: Json | undefined, path = ''): string[] {
-  if (canonicalJson(before) === canonicalJson(now)) return [];
-  if (isObject(before) && isObject(now)) {
-    const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort();
-    return names.flatMap((name) =>
-      differences(before[name], now[name], path === '' ? name : `${path}.${name}`),
-    );
-  }
-  return [`${path || 'body'} was ${shown(before)}, is ${shown(now)}`];
-}
-
-function shown(value: Json | undefined): string {
-  return value === undefined ? 'absent' : JSON.stringify(value).slice(0, 80);
 }

@@ -10,6 +10,7 @@ import type { JobDeps } from './deps.ts';
 import { query, recordSeen } from './observe.ts';
 import { isSameGateway } from './order.ts';
 import { reconcile } from './reconcile.ts';
+import { latestTake } from './takes.ts';
 
 /**
  * The job that a REF names: a job id or a unique part of one, `@key`, `@last` (of the protocol, where one is
@@ -18,11 +19,16 @@ import { reconcile } from './reconcile.ts';
  */
 export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
-  if (ref.startsWith('@')) return (await namedJob(ledger, ref.slice(1))) ?? missing(ref);
+  if (ref.startsWith('@')) return (await keyedJob(ledger, ref.slice(1))) ?? missing(ref);
   if (jobIdForm.test(ref)) return (await ledger.read(ref)) ?? missing(ref);
   const byHandle = await firstJob(ledger, await ledger.lookup('handle', ref), (job) => job.handle === ref);
   const found = byHandle ?? (await byPart(ledger, ref));
   return found === undefined && ref.startsWith('job_') ? missing(ref) : found;
+}
+
+// The slash is a batch's alone: a row that was tried again goes by its latest job.
+async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
+  return key.includes('/') ? (await latestTake(ledger, key)).job : namedJob(ledger, key);
 }
 
 async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<Job> {

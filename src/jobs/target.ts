@@ -4,9 +4,10 @@ import type { Job } from '../job.ts';
 /** Where a result goes: a file, a folder in which mgw chooses the name, or standard output. */
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
 
-/** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6). */
+/** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), or `1.mp4` where it is `{n}.mp4`. */
 export function numbered(path: string, index: number, count: number): string {
   if (count === 1) return path;
+  if (path.includes('{n}')) return path.replaceAll('{n}', String(index + 1));
   const extension = extname(path);
   return `${path.slice(0, path.length - extension.length)}-${index + 1}${extension}`;
 }

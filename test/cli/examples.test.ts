@@ -46,6 +46,8 @@ function fill(home: string): void {
     'question.txt': 'Is it raining?',
     'request.json': '{"model":"text-1","input":"Is it raining?"}',
     'key.txt': 'sk-0123456789abcdef0123456789abcdef\n',
+    'clips.csv':
+      'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\noutro,c,vendor-h3-mini,5,a harbour\n',
     'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
     '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{}}}',
   };

@@ -7,7 +7,7 @@ export function createProgress(options: ProgressOptions): Progress {
   return isLively(options) && !options.quiet ? terminalProgress(options) : lineProgress(options);
 }
 
-// A dumb terminal and a CI log cannot take a line back, whatever isTTY says.
-function isLively({ stderr, env }: ProgressOptions): boolean {
+/** True for a terminal that can take a line back: a dumb one and a CI log cannot, whatever isTTY says. */
+export function isLively({ stderr, env }: ProgressOptions): boolean {
   return stderr.isTTY === true && (stderr.columns ?? 0) > 0 && env['TERM'] !== 'dumb' && !env['CI'];
 }

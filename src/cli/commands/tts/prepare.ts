@@ -39,14 +39,37 @@ export async function prepareSpeech(
   checkSplit(options);
   const settings = await context.settings();
   const target = outputOf(context, options);
-  const format = formatFor(options.format ?? settings.ttsFormat.value, target);
   const text = await textOf(context, given, options);
-  const body = bodyOf(text, format, options, settings);
-  const violations = options.check === false ? [] : checkSpeech(body);
+  const { body, ...composed } = composeSpeech(text, target, options, settings);
+  return { bodies: options.split ? piecesOf(body, options) : [body], ...composed, target };
+}
+
+/** What a body of speech is made of beside its text; the settings fill in what is left out. */
+export interface SpeechFields {
+  format?: string;
+  sampleRate?: number;
+  speaker?: string;
+  set?: string[];
+  /** False skips the local checks. */
+  check?: boolean;
+}
+
+/**
+ * The body that speaks a text into `target`, checked.
+ * @throws MgwError('usage') naming every field that is wrong.
+ */
+export function composeSpeech(
+  text: string,
+  target: string | undefined,
+  fields: SpeechFields,
+  settings: Settings,
+): { body: JsonObject; format: SpeechFormat; sampleRate: number } {
+  const format = formatFor(fields.format ?? settings.ttsFormat.value, target);
+  const body = bodyOf(text, format, fields, settings);
+  const violations = fields.check === false ? [] : checkSpeech(body);
   if (violations.length > 0) throw usageError(violationMessage(violations));
   const rate = at(body, 'req_params.audio_params.sample_rate');
-  const sampleRate = typeof rate === 'number' ? rate : defaultRate;
-  return { bodies: options.split ? piecesOf(body, options) : [body], format, sampleRate, target };
+  return { body, format, sampleRate: typeof rate === 'number' ? rate : defaultRate };
 }
 
 function checkSplit(options: TtsOptions): void {
@@ -84,8 +107,8 @@ async function textOf(context: Context, given: string | undefined, options: TtsO
   return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-function bodyOf(text: string, format: SpeechFormat, options: TtsOptions, settings: Settings): JsonObject {
-  const speaker = settings.ttsSpeaker.value;
+function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, settings: Settings): JsonObject {
+  const speaker = options.speaker ?? settings.ttsSpeaker.value;
   const sampleRate = options.sampleRate ?? settings.ttsSampleRate.value ?? defaultRate;
   const body: JsonObject = {
     req_params: {

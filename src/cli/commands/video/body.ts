@@ -23,6 +23,12 @@ export interface SubmissionBody {
 }
 
 /**
+ * The model listing, where it can be had; a listing that is needed and cannot be had ends the command.
+ * @throws MgwError: exit 3 or 6.
+ */
+export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
+
+/**
  * The body of a submission from prompt, flags, `--body`, `--set` and the configured defaults, checked.
  * @throws MgwError('usage') naming every flag that is wrong, before anything is sent.
  */
@@ -31,6 +37,7 @@ export async function submissionBody(
   protocol: Protocol,
   prompt: string | undefined,
   options: SubmitOptions,
+  listing: Listing = (use) => listedModels(context, use),
 ): Promise<SubmissionBody> {
   const flags = await givenFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
@@ -45,7 +52,7 @@ export async function submissionBody(
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
   const checks = await protocol.checks();
   if (options.check !== false) refuse(faultsOfItsOwn(protocol, checks, composed), protocol, composed);
-  const body = await completed(context, protocol, composed, options);
+  const body = await completed(context, protocol, composed, options, listing);
   if (options.check !== false) refuse(checks.check(body), protocol, body);
   return { body, asked, advice: checks.advise(body) };
 }
@@ -66,10 +73,11 @@ async function completed(
   protocol: Protocol,
   body: JsonObject,
   { check = true, dryRun = false }: SubmitOptions,
+  listing: Listing,
 ): Promise<JsonObject> {
   const use = protocol.needsListing?.(body);
   if (use === undefined || (use === 'check' && (dryRun || !check))) return body;
-  const models = await listedModels(context, use);
+  const models = await listing(use);
   if (models === undefined) return body;
   try {
     return protocol.complete?.(body, models) ?? body;
@@ -99,8 +107,11 @@ async function promptFromStdin(context: Context): Promise<string> {
   return text;
 }
 
-async function givenBody(context: Context, source: string | undefined): Promise<JsonObject | undefined> {
-  if (source === undefined) return undefined;
+async function givenBody(
+  context: Context,
+  source: string | JsonObject | undefined,
+): Promise<JsonObject | undefined> {
+  if (typeof source !== 'string') return source;
   return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
@@ -114,7 +125,7 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
 // A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
 // submission that could go without it does not wait for it long. One that is needed and merely away for now ends the
 // command with exit 6.
-async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
+export async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
   const { fetchModels } = await import('../../models.ts');
   try {
     return await fetchModels(context, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});

@@ -1,9 +1,11 @@
+import type { JsonObject } from '../../../json.ts';
 import type { OutputOptions, WaitOptions } from '../../wait-options.ts';
 
 /** The options of `submit` beside the protocol's own flags. */
 export interface SubmitOptions extends WaitOptions, OutputOptions {
   wait?: boolean;
-  body?: string;
+  /** The body itself, or what `--body` names. */
+  body?: string | JsonObject;
   set?: string[];
   key?: string;
   new?: boolean;

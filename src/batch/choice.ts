@@ -1,0 +1,46 @@
+import { takeKey } from '../jobs/takes.ts';
+import type { PlannedRow } from './planned-row.ts';
+
+/** Which rows of a batch a command is about, and which of them it carries out. */
+export interface Choice {
+  /** The rows that must be there, by their ids. */
+  ids?: ReadonlySet<string>;
+  /** True for a row that counts for how the command ends. */
+  isAbout(planned: PlannedRow): boolean;
+  /**
+   * The row as it is to be carried out; undefined leaves it alone. `before` is the take that the plan has found.
+   */
+  toCarryOut(planned: PlannedRow, before: number): PlannedRow | undefined;
+}
+
+const open = new Set(['new', 'running', 'rejected']);
+
+/** `batch run`: every row, and what failed, is in doubt, or was changed is left alone. */
+export const everyRow: Choice = {
+  isAbout: () => true,
+  toCarryOut: (planned) => (open.has(planned.state) ? planned : undefined),
+};
+
+/**
+ * `batch retry`: rows that ended badly get a new take, which is paid for. What is open is carried on with, and what is in
+ * doubt is left alone.
+ * @param ids those rows, or undefined for all that failed and all that were tried again before
+ */
+export function retryOf(ids: ReadonlySet<string> | undefined): Choice {
+  return {
+    ids,
+    isAbout: ({ id, state, take }) => {
+      if (ids !== undefined) return ids.has(id);
+      return state === 'failed' || state === 'rejected' || (take.number > 1 && state !== 'done');
+    },
+    toCarryOut: (planned, before) => {
+      const { state, take, key } = planned;
+      if (open.has(state)) return planned;
+      const isBad = state === 'failed' || state === 'changed';
+      // Another process has tried it again meanwhile: once is what was asked for.
+      if (!isBad || take.number !== before) return undefined;
+      const number = take.number + 1;
+      return { ...planned, state: 'new', take: { number, key: takeKey(key, number) } };
+    },
+  };
+}

@@ -1,0 +1,105 @@
+import { extname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { printableLine } from '../printable.ts';
+
+/** Where the files of a batch go: a folder, and the template of their names in it. */
+export interface OutputPlace {
+  /** Absolute path. */
+  folder: string;
+  template: string;
+}
+
+/** What stands for each placeholder; undefined where a row has none. */
+export type OutputValues = Record<Placeholder, string | undefined>;
+
+const placeholders = ['id', 'ext', 'index', 'name', 'model', 'protocol', 'seed', 'slug', 'job', 'n'] as const;
+type Placeholder = (typeof placeholders)[number];
+
+const defaultTemplate = '{id}.{ext}';
+// A `.part` file and its notes have longer names.
+const longestName = 200;
+
+/** What is left in a path for whoever knows it: the job's id, which of several files it is. */
+export const openPlaceholders = ['job', 'n'] as const;
+
+/**
+ * The place that `-o` names: a folder, or a template whose folder ends before the first placeholder.
+ * @throws Error whose message says what is wrong.
+ */
+export function outputPlace(given = defaultTemplate): OutputPlace {
+  if (given.trim() === '' || given.includes('\0'))
+    throw new Error('give a template such as clips/{id}.{ext}');
+  const named = /[\\/]$/.test(given) ? join(given, defaultTemplate) : given;
+  const fixed = named.slice(0, named.includes('{') ? named.indexOf('{') : named.length);
+  const end = fixed.lastIndexOf('/') + 1;
+  const place = { folder: resolve(fixed.slice(0, end)), template: named.slice(end) };
+  checkPlaceholders(place.template);
+  return place;
+}
+
+/** The extension that a template fixes: `.wav` of `{id}.wav`; '' where it leaves it open. */
+export function fixedExtension(template: string): string {
+  const extension = extname(template);
+  return extension.includes('{') || extension.includes('}') ? '' : extension;
+}
+
+/**
+ * The absolute path of a row's file; `own` is the row's own template. {@link openPlaceholders} stay in it.
+ * @throws Error whose message says what is wrong.
+ */
+export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
+  const template = own ?? place.template;
+  checkPlaceholders(template);
+  const name = template.replace(/\{([a-z]+)\}/g, (text, placeholder: Placeholder) => {
+    if ((openPlaceholders as readonly string[]).includes(placeholder)) return text;
+    const value = values[placeholder];
+    if (value === undefined || value === '') throw new Error(`{${placeholder}}: the row has none`);
+    return inName(value);
+  });
+  return inside(place.folder, name);
+}
+
+function checkPlaceholders(template: string): void {
+  for (const [text, name] of template.matchAll(/\{([^{}]*)\}/g))
+    if (!placeholders.includes(name as Placeholder))
+      throw new Error(
+        `there is no ${printableLine(text, 40)}; there are: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
+      );
+}
+
+// What a row says never names another folder, nor a hidden file.
+function inName(value: string): string {
+  const plain = value.replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-').replace(/^\.+/, '_');
+  return plain.slice(0, longestName);
+}
+
+function inside(folder: string, name: string): string {
+  const path = resolve(folder, name);
+  const within = relative(folder, path);
+  if (isAbsolute(name) || within === '' || within.split(sep)[0] === '..')
+    throw new Error(`${printableLine(name, 100)} is not in the output folder ${folder}`);
+  if (/[\\/]$/.test(name)) throw new Error(`${printableLine(name, 100)} names a folder: name a file in it`);
+  const long = within.split(sep).find((part) => Buffer.byteLength(part) > longestName);
+  if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${longestName} bytes`);
+  return path;
+}
+
+/** A text in words that a file can be named by: `A boat, at sea!` is `a-boat-at-sea`. */
+export function slugOf(text: string): string {
+  const words =
+    text
+      .normalize('NFKC')
+      .toLowerCase()
+      .match(/[\p{L}\p{N}]+/gu) ?? [];
+  let slug = '';
+  for (const word of words) {
+    const next = slug === '' ? word : `${slug}-${word}`;
+    if (Buffer.byteLength(next) > 60) break;
+    slug = next;
+  }
+  return slug === '' && words[0] !== undefined ? Array.from(words[0]).slice(0, 15).join('') : slug;
+}
+
+/** One name for the paths that some file system takes for the same. */
+export function sameFileName(path: string): string {
+  return path.normalize('NFC').toLowerCase();
+}

@@ -1,0 +1,221 @@
+import { lstat } from 'node:fs/promises';
+import { MgwError, messageOf } from '../errors.ts';
+import { add, zero, type Decimal } from '../budget/decimal.ts';
+import { pathsAt } from '../jobs/target.ts';
+import type { Manifest } from './manifest/manifest.ts';
+import type { Problem } from './manifest/problem.ts';
+import type { Row } from './manifest/row.ts';
+import { sameFileName, type OutputPlace } from './output.ts';
+import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
+import { rowStates, standingOf, type RowState, type StandingDeps } from './row-state.ts';
+import { countOf, hashOf, modelOf, type Work } from './work.ts';
+
+/** What a plan is made of. */
+export interface PlanDeps extends StandingDeps {
+  /**
+   * Composes and checks a row as its command would.
+   * @throws MgwError('usage') naming what is wrong, one thing in each line.
+   */
+  workOf: (row: Row) => Promise<Work>;
+  /** What a row costs at most; undefined where that is not known. */
+  costOf: (work: Work) => Decimal | undefined;
+}
+
+/** A batch as it was opened. */
+export interface Batch {
+  manifest: Manifest;
+  name: string;
+  place: OutputPlace;
+  /** Replaces what stands where files go. */
+  force: boolean;
+}
+
+/** The rows of one model that are still to be paid for. */
+export interface ModelCost {
+  rows: number;
+  /** The sum of what is known. */
+  known: Decimal;
+  /** Rows of which nobody knows what they cost. */
+  unknown: number;
+}
+
+/** What would be done, and what it would cost at most. */
+export interface Plan {
+  rows: number;
+  counts: Record<RowState, number>;
+  /** Everything that is wrong, in the order of the file. */
+  problems: Problem[];
+  /** How many rows cannot be carried out as they are. */
+  bad: number;
+  /** Rows that ask for what an earlier one asks for, under a name of their own: both are paid for. */
+  repeated: Problem[];
+  /** What rows that are to be paid for cost at most, by model. */
+  costs: Map<string, ModelCost>;
+}
+
+/** Takes the rows of a plan, good ones only, as they are read. */
+export type TakeRow = (planned: PlannedRow) => Promise<void> | void;
+
+/**
+ * Reads a manifest once, checks every row, and finds out where each stands. Nothing is sent, and nothing written.
+ * @param take is given each row that can be carried out
+ * @throws MgwError where the manifest or the ledger cannot be read.
+ */
+export async function planBatch(
+  batch: Batch,
+  deps: PlanDeps,
+  take: TakeRow = () => undefined,
+): Promise<Plan> {
+  const planning = new Planning(batch, deps);
+  for await (const item of batch.manifest.items()) {
+    if ('problem' in item) planning.refuse(item.problem);
+    else {
+      const planned = await planning.row(item.row);
+      if (planned !== undefined) await take(planned);
+    }
+  }
+  const { plan } = planning;
+  plan.rows = Object.values(plan.counts).reduce((sum, count) => sum + count, plan.bad);
+  return plan;
+}
+
+/**
+ * A row as it stands now, whatever a plan has found before.
+ * @throws MgwError('usage') where it cannot be carried out.
+ */
+export async function planRow(row: Row, { name, place }: Batch, deps: PlanDeps): Promise<PlannedRow> {
+  const found = named(row, await deps.workOf(row), name, place);
+  return { ...found, ...(await standingOf(found, deps)) };
+}
+
+/** One reading of a manifest: what of the rows before has to be known. */
+class Planning {
+  readonly plan: Plan = {
+    rows: 0,
+    counts: Object.fromEntries(rowStates.map((state) => [state, 0])) as Plan['counts'],
+    problems: [],
+    bad: 0,
+    repeated: [],
+    costs: new Map(),
+  };
+  readonly #batch: Batch;
+  readonly #deps: PlanDeps;
+  /** Lines of ids, of paths, and of what was asked for. */
+  readonly #ids = new Map<string, number>();
+  readonly #paths = new Map<string, number>();
+  readonly #hashes = new Map<string, number>();
+  #badLine = 0;
+
+  constructor(batch: Batch, deps: PlanDeps) {
+    this.#batch = batch;
+    this.#deps = deps;
+  }
+
+  refuse(problem: Problem): void {
+    this.plan.problems.push(problem);
+    if (problem.line !== this.#badLine) this.plan.bad += 1;
+    this.#badLine = problem.line;
+  }
+
+  /** The row with all that is known of it, undefined where it cannot be carried out. */
+  async row(row: Row): Promise<PlannedRow | undefined> {
+    const work = await this.#workOf(row);
+    const found = work && this.#named(row, work);
+    if (found === undefined) return undefined;
+    const standing = await standingOf(found, this.#deps);
+    if (standing.state !== 'new' || (await this.#isFree(found)))
+      return this.#counted({ ...found, ...standing });
+    // What stands there may be this very row's, which another process has just carried out.
+    const again = await standingOf(found, this.#deps);
+    if (again.state !== 'new') return this.#counted({ ...found, ...again });
+    const message = `${found.path} exists already; --force replaces it`;
+    this.refuse({ line: row.line, field: 'output', message });
+    return undefined;
+  }
+
+  async #workOf(row: Row): Promise<Work | undefined> {
+    try {
+      return await this.#deps.workOf(row);
+    } catch (error) {
+      if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
+      for (const message of error.message.split('\n'))
+        this.refuse({ line: row.line, message: asField(message) });
+      return undefined;
+    }
+  }
+
+  #named(row: Row, work: Work): NamedRow | undefined {
+    const { name, place } = this.#batch;
+    try {
+      const found = named(row, work, name, place);
+      return this.#isAlone(found) ? found : undefined;
+    } catch (error) {
+      this.refuse({ line: row.line, field: 'output', message: messageOf(error) });
+      return undefined;
+    }
+  }
+
+  #isAlone({ row, work, id, path }: NamedRow): boolean {
+    const { line } = row;
+    const hash = hashOf(work);
+    const [same, sameId, samePath] = [
+      first(this.#hashes, hash, line),
+      first(this.#ids, id, line),
+      first(this.#paths, sameFileName(path), line),
+    ];
+    if (sameId !== undefined) {
+      const message =
+        row.id === undefined
+          ? `it asks for the same as line ${sameId}; to have it twice, give each an id of its own`
+          : `the id ${id} is that of line ${sameId} too`;
+      this.refuse({ line, field: row.id === undefined ? undefined : 'id', message });
+      return false;
+    }
+    if (samePath !== undefined) {
+      this.refuse({ line, field: 'output', message: `${path} is the file of line ${samePath} too` });
+      return false;
+    }
+    if (same !== undefined)
+      this.plan.repeated.push({ line, message: `it asks for the same as line ${same}; each is paid for` });
+    return true;
+  }
+
+  async #isFree({ path, work }: NamedRow): Promise<boolean> {
+    if (this.#batch.force || path.includes('{job}')) return true;
+    const count = countOf(work);
+    for (const each of pathsAt({ kind: 'file', path }, { id: '' }, count)) {
+      if ((await lstat(each).catch(() => undefined)) !== undefined) return false;
+    }
+    return true;
+  }
+
+  #counted(planned: PlannedRow): PlannedRow {
+    const { state, work } = planned;
+    this.plan.counts[state] += 1;
+    if (state === 'new' || state === 'rejected') this.#addCost(work);
+    return planned;
+  }
+
+  #addCost(work: Work): void {
+    const model = modelOf(work) ?? 'no model';
+    const cost = this.#deps.costOf(work);
+    const before = this.plan.costs.get(model) ?? { rows: 0, known: zero, unknown: 0 };
+    this.plan.costs.set(model, {
+      rows: before.rows + 1,
+      known: cost === undefined ? before.known : add(before.known, cost),
+      unknown: before.unknown + (cost === undefined ? 1 : 0),
+    });
+  }
+}
+
+// A row has fields, and no flags.
+function asField(message: string): string {
+  return message.replace(/(^|\s)--(?=[a-z])/g, '$1');
+}
+
+/** The line that had a value before; it is remembered where none had. */
+function first(lines: Map<string, number>, value: string, line: number): number | undefined {
+  const before = lines.get(value);
+  if (before === undefined) lines.set(value, line);
+  return before;
+}

@@ -1,0 +1,48 @@
+import type { Row } from './manifest/row.ts';
+import type { Standing } from './row-state.ts';
+import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
+import { outputPath, slugOf, type OutputPlace } from './output.ts';
+
+/** A row with its name, its work and its place. */
+export interface NamedRow {
+  row: Row;
+  work: Work;
+  id: string;
+  /** What names its jobs: `NAME/ID`. */
+  key: string;
+  /** The absolute path of its file, with `{job}` and `{n}` where they are not known yet. */
+  path: string;
+}
+
+/** A row, and where it stands. */
+export type PlannedRow = NamedRow & Standing;
+
+/** Digits of the hash that names a row without an id. */
+const hashDigits = 16;
+
+/**
+ * Gives a row its name and the place of its file.
+ * @throws Error whose message says what is wrong with its output.
+ */
+export function named(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
+  const id = row.id ?? hashOf(work).slice(0, hashDigits);
+  const prompt = fieldOf(work, 'prompt');
+  const seed = fieldOf(work, 'seed');
+  const values = {
+    id,
+    name,
+    ext: extensionOf(work),
+    index: String(row.index),
+    model: modelOf(work),
+    protocol: kindOf(work),
+    seed: seed === undefined ? undefined : JSON.stringify(seed),
+    slug: typeof prompt === 'string' ? slugOf(prompt) : undefined,
+    job: undefined,
+    n: undefined,
+  };
+  const path = outputPath(place, values, row.output);
+  if (work.protocol === 'tts' && /\{job\}/.test(path))
+    throw new Error('{job} is not known before speech is sent: leave it out');
+  if (countOf(work) === 1) return { row, work, id, key: `${name}/${id}`, path: path.replaceAll('{n}', '1') };
+  return { row, work, id, key: `${name}/${id}`, path };
+}

@@ -1,0 +1,89 @@
+import { stat } from 'node:fs/promises';
+import { MgwError } from '../errors.ts';
+import { lostFingerprint, type Job } from '../job.ts';
+import { fingerprintsOf } from '../jobs/create-or-resume.ts';
+import { differences } from '../jobs/differences.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import { recordedBody } from '../jobs/order.ts';
+import { shownState } from '../jobs/reconcile.ts';
+import { pathsAt } from '../jobs/target.ts';
+import { latestTake, type Take } from '../jobs/takes.ts';
+import type { Json } from '../json.ts';
+import { countOf, submissionOf, type Work } from './work.ts';
+
+/** Where a row stands, in the order in which they are told. */
+export const rowStates = ['new', 'running', 'done', 'failed', 'rejected', 'unknown', 'changed'] as const;
+
+/**
+ * Where a row stands: `new` was never accepted; `running` was, and its file is still to come; `rejected` was refused,
+ * at no cost, and is sent again; `changed` asks for something else than the job of its id was paid for.
+ */
+export type RowState = (typeof rowStates)[number];
+
+/** What the ledger knows of a row. */
+export interface Standing {
+  state: RowState;
+  take: Take;
+  /** What differs from the job, where the row was changed. */
+  changes?: string[];
+}
+
+/** What a row's standing is found out with. */
+export type StandingDeps = Pick<JobDeps, 'ledger' | 'gateway' | 'account'>;
+
+/** What tells a row's jobs and files. */
+export interface Whereabouts {
+  /** Names its jobs. */
+  key: string;
+  work: Work;
+  /** Where its file goes. */
+  path: string;
+}
+
+/** Where a row stands. Where the record of its job is lost, nobody knows whether it was paid for. */
+export async function standingOf({ key, work, path }: Whereabouts, deps: StandingDeps): Promise<Standing> {
+  const take = await latestTake(deps.ledger, key).catch((error: unknown) => {
+    if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
+    throw error;
+  });
+  if (take === undefined) return { state: 'unknown', take: { number: 1, key } };
+  const { job } = take;
+  if (job === undefined) return { state: 'new', take };
+  const changes = changesOf(job, work, deps);
+  if (changes !== undefined) return { state: 'changed', take, changes };
+  return { state: await stateOf(job, path, countOf(work)), take };
+}
+
+async function stateOf(job: Job, path: string, count: number): Promise<RowState> {
+  const state = shownState(job);
+  if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
+  if (state === 'prepared') return 'new';
+  return state === 'succeeded' && (await hasFiles(job, path, count)) ? 'done' : 'running';
+}
+
+/** Where a job's files go: the path with the job's id in it. */
+export function pathFor(path: string, job: Pick<Job, 'id'>): string {
+  return path.replaceAll('{job}', job.id);
+}
+
+// By their size: their hashes would take as long as reading all of them.
+async function hasFiles(job: Job, path: string, count: number): Promise<boolean> {
+  const target = { kind: 'file', path: pathFor(path, job) } as const;
+  const paths = job.protocol === 'tts' ? [target.path] : pathsAt(target, job, job.record.results ?? 0, count);
+  for (const each of paths) {
+    const file = job.files.find((one) => one.path === each);
+    const found = file && (await stat(each).catch(() => undefined));
+    if (found?.isFile() !== true || found.size !== file?.bytes) return false;
+  }
+  return paths.length > 0;
+}
+
+// A record that has lost its beginning tells nothing of what was asked for: that is a doubt, and no change.
+function changesOf(job: Job, work: Work, deps: StandingDeps): string[] | undefined {
+  const { fingerprint } = job.record;
+  const submission = submissionOf(work);
+  if (fingerprint === lostFingerprint || fingerprintsOf(submission, deps).includes(fingerprint))
+    return undefined;
+  const changes = differences(job.request as Json, recordedBody(submission.body).request).slice(0, 8);
+  return changes.length > 0 ? changes : ['the gateway, the protocol or the format is another one'];
+}

@@ -1,0 +1,97 @@
+import type { JobDeps } from '../jobs/deps.ts';
+import type { MgwError } from '../errors.ts';
+import type { Choice } from './choice.ts';
+import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
+import type { PlannedRow } from './planned-row.ts';
+import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.ts';
+import type { RowState } from './row-state.ts';
+import { stateAfter, Tally } from './tally.ts';
+
+/** What a run begins with. */
+export interface ReadyRun {
+  plan: Plan;
+  tally: Tally;
+  /** The rows to carry out, by their places, and where each stood. */
+  chosen: ReadonlyMap<number, { take: number; state: RowState }>;
+}
+
+/** Who is told of a run, beside {@link RunWatcher}: rows that are left alone. */
+export interface BatchWatcher extends RunWatcher {
+  left(planned: PlannedRow): void;
+}
+
+/** Plans a run: nothing is sent. Rows of which the command is not are not counted. */
+export async function readyRun(
+  batch: Batch,
+  deps: PlanDeps,
+  choice: Choice,
+  onRow: (planned: PlannedRow, isChosen: boolean) => void,
+): Promise<ReadyRun> {
+  const tally = new Tally();
+  const chosen = new Map<number, { take: number; state: RowState }>();
+  const plan = await planBatch(batch, deps, (planned) => {
+    if (!choice.isAbout(planned)) return;
+    const { number } = planned.take;
+    const isChosen = choice.toCarryOut(planned, number) !== undefined;
+    if (isChosen) chosen.set(planned.row.index, { take: number, state: planned.state });
+    tally.count(planned.state, isChosen);
+    onRow(planned, isChosen);
+  });
+  tally.bad = plan.bad;
+  return { plan, tally, chosen };
+}
+
+/**
+ * Carries the chosen rows of a batch out, many at once, reading the manifest once more as there is room.
+ * @returns why it was stopped before its end, undefined where it was not, or by a signal
+ * @throws MgwError where the manifest cannot be read.
+ */
+export async function runBatch(
+  batch: Batch,
+  ready: ReadyRun,
+  choice: Choice,
+  deps: { plan: PlanDeps; job: JobDeps },
+  options: RunOptions,
+  watcher: BatchWatcher,
+): Promise<MgwError | undefined> {
+  const { tally, chosen } = ready;
+  const moved = ({ row, state }: PlannedRow, to: RowState): void =>
+    tally.move(chosen.get(row.index)?.state ?? state, to);
+  const counted: RunWatcher = {
+    ...bound(watcher),
+    ended: async (end) => {
+      moved(end.planned, stateAfter(end));
+      tally.ended += 1;
+      tally.files += end.files.length;
+      await watcher.ended(end);
+    },
+  };
+  const run = new BatchRun(deps.job, options, counted);
+  try {
+    for await (const item of batch.manifest.items()) {
+      if (run.isOver) break;
+      const found = 'row' in item ? chosen.get(item.row.index) : undefined;
+      if (!('row' in item) || found === undefined) continue;
+      // Another process may have been at it since it was planned.
+      const planned = await planRow(item.row, batch, deps.plan);
+      const own = choice.toCarryOut(planned, found.take);
+      if (own !== undefined) await run.begin(own);
+      else {
+        moved(planned, planned.state);
+        watcher.left(planned);
+      }
+    }
+  } finally {
+    await run.end();
+  }
+  return run.stoppedBy;
+}
+
+function bound(watcher: BatchWatcher): RunWatcher {
+  return {
+    began: (planned) => watcher.began(planned),
+    updated: (planned, job) => watcher.updated(planned, job),
+    ended: (end: RowEnd) => watcher.ended(end),
+    note: (text) => watcher.note(text),
+  };
+}

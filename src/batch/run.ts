@@ -1,0 +1,174 @@
+import { RowSignals } from './row-signals.ts';
+import { exitCodes, MgwError, messageOf } from '../errors.ts';
+import type { Job, JobFile } from '../job.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import { carryOut, type RowDone, type RowOptions } from './carry-out.ts';
+import { Seat } from './paced-client.ts';
+import type { Pace } from './pace.ts';
+import type { PlannedRow } from './planned-row.ts';
+
+/** How a row of a run ended. */
+export interface RowEnd {
+  planned: PlannedRow;
+  /** The job as it is then; undefined where there is none yet. */
+  job?: Job;
+  files: JobFile[];
+  /** Why it is not done. */
+  error?: MgwError;
+}
+
+/** Who is told of the rows of a run. */
+export interface RunWatcher {
+  began(planned: PlannedRow): void;
+  updated(planned: PlannedRow, job: Job): void;
+  /** Returns when it is written down: only then does a row count as delivered. */
+  ended(end: RowEnd): Promise<void>;
+  note(text: string): void;
+}
+
+/** How a run goes about its rows. */
+export interface RunOptions extends RowOptions {
+  pace: Pace;
+}
+
+/** Downloads and rows that wait for another try, beside those under way at the gateway. */
+const mostBeside = 8;
+/** Rows in a row that found the gateway unreachable, after which it is left alone. */
+const mostUnreachable = 5;
+
+/**
+ * The rows of one run, many at once: each is begun in its turn, as soon as there is room for it, and forgotten when it
+ * has ended.
+ */
+export class BatchRun {
+  readonly #deps: JobDeps;
+  readonly #options: RunOptions;
+  readonly #watcher: RunWatcher;
+  readonly #signals: RowSignals;
+  /** Rows that were begun and have not ended. */
+  #open = 0;
+  #onEnd: (() => void) | undefined;
+  /** Ends so far that moved something: a row that was turned away may be tried again after one. */
+  #moves = 0;
+  #unreachable = 0;
+  #stop: MgwError | undefined;
+
+  constructor(deps: JobDeps, options: RunOptions, watcher: RunWatcher) {
+    this.#deps = deps;
+    this.#options = options;
+    this.#watcher = watcher;
+    this.#signals = new RowSignals(deps.signals);
+  }
+
+  /** Why no more rows are begun: what has ended one would end all of them. */
+  get stoppedBy(): MgwError | undefined {
+    return this.#stop;
+  }
+
+  /** True where no more rows are begun. */
+  get isOver(): boolean {
+    return this.#stop !== undefined || this.#deps.signals.soft.aborted;
+  }
+
+  /** Begins a row as soon as there is room for it; does nothing where the run is over. Never throws. */
+  async begin(planned: PlannedRow): Promise<void> {
+    const { pace, timeoutMs } = this.#options;
+    while (this.#open >= pace.limit + mostBeside && !this.isOver) await this.#nextEnd();
+    if (this.isOver) return;
+    if (pace.heldMs > timeoutMs) {
+      this.#stop = held(pace.heldMs);
+      return;
+    }
+    const seat = new Seat(pace);
+    if (!(await this.#hasRoom(seat))) return;
+    this.#watcher.began(planned);
+    this.#open += 1;
+    void this.#carryOut(planned, seat).finally(() => {
+      this.#open -= 1;
+      this.#onEnd?.();
+    });
+  }
+
+  /** Waits for all rows that were begun. */
+  async end(): Promise<void> {
+    while (this.#open > 0) await this.#nextEnd();
+    this.#signals.close();
+  }
+
+  #nextEnd(): Promise<void> {
+    return new Promise((resolve) => (this.#onEnd = resolve));
+  }
+
+  async #hasRoom(seat: Seat): Promise<boolean> {
+    try {
+      await seat.take(this.#deps.signals.soft);
+    } catch {
+      return false;
+    }
+    if (!this.isOver) return true;
+    seat.leave();
+    return false;
+  }
+
+  async #carryOut(planned: PlannedRow, seat: Seat): Promise<void> {
+    const end = await this.#attempts(planned, seat);
+    seat.leave();
+    this.#moves += 1;
+    this.#judge(end.error);
+    try {
+      await this.#watcher.ended(end);
+      await end.delivered?.();
+    } catch (error) {
+      this.#stop ??= error instanceof MgwError ? error : new MgwError('local_io', messageOf(error));
+    }
+  }
+
+  async #attempts(planned: PlannedRow, seat: Seat): Promise<RowEnd & Partial<Pick<RowDone, 'delivered'>>> {
+    const { pace } = this.#options;
+    for (;;) {
+      const moves = this.#moves;
+      const own = this.#signals.open();
+      const note = (text: string): void => this.#watcher.note(`${planned.id}: ${text}`);
+      const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
+      try {
+        const deps = { ...this.#deps, signals: own.signals, note };
+        const done = await carryOut(planned, deps, this.#options, { pace, seat, onUpdate });
+        return { planned, job: done.job, files: done.value, delivered: done.delivered };
+      } catch (thrown) {
+        const error = toError(thrown);
+        // Nothing was sent for it. Where other rows get on, the gateway has room again.
+        if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
+          continue;
+        return { planned, job: error.job, files: [], error };
+      } finally {
+        own.close();
+      }
+    }
+  }
+
+  #judge(error: MgwError | undefined): void {
+    if (error?.exitCode === exitCodes.unavailable && error.code === 'unreachable') this.#unreachable += 1;
+    else this.#unreachable = 0;
+    if (error === undefined) return;
+    const isForAll =
+      (error.code === 'auth' && error.charged === 'no') ||
+      error.code === 'balance' ||
+      error.code === 'internal' ||
+      (error.code === 'local_io' && error.job === undefined) ||
+      this.#unreachable >= mostUnreachable;
+    if (isForAll) this.#stop ??= error;
+  }
+}
+
+function toError(thrown: unknown): MgwError {
+  if (thrown instanceof MgwError) return thrown;
+  return new MgwError('internal', `This is a bug in mgw: ${messageOf(thrown)}`, {
+    charged: 'maybe',
+    cause: thrown,
+  });
+}
+
+function held(ms: number): MgwError {
+  const text = `The gateway takes nothing for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
+  return new MgwError('rate_limited', text, { retry: 'safe' });
+}

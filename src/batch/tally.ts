@@ -1,0 +1,56 @@
+import { exitCodes } from '../errors.ts';
+import { shownState } from '../jobs/reconcile.ts';
+import type { RowEnd } from './run.ts';
+import { rowStates, type RowState } from './row-state.ts';
+
+/** How many rows stand where, as a run goes on. */
+export class Tally {
+  readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
+  /** Rows that are left out, since they cannot be carried out as they are. */
+  bad = 0;
+  /** Rows that are to be carried out. */
+  chosen = 0;
+  /** Rows that this run has brought to their end, well or badly. */
+  ended = 0;
+  /** Files that this run has saved. */
+  files = 0;
+
+  /** A row that counts, as the plan has found it. */
+  count(state: RowState, isChosen: boolean): void {
+    this.counts[state] += 1;
+    if (isChosen) this.chosen += 1;
+  }
+
+  /** A row stands elsewhere now. */
+  move(from: RowState, to: RowState): void {
+    this.counts[from] -= 1;
+    this.counts[to] += 1;
+  }
+
+  get rows(): number {
+    return Object.values(this.counts).reduce((sum, count) => sum + count, this.bad);
+  }
+
+  /** True where every row has its file. */
+  get isDone(): boolean {
+    return this.counts.done === this.rows;
+  }
+}
+
+/** Where a row stands after a run. */
+export function stateAfter({ planned, job, error }: RowEnd): RowState {
+  if (error === undefined) return 'done';
+  const state = job === undefined ? undefined : shownState(job);
+  if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
+  if (error.code === 'conflict') return 'changed';
+  if (error.exitCode === exitCodes.unknown) return 'unknown';
+  if (state === undefined) return planned.state;
+  return state === 'prepared' ? 'new' : 'running';
+}
+
+/** The exit code of a run. */
+export function exitCodeOfRun(tally: Tally, signal: AbortSignal): number {
+  if (tally.isDone) return exitCodes.ok;
+  if (!signal.aborted) return exitCodes.partial;
+  return signal.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
+}

@@ -1,0 +1,88 @@
+import { createHash } from 'node:crypto';
+import type { Exchange } from '../exchange.ts';
+import type { JobKind } from '../job.ts';
+import type { Order } from '../jobs/order.ts';
+import { at, canonicalJson, type Json, type JsonObject } from '../json.ts';
+import { longName } from '../protocols/compose.ts';
+import type { Flag, Protocol, Quantity } from '../protocols/protocol.ts';
+import { speechFlags } from '../speech/flags.ts';
+import type { SpeechFormat } from '../speech/format.ts';
+import { speechQuantity } from '../speech/quantity.ts';
+import { speechModel } from '../speech/wire.ts';
+
+/** What a row asks for, composed and checked as its command would do it: one paid submission. */
+export type Work = VideoWork | SpeechWork;
+
+/** A row that `video X submit` would submit. */
+export interface VideoWork {
+  protocol: Protocol;
+  /** What is sent. */
+  body: JsonObject;
+  /** What the row gave, before defaults and the listing completed it. */
+  asked: JsonObject;
+  exchange: Exchange;
+}
+
+/** A row that `tts` would speak. */
+export interface SpeechWork {
+  protocol: 'tts';
+  body: JsonObject;
+  format: SpeechFormat;
+  /** Hertz. */
+  sampleRate: number;
+}
+
+/** True for speech. */
+export function isSpeech(work: Work): work is SpeechWork {
+  return work.protocol === 'tts';
+}
+
+/** The kind of a work's job. */
+export function kindOf(work: Work): JobKind {
+  return isSpeech(work) ? 'tts' : work.protocol.name;
+}
+
+/** What a work's job is found by, and what it is compared by. */
+export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'> {
+  const { body } = work;
+  if (!isSpeech(work)) return { protocol: work.protocol.name, body, asked: work.asked };
+  return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
+}
+
+/** The hash of what a work asks for, whatever it is called: two works of one hash ask for the same. */
+export function hashOf(work: Work): string {
+  const { protocol, body, asked = body, variant = '' } = submissionOf(work);
+  return createHash('sha256')
+    .update([protocol, canonicalJson(asked), variant].join('\n'))
+    .digest('hex');
+}
+
+/** The model of a work. */
+export function modelOf(work: Work): string | undefined {
+  return isSpeech(work) ? speechModel : work.protocol.modelOf(work.body);
+}
+
+/** How many files a work makes. */
+export function countOf(work: Work): number {
+  return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);
+}
+
+/** What a work asks for at most, and the fields that a price may be set by. */
+export function quantityOf(work: Work): { quantity: Quantity; flags: readonly Flag[] } {
+  if (isSpeech(work)) return { quantity: speechQuantity(work.body), flags: speechFlags };
+  return { quantity: work.protocol.quantityOf(work.body), flags: work.protocol.flags };
+}
+
+/** The value of the field that a flag of a work's command sets: `prompt`, `seed`. */
+export function fieldOf(work: Work, name: string): Json | undefined {
+  if (isSpeech(work)) return name === 'prompt' ? at(work.body, 'req_params.text') : undefined;
+  const flag = work.protocol.flags.find((each) => longName(each) === name);
+  return flag === undefined ? undefined : at(work.body, flag.field);
+}
+
+const extensions: Record<string, string> = { ogg_opus: 'ogg' };
+
+/** The extension of a work's file, without its dot. */
+export function extensionOf(work: Work): string {
+  return isSpeech(work) ? (extensions[work.format.name] ?? work.format.name) : 'mp4';
+}

@@ -1,0 +1,49 @@
+import { basename, extname } from 'node:path';
+import { openManifest } from '../../../batch/manifest/manifest.ts';
+import { givenDefaults } from '../../../batch/manifest/row.ts';
+import { outputPlace, type OutputPlace } from '../../../batch/output.ts';
+import type { Batch, PlanDeps } from '../../../batch/plan.ts';
+import { messageOf, usageError } from '../../../errors.ts';
+import { isKeyName, keyNameForm } from '../../../key-name.ts';
+import { printableLine } from '../../../printable.ts';
+import type { Context } from '../../context.ts';
+import type { BatchOptions } from './options.ts';
+import { rowComposer } from './work-of.ts';
+
+/**
+ * Opens the manifest of a batch; the command line wins over what a manifest in YAML says.
+ * @throws MgwError('usage') where there is no such file, or its name or place cannot be one.
+ */
+export async function openBatch(file: string, options: BatchOptions): Promise<Batch> {
+  const manifest = await openManifest(file, givenDefaults(options.default ?? []));
+  const { head } = manifest;
+  return {
+    manifest,
+    name: nameOf(file, options.name ?? head.name),
+    place: placeOf(options.output ?? head.output),
+    force: options.force ?? false,
+  };
+}
+
+function nameOf(file: string, given: string | undefined): string {
+  const name = given ?? basename(file, extname(file));
+  if (isKeyName(name)) return name;
+  const what = given === undefined ? 'The name of the file cannot name the batch' : '--name';
+  throw usageError(
+    `${what}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameForm}. Give --name.`,
+  );
+}
+
+function placeOf(template: string | undefined): OutputPlace {
+  try {
+    return outputPlace(template);
+  } catch (error) {
+    throw usageError(`--output: ${messageOf(error)}.`);
+  }
+}
+
+/** What a plan of a batch is made with. */
+export async function planDepsOf(context: Context, batch: Batch): Promise<PlanDeps> {
+  const { ledger, gateway, account } = await context.jobDeps();
+  return { ledger, gateway, account, workOf: rowComposer(context, batch.place), costOf: () => undefined };
+}

@@ -1,0 +1,40 @@
+import type { Command } from 'commander';
+import { planBatch } from '../../../batch/plan.ts';
+import type { PlannedRow } from '../../../batch/planned-row.ts';
+import type { Context } from '../../context.ts';
+import { planView, refusal, rowView, planText, tellProblems } from '../../output/plan.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../action.ts';
+import { openBatch, planDepsOf } from './open.ts';
+import { addBatchOptions, type BatchOptions } from './options.ts';
+
+const examples = `
+Examples:
+  $ mgw batch plan clips.csv
+  $ mgw batch plan clips.csv -d protocol=c -d model=vendor-h3-mini -o clips/{id}.{ext}`;
+
+/** `mgw batch plan FILE`: checks every row, and shows what would be done and what it would cost; nothing is sent. */
+export function registerPlan(batch: Command, run: Run): void {
+  const command = batch
+    .command('plan')
+    .description('check every row, and show what would be done and what it would cost; nothing is sent')
+    .argument('<file>', 'the rows: .csv, .jsonl or .yaml');
+  addBatchOptions(command);
+  command
+    .addHelpText('after', examples)
+    .action((file: string) => run(command, (context) => plan(context, file, command.opts())));
+}
+
+async function plan(context: Context, file: string, options: BatchOptions): Promise<Outcome> {
+  const batch = await openBatch(file, options);
+  const rows: Record<string, unknown>[] = [];
+  const told: PlannedRow[] = [];
+  const made = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
+    if (context.globals.json) rows.push(rowView(planned));
+    else if (planned.state !== 'new' && planned.state !== 'done') told.push(planned);
+  });
+  await tellProblems(context, file, made);
+  const json = { ...planView(batch, made), rows };
+  const text = planText(made, told);
+  return made.bad === 0 ? { json, text } : { json, text, error: refusal(made) };
+}

@@ -1,0 +1,40 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import { retryOf } from '../../../batch/choice.ts';
+import { usageError } from '../../../errors.ts';
+import type { Context } from '../../context.ts';
+import { repeatable } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../action.ts';
+import { execute } from './execute.ts';
+import { addRunOptions, type RunBatchOptions } from './run-options.ts';
+
+interface RetryOptions extends RunBatchOptions {
+  failed?: boolean;
+  id?: string[];
+}
+
+const examples = `
+Examples:
+  $ mgw batch retry clips.csv --failed
+  $ mgw batch retry clips.csv --id intro --id outro`;
+
+/** `mgw batch retry FILE --failed|--id ID...`: a new take of rows that ended badly; it is paid for again. */
+export function registerRetry(batch: Command, run: Run): void {
+  const command = batch
+    .command('retry')
+    .description('a new take of rows that ended badly or were changed: it is paid for again')
+    .argument('<file>', 'the rows: .csv, .jsonl or .yaml')
+    .addOption(new Option('--failed', 'all rows that failed'))
+    .addOption(repeatable('--id <id...>', 'the row of this id'));
+  addRunOptions(command);
+  command
+    .addHelpText('after', examples)
+    .action((file: string) => run(command, (context) => retry(context, file, command.opts())));
+}
+
+function retry(context: Context, file: string, options: RetryOptions): Promise<Outcome> {
+  const { failed = false, id: ids } = options;
+  if (failed === (ids !== undefined)) throw usageError('Give either --failed, or --id ID for each row.');
+  return execute(context, file, options, retryOf(ids && new Set(ids)));
+}

@@ -1,0 +1,24 @@
+import type { Command } from 'commander';
+import { everyRow } from '../../../batch/choice.ts';
+import type { Run } from '../../action.ts';
+import { execute } from './execute.ts';
+import { addRunOptions } from './run-options.ts';
+
+const examples = `
+Examples:
+  $ mgw batch run clips.csv
+  $ mgw batch run clips.csv -o clips/{id}.{ext} --concurrency 8 --results results.jsonl`;
+
+/** `mgw batch run FILE`: submits, waits and saves; run again, it carries on, and pays for no row twice. */
+export function registerRunBatch(batch: Command, run: Run): void {
+  const command = batch
+    .command('run')
+    .description(
+      'carry out every row: submit, wait, save; run again, it carries on and pays for no row twice',
+    )
+    .argument('<file>', 'the rows: .csv, .jsonl or .yaml');
+  addRunOptions(command);
+  command
+    .addHelpText('after', examples)
+    .action((file: string) => run(command, (context) => execute(context, file, command.opts(), everyRow)));
+}

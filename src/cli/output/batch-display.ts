@@ -1,0 +1,128 @@
+import type { Ora } from 'ora';
+import type { Job } from '../../job.ts';
+import type { PlannedRow } from '../../batch/planned-row.ts';
+import { rowStates, type RowState } from '../../batch/row-state.ts';
+import type { Tally } from '../../batch/tally.ts';
+import { shownState } from '../../jobs/reconcile.ts';
+import { printableLine } from '../../printable.ts';
+import { isLively } from './create-progress.ts';
+import type { ProgressOptions } from './progress.ts';
+import { elapsed } from './wording.ts';
+
+const heartbeatMs = 60_000;
+const mostRows = 8;
+
+/** What a person sees of a run: a block on a terminal that has room for one, else lines and a heartbeat. */
+export class BatchDisplay {
+  readonly #options: ProgressOptions;
+  readonly #tally: Tally;
+  readonly #money: () => string;
+  readonly #rows = new Map<string, string>();
+  readonly #started: number;
+  readonly #isLively: boolean;
+  #spinner: Ora | undefined;
+  #pulse: NodeJS.Timeout | undefined;
+  #isOver = false;
+
+  /** `money` says what was spent so far, or ''. */
+  constructor(options: ProgressOptions, tally: Tally, money: () => string) {
+    this.#options = options;
+    this.#tally = tally;
+    this.#money = money;
+    this.#started = options.clock.monotonic();
+    this.#isLively = isLively(options) && !options.quiet;
+  }
+
+  /** Begins to show the run, where there is something to be done. */
+  async start(): Promise<void> {
+    if (this.#tally.chosen === 0 || this.#options.quiet) return;
+    if (!this.#isLively) {
+      this.#pulse = setInterval(() => this.#line(this.#summary()), heartbeatMs).unref();
+      return;
+    }
+    const { default: ora } = await import('ora');
+    const { stderr, color } = this.#options;
+    if (this.#isOver) return;
+    this.#spinner = ora({
+      stream: stderr,
+      isEnabled: true,
+      discardStdin: false,
+      color: color ? 'cyan' : false,
+    });
+    this.#spinner.start(this.#block());
+  }
+
+  began({ id, row }: PlannedRow): void {
+    this.#rows.set(String(row.index), id);
+    this.#draw();
+  }
+
+  updated({ id, row }: PlannedRow, job: Job): void {
+    const percent = job.progress === undefined ? '' : ` ${Math.round(job.progress)}%`;
+    this.#rows.set(String(row.index), `${id} ${shownState(job)}${percent}`);
+    this.#draw();
+  }
+
+  /** A row has ended; `text` says how. Rows that ended well are told in a log alone. */
+  ended({ row }: PlannedRow, state: RowState, text: string): void {
+    this.#rows.delete(String(row.index));
+    if (state !== 'done' || !this.#isLively) this.note(text);
+    else this.#draw();
+  }
+
+  /** A line that stays. */
+  note(text: string): void {
+    if (this.#options.quiet) return;
+    this.aside(() => this.#line(text));
+  }
+
+  /** Does something to the terminal with the block taken off it. */
+  aside(action: () => void): void {
+    const spinner = this.#spinner;
+    if (spinner?.isSpinning !== true) action();
+    else {
+      spinner.stop();
+      action();
+      spinner.start(this.#block());
+    }
+  }
+
+  stop(): void {
+    this.#isOver = true;
+    clearInterval(this.#pulse);
+    this.#spinner?.stop();
+    this.#spinner = undefined;
+  }
+
+  #line(text: string): void {
+    this.#options.stderr.write(`${printableLine(text)}\n`);
+  }
+
+  // ora draws by itself, some ten times a second.
+  #draw(): void {
+    if (this.#spinner !== undefined) this.#spinner.text = this.#block();
+  }
+
+  #block(): string {
+    const width = Math.max(20, (this.#options.stderr.columns ?? 80) - 4);
+    const rows = [...this.#rows.values()];
+    const more = rows.length > mostRows ? [`… and ${rows.length - mostRows} more`] : [];
+    const lines = [this.#summary(), ...rows.slice(0, mostRows), ...more];
+    return lines.map((line, index) => (index === 0 ? '' : '  ') + printableLine(line, width)).join('\n');
+  }
+
+  #summary(): string {
+    const { counts, chosen, ended } = this.#tally;
+    const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
+    const ms = this.#options.clock.monotonic() - this.#started;
+    const rate = ended === 0 ? '' : `, ${rateText((ended * 60_000) / Math.max(1, ms))} a minute`;
+    const left =
+      ended === 0 || ended >= chosen ? '' : `, about ${elapsed((ms / ended) * (chosen - ended))} left`;
+    const money = this.#money();
+    return `${states.join(', ')}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
+  }
+}
+
+function rateText(rate: number): string {
+  return rate >= 10 ? String(Math.round(rate)) : rate.toFixed(1);
+}

@@ -1,0 +1,174 @@
+import { appendFile } from 'node:fs/promises';
+import { add, formatDecimal, zero, type Decimal } from '../../budget/decimal.ts';
+import type { Batch } from '../../batch/plan.ts';
+import type { PlannedRow } from '../../batch/planned-row.ts';
+import { rowStates, type RowState } from '../../batch/row-state.ts';
+import type { RowEnd } from '../../batch/run.ts';
+import type { ReadyRun } from '../../batch/run-batch.ts';
+import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
+import { printableLine } from '../../printable.ts';
+import type { Context } from '../context.ts';
+import { globalArguments, type Globals } from '../globals.ts';
+import { shellWord } from './human.ts';
+import { errorView, jobView } from './json.ts';
+import type { Outcome } from './outcome.ts';
+import { planView, rowView } from './plan.ts';
+
+/** A row that is not done, and what to type. */
+interface Undone {
+  line: number;
+  id: string;
+  state: RowState;
+  why: string;
+  next: string[];
+}
+
+/** How the batch was named on the command line. */
+export interface Named {
+  output?: string;
+  default?: string[];
+  name?: string;
+  force?: boolean;
+}
+
+const mostTold = 20;
+
+/** What a run has to tell at its end, and of each row as it ends. */
+export class BatchReport {
+  readonly #file: string;
+  readonly #named: Named;
+  readonly #globals: Globals;
+  readonly #undone: Undone[] = [];
+  #spent: Decimal = zero;
+  #unpriced = 0;
+
+  constructor(file: string, named: Named, globals: Globals) {
+    this.#file = file;
+    this.#named = named;
+    this.#globals = globals;
+  }
+
+  /** A row is left alone. */
+  left(planned: PlannedRow): void {
+    const { state, take, changes = [] } = planned;
+    if (state === 'done') return;
+    const why =
+      changes.length > 0 ? `it was changed: ${changes.join('; ')}` : (take.job?.error?.message ?? '');
+    this.#add(planned, state, why, this.#nextOf(planned, state));
+  }
+
+  /** A row has ended. */
+  ended(end: RowEnd, state: RowState): void {
+    const { planned, error } = end;
+    if (error !== undefined) this.#add(planned, state, error.message, this.#nextOf(planned, state, error));
+  }
+
+  /** A row's line of `--results`. */
+  resultOf({ planned, job, files, error }: RowEnd, state: RowState): Record<string, unknown> {
+    return {
+      ...rowView({ ...planned, state }),
+      exit_code: error?.exitCode ?? exitCodes.ok,
+      job: job && jobView(job),
+      files,
+      error: error && errorView(error),
+    };
+  }
+
+  /** A row's end as a line of a log. */
+  lineOf({ planned, files, error }: RowEnd, state: RowState): string {
+    const what = error?.message ?? files.map(({ path }) => path).join(', ');
+    return printableLine(`${planned.id} ${state}: ${what}`, 500);
+  }
+
+  /** What was spent so far, in words; '' where nothing is known of it. */
+  money(): string {
+    if (this.#spent === zero) return '';
+    return `at most ${formatDecimal(this.#spent)} spent${this.#unpriced > 0 ? ' where a price is known' : ''}`;
+  }
+
+  /** A submission was paid for. */
+  spent(cost: Decimal | undefined): void {
+    if (cost === undefined) this.#unpriced += 1;
+    else this.#spent = add(this.#spent, cost);
+  }
+
+  /** All that is to be told of the run. */
+  async outcome(
+    context: Context,
+    batch: Batch,
+    { plan, tally }: ReadyRun,
+    stopped: MgwError | undefined,
+    exitCode: number,
+  ): Promise<Outcome> {
+    const states = rowStates.filter((state) => tally.counts[state] > 0);
+    const counts = states.map((state) => `${tally.counts[state]} ${state}`);
+    const bad = tally.bad > 0 ? [`${tally.bad} left out`] : [];
+    const parts = [
+      `${batch.name}: ${[...counts, ...bad].join(', ') || 'no rows'}`,
+      `${tally.files} files saved`,
+    ];
+    const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
+    context.progress.note(summary);
+    const undone = this.#undone.sort((one, other) => one.line - other.line);
+    for (const row of undone.slice(0, mostTold)) context.progress.note(this.#undoneText(row));
+    if (undone.length > mostTold)
+      context.progress.note(
+        `… and ${undone.length - mostTold} more: mgw batch status ${shellWord(this.#file)}`,
+      );
+    await this.#stepSummary(context, summary, undone);
+    const view = planView(batch, plan);
+    return {
+      json: {
+        batch: { ...(view['batch'] as object), rows: tally.rows, states: tally.counts, files: tally.files },
+        problems: view['problems'],
+        rows: undone.map(({ why, ...row }) => ({ ...row, message: why })),
+      },
+      ...(stopped !== undefined && exitCode !== exitCodes.ok && { error: stopped }),
+      exitCode,
+    };
+  }
+
+  #add({ row, id }: PlannedRow, state: RowState, why: string, next: string[]): void {
+    this.#undone.push({ line: row.line, id, state, why: printableLine(why, 300), next });
+  }
+
+  #nextOf({ id, take }: PlannedRow, state: RowState, error?: MgwError): string[] {
+    const job = error?.job ?? take.job;
+    if (state === 'unknown' && job !== undefined)
+      return ['mgw', 'jobs', 'resolve', job.id, '--adopt', job.record.possibleHandle ?? 'HANDLE'];
+    const isOver = state === 'failed' || state === 'changed' || error?.exitCode === exitCodes.incomplete;
+    if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), '--id', id];
+    return ['mgw', 'batch', 'run', this.#file, ...this.#flags()];
+  }
+
+  #flags(): string[] {
+    const { name, output, default: fields = [], force } = this.#named;
+    return [
+      ...fields.flatMap((field) => ['-d', field]),
+      ...(name === undefined ? [] : ['--name', name]),
+      ...(output === undefined ? [] : ['-o', output]),
+      ...(force ? ['--force'] : []),
+    ];
+  }
+
+  #undoneText({ line, id, state, why, next }: Undone): string {
+    const [mgw = 'mgw', ...rest] = next;
+    const words = [mgw, ...globalArguments(this.#globals).flat(), ...rest].map(shellWord).join(' ');
+    return `line ${line}: ${id} ${state}${why === '' ? '' : `: ${why}`} → ${words}`;
+  }
+
+  // A summary that cannot be written is no reason to call the run a failure.
+  async #stepSummary(context: Context, summary: string, undone: readonly Undone[]): Promise<void> {
+    const path = context.io.env['GITHUB_STEP_SUMMARY'];
+    if (!path) return;
+    const cell = (text: string): string => text.replace(/[|\\`<>&]/g, '\\$&');
+    const rows = undone
+      .slice(0, mostTold)
+      .map(({ id, state, why, next }) => `| ${cell(id)} | ${state} | ${cell(why)} | \`${next.join(' ')}\` |`);
+    const head = rows.length === 0 ? [] : ['', '| row | state | why | next |', '|---|---|---|---|'];
+    const text = ['### mgw batch', '', cell(summary), ...head, ...rows, ''].join('\n');
+    await appendFile(path, `${context.redact(text)}\n`).catch((error: unknown) =>
+      context.progress.note(`The step's summary cannot be written: ${messageOf(error)}`),
+    );
+  }
+}

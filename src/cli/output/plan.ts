@@ -1,0 +1,98 @@
+import { problemText } from '../../batch/manifest/problem.ts';
+import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
+import type { PlannedRow } from '../../batch/planned-row.ts';
+import { rowStates } from '../../batch/row-state.ts';
+import { kindOf, modelOf } from '../../batch/work.ts';
+import { add, formatDecimal, zero } from '../../budget/decimal.ts';
+import { usageError, type MgwError } from '../../errors.ts';
+import { printableLine } from '../../printable.ts';
+import type { Context } from '../context.ts';
+import { write } from '../io.ts';
+import { table } from './human.ts';
+
+/** Everything that is wrong with a manifest, and what a person should know of it, on stderr. */
+export async function tellProblems(context: Context, file: string, plan: Plan): Promise<void> {
+  for (const problem of plan.repeated) context.progress.note(problemText(file, problem));
+  const lines = plan.problems.map((problem) => `${printableLine(problemText(file, problem))}\n`);
+  if (lines.length > 0) await write(context.io.stderr, context.redact(lines.join('')));
+}
+
+/** Exit 2: rows that cannot be carried out. */
+export function refusal({ bad, rows }: Plan): MgwError {
+  const what = bad === 1 ? 'One row cannot' : `${bad} rows cannot`;
+  const others = rows > bad ? ' --skip-bad carries out the others.' : '';
+  return usageError(`${what} be carried out as the manifest has it.${others}`);
+}
+
+/** A plan as scripts see it. */
+export function planView(
+  { manifest, name }: Pick<Batch, 'manifest' | 'name'>,
+  plan: Plan,
+): Record<string, unknown> {
+  return {
+    batch: { name, file: manifest.path, rows: plan.rows, states: plan.counts, bad: plan.bad },
+    cost: {
+      at_most: sumOf([...plan.costs.values()]),
+      models: [...plan.costs].map(([model, cost]) => ({ model, rows: cost.rows, at_most: sumOf([cost]) })),
+    },
+    problems: plan.problems,
+    repeated: plan.repeated,
+  };
+}
+
+// An amount that is not known is no amount, in any sum.
+function sumOf(costs: readonly ModelCost[]): string {
+  if (costs.some(({ unknown }) => unknown > 0)) return 'unknown';
+  return formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero));
+}
+
+/** A row as scripts see it. */
+export function rowView({
+  row,
+  id,
+  key,
+  work,
+  path,
+  state,
+  take,
+  changes,
+}: PlannedRow): Record<string, unknown> {
+  return {
+    line: row.line,
+    id,
+    ref: `@${key}`,
+    protocol: kindOf(work),
+    model: modelOf(work),
+    state,
+    output: path,
+    job: take.job?.id,
+    changes,
+    tags: row.tags.length > 0 ? row.tags : undefined,
+  };
+}
+
+/** A plan as a person reads it; `rows` are those of which there is something to say. */
+export function planText(plan: Plan, rows: readonly PlannedRow[]): string {
+  const states = rowStates
+    .filter((state) => plan.counts[state] > 0)
+    .map((state) => [state, String(plan.counts[state])]);
+  const bad = plan.bad > 0 ? [['bad', String(plan.bad)]] : [];
+  const parts = [table(['state', 'rows'], [...states, ...bad])];
+  if (plan.costs.size > 0) parts.push(costTable(plan));
+  const said = rows.filter(({ state }) => state !== 'running' && state !== 'done').map(rowText);
+  if (said.length > 0) parts.push(said.join('\n'));
+  return parts.join('\n\n');
+}
+
+function costTable({ costs }: Plan): string {
+  const rows = [...costs].map(([model, cost]) => [model, String(cost.rows), sumOf([cost])]);
+  const count = [...costs.values()].reduce((sum, cost) => sum + cost.rows, 0);
+  const total = costs.size > 1 ? [['in all', String(count), sumOf([...costs.values()])]] : [];
+  return table(['to be paid for', 'rows', 'cost at most'], [...rows, ...total]);
+}
+
+function rowText({ row, id, state, changes = [], take }: PlannedRow): string {
+  const job = take.job === undefined ? '' : ` (${take.job.id})`;
+  const why = changes.length > 0 ? changes.join('; ') : (take.job?.error?.message ?? '');
+  return printableLine(`line ${row.line}: ${id} ${state}${job}${why === '' ? '' : `: ${why}`}`, 500);
+}

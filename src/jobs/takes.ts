@@ -1,0 +1,33 @@
+import type { Job } from '../job.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { namedJob } from './create-or-resume.ts';
+
+/** One of the jobs that a row of a batch has had: each is paid for, and a later one takes the place of the one before. */
+export interface Take {
+  /** From 1. */
+  number: number;
+  /** What names its job: the row's own key, then `KEY/2`, `KEY/3` … */
+  key: string;
+  /** Undefined where nobody has made it yet. */
+  job?: Job;
+}
+
+/** The key of a row's n-th take. */
+export function takeKey(key: string, number: number): string {
+  return number === 1 ? key : `${key}/${number}`;
+}
+
+/**
+ * The latest take of what a key names, the first one where there is none.
+ * @throws MgwError('submit_unknown') where the record of a take is lost.
+ */
+export async function latestTake(ledger: Ledger, key: string): Promise<Take> {
+  let latest: Take = { number: 1, key, job: await namedJob(ledger, key) };
+  // Where the first take was removed by hand, a second one counts all the same.
+  for (let number = 2; ; number += 1) {
+    const next = takeKey(key, number);
+    const job = await namedJob(ledger, next);
+    if (job === undefined) return latest;
+    latest = { number, key: next, job };
+  }
+}

@@ -1,0 +1,163 @@
+import type { ServerResponse } from 'node:http';
+import { fakeMp4, type Seen } from '../support/gateway-c.ts';
+import { json, listen, type Origin } from '../support/origin.ts';
+import { end, speechBody } from '../speech/frames.ts';
+
+/** How a gateway deals with one submission in place of accepting it. */
+export type Deed =
+  /** 429, with the seconds of `Retry-After`. */
+  | { kind: 'limit'; seconds?: number }
+  /** Accepts the task, and cuts the connection before the answer. */
+  | { kind: 'lose' }
+  /** Accepts the task, and answers 500. */
+  | { kind: 'fail-after' }
+  /** Accepts the task, which will fail. */
+  | { kind: 'doom' }
+  /** 400. */
+  | { kind: 'refuse' };
+
+interface Task {
+  polls: number;
+  isDoomed: boolean;
+}
+
+/** A gateway that speaks all of a, b, c and speech by the specification, and remembers who was charged for what. */
+export interface BatchGateway extends Origin {
+  /** How often each prompt or text was charged. */
+  charges: Map<string, number>;
+  /** Deals with a submission; undefined accepts it. */
+  judge: (prompt: string, seen: Seen) => Deed | undefined;
+  /** Polls until a task is finished. */
+  polls: number;
+  /** Requests that submit. */
+  posts(): Seen[];
+  /** Requests that ask for the listing. */
+  listings(): Seen[];
+  video: Buffer;
+  audio: Buffer;
+}
+
+const submitC = new Set(['/v1/video/generations', '/v1/videos']);
+
+/** Starts the gateway on loopback. */
+export async function startBatchGateway(): Promise<BatchGateway> {
+  const tasks = new Map<string, Task>();
+  const charge = (prompt: string): void =>
+    void gateway.charges.set(prompt, (gateway.charges.get(prompt) ?? 0) + 1);
+  const submit = (
+    seen: Seen,
+    response: ServerResponse,
+    prompt: string,
+    accept: (id: string) => void,
+  ): void => {
+    const deed = gateway.judge(prompt, seen);
+    if (deed?.kind === 'limit') {
+      if (deed.seconds !== undefined) response.setHeader('retry-after', String(deed.seconds));
+      json(response, { error: { code: 'rate_limit', message: 'too many requests' } }, 429);
+      return;
+    }
+    if (deed?.kind === 'refuse') {
+      json(response, { error: { code: 'invalid_request', message: 'no such thing' } }, 400);
+      return;
+    }
+    charge(prompt);
+    const id = `task-${tasks.size + 1}`;
+    tasks.set(id, { polls: 0, isDoomed: deed?.kind === 'doom' });
+    if (deed?.kind === 'lose') response.destroy();
+    else if (deed?.kind === 'fail-after') json(response, { error: { message: 'upstream broke' } }, 500);
+    else accept(id);
+  };
+  const handle = (seen: Seen, response: ServerResponse): void => {
+    const { method, path } = seen;
+    if (path === '/v1/models') {
+      json(response, { data: [{ id: 'Kling', model_versions: ['2.0'] }] });
+      return;
+    }
+    if (path.startsWith('/file/') || path.endsWith('/content')) {
+      file(response, gateway.video);
+      return;
+    }
+    const [, model] = /^\/v1beta\/models\/([^/:]+):predictLongRunning$/.exec(path) ?? [];
+    if (method === 'POST' && model !== undefined) {
+      const prompt = (JSON.parse(seen.body) as { instances: [{ prompt: string }] }).instances[0].prompt;
+      submit(seen, response, prompt, (id) =>
+        json(response, { name: `models/${model}/operations/${id}`, done: false }),
+      );
+      return;
+    }
+    if (method === 'POST' && path === '/') {
+      protocolB(seen, response);
+      return;
+    }
+    if (method === 'POST' && submitC.has(path)) {
+      const { prompt } = JSON.parse(seen.body) as { prompt: string };
+      submit(seen, response, prompt, (id) => json(response, { task_id: id, status: 'queued' }));
+      return;
+    }
+    if (method === 'POST' && path === '/api/v3/tts/unidirectional') {
+      const { text } = (JSON.parse(seen.body) as { req_params: { text: string } }).req_params;
+      submit(seen, response, text, () => response.end(speechBody([gateway.audio, end])));
+      return;
+    }
+    query(path, response);
+  };
+  const protocolB = (seen: Seen, response: ServerResponse): void => {
+    const body = JSON.parse(seen.body) as { Prompt: string; TaskId: string };
+    if (seen.headers['x-tc-action'] === 'CreateAigcVideoTask') {
+      submit(seen, response, body.Prompt, (TaskId) =>
+        json(response, { Response: { TaskId, RequestId: 'r' } }),
+      );
+      return;
+    }
+    const { isDone, isDoomed } = look(body.TaskId);
+    const Status = isDone ? 'FINISH' : 'PROCESSING';
+    const FileInfos = [{ FileUrl: `${gateway.url}/file/${body.TaskId}` }];
+    const verdict = isDoomed
+      ? { ErrCode: 70000, ErrCodeExt: 'ModelGenerateFailed', Message: 'it went wrong' }
+      : { ErrCode: 0, ErrCodeExt: '', Output: { FileInfos } };
+    const AigcVideoTask = { TaskId: body.TaskId, Status, ...(isDone ? verdict : {}) };
+    json(response, { Response: { TaskType: 'AigcVideoTask', Status, AigcVideoTask, RequestId: 'r' } });
+  };
+  const query = (path: string, response: ServerResponse): void => {
+    const id = path.split('/').pop() ?? '';
+    const { isDone, isDoomed } = look(id);
+    if (path.startsWith('/v1beta/')) {
+      const name = path.slice('/v1beta/'.length);
+      const samples = { generatedSamples: [{ video: { uri: `${gateway.url}/file/${id}` } }] };
+      const good = { response: { generateVideoResponse: samples } };
+      const bad = { error: { code: 13, message: 'it went wrong' } };
+      json(response, { name, done: isDone, ...(isDone ? (isDoomed ? bad : good) : {}) });
+      return;
+    }
+    const ended = isDoomed
+      ? { status: 'failed', error: { message: 'it went wrong' } }
+      : { status: 'completed' };
+    json(response, { task_id: id, ...(isDone ? ended : { status: 'in_progress' }) });
+  };
+  const look = (id: string): { isDone: boolean; isDoomed: boolean } => {
+    const task = tasks.get(id);
+    if (task === undefined) return { isDone: false, isDoomed: false };
+    task.polls += 1;
+    return { isDone: task.polls > gateway.polls, isDoomed: task.isDoomed };
+  };
+  const origin = await listen(handle);
+  const gateway: BatchGateway = {
+    ...origin,
+    charges: new Map(),
+    judge: () => undefined,
+    polls: 1,
+    posts: () =>
+      gateway.requests.filter(
+        ({ method, headers }) => method === 'POST' && headers['x-tc-action'] !== 'DescribeTaskDetail',
+      ),
+    listings: () => gateway.requests.filter(({ path }) => path === '/v1/models'),
+    video: fakeMp4(5000),
+    audio: Buffer.alloc(3000, 'a'),
+  };
+  return gateway;
+}
+
+function file(response: ServerResponse, bytes: Buffer): void {
+  response.writeHead(200, { 'content-type': 'video/mp4', 'content-length': bytes.length });
+  response.end(bytes);
+}

@@ -1,0 +1,89 @@
+import { writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { clips, openScene, type Scene } from './scene.ts';
+
+let scene: Scene;
+beforeAll(async () => {
+  scene = await openScene();
+});
+beforeEach(() => scene.gateway.requests.splice(0));
+afterAll(() => scene.gateway.close());
+
+describe('a plan', () => {
+  it('lists all that is wrong by row and line, and sends nothing', async () => {
+    const text = [
+      'id,protocol,model,duration,prompt,output',
+      'a,c,vendor-h3-mini,4,a boat,',
+      'b,c,vendor-h3-mini,5,a boat,../b.mp4',
+      'c,c,vendor-h3-mini,5,a cat,x.mp4',
+      'd,c,vendor-h3-mini,5,a dog,X.mp4',
+      'c,c,vendor-h3-mini,5,a fox,',
+      'e,z,vendor-h3-mini,5,a fox,',
+      'f,tts,,,,',
+      'g,c,vendor-h3-mini,5,a cow,{colour}.mp4',
+    ].join('\n');
+    const { code, stderr } = await scene.batch('plan', scene.file('bad.csv', text));
+    expect(code).toBe(2);
+    const lines = [...stderr.matchAll(/bad\.csv:(\d+): (.*)/g)].map(([, line, what = '']) => [line, what]);
+    expect(lines).toEqual([
+      ['2', expect.stringMatching(/^duration: 4 is not allowed/)],
+      ['3', expect.stringMatching(/^output: .*not in the output folder/)],
+      ['5', expect.stringMatching(/^output: .*the file of line 4 too/)],
+      ['6', 'id: the id c is that of line 4 too'],
+      ['7', expect.stringMatching(/^protocol: z is not allowed/)],
+      ['8', expect.stringMatching(/^text: missing/)],
+      ['9', expect.stringMatching(/^output: there is no \{colour\}/)],
+    ]);
+    expect(scene.gateway.requests).toEqual([]);
+  });
+
+  it('asks for the listing once, whatever the number of rows that need it', async () => {
+    const rows = ['a boat', 'a cat', 'a dog'].map((prompt) => `b,Kling,5,${prompt}`);
+    const file = scene.file('b.csv', ['protocol,model,duration,prompt', ...rows].join('\n'));
+    expect((await scene.read('plan', file)).batch.states).toMatchObject({ new: 3 });
+    expect(scene.gateway.requests.map(({ method, path }) => `${method} ${path}`)).toEqual(['GET /v1/models']);
+  });
+
+  it('says that an unknown price is unknown', async () => {
+    const { cost } = await scene.read('plan', scene.file('cost.csv', clips(['a', 'a boat'])));
+    expect(cost.at_most).toBe('unknown');
+  });
+
+  it('points out two rows that ask for the same, and refuses them where nothing tells them apart', async () => {
+    const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
+    expect(named.code).toBe(0);
+    expect(named.stderr).toContain('same.csv:3: it asks for the same as line 2');
+    const nameless = scene.file('nameless.csv', clips(['', 'a boat'], ['', 'a boat']));
+    expect(await scene.batch('plan', nameless)).toMatchObject({ code: 2 });
+  });
+
+  it('resolves the output of each row', async () => {
+    const file = scene.file('out.csv', `${clips(['a', 'A boat: at sea!'])}b,c,vendor-h3-mini,5,"../../x"\n`);
+    const { rows } = await scene.read(
+      'plan',
+      file,
+      '-o',
+      scene.at('clips/{name}/{index}-{slug}-{id}-{model}-{protocol}.{ext}'),
+    );
+    expect(rows.map(({ output }) => output)).toEqual([
+      scene.at('clips/out/1-a-boat-at-sea-a-vendor-h3-mini-c.mp4'),
+      scene.at('clips/out/2-x-b-vendor-h3-mini-c.mp4'),
+    ]);
+  });
+
+  it('refuses a file that is there and is not of the batch, unless it is told to replace it', async () => {
+    const file = scene.file('taken.csv', clips(['taken', 'a boat']));
+    writeFileSync(scene.at('taken.mp4'), 'mine');
+    expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* exists already/);
+    expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
+  });
+
+  it('names a row without an id by what it asks for, in whatever order the rows are', async () => {
+    const ids = async (...prompts: string[]): Promise<string[]> => {
+      const text = clips(...prompts.map((prompt): [string, string] => ['', prompt]));
+      return (await scene.read('plan', scene.file('hash.csv', text))).rows.map(({ id }) => id);
+    };
+    const [boat, cat] = await ids('a boat', 'a cat');
+    expect(await ids('a dog', 'a cat', 'a boat')).toEqual([expect.any(String), cat, boat]);
+  });
+});

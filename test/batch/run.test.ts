@@ -1,0 +1,196 @@
+import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { runHereAs } from '../support/one-process.ts';
+import type { Deed } from './gateway.ts';
+import { clips, openScene, type Scene } from './scene.ts';
+
+let scene: Scene;
+beforeEach(async () => {
+  scene = await openScene();
+});
+afterEach(() => scene.gateway.close());
+
+const mixed = [
+  'id,protocol,model,duration,prompt,text,model-version',
+  'one,a,video-a,5,a boat,,',
+  'two,b,Kling,5,a cat,,2.0',
+  'three,c,vendor-h3-mini,5,a dog,,',
+  'four,tts,,,,good morning,',
+  '',
+].join('\n');
+
+/** Deals once with the submission of a prompt. */
+function once(prompt: string, deed: Deed): void {
+  let isDone = false;
+  scene.gateway.judge = (asked) => {
+    if (asked !== prompt || isDone) return undefined;
+    isDone = true;
+    return deed;
+  };
+}
+
+function charges(): Record<string, number> {
+  return Object.fromEntries(scene.gateway.charges);
+}
+
+describe('a run', () => {
+  it('submits, waits and saves every row, and pays nothing when it is run again', async () => {
+    const file = scene.file('m.csv', mixed);
+    const first = await scene.batch('run', file);
+    expect(first.stderr).toContain('m: 4 done; 4 files saved.');
+    expect(first.code).toBe(0);
+    expect(first.stdout.trim().split('\n').sort()).toEqual(
+      ['four.mp3', 'one.mp4', 'three.mp4', 'two.mp4'].map((name) => scene.at(name)),
+    );
+    for (const name of ['one', 'two', 'three'])
+      expect(readFileSync(scene.at(`${name}.mp4`))).toEqual(scene.gateway.video);
+    expect(readFileSync(scene.at('four.mp3'))).toEqual(scene.gateway.audio);
+    scene.gateway.requests.splice(0);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
+    expect(scene.gateway.requests).toEqual(scene.gateway.listings());
+  });
+
+  it('pays for added rows alone when rows are added, removed and reordered', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat'], ['c', 'a dog']));
+    await scene.batch('run', file);
+    scene.file('m.csv', clips(['d', 'a fox'], ['c', 'a dog'], ['', 'a cat']));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
+  });
+
+  it('saves a file again that is gone, and pays nothing', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    rmSync(scene.at('a.mp4'));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(existsSync(scene.at('a.mp4'))).toBe(true);
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
+
+  it('pays for nothing while a row is bad, and leaves bad rows out where it is told to', async () => {
+    const file = scene.file('m.csv', `${clips(['a', 'a boat'])}b,c,vendor-h3-mini,4,a cat\n`);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 2 });
+    expect(scene.gateway.requests).toEqual([]);
+    const { exit_code, batch } = await scene.read('run', file, '--skip-bad');
+    expect(exit_code).toBe(11);
+    expect(batch).toMatchObject({ rows: 2, bad: 1, states: { done: 1 } });
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
+
+  it('goes on with the others where a row is in doubt, and does not send it again', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    once('a boat', { kind: 'lose' });
+    const { exit_code, batch, rows } = await scene.read('run', file);
+    expect(exit_code).toBe(11);
+    expect(batch.states).toMatchObject({ unknown: 1, done: 1 });
+    expect(rows).toMatchObject([
+      {
+        id: 'a',
+        state: 'unknown',
+        next: ['mgw', 'jobs', 'resolve', expect.any(String), '--adopt', 'HANDLE'],
+      },
+    ]);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
+    expect(await runHereAs(scene.user, ['jobs', 'resolve', '@m/a', '--adopt', 'task-1'])).toMatchObject({
+      code: 0,
+    });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
+  });
+
+  it('holds all submissions for Retry-After, and sends what was turned away again', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+    let turned = 0;
+    scene.gateway.judge = () => ((turned += 1) <= 2 ? { kind: 'limit', seconds: 1 } : undefined);
+    const { stderr, code } = await scene.batch('run', file, '--concurrency', '2');
+    expect(stderr).toContain('1 at once from now on');
+    expect(code).toBe(0);
+    const [, second, third] = scene.gateway.posts();
+    expect((third?.at ?? 0) - (second?.at ?? 0)).toBeGreaterThanOrEqual(990);
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
+  });
+
+  it('sends a refused row again, which costs nothing', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    once('a boat', { kind: 'refuse' });
+    expect((await scene.read('run', file)).batch.states).toMatchObject({ rejected: 1 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+  });
+
+  it('writes a line of results for each row as it ends', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    once('a cat', { kind: 'doom' });
+    await scene.batch('run', file, '--results', scene.at('r.jsonl'));
+    const lines = readFileSync(scene.at('r.jsonl'), 'utf8').trim().split('\n');
+    const results = lines.map((line) => JSON.parse(line) as { id: string; state: string; exit_code: number });
+    expect(results.sort((one, other) => one.id.localeCompare(other.id))).toMatchObject([
+      { id: 'a', state: 'done', exit_code: 0, files: [{ path: scene.at('a.mp4') }] },
+      { id: 'b', state: 'failed', exit_code: 5, error: { code: 'task_failed' } },
+    ]);
+  });
+
+  it('writes the summary of a step in GitHub Actions', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    once('a boat', { kind: 'doom' });
+    scene.user.env['GITHUB_STEP_SUMMARY'] = scene.at('summary.md');
+    await scene.batch('run', file);
+    expect(readFileSync(scene.at('summary.md'), 'utf8')).toMatch(/1 failed[^]*\| a \| failed \|/);
+  });
+});
+
+describe('a row that failed', () => {
+  it('is left alone by run, and is paid for once more by retry', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    once('a boat', { kind: 'doom' });
+    expect(await scene.read('run', file)).toMatchObject({
+      exit_code: 11,
+      rows: [
+        {
+          id: 'a',
+          state: 'failed',
+          next: ['mgw', 'batch', 'retry', file, '-o', scene.at('{id}.{ext}'), '--id', 'a'],
+        },
+      ],
+    });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
+    expect(await scene.batch('retry', file, '--failed')).toMatchObject({
+      code: 0,
+      stdout: `${scene.at('a.mp4')}\n`,
+    });
+    expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
+    for (const again of [['run'], ['retry', '--failed'], ['retry', '--id', 'a']])
+      expect(await scene.batch(again[0] ?? '', file, ...again.slice(1))).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
+    const shown = await runHereAs(scene.user, ['jobs', 'show', '@m/a', '--json']);
+    expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
+  });
+
+  it('is refused by retry where no row has the id', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
+    expect(scene.gateway.posts()).toEqual([]);
+  });
+});
+
+describe('a row that was changed', () => {
+  it('is shown with its difference, and paid for by retry alone', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    await scene.batch('run', file);
+    scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat']));
+    const { exit_code, rows } = await scene.read('run', file);
+    expect(exit_code).toBe(11);
+    expect(rows).toMatchObject([
+      {
+        id: 'a',
+        state: 'changed',
+        message: expect.stringContaining('prompt was "a boat", is "a ship"') as string,
+      },
+    ]);
+    expect(scene.gateway.charges.has('a ship')).toBe(false);
+    expect(await scene.batch('retry', file, '--id', 'a', '--force')).toMatchObject({ code: 0 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
+  });
+});

@@ -1,0 +1,67 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { newUser, type CliResult, type User } from '../support/cli.ts';
+import { runHereAs } from '../support/one-process.ts';
+import { startBatchGateway, type BatchGateway } from './gateway.ts';
+
+/** What `mgw batch` prints under `--json`. */
+export interface BatchJson {
+  exit_code: number;
+  batch: { name: string; rows: number; states: Record<string, number>; bad: number; files: number };
+  rows: {
+    line: number;
+    id: string;
+    state: string;
+    output: string;
+    next: string[];
+    changes?: string[];
+    message?: string;
+  }[];
+  problems: { line: number; message: string }[];
+  cost: { at_most: string };
+}
+
+/** A gateway, a user, and a file of rows. */
+export interface Scene {
+  gateway: BatchGateway;
+  user: User;
+  /** Writes a manifest; the absolute path. */
+  file(name: string, text: string): string;
+  /** The path of an output. */
+  at(name: string): string;
+  /** Runs a command of `mgw batch` in this process, with files going to the user's folder. */
+  batch(...args: string[]): Promise<CliResult>;
+  /** The same with `--json`, read. */
+  read(...args: string[]): Promise<BatchJson>;
+}
+
+/** Opens a scene with a gateway of its own. */
+export async function openScene(): Promise<Scene> {
+  const gateway = await startBatchGateway();
+  const user = newUser(gateway.url);
+  const at = (name: string): string => join(user.cwd, name);
+  const args = (given: string[]): string[] => {
+    const [command = '', ...rest] = given;
+    const output = command === 'status' || rest.includes('-o') ? [] : ['-o', at('{id}.{ext}')];
+    const polls = command === 'run' || command === 'retry' ? ['--poll-interval', '10ms'] : [];
+    return ['batch', command, ...rest, ...output, ...polls];
+  };
+  const batch = (...given: string[]): Promise<CliResult> => runHereAs(user, args(given));
+  return {
+    gateway,
+    user,
+    at,
+    batch,
+    file: (name, text) => {
+      writeFileSync(at(name), text);
+      return at(name);
+    },
+    read: async (...given) => (await batch(...given, '--json')).json as unknown as BatchJson,
+  };
+}
+
+/** A CSV of rows of Protocol C, by their ids and prompts. */
+export function clips(...rows: [id: string, prompt: string][]): string {
+  const lines = rows.map(([id, prompt]) => `${id},c,vendor-h3-mini,5,${prompt}`);
+  return ['id,protocol,model,duration,prompt', ...lines, ''].join('\n');
+}
