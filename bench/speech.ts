@@ -60,6 +60,8 @@ async function measure(port: number, size: number, folder: string): Promise<stri
     signals: { soft: never, hard: never },
     userAgent: 'bench',
     retries: 0,
+    priceOf: () => ({ what: 'speech' }),
+    allowances: () => Promise.resolve([]),
   };
   const target = join(folder, `${size}.mp3`);
   const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });

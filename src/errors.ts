@@ -6,6 +6,7 @@ export type ErrorCode =
   | 'config'
   | 'auth'
   | 'balance'
+  | 'budget'
   | 'rate_limited'
   | 'not_found'
   | 'invalid_request'
@@ -38,6 +39,7 @@ export const exitCodes = {
   incomplete: 9,
   local: 10,
   partial: 11,
+  budget: 12,
   interrupted: 130,
   terminated: 143,
 } as const;
@@ -58,6 +60,7 @@ const exitByCode: Record<ErrorCode, ExitName> = {
   conflict: 'usage',
   auth: 'auth',
   balance: 'rejected',
+  budget: 'budget',
   not_found: 'rejected',
   invalid_request: 'rejected',
   content_policy: 'rejected',
@@ -76,6 +79,21 @@ const exitByCode: Record<ErrorCode, ExitName> = {
   internal: 'internal',
 };
 
+/** How a budget stood that a submission did not fit into; amounts are exact decimals in plain digits. */
+export interface BudgetShortfall {
+  name: string;
+  /** Absent where the budget has none. */
+  limit?: string;
+  per?: 'day' | 'month';
+  spent: string;
+  /** For what is under way or unknown. */
+  reserved: string;
+  left: string;
+  /** What the submission may cost at most; absent where no price is known. */
+  cost_at_most?: string;
+  exceeded_by?: string;
+}
+
 /** What an error says beside its message; `exit` overrides the exit code that belongs to the error code. */
 export interface ErrorDetails {
   charged?: Charged;
@@ -89,6 +107,8 @@ export interface ErrorDetails {
   job?: Job;
   /** The handle of a task that was accepted and could not be recorded: it must reach the person (design 5). */
   handle?: string;
+  /** The budget that it did not fit into. */
+  budget?: BudgetShortfall;
   cause?: unknown;
 }
 
@@ -103,6 +123,7 @@ export class MgwError extends Error {
   readonly requestId: string | undefined;
   readonly job: Job | undefined;
   readonly handle: string | undefined;
+  readonly budget: BudgetShortfall | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -114,13 +135,14 @@ export class MgwError extends Error {
     this.requestId = details.requestId;
     this.job = details.job;
     this.handle = details.handle;
+    this.budget = details.budget;
   }
 
   /** The same error with other details, and with another message where one is given. */
   with(details: ErrorDetails, message = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    const { charged, retry, next, requestId, job, handle, cause } = this;
-    const own = { exit, charged, retry, next, requestId, job, handle, cause };
+    const { charged, retry, next, requestId, job, handle, budget, cause } = this;
+    const own = { exit, charged, retry, next, requestId, job, handle, budget, cause };
     return new MgwError(this.code, message, { ...own, ...details });
   }
 }

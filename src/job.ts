@@ -56,6 +56,22 @@ export interface RecordedReply {
   complete: boolean;
 }
 
+/** What a submission costs, as it was known when it was sent; amounts are exact decimals in plain digits. */
+export interface JobCost {
+  at_most: string;
+  /** Of 10,000 characters by the gateway's count, which speech is settled by. */
+  per_10k_characters?: string;
+}
+
+/** What is said of the money of an attempt before it is sent. */
+export interface AttemptMoney {
+  /** Absent where no price is known. */
+  cost?: JobCost;
+  /** The reservation under which it is sent, and the budgets that hold it. */
+  reservation?: string;
+  budgets?: string[];
+}
+
 /** A line of a job's log. The job is the fold of its lines (design 4). */
 export type JobEvent =
   | {
@@ -74,7 +90,7 @@ export type JobEvent =
     }
   /** A process takes the job on; `run` names it in the events that follow. */
   | ({ type: 'began'; run: string; owner: Owner } & Goal)
-  | { type: 'sending'; attempt: number; owner: Owner }
+  | ({ type: 'sending'; attempt: number; owner: Owner } & AttemptMoney)
   | { type: 'reply'; attempt: number; reply: RecordedReply }
   /** The attempt is known not to have been handled; the next one may be made. */
   | { type: 'unavailable'; attempt: number; error: JobError }
@@ -125,6 +141,8 @@ export interface Job {
   request?: unknown;
   usage?: unknown;
   details?: unknown;
+  /** Of the last attempt. */
+  cost?: JobCost;
   /** What the ledger knows beside what `--json` shows. */
   record: JobRecord;
 }

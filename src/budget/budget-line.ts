@@ -1,31 +1,31 @@
-import { crc32 } from 'node:zlib';
-import { isObject, type JsonObject } from '../json.ts';
+import type { Owner } from '../job.ts';
+import { isObject, type Json, type JsonObject } from '../json.ts';
+import { checkedLine, textOfLine } from '../ledger/checked-line.ts';
 import type { Limit, Per } from './budget.ts';
-import { formatDecimal, parseDecimal } from './decimal.ts';
+import { formatDecimal, parseDecimal } from '../decimal.ts';
 import type { BudgetEvent, RecordedBudgetEvent } from './reservations.ts';
 
 const version = 1;
-const tailStart = ',"crc":"';
-const tailLength = `${tailStart}00000000"}`.length;
 
 /** An event as one line of JSON with its time and a checksum, without a newline. */
 export function encodeBudgetEvent(event: BudgetEvent, at: string): string {
   const { type, ...members } = event;
-  const head = JSON.stringify({ v: version, at, type, ...withTexts(members) }).slice(0, -1);
-  return head + tailOf(head);
+  return checkedLine({ v: version, at, type, ...withTexts(members) });
 }
 
 function withTexts(members: Partial<Extract<BudgetEvent, { type: 'reserve' }>> & { per?: Per }): object {
-  const { amount, limit, ...others } = members;
+  const { amount, limit, owner, ...others } = members;
   return {
     ...others,
+    ...(owner && { owner: withNumberLast(owner) }),
     ...(amount !== undefined && { amount: formatDecimal(amount) }),
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
   };
 }
 
-function tailOf(head: string): string {
-  return `${tailStart}${crc32(head).toString(16).padStart(8, '0')}"}`;
+// Nothing inside a line ends as the line does: what is torn must not look whole.
+function withNumberLast({ pid, ...others }: Owner): object {
+  return { ...others, pid };
 }
 
 /**
@@ -34,9 +34,9 @@ function tailOf(head: string): string {
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
-  const head = line.slice(0, -tailLength);
-  if (line.slice(-tailLength) !== tailOf(head)) return 'damaged';
-  const json: unknown = JSON.parse(line);
+  const whole = textOfLine(line);
+  if (whole === undefined) return 'damaged';
+  const json: unknown = JSON.parse(whole);
   return isObject(json) && json['v'] === version ? (eventIn(json) ?? 'damaged') : 'damaged';
 }
 
@@ -53,7 +53,8 @@ function eventIn(json: JsonObject): RecordedBudgetEvent | undefined {
       return { at, type: 'removed' };
     case 'reserve': {
       const limit = 'limit' in json ? limitOf(text('limit'), text('per')) : undefined;
-      return { at, type: 'reserve', id: text('id'), amount: parseDecimal(text('amount')), limit };
+      const amount = parseDecimal(text('amount'));
+      return { at, type: 'reserve', id: text('id'), amount, owner: ownerIn(json['owner']), limit };
     }
     case 'keep':
       return { at, type: 'keep', id: text('id') };
@@ -66,4 +67,15 @@ function eventIn(json: JsonObject): RecordedBudgetEvent | undefined {
 
 function limitOf(amount: string, per: string): Limit {
   return { amount: parseDecimal(amount), ...((per === 'day' || per === 'month') && { per }) };
+}
+
+// A process that the line does not name cannot be shown to be dead, so that what it reserved stays reserved.
+function ownerIn(json: Json | undefined): Owner {
+  const { pid, start, host, instance } = isObject(json) ? json : {};
+  return {
+    pid: typeof pid === 'number' ? pid : 1,
+    start: typeof start === 'string' ? start : '',
+    host: typeof host === 'string' ? host : '',
+    ...(typeof instance === 'string' && { instance }),
+  };
 }

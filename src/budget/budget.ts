@@ -1,4 +1,5 @@
-import type { Decimal } from './decimal.ts';
+import type { Decimal } from '../decimal.ts';
+import type { Owner } from '../job.ts';
 
 /** The time that a limit is for; by UTC, and by when an amount was reserved. Without one it is for ever. */
 export type Per = 'day' | 'month';
@@ -13,6 +14,8 @@ export interface Charge {
   /** Names one run on one job: a later run on the same job makes a reservation of its own. */
   id: string;
   amount: Decimal;
+  /** The process that is going to send. */
+  owner: Owner;
 }
 
 /** An amount that is set aside and not settled yet. */

@@ -69,10 +69,11 @@ export class FileBudget implements Budget {
     return this.#options.log.close();
   }
 
-  async #tryToReserve({ id, amount }: Charge, limit: Limit | undefined): Promise<Decision> {
+  async #tryToReserve(charge: Charge, limit: Limit | undefined): Promise<Decision> {
+    const { id } = charge;
     this.#awaited.set(id, undefined);
     try {
-      await this.#append([{ type: 'reserve', id, amount, limit }], true);
+      await this.#append([{ type: 'reserve', ...charge, limit }], true);
       await this.#read();
       const decision = this.#awaited.get(id);
       if (decision === undefined) throw unusable('what was written to it cannot be read back');

@@ -1,16 +1,34 @@
+import type { JobCost } from '../job.ts';
 import { at, type Json, type JsonObject } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { shownValue } from '../protocols/violations.ts';
-import { add, compare, decimalOf, multiply, parseDecimal, shifted, zero, type Decimal } from './decimal.ts';
+import {
+  add,
+  compare,
+  decimalOf,
+  formatDecimal,
+  multiply,
+  parseAmount,
+  parseDecimal,
+  shifted,
+  zero,
+  type Decimal,
+} from '../decimal.ts';
 
 /** What a price is for. */
-export type Unit = 'second' | 'video' | '10k_characters';
+export type Unit = 'second' | 'video' | '10k_characters' | '10k_visible_characters';
+
+/** What videos are priced by, and what speech is; of `10k_visible_characters` white space is free. */
+export const videoUnits: readonly Unit[] = ['second', 'video'];
+export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_characters'];
 
 /** One line of a price: what each unit costs where every condition holds. */
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
+  /** The seconds that are billed of each video where a request leaves its length open. */
+  defaultSeconds?: number;
 }
 
 /** The price of a model: the rate with the most conditions that hold counts. */
@@ -22,36 +40,31 @@ export interface Multipliers {
   user?: Decimal;
 }
 
-const units: readonly Unit[] = ['second', 'video', '10k_characters'];
 const examples = 'such as second=0.12, video=1.5, 10k_characters=2, or resolution=2K: second=0.40';
+const allUnits = [...videoUnits, ...speechUnits];
+const defaultSeconds = 'default_seconds';
 
 /**
  * Reads a price: `second=0.12`, or `resolution=2K: second=0.40` where it holds for one value of a field. Several
- * are separated by `;` or a line break. `flags` is the table of the fields there are.
+ * are separated by `;` or a line break. `default_seconds=5` is what is billed where a request asks for no length.
+ * `flags` is the table of the fields there are, `units` what may be priced.
  * @throws Error whose message says what is wrong and what is allowed.
  */
-export function parsePrice(text: string, flags: readonly Flag[]): Price {
+export function parsePrice(text: string, flags: readonly Flag[], units: readonly Unit[] = allUnits): Price {
   const rates = text
     .split(/[;\n]/)
     .filter((part) => part.trim() !== '')
-    .map((part) => parseRate(part.trim(), flags));
+    .map((part) => parseRate(part.trim(), flags, units));
   if (rates.length === 0) throw new Error(`a price, ${examples}`);
   return rates;
 }
 
-/** Reads a multiplier, or the amount of a price. @throws Error whose message says what is allowed. */
-export function parseFactor(text: string): Decimal {
-  // So few digits that their products stay exact in every record.
-  if (!/^\d{1,12}(\.\d{1,12})?$/.test(text))
-    throw new Error('a number in plain digits, at most 12 of them after the point, such as 0.12');
-  return parseDecimal(text);
-}
-
-function parseRate(text: string, flags: readonly Flag[]): Rate {
+function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[]): Rate {
   // A ratio has a colon of its own: `aspect-ratio=16:9: second=0.4`.
   const [, before = '', after = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
   const amounts = new Map<Unit, Decimal>();
-  for (const [name, value] of pairs(after)) {
+  const words = pairs(after);
+  for (const [name, value] of words.filter(([each]) => each !== defaultSeconds)) {
     const unit = units.find((one) => one === name);
     if (unit === undefined)
       throw new Error(`${shownValue(name)} is not a unit; allowed: ${units.join(', ')}, ${examples}`);
@@ -60,7 +73,16 @@ function parseRate(text: string, flags: readonly Flag[]): Rate {
   }
   if (amounts.size === 0) throw new Error(`${shownValue(text)} names no unit; allowed: ${examples}`);
   const conditions = pairs(before).map(([name, value]) => ({ field: fieldName(name, flags), value }));
-  return { conditions, amounts };
+  return { conditions, amounts, defaultSeconds: lengthIn(words) };
+}
+
+function lengthIn(words: readonly [string, string][]): number | undefined {
+  const [given, ...more] = words.filter(([name]) => name === defaultSeconds).map(([, value]) => value);
+  if (more.length > 0) throw new Error(`${defaultSeconds} is given twice`);
+  if (given === undefined) return undefined;
+  if (!/^[1-9]\d{0,4}$/.test(given))
+    throw new Error(`${defaultSeconds}=${shownValue(given)}: allowed is a whole number above 0, such as 5`);
+  return Number(given);
 }
 
 function pairs(text: string): [name: string, value: string][] {
@@ -77,7 +99,7 @@ function pairs(text: string): [name: string, value: string][] {
 
 function amountOf(unit: Unit, value: string): Decimal {
   try {
-    return parseFactor(value);
+    return parseAmount(value);
   } catch (error) {
     throw new Error(`${unit}=${shownValue(value)}: allowed is ${(error as Error).message}`);
   }
@@ -154,7 +176,9 @@ function plainText(value: Json): string {
   return (typeof value === 'string' ? value : JSON.stringify(value)).toLowerCase();
 }
 
-function costAt({ amounts }: Rate, quantity: Quantity): Decimal | undefined {
+function costAt({ amounts, defaultSeconds: length }: Rate, given: Quantity): Decimal | undefined {
+  const isDefault = given.isLengthOpen && length !== undefined;
+  const quantity = isDefault ? { ...given, seconds: length * (given.videos ?? 1) } : given;
   let sum = zero;
   for (const [unit, amount] of amounts) {
     const count = countOf(unit, quantity);
@@ -164,10 +188,11 @@ function costAt({ amounts }: Rate, quantity: Quantity): Decimal | undefined {
   return sum;
 }
 
-function countOf(unit: Unit, { seconds, videos, characters }: Quantity): Decimal | undefined {
-  if (unit === '10k_characters')
-    return characters === undefined ? undefined : shifted(decimalOf(characters), 4);
-  return plain(unit === 'second' ? seconds : videos);
+function countOf(unit: Unit, quantity: Quantity): Decimal | undefined {
+  const { seconds, videos, characters, visibleCharacters } = quantity;
+  if (unit === 'second' || unit === 'video') return plain(unit === 'second' ? seconds : videos);
+  const count = unit === '10k_characters' ? characters : visibleCharacters;
+  return count === undefined ? undefined : shifted(decimalOf(count), 4);
 }
 
 function plain(count: number | undefined): Decimal | undefined {
@@ -176,4 +201,21 @@ function plain(count: number | undefined): Decimal | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** What a request costs, for its record: see {@link costAtMost}. */
+export function jobCost(
+  price: Price,
+  quantity: Quantity,
+  flags: readonly Flag[],
+  multipliers: Multipliers = {},
+): JobCost | undefined {
+  const most = costAtMost(price, quantity, flags, multipliers);
+  if (most === undefined) return undefined;
+  const [characters, visibleCharacters] = [10_000, 10_000];
+  const rate = costAtMost(price, { characters, visibleCharacters, body: quantity.body }, flags, multipliers);
+  return {
+    at_most: formatDecimal(most),
+    ...(quantity.characters !== undefined && rate && { per_10k_characters: formatDecimal(rate) }),
+  };
 }

@@ -1,12 +1,12 @@
-import type { Decision, Limit, Per, Reservation, Standing } from './budget.ts';
-import { add, compare, subtract, zero, type Decimal } from './decimal.ts';
+import type { Charge, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
+import { add, compare, subtract, zero, type Decimal } from '../decimal.ts';
 
 /** A line of a budget's file. The file's order decides: see {@link Reservations}. */
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
   /** Counts where it fits, at its place in the file, into `limit`, or else into the limit set before it. */
-  | { type: 'reserve'; id: string; amount: Decimal; limit?: Limit }
+  | ({ type: 'reserve'; limit?: Limit } & Charge)
   | { type: 'keep'; id: string }
   | { type: 'release'; id: string };
 
@@ -59,11 +59,17 @@ export class Reservations {
     return { limit, spent, reserved: subtract(sumOf(this.#held, limit?.per, at), spent) };
   }
 
-  #reserve({ id, amount, at, limit = this.#limit }: RecordedBudgetEvent & { type: 'reserve' }): Decision {
+  #reserve({
+    id,
+    amount,
+    owner,
+    at,
+    limit = this.#limit,
+  }: RecordedBudgetEvent & { type: 'reserve' }): Decision {
     const held = sumOf(this.#held, limit?.per, at);
     if (limit === undefined || compare(add(held, amount), limit.amount) > 0)
       return { fits: false, standing: this.standing(at, limit) };
-    const entry: Entry = { id, amount, at, state: 'reserved' };
+    const entry: Entry = { id, amount, owner, at, state: 'reserved' };
     this.#entries.set(id, entry);
     change(this.#held, entry, add);
     return { fits: true };

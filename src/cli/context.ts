@@ -1,10 +1,13 @@
 import { join } from 'node:path';
+import type { Budget } from '../budget/budget.ts';
+import type { BudgetKind } from '../budget/open-budget.ts';
 import { systemClock, type Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { currentOwner } from '../ledger/owner.ts';
+import type { Allowance } from '../payment/hold.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import type { Gateway } from './gateway.ts';
@@ -29,6 +32,10 @@ export interface Context {
   client(): Promise<GatewayClient>;
   ledger(): Promise<Ledger>;
   jobDeps(): Promise<JobDeps>;
+  /** A budget of this ledger, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
+  budget(kind: BudgetKind, name: string): Promise<Budget>;
+  /** The budgets that whatever is paid for has to fit into: the standing one, where one is chosen. */
+  allowances(): Promise<Allowance[]>;
   /** Ends what was opened: idle connections, the embedded sandbox. */
   close(): Promise<void>;
 }
@@ -36,10 +43,12 @@ export interface Context {
 /** The sandbox's constant name in the records: its port changes from run to run. */
 export const sandboxName = 'sandbox';
 
+type Closer = () => Promise<void> | void;
+
 /** Builds the context of one run; nothing is read or opened before it is asked for. */
 export function createContext(io: Io, globals: Globals): Context {
   const clock = io.clock ?? systemClock;
-  const closers: (() => Promise<void> | void)[] = [];
+  const closers: Closer[] = [];
   let redact = (text: string): string => text;
   const bare = createProgress({
     stderr: io.stderr,
@@ -74,11 +83,6 @@ export function createContext(io: Io, globals: Globals): Context {
     // A short key stands in answers by chance: taking it out would break them.
     return key.length < 8 ? opened : redactingClient(opened, secretRedactor([key]));
   });
-  const ledger = once(async () => {
-    const { openFileLedger } = await import('../ledger/file-ledger.ts');
-    const resolved = await settings();
-    return openFileLedger(ledgerFolder(resolved), () => clock.now());
-  });
   const context: Context = {
     io,
     clock,
@@ -88,8 +92,10 @@ export function createContext(io: Io, globals: Globals): Context {
     settings,
     gateway,
     client,
-    ledger,
+    ledger: once(async () => ledgerOf(await settings(), clock)),
     jobDeps: once(() => jobDepsOf(context)),
+    budget: (kind, name) => budgetOf(context, kind, name, closers),
+    allowances: once(() => allowancesOf(context)),
     close: async () => {
       progress.stop();
       for (const close of closers.reverse()) await close();
@@ -98,14 +104,20 @@ export function createContext(io: Io, globals: Globals): Context {
   return context;
 }
 
+async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
+  const { openFileLedger } = await import('../ledger/file-ledger.ts');
+  return openFileLedger(ledgerFolder(settings), () => clock.now());
+}
+
 async function real(resolved: Settings): Promise<Gateway> {
   return (await import('./settings.ts')).realGateway(resolved);
 }
 
 async function jobDepsOf(context: Context): Promise<JobDeps> {
   const { clock, progress } = context;
-  const [{ accountOf }, settings, { name, key }, ledger, client] = await Promise.all([
+  const [{ accountOf }, { priceOf }, settings, { name, key }, ledger, client] = await Promise.all([
     import('./account.ts'),
+    import('./prices.ts'),
     context.settings(),
     context.gateway(),
     context.ledger(),
@@ -113,6 +125,8 @@ async function jobDepsOf(context: Context): Promise<JobDeps> {
   ]);
   return {
     ledger,
+    priceOf: (order) => priceOf(order, settings),
+    allowances: () => context.allowances(),
     client,
     clock,
     owner: currentOwner(),
@@ -126,6 +140,31 @@ async function jobDepsOf(context: Context): Promise<JobDeps> {
     retries: settings.retries.value,
     retry5xx: settings.submitRetry5xx.value,
   };
+}
+
+async function allowancesOf(context: Context): Promise<Allowance[]> {
+  const { standingAllowance } = await import('./standing-allowance.ts');
+  return standingAllowance(await context.settings(), (name) => context.budget('standing', name));
+}
+
+async function budgetOf(
+  context: Context,
+  kind: BudgetKind,
+  name: string,
+  closers: Closer[],
+): Promise<Budget> {
+  const [{ budgetPath, openBudget }, { chargeOutcome }, settings, ledger] = await Promise.all([
+    import('../budget/open-budget.ts'),
+    import('../jobs/charge-outcome.ts'),
+    context.settings(),
+    context.ledger(),
+  ]);
+  const budget = await openBudget(budgetPath(ledgerFolder(settings), kind, name), {
+    now: () => context.clock.now(),
+    outcomeOf: (reservation) => chargeOutcome(ledger, reservation),
+  });
+  closers.push(() => budget.close());
+  return budget;
 }
 
 /** Where the ledger is: the sandbox has one of its own, so that play money never mixes with real. */

@@ -18,6 +18,8 @@ export interface Globals {
   pollInterval?: string;
   requestTimeout?: string;
   retries?: string;
+  /** `--budget-name` of what pays. */
+  budgetName?: string;
   /** `--speaker` of `mgw tts`. */
   speaker?: string;
 }

@@ -1,6 +1,6 @@
 import type { MgwError } from '../errors.ts';
 import type { AuthScheme } from '../exchange.ts';
-import type { ProtocolName } from '../job.ts';
+import type { JobKind, ProtocolName } from '../job.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { parseBaseUrl, parseOrigin } from './base-url.ts';
 import { lookUp, read, type Layers } from './layers.ts';
@@ -142,4 +142,16 @@ export function defaultsFor(
   if (model === undefined || !Object.hasOwn(models, model)) return {};
   const entries = Object.entries(models[model] ?? {});
   return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
+}
+
+/** The price of a model as it is configured, undefined where none is; of speech there is one model. */
+export function priceOf(
+  { profile, profileName }: Layers,
+  kind: JobKind,
+  model: string,
+): Setting<string> | undefined {
+  const models = kind === 'tts' ? undefined : profile.prices?.[kind];
+  const value =
+    kind === 'tts' ? profile.prices?.tts : models && Object.hasOwn(models, model) ? models[model] : undefined;
+  return value === undefined ? undefined : { value, source: 'profile', name: profileName.value };
 }

@@ -4,7 +4,7 @@ import { parseBaseUrl, parseOrigin } from './base-url.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 
-/** What `mgw config set` may set in a profile, beside the defaults of models. */
+/** What `mgw config set` may set in a profile, next to the defaults and the prices of models. */
 export const settableKeys: readonly string[] = [
   'base_url',
   'trusted_origins',
@@ -26,9 +26,14 @@ export function keyPath(name: string): KeyPath {
     checkModelName(model);
     return ['defaults', 'video', protocol, model, flag.replaceAll('_', '-')];
   }
+  const [, priced, pricedModel] = /^prices\.([abc])\.(.+)$/.exec(name) ?? [];
+  if (priced !== undefined && pricedModel !== undefined) {
+    checkModelName(pricedModel);
+    return ['prices', priced, pricedModel];
+  }
   throw usageError(
-    `There is no setting "${name}". There are: profile, ${settableKeys.join(', ')}, and ` +
-      'defaults.video.a|b|c.MODEL.FLAG such as defaults.video.a.veo-3.duration.',
+    `There is no setting "${name}". There are: profile, ${settableKeys.join(', ')}, ` +
+      'prices.a|b|c.MODEL, and defaults.video.a|b|c.MODEL.FLAG such as defaults.video.a.veo-3.duration.',
   );
 }
 
@@ -47,6 +52,7 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
   if (name === 'trusted_origins')
     return words.flatMap((word) => word.split(',')).map((word) => parseOrigin(word, allowHttp));
   if (path[0] === 'defaults' && words.length > 1) return [...words];
+  if (isPrice(path) && words.length > 0) return words.join('; ');
   const [word, ...more] = words;
   if (word === undefined || more.length > 0) throw new Error('one value');
   if (name === 'base_url') return parseBaseUrl(word, allowHttp);
@@ -56,6 +62,11 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
     ?.parse(word);
   // Durations stay as they were written; their number alone would have no unit.
   return typeof parsed === 'boolean' || isCount(name) ? (parsed as boolean | number) : word;
+}
+
+/** True for the price of a model: each of its words is a rate. */
+export function isPrice(path: KeyPath): boolean {
+  return path[0] === 'prices' && (path.length === 3 || path[1] === 'tts');
 }
 
 function isCount(name: string): boolean {

@@ -49,7 +49,7 @@ export function listSettings(layers: Layers, host: Host): SettingRow[] {
     row('no_input', () => resolveNoInput(layers)),
     row('config_dir', () => folderSetting(configFolder(layers.env, host))),
     row('state_dir', () => folderSetting(stateFolder(layers.env, host))),
-    ...defaultRows(layers),
+    ...modelRows(layers),
   ];
 }
 
@@ -84,13 +84,16 @@ function asDuration(setting: Setting<ShownValue | undefined>): Setting<ShownValu
   return typeof setting.value === 'number' ? { ...setting, value: formatDuration(setting.value) } : setting;
 }
 
-function defaultRows({ profile, profileName }: Layers): SettingRow[] {
+function modelRows({ profile, profileName }: Layers): SettingRow[] {
   const origin: Origin = { source: 'profile', name: profileName.value };
   const leaves = (value: unknown, path: string): SettingRow[] =>
     isObject(value)
       ? Object.entries(value).flatMap(([step, member]) => leaves(member, `${path}.${step}`))
-      : [{ key: path, value: value as ShownValue, ...origin }];
-  return leaves(profile.defaults ?? {}, 'defaults');
+      : value === undefined
+        ? []
+        : [{ key: path, value: value as ShownValue, ...origin }];
+  const { a, b, c } = profile.prices ?? {};
+  return [...leaves({ a, b, c }, 'prices'), ...leaves(profile.defaults ?? {}, 'defaults')];
 }
 
 function row(key: string, resolve: () => Setting<ShownValue | undefined>): SettingRow {

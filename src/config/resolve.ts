@@ -1,8 +1,9 @@
 import { MgwError } from '../errors.ts';
 import type { AuthScheme } from '../exchange.ts';
-import type { ProtocolName } from '../job.ts';
+import type { JobKind, ProtocolName } from '../job.ts';
 import {
   defaultsFor,
+  priceOf,
   folderSetting,
   resolveBaseUrl,
   resolveCAuth,
@@ -53,6 +54,11 @@ export interface Settings {
   ttsSpeaker: Setting<string | undefined>;
   ttsFormat: Setting<string | undefined>;
   ttsSampleRate: Setting<number | undefined>;
+  /** The standing budget, by its name. */
+  budget: Setting<string | undefined>;
+  /** The multipliers of specification 8, as texts. */
+  groupMultiplier: Setting<string>;
+  userMultiplier: Setting<string>;
   /** How Protocol C gets the key (specification 5.5). */
   cAuth: Setting<AuthScheme>;
   sandboxPaceMs: Setting<number | undefined>;
@@ -68,6 +74,8 @@ export interface Settings {
   stateDir: Setting<string>;
   /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
   defaultsFor: (protocol: ProtocolName, model: string | undefined) => Record<string, FlagDefault>;
+  /** The price of a model as it is configured. */
+  priceOf: (kind: JobKind, model: string) => Setting<string> | undefined;
 }
 
 /**
@@ -95,6 +103,9 @@ export function resolveSettings(input: ResolveInput): Settings {
     ttsSpeaker: read(rules.ttsSpeaker, layers),
     ttsFormat: read(rules.ttsFormat, layers),
     ttsSampleRate: read(rules.ttsSampleRate, layers),
+    budget: read(rules.budget, layers),
+    groupMultiplier: read(rules.groupMultiplier, layers),
+    userMultiplier: read(rules.userMultiplier, layers),
     cAuth: resolveCAuth(layers),
     sandboxPaceMs: read(rules.sandboxPaceMs, layers),
     sandboxBalance: read(rules.sandboxBalance, layers),
@@ -106,6 +117,7 @@ export function resolveSettings(input: ResolveInput): Settings {
     configDir: folderSetting(configFolder(input.env, host)),
     stateDir: folderSetting(stateFolder(input.env, host)),
     defaultsFor: (protocol, model) => defaultsFor(layers, protocol, model),
+    priceOf: (kind, model) => priceOf(layers, kind, model),
   };
 }
 

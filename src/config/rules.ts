@@ -1,3 +1,4 @@
+import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../duration.ts';
 
 /** What the command line gave, by flag as commander names it. Only what was given counts. */
@@ -12,6 +13,8 @@ export interface SettingFlags {
   pollInterval?: string | number;
   requestTimeout?: string | number;
   retries?: string | number;
+  /** `--budget-name`. */
+  budgetName?: string;
   /** `--speaker` of `mgw tts`. */
   speaker?: string;
   sandbox?: boolean;
@@ -72,6 +75,10 @@ export const rules = {
   }),
   ttsFormat: rule<string | undefined>('tts.format', word, undefined),
   ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
+  ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
+  groupMultiplier: rule('prices.group_multiplier', amount, '1'),
+  userMultiplier: rule('prices.user_multiplier', amount, '1'),
+  budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
@@ -113,6 +120,21 @@ export function credits(given: unknown): number {
   const text = String(given);
   if (!/^\d{1,9}(\.\d{1,6})?$/.test(text)) throw new Error('an amount of credits such as 100 or 0.5');
   return Number(text);
+}
+
+/** A name that a standing budget may bear. @throws Error saying what is allowed. */
+export function budgetName(given: unknown): string {
+  const name = String(given);
+  if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))
+    throw new Error(
+      'a name of letters, digits, ".", "_" and "-" that begins with one of the first two, at most 64',
+    );
+  return name;
+}
+
+function amount(given: unknown): string {
+  parseAmount(String(given));
+  return String(given);
 }
 
 function word(given: unknown): string {

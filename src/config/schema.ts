@@ -9,6 +9,9 @@ const modelDefaults = z.optional(z.record(z.string(), z.record(z.string(), flagD
 const text = z.optional(z.string());
 const flag = z.optional(z.boolean());
 const count = z.optional(z.int());
+const amount = z.optional(z.union([z.string(), z.number()]));
+// By model: `second=0.12; resolution=2K: second=0.40`.
+const modelPrices = z.optional(z.record(z.string(), z.string()));
 
 /**
  * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked
@@ -29,9 +32,20 @@ export const profileSchema = z.strictObject({
   sandbox: z.optional(
     z.strictObject({
       pace: text,
-      balance: z.optional(z.union([z.string(), z.number()])),
+      balance: amount,
       concurrency: count,
       per_minute: count,
+    }),
+  ),
+  budget: text,
+  prices: z.optional(
+    z.strictObject({
+      a: modelPrices,
+      b: modelPrices,
+      c: modelPrices,
+      tts: text,
+      group_multiplier: amount,
+      user_multiplier: amount,
     }),
   ),
   defaults: z.optional(

@@ -1,11 +1,13 @@
-import type { Owner } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import type { Priced } from '../payment/hold.ts';
 import type { PayDeps } from '../payment/pay-once.ts';
+import type { Order } from './order.ts';
 
 /** What every action on a job works with. */
 export interface JobDeps extends PayDeps {
   ledger: Ledger;
-  owner: Owner;
+  /** What a submission costs at most, as far as it is known. */
+  priceOf: (order: Pick<Order, 'protocol' | 'model' | 'body'>) => Priced;
   /** What `base_url` says in the records: the base URL, or the sandbox's constant name. */
   gateway: string;
   /** Keyed hash of the API key (design 4). */

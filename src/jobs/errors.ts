@@ -2,7 +2,7 @@ import { messageOf, MgwError, type Charged, type ErrorCode, type ErrorDetails } 
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
 import type { Job, JobKind } from '../job.ts';
-import { interrupted } from '../payment/pay-once.ts';
+import { interrupted } from '../payment/errors.ts';
 import { shownState } from './reconcile.ts';
 
 /** The command that waits for a job, as an argument vector without the global flags. */

@@ -1,8 +1,9 @@
 import { messageOf, MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
-import type { Job, JobEvent, Owner, RecordedReply } from '../job.ts';
+import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { isAlive } from '../ledger/owner.ts';
-import { notAccepted, payOnce, type PaymentRecord } from '../payment/pay-once.ts';
+import { notAccepted } from '../payment/errors.ts';
+import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
 import type { JobDeps } from './deps.ts';
 import {
   interruptedError,
@@ -30,7 +31,7 @@ class SentElsewhere extends Error {}
  * Sends a job until the gateway accepts or rejects it, or waits for another process that does (design 5). A job that
  * was accepted before stays as it is.
  * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 8 another process is still sending, 10 not
- * recordable, 130/143 interrupted.
+ * recordable, 12 over a budget, 130/143 interrupted.
  */
 export async function submit(given: Job, order: Order, deps: JobDeps): Promise<Submitted> {
   const { ledger } = deps;
@@ -55,7 +56,8 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
   }
 }
 
-function attemptClaim({ id, record }: Job): string {
+/** The claim that the next attempt of a job stands for. */
+export function attemptClaim({ id, record }: Job): string {
   return `send.${id}.${record.attempts + 1}`;
 }
 
@@ -89,7 +91,8 @@ async function recordUnbegun(job: Job, { ledger }: JobDeps): Promise<void> {
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
   const attempts = new Attempts(job, deps);
   try {
-    const payment = { ...order, read: (reply: Reply) => order.read(reply, order.body) };
+    const purchase = { ...deps.priceOf(order), name: job.id };
+    const payment = { ...order, purchase, read: (reply: Reply) => order.read(reply, order.body) };
     const { verdict, tries } = await payOnce(payment, attempts, deps);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
     const { message, requestId } = keptWords(verdict.failure, deps.redact);
@@ -114,7 +117,7 @@ class Attempts implements PaymentRecord {
     this.#deps = deps;
   }
 
-  async sending(): Promise<void> {
+  async sending(money: AttemptMoney): Promise<void> {
     const { ledger, owner } = this.#deps;
     if (this.#attempt > 0) await this.#reload();
     const { handle, state, record } = this.job;
@@ -123,7 +126,7 @@ class Attempts implements PaymentRecord {
     if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
     try {
-      await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner });
+      await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
     } catch (error) {
       // Nothing is sent without its record; a claim that stayed would look like a submission that was lost.
       await ledger.release(claim).catch(() => undefined);

@@ -1,11 +1,9 @@
-import { crc32 } from 'node:zlib';
 import { isObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
+import { checkedLine, textOfLine } from './checked-line.ts';
 
 /** The version of the record; a line of a later version is not read, and its job is then `unknown`. */
 const version = 1;
-
-const checksumTail = /,"crc":"([0-9a-f]{8})"\}$/;
 
 /**
  * An event as one line of JSON with its time and a checksum, newline included; `undefined` as a line that cannot be
@@ -13,12 +11,7 @@ const checksumTail = /,"crc":"([0-9a-f]{8})"\}$/;
  */
 export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: number): string {
   if (event === undefined) return '?\n';
-  const head = JSON.stringify({ v: version, at: new Date(now).toISOString(), ...event }).slice(0, -1);
-  return `${head},"crc":"${checksum(head)}"}\n`;
-}
-
-function checksum(text: string): string {
-  return crc32(text).toString(16).padStart(8, '0');
+  return `${checkedLine({ v: version, at: new Date(now).toISOString(), ...event })}\n`;
 }
 
 /** Closes off a line that was torn: no line of JSON holds this character. */
@@ -37,9 +30,8 @@ export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
 }
 
 function decodeLine(line: string): RecordedEvent | undefined {
-  const sum = checksumTail.exec(line);
-  if (sum === null || checksum(line.slice(0, sum.index)) !== sum[1]) return undefined;
-  const event = parsed(`${line.slice(0, sum.index)}}`);
+  const text = textOfLine(line);
+  const event = text === undefined ? undefined : parsed(text);
   if (!isObject(event) || event['v'] !== version) return undefined;
   return { ...event, type: formerTypes.get(event['type']) ?? event['type'] } as unknown as RecordedEvent;
 }

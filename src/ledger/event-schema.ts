@@ -38,6 +38,13 @@ const file = z.object({
   mime: text.optional(),
 });
 
+const amount = z.string().regex(/^\d{1,60}(\.\d{1,60})?$/);
+const money = {
+  cost: z.object({ at_most: amount, per_10k_characters: amount.optional() }).optional(),
+  reservation: text.optional(),
+  budgets: z.array(text).optional(),
+};
+
 /**
  * The events of an exported job (`JobEvent` of job.ts, as the ledger records it): they come from elsewhere, so that
  * nothing of them is taken on trust. `null` stands for a line that could not be read there.
@@ -57,7 +64,7 @@ export const exportedEvents = z
         elided: z.boolean().optional(),
       }),
       event('began', { run: text, owner, ...goal }),
-      event('sending', { attempt, owner }),
+      event('sending', { attempt, owner, ...money }),
       event('reply', { attempt, reply }),
       event('unavailable', { attempt, error }),
       event('accepted', { handle: text.min(1), native_status: text.optional(), warning: text.optional() }),

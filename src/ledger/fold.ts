@@ -133,6 +133,7 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
   job.record.sender = event.owner;
   job.record.sentBy = event.owner;
   job.submitted_at = event.at;
+  job.cost = event.cost;
   job.error = undefined;
   if (job.handle === undefined) job.state = 'sending';
 }

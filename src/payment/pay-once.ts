@@ -1,10 +1,13 @@
+import type { ChargeOutcome } from '../budget/budget.ts';
 import type { Clock, Deadline } from '../clock.ts';
-import { messageOf, MgwError, type Charged, type ErrorCode } from '../errors.ts';
+import { messageOf } from '../errors.ts';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
-import { asSentence } from '../http/advice.ts';
 import { backoffMs } from '../http/backoff.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { TransportError } from '../http/transport-error.ts';
+import type { AttemptMoney, Owner } from '../job.ts';
+import { interrupted, tooLong, unsentError } from './errors.ts';
+import { holdFor, type Allowance, type Hold, type Purchase } from './hold.ts';
 
 /** What a paid call works with, whatever it is that is paid for. */
 export interface PayDeps {
@@ -19,6 +22,10 @@ export interface PayDeps {
   retries: number;
   /** Takes a complete 5xx as proof that nothing was handled (the setting `submit.retry_5xx`). */
   retry5xx?: boolean;
+  /** This process. */
+  owner: Owner;
+  /** The budgets that whatever is paid for has to fit into, every one of them; asked for when it is paid. */
+  allowances: () => Promise<readonly Allowance[]>;
 }
 
 /** The two steps of an interruption: the first asks to stop, the second gives up what is outstanding. */
@@ -33,6 +40,7 @@ const submitTimeoutMs = 120_000;
 /** A request that costs money, and how its answer is read. */
 export interface Payment {
   exchange: Exchange;
+  purchase: Purchase;
   auth: AuthScheme;
   /** Reads the answer; never throws. */
   read: (reply: Reply) => SubmitVerdict;
@@ -51,7 +59,7 @@ export interface PaymentRecord {
    * The connection stands and nothing was sent: whatever must be on disk before the first byte. What it throws ends
    * the payment, with nothing sent.
    */
-  sending(): Promise<void>;
+  sending(money: AttemptMoney): Promise<void>;
   /** The answer as it came, before it is read. */
   reply?(reply: Reply): Promise<void>;
   /** What became of the attempt. */
@@ -70,14 +78,39 @@ export interface Paid {
 }
 
 /**
- * The one way in which mgw spends money: connect, record `sending`, first byte, record the answer raw, read it, record
- * what it proves (design 5). It is tried again, with backoff, only where nothing was sent or the gateway itself says
- * that nothing was handled; every other outcome is the verdict.
- * @throws MgwError: exit 6 never sent, 130/143 interrupted before anything was sent; whatever the record throws.
+ * The one way in which mgw spends money: set aside what it may cost, connect, record `sending`, first byte, record the
+ * answer raw, read it, record what it proves (design 5, 14). It is tried again, with backoff, only where nothing was sent
+ * or the gateway itself says that nothing was handled; every other outcome is the verdict.
+ * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; whatever the
+ * record throws.
  */
 export async function payOnce(payment: Payment, record: PaymentRecord, deps: PayDeps): Promise<Paid> {
+  const hold = await holdFor(payment.purchase, await deps.allowances(), deps.owner, deps.note);
+  const course: Course = { hold, begun: false, outcome: 'none' };
+  try {
+    return await tryUntilDecided(payment, record, deps, course);
+  } finally {
+    await hold.settle(course.outcome);
+  }
+}
+
+/** How far a payment has come. */
+interface Course {
+  hold: Hold;
+  /** True from the moment that a byte of the present attempt may have left. */
+  begun: boolean;
+  /** What is known of all attempts so far. */
+  outcome: ChargeOutcome;
+}
+
+async function tryUntilDecided(
+  payment: Payment,
+  record: PaymentRecord,
+  deps: PayDeps,
+  course: Course,
+): Promise<Paid> {
   for (let tries = 1; ; tries += 1) {
-    const { verdict, reply, unsent } = await attemptOnce(payment, record, deps);
+    const { verdict, reply, unsent } = await attemptOnce(payment, record, deps, course);
     if (verdict !== undefined && (verdict.kind !== 'unavailable' || tries > deps.retries))
       return { verdict, reply, tries };
     if (unsent !== undefined && tries > deps.retries) throw unsentError(unsent.message);
@@ -91,13 +124,18 @@ type Attempt =
   | { verdict: SubmitVerdict; reply?: Reply; unsent?: undefined }
   | { verdict?: undefined; reply?: undefined; unsent: Failure };
 
-async function attemptOnce(payment: Payment, record: PaymentRecord, deps: PayDeps): Promise<Attempt> {
-  const sent = { begun: false };
+async function attemptOnce(
+  payment: Payment,
+  record: PaymentRecord,
+  deps: PayDeps,
+  course: Course,
+): Promise<Attempt> {
+  course.begun = false;
   let reply: Reply;
   try {
-    reply = await exchange(payment, record, deps, sent);
+    reply = await exchange(payment, record, deps, course);
   } catch (error) {
-    const unsent = failureBeforeSending(error, sent.begun, deps);
+    const unsent = failureBeforeSending(error, course.begun, deps);
     if (unsent !== undefined) return { unsent };
     const verdict = {
       kind: 'unknown',
@@ -108,18 +146,23 @@ async function attemptOnce(payment: Payment, record: PaymentRecord, deps: PayDep
   }
   await record.reply?.(reply);
   const verdict = judged(payment.read(reply), reply, deps.retry5xx ?? false);
+  course.outcome = outcomeAfter(verdict);
   await record.verdict?.(verdict);
   return { verdict, reply };
+}
+
+function outcomeAfter({ kind }: SubmitVerdict): ChargeOutcome {
+  return kind === 'accepted' ? 'accepted' : kind === 'unknown' ? 'open' : 'none';
 }
 
 async function exchange(
   { exchange: request, auth, send }: Payment,
   record: PaymentRecord,
   { client, signals, note, requestTimeoutMs = submitTimeoutMs }: PayDeps,
-  sent: { begun: boolean },
+  course: Course,
 ): Promise<Reply> {
   const interrupted = (): void => {
-    if (sent.begun && signals.hard !== signals.soft)
+    if (course.begun && signals.hard !== signals.soft)
       note(
         'Interrupted; the answer to what was sent is awaited, since it may be charged. Again gives it up.',
       );
@@ -133,8 +176,13 @@ async function exchange(
     connectSignal: signals.soft,
     onConnected: async () => {
       signals.soft.throwIfAborted();
-      await record.sending();
-      sent.begun = true;
+      // Whatever becomes of it from here on is not proven until the answer is read.
+      course.outcome = 'open';
+      await record.sending(course.hold.money).catch((error: unknown) => {
+        course.outcome = 'none';
+        throw error;
+      });
+      course.begun = true;
     },
   };
   try {
@@ -176,45 +224,4 @@ async function pause(
   await clock.sleep(ms, signals.soft).catch(() => {
     throw interrupted(signals.soft, 'no');
   });
-}
-
-/** Exit 130 or 143: what was begun was not ended. */
-export function interrupted(
-  signal: AbortSignal,
-  charged: Charged,
-  text = 'Interrupted before anything was sent.',
-): MgwError {
-  return new MgwError('pending', text, {
-    exit: signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted',
-    charged,
-    retry: charged === 'no' ? 'safe' : 'resume',
-  });
-}
-
-/** The error of a payment that was not accepted: exit 3, 4, 6 or 7. */
-export function notAccepted(
-  { kind, failure }: Exclude<SubmitVerdict, { kind: 'accepted' }>,
-  tries: number,
-): MgwError {
-  const { code, message, requestId } = failure;
-  if (kind === 'rejected')
-    return new MgwError(code, message, { exit: code === 'auth' ? 'auth' : 'rejected', requestId });
-  if (kind === 'unknown') {
-    const text = `${asSentence(message)} The gateway may have handled it and charged for it; it is not sent again.`;
-    return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
-  }
-  const text = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
-  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId });
-}
-
-// Exit 6: no connection was made, so nothing was sent.
-function unsentError(message: string, cause?: unknown): MgwError {
-  return new MgwError('unreachable', `Nothing was sent: ${asSentence(message)}`, { retry: 'safe', cause });
-}
-
-// Exit 6: the next try would come after the wait has ended; says when it would be. `at` in ms since 1970.
-function tooLong(why: string, code: ErrorCode, at: number): MgwError {
-  const when = new Date(Math.min(at, 8.64e15)).toISOString();
-  const text = `${why}; the next try would be at ${when}, after the wait ends.`;
-  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe' });
 }

@@ -66,8 +66,11 @@ export interface Quantity {
   videos?: number;
   /** Seconds of all videos together; absent where nothing bounds them. */
   seconds?: number;
-  /** Characters of the text that is spoken. */
+  /** True where the request leaves the length of its videos to the gateway. */
+  isLengthOpen?: boolean;
+  /** Characters of the text that is spoken, and those of them that are not white space. */
   characters?: number;
+  visibleCharacters?: number;
   /** The body, with the defaults that the specification shows. */
   body: JsonObject;
 }

@@ -2,7 +2,8 @@ import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
 import type { Deadline } from '../clock.ts';
 import { adviceFor, advised } from '../http/advice.ts';
 import type { JsonObject } from '../json.ts';
-import { interrupted, notAccepted, payOnce, unrecorded, type PayDeps } from '../payment/pay-once.ts';
+import { interrupted, notAccepted } from '../payment/errors.ts';
+import { payOnce, unrecorded, type PayDeps } from '../payment/pay-once.ts';
 import { StreamedCall } from '../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import { mostBytes, readAnswer } from './read-answer.ts';
@@ -37,6 +38,8 @@ export async function respond(
   const call = new StreamedCall(silenceMs, deadline, mostBytes);
   const payment = {
     exchange: responsesExchange(body),
+    // Its tokens are counted when it is over, and nothing bounds them before.
+    purchase: { name: 'response', what: 'a response' },
     auth: bearer,
     read: readHead,
     send: call.send.bind(call),

@@ -45,13 +45,15 @@ export function priceFor(area: Area, model: string, resolution?: string): Price 
 }
 
 /**
- * The prices of a model in one line, as the configuration of mgw spells them: `second=10; resolution=2K: second=20`.
+ * The prices of a model in one line, as the configuration of mgw spells them: `second=10 default_seconds=5; resolution=2K: …`.
  * Undefined for a model without a price.
  */
 export function priceText(area: Area, model: string): string | undefined {
-  const texts = pricesOf(area, model).map(({ unit, price, resolution }) =>
-    resolution === undefined ? `${unit}=${price}` : `resolution=${resolution}: ${unit}=${price}`,
-  );
+  const texts = pricesOf(area, model).map(({ unit, price, resolution, defaultSeconds }) => {
+    const amount = `${unit === '10k_characters' ? '10k_visible_characters' : unit}=${price}`;
+    const length = defaultSeconds === undefined ? '' : ` default_seconds=${defaultSeconds}`;
+    return `${resolution === undefined ? '' : `resolution=${resolution}: `}${amount}${length}`;
+  });
   return texts.length === 0 ? undefined : texts.join('; ');
 }
 

@@ -34,6 +34,7 @@ export class PiecesError extends MgwError {
       retry: error.retry === 'safe' && state.whole > 0 ? 'resume' : error.retry,
       next: error.next,
       requestId: error.requestId,
+      budget: error.budget,
       cause: error.cause ?? error,
     });
     this.jobs = state.jobs;

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BudgetLog } from '../../src/budget/budget-log.ts';
-import type { Budget, ChargeOutcome, Decision, Reservation } from '../../src/budget/budget.ts';
-import { add, compare, decimalOf, formatDecimal, zero } from '../../src/budget/decimal.ts';
+import type { Budget, Charge, ChargeOutcome, Decision, Reservation } from '../../src/budget/budget.ts';
+import { add, compare, decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
 import { FileBudget } from '../../src/budget/file-budget.ts';
 
 /** A file in memory, and the processes that share it, in an order that the test chooses. */
@@ -74,6 +74,10 @@ interface Run {
 
 const text = formatDecimal;
 
+function chargeOf(id: string, amount: number): Charge {
+  return { id, amount: decimalOf(amount), owner: { pid: 7, start: '1', host: 'h' } };
+}
+
 /** Jobs, and a gateway that charges for them. */
 class Shop {
   charged = 0;
@@ -101,7 +105,7 @@ class Shop {
     const run: Run = { alive, ended: false, sent: 'no' };
     const id = `${job.id}.${this.#runs.size}`;
     this.#runs.set(id, run);
-    const charge = { id, amount: decimalOf(job.amount) };
+    const charge = chargeOf(id, job.amount);
     const decision = await budget.reserve(charge, { amount: decimalOf(this.limit) });
     if (decision.fits) await this.#send(job, run);
     run.ended = true;
@@ -272,7 +276,7 @@ function alone(
 }
 
 const ask = (budget: Budget, id: string, amount: number): Promise<Decision> =>
-  budget.reserve({ id, amount: decimalOf(amount) });
+  budget.reserve(chargeOf(id, amount));
 
 describe('a budget', () => {
   it('that was never set grants nothing', async () => {
@@ -322,8 +326,8 @@ describe('a budget', () => {
   it('takes the limit that a reservation brings before its own', async () => {
     const { budget } = alone();
     const limit = { amount: decimalOf(3) };
-    expect(await budget.reserve({ id: 'a', amount: decimalOf(3) }, limit)).toEqual({ fits: true });
-    expect(await budget.reserve({ id: 'b', amount: decimalOf(1) }, limit)).toMatchObject({
+    expect(await budget.reserve(chargeOf('a', 3), limit)).toEqual({ fits: true });
+    expect(await budget.reserve(chargeOf('b', 1), limit)).toMatchObject({
       fits: false,
     });
   });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatDecimal, parseDecimal } from '../../src/budget/decimal.ts';
-import { costAtMost, parseFactor, parsePrice, type Multipliers } from '../../src/budget/prices.ts';
+import { formatDecimal, parseAmount, parseDecimal } from '../../src/decimal.ts';
+import { costAtMost, parsePrice, type Multipliers } from '../../src/budget/prices.ts';
 import type { JsonObject } from '../../src/json.ts';
 import type { ProtocolName } from '../../src/job.ts';
 import { protocols } from '../../src/protocols/registry.ts';
@@ -100,7 +100,7 @@ describe('the cost at most of a body', () => {
   });
 
   it('is multiplied by the factors of the group and the user, exactly', () => {
-    const factors = { group: parseFactor('1.1'), user: parseFactor('0.7') };
+    const factors = { group: parseAmount('1.1'), user: parseAmount('0.7') };
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
   });
 
@@ -109,10 +109,10 @@ describe('the cost at most of a body', () => {
     fc.assert(
       fc.property(factor, factor, factor, fc.nat(30_000), (price, group, user, length) => {
         const plain = (text: string): string => text.replace(/^0+(?=\d)/, '');
-        const factors = { group: parseFactor(plain(group)), user: parseFactor(plain(user)) };
+        const factors = { group: parseAmount(plain(group)), user: parseAmount(plain(user)) };
         const quantity = speechQuantity({ req_params: { text: 'x'.repeat(length) } });
         const found = costAtMost(parsePrice(`10k_characters=${plain(price)}`, []), quantity, [], factors);
-        const text = formatDecimal(found ?? parseFactor('1'));
+        const text = formatDecimal(found ?? parseAmount('1'));
         expect(formatDecimal(parseDecimal(text))).toBe(text);
       }),
     );

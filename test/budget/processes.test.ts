@@ -15,7 +15,7 @@ const program = `
   const limit = { amount: decimalOf(100) };
   for (let count = 0; count < 30; count += 1) {
     const id = process.pid + '.' + count;
-    const { fits } = await budget.reserve({ id, amount: decimalOf(1) }, limit);
+    const { fits } = await budget.reserve({ id, amount: decimalOf(1), owner: { pid: process.pid, start: '', host: '' } }, limit);
     if (fits) appendFileSync(notes, id + '\\n');
     process.send?.(fits);
   }
@@ -27,8 +27,8 @@ let folder: string;
 beforeAll(async () => {
   folder = freshFolder();
   const entry = join(folder, 'entry.ts');
-  const sources = ['file-budget', 'budget-log', 'decimal'].map(
-    (name) => `export * from '${process.cwd()}/src/budget/${name}.ts';`,
+  const sources = ['budget/file-budget', 'budget/budget-log', 'decimal'].map(
+    (name) => `export * from '${process.cwd()}/src/${name}.ts';`,
   );
   writeFileSync(entry, sources.join('\n'));
   await build({

@@ -39,6 +39,10 @@ describe('keyPath', () => {
     '__proto__',
     'toString',
     'defaults.video.a.m x.duration',
+    'prices',
+    'prices.c',
+    'prices.d.m',
+    'prices.c.__proto__',
   ])('refuses %j', (name) => {
     expect(() => keyPath(name)).toThrow(MgwError);
   });
@@ -66,6 +70,10 @@ describe('keptValue', () => {
       'sandbox.balance': '100',
       'sandbox.concurrency': '4',
       'sandbox.per_minute': '60',
+      budget: 'clips',
+      'prices.tts': '10k_characters=2',
+      'prices.group_multiplier': '1.10',
+      'prices.user_multiplier': '2',
     };
     expect(Object.keys(words).sort()).toEqual([...settableKeys].sort());
     let profile: Profile = {};
@@ -82,7 +90,18 @@ describe('keptValue', () => {
       retries: 3,
       tts: { speaker: 'anna', sample_rate: 24000 },
       c: { auth_scheme: '' },
+      prices: { tts: '10k_characters=2', group_multiplier: '1.10' },
     });
+  });
+
+  it('keeps the rates of a price as one text, whatever the model is called', () => {
+    const name = 'prices.c.vendor-h3.1:x';
+    expect(keyPath(name)).toEqual(['prices', 'c', 'vendor-h3.1:x']);
+    expect(kept(name, 'second=0.2', 'resolution=2K: second=0.4')).toBe(
+      'second=0.2; resolution=2K: second=0.4',
+    );
+    expect(() => kept('prices.group_multiplier', 'abc')).toThrow('plain digits');
+    expect(() => kept('prices.group_multiplier', '1', '2')).toThrow('one value');
   });
 
   it('keeps a default as it plainly is', () => {

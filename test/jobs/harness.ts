@@ -89,6 +89,8 @@ export async function depsFor(
     note: (text) => void notes.push(text),
     signals: { soft: soft.signal, hard: hard.signal },
     retries: 5,
+    priceOf: () => ({ what: 'a test' }),
+    allowances: () => Promise.resolve([]),
     ...rest,
     clock,
     notes,

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { describe, expect, test } from 'vitest';
 import { deadlineIn, type Deadline } from '../../src/clock.ts';
 import { createClient, type GatewayClient } from '../../src/http/client.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { respond } from '../../src/responses/respond.ts';
 import type { ResponseEnd } from '../../src/responses/wire.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -36,6 +37,8 @@ async function call(
     clock,
     note: () => undefined,
     retries: 3,
+    owner: currentOwner(),
+    allowances: () => Promise.resolve([]),
     signal: abort.signal,
     requestTimeoutMs: more.requestTimeoutMs ?? 30_000,
     idleTimeoutMs: 200,

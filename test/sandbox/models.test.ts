@@ -50,8 +50,10 @@ test('every model has a price, which the listing shows', async () => {
 });
 
 test('prices are told in the words of the configuration', () => {
-  expect(priceText('c', 'vendor-h3')).toBe('second=10; resolution=2K: second=20');
-  expect(priceText('tts', 'speech-tts-2.0')).toBe('10k_characters=150');
+  expect(priceText('c', 'vendor-h3')).toBe(
+    'second=10 default_seconds=5; resolution=2K: second=20 default_seconds=5',
+  );
+  expect(priceText('tts', 'speech-tts-2.0')).toBe('10k_visible_characters=150');
   expect(priceText('c', 'nothing')).toBeUndefined();
   expect(() => priceFor('c', 'nothing')).toThrow(RangeError);
 });

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { messageOf } from '../../errors.ts';
-import { parseDecimal } from '../../budget/decimal.ts';
+import { parseDecimal } from '../../decimal.ts';
 import type { JobKind } from '../../job.ts';
 import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
 import { isKeyName, keyNameForm } from '../../key-name.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { keptValue, keyPath, withValue } from '../../config/keys.ts';
+import { isPrice, keptValue, keyPath, withValue } from '../../config/keys.ts';
 import { hiddenKey, listSettings, type SettingRow } from '../../config/list.ts';
 import { thisHost } from '../../config/places.ts';
 import { checkProfileName, namedProfile } from '../../config/profile.ts';
@@ -51,6 +51,7 @@ Examples:
   $ mgw config set base_url https://gateway.example.com
   $ mgw config set tts.speaker NAME
   $ mgw config set defaults.video.a.veo-3.duration 8
+  $ mgw config set prices.c.vendor-h3 'second=0.20' 'resolution=2K: second=0.40'
   $ mgw config set trusted_origins https://files.example.com https://cdn.example.com
   $ mgw config set profile work`;
 
@@ -104,6 +105,10 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   if (path[0] === 'defaults') {
     const { checkDefault } = await import('../default-check.ts');
     checkDefault(path, words);
+  }
+  if (isPrice(path)) {
+    const { checkPrice } = await import('../price-check.ts');
+    checkPrice(path, words);
   }
   const { io } = context;
   const profile = profileName(context);

@@ -34,6 +34,13 @@ const meanings: [code: number, name: string, meaning: string, charged: string, t
   [exitCodes.incomplete, 'incomplete', 'finished, but the result is gone, broken or unproven', 'yes', 'look'],
   [exitCodes.local, 'local', 'disk full, output exists, state not writable', 'no', 'correct it'],
   [exitCodes.partial, 'partial', 'several jobs: some are not ok', '-', 'read the JSON'],
+  [
+    exitCodes.budget,
+    'budget',
+    'a budget would be exceeded, or no price is known under one',
+    'no',
+    'raise it, or leave it',
+  ],
   [exitCodes.interrupted, 'interrupted', 'SIGINT: detached; the job goes on', '-', 'run again: resumes'],
   [exitCodes.terminated, 'terminated', 'SIGTERM: detached; the job goes on', '-', 'run again: resumes'],
 ];

@@ -38,6 +38,7 @@ export function errorView(error: MgwError): Record<string, unknown> {
     retry: error.retry,
     next: error.next,
     request_id: error.requestId,
+    budget: error.budget,
   };
 }
 
@@ -59,6 +60,7 @@ export function jobView(job: Job): Record<string, unknown> {
     finished_at: job.finished_at,
     fetched_at: job.fetched_at,
     files: job.files,
+    cost: job.cost,
     usage: job.usage,
     details: job.details,
     request: job.request,

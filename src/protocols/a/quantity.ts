@@ -12,5 +12,6 @@ export function countOf({ instances, parameters }: JsonObject): number {
 export function quantityOf(body: JsonObject): Quantity {
   const videos = countOf(body);
   const seconds = at(body, 'parameters.durationSeconds');
-  return { videos, ...(typeof seconds === 'number' && { seconds: seconds * videos }), body };
+  const isLengthOpen = seconds === undefined;
+  return { videos, isLengthOpen, ...(typeof seconds === 'number' && { seconds: seconds * videos }), body };
 }

@@ -4,5 +4,6 @@ import type { Quantity } from '../protocol.ts';
 /** What a body asks for at most. A length that is left out is the model's to choose (specification 2.3). */
 export function quantityOf(body: JsonObject): Quantity {
   const seconds = at(body, 'OutputConfig.Duration');
-  return { videos: 1, ...(typeof seconds === 'number' && { seconds }), body };
+  const isLengthOpen = seconds === undefined;
+  return { videos: 1, isLengthOpen, ...(typeof seconds === 'number' && { seconds }), body };
 }

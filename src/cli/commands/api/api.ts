@@ -3,7 +3,8 @@ import { deadlineIn } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
 import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { interrupted } from '../../../payment/pay-once.ts';
+import { currentOwner } from '../../../ledger/owner.ts';
+import { interrupted } from '../../../payment/errors.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
@@ -62,6 +63,9 @@ async function api(context: Context, method: string, path: string, options: ApiO
     retries: settings.retries.value,
     retry5xx: settings.submitRetry5xx.value,
     requestTimeoutMs: call.timeoutMs,
+    owner: currentOwner(),
+    // What it costs is not known: under a budget it is not made.
+    allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
     // There is no job that would go on.
     signals: { soft: signal, hard: signal },

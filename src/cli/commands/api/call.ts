@@ -5,7 +5,8 @@ import type { CallOptions, StreamedReply } from '../../../http/client.ts';
 import { readFailure } from '../../../http/failures.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
 import { readWithRetries } from '../../../http/retry.ts';
-import { notAccepted, payOnce, unrecorded, type PayDeps } from '../../../payment/pay-once.ts';
+import { notAccepted } from '../../../payment/errors.ts';
+import { payOnce, unrecorded, type PayDeps } from '../../../payment/pay-once.ts';
 import { StreamedCall } from '../../../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
@@ -34,6 +35,7 @@ export async function apiCall(
   const call = new StreamedCall(options.timeoutMs, deadline);
   const payment = {
     exchange,
+    purchase: { name: 'call', what: 'a raw call' },
     auth: options.auth,
     read: (reply: Reply): SubmitVerdict =>
       reply.status < 300 ? { kind: 'accepted', handle: '' } : judgeFailedSubmission(reply),

@@ -9,6 +9,7 @@ import { findJob, missing } from '../../../jobs/ref.ts';
 import { takeOn } from '../../../jobs/run.ts';
 import { reconcile } from '../../../jobs/reconcile.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
+import { budgetOptions, payingDeps, type BudgetOptions } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import { jobView } from '../../output/json.ts';
@@ -17,7 +18,7 @@ import type { Run } from '../../action.ts';
 import { configured } from '../../protocols.ts';
 import { addOutputOptions, addWaitOptions, checkStdout, type OutputOptions } from '../../wait-options.ts';
 
-interface ResolveOptions extends OutputOptions {
+interface ResolveOptions extends OutputOptions, BudgetOptions {
   adopt?: string;
   notCreated?: boolean;
   resubmit?: boolean;
@@ -34,6 +35,7 @@ export function registerResolve(jobs: Command, run: Run): void {
     .option('--resubmit', 'submit it again now, knowing that it may be charged twice');
   addOutputOptions(command, 'wait for the task that exists, and save its result here; - writes it to stdout');
   addWaitOptions(command);
+  for (const option of budgetOptions('this submission')) command.addOption(option);
   command
     .addHelpText(
       'after',
@@ -47,6 +49,8 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
   const resolution = chosen(options);
   if (options.output !== undefined && resolution.how === 'not-created')
     throw usageError('--not-created leaves nothing to save: leave --output out.');
+  if (options.budget !== undefined && resolution.how !== 'resubmit')
+    throw usageError('--budget goes with --resubmit: nothing else pays.');
   const { protocols } = await import('../../../protocols/registry.ts');
   const ledger = await context.ledger();
   const found = (await findJob(ledger, ref)) ?? missing(ref);
@@ -120,7 +124,7 @@ async function submitAgain(
 ): Promise<Outcome> {
   const { submitAndDeliver, wantedBy } = await import('../video/deliver.ts');
   const body = job.request as JsonObject;
-  const deps = await context.jobDeps();
+  const deps = await payingDeps(context, 'command', job.record.fingerprint, options);
   const { goal, deadline } = await wantedBy(context, 'submit', options);
   const order: Order = {
     protocol: protocol.name,

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { deadlineIn } from '../../../clock.ts';
 import { bearer } from '../../../exchange.ts';
+import { currentOwner } from '../../../ledger/owner.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { repeatable, single } from '../../options.ts';
@@ -66,6 +67,8 @@ async function responses(
     client: await context.client(),
     clock,
     signal: interruptions().soft,
+    owner: currentOwner(),
+    allowances: () => context.allowances(),
     note: (text: string) => progress.note(text),
     retries: settings.retries.value,
     requestTimeoutMs: settings.requestTimeoutMs.value,

@@ -4,6 +4,7 @@ import { deadlineIn } from '../../../clock.ts';
 import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import type { Job, JobFile } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
+import { fingerprintOf } from '../../../jobs/order.ts';
 import { at, canonicalJson, type Json } from '../../../json.ts';
 import { FileSink } from '../../../speech/file-sink.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
@@ -12,6 +13,7 @@ import { speakPieces } from '../../../speech/pieces.ts';
 import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
 import { speak } from '../../../speech/speak.ts';
 import { StreamSink } from '../../../speech/stream-sink.ts';
+import { payingDeps } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
 import { jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
@@ -25,7 +27,9 @@ export async function deliverSpeech(
   options: TtsOptions,
 ): Promise<Outcome> {
   const deliver = options.split ? deliverPieces : deliverOne;
-  const deps = await context.jobDeps();
+  const { name } = await context.gateway();
+  const text = fingerprintOf({ protocol: 'tts', body: speech.bodies }, name);
+  const deps = await payingDeps(context, 'command', text, options);
   try {
     return await deliver(context, speech, options, deps);
   } catch (error) {

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { speechFlags } from '../../../speech/flags.ts';
+import { budgetOptions, type BudgetOptions } from '../../allowances.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
 import {
   addOutputOptions,
@@ -9,7 +10,7 @@ import {
 } from '../../wait-options.ts';
 
 /** The options of `mgw tts` beside those that are settings. */
-export interface TtsOptions extends OutputOptions {
+export interface TtsOptions extends OutputOptions, BudgetOptions {
   file?: string;
   format?: string;
   sampleRate?: number;
@@ -50,6 +51,7 @@ export function addTtsOptions(command: Command): void {
     )
     .addOption(requestTimeoutOption());
   addRetriesOption(command);
+  for (const option of budgetOptions('this text')) command.addOption(option);
   addOutputOptions(command);
 }
 

@@ -1,8 +1,9 @@
 import type { JsonObject } from '../../../json.ts';
+import type { BudgetOptions } from '../../allowances.ts';
 import type { OutputOptions, WaitOptions } from '../../wait-options.ts';
 
 /** The options of `submit` beside the protocol's own flags. */
-export interface SubmitOptions extends WaitOptions, OutputOptions {
+export interface SubmitOptions extends WaitOptions, OutputOptions, BudgetOptions {
   wait?: boolean;
   /** The body itself, or what `--body` names. */
   body?: string | JsonObject;

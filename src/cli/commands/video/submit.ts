@@ -1,9 +1,9 @@
 import { Option, type Command } from 'commander';
-import { deadlineIn } from '../../../clock.ts';
+import { deadlineIn, type Clock } from '../../../clock.ts';
 import type { Settings } from '../../../config/resolve.ts';
-import type { JobDeps } from '../../../jobs/deps.ts';
-import type { Order } from '../../../jobs/order.ts';
+import { fingerprintOf, type Order } from '../../../jobs/order.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
+import { budgetOptions, payingDeps } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -37,6 +37,7 @@ export function registerSubmit(group: Command, protocol: Protocol, run: Run): vo
       oneOf(single('--endpoint <name>', 'which of the equivalent paths'), protocol.endpoints),
     );
   }
+  for (const option of budgetOptions('this submission')) command.addOption(option);
   addWaitOptions(command);
   addOutputOptions(command);
   command.addHelpText('after', submitExamples[protocol.name]);
@@ -59,8 +60,9 @@ async function submitCommand(
   const exchange = protocol.submission(composed.body, { endpoint: options.endpoint });
   for (const note of composed.advice) context.progress.note(note);
   if (options.dryRun) return dryRun(exchange, protocol.auth, settings);
-  const deps = await context.jobDeps();
-  const order = orderFor(protocol, composed, exchange, options, deps, settings);
+  const order = orderFor(protocol, composed, exchange, options, context.clock, settings);
+  const { name } = await context.gateway();
+  const deps = await payingDeps(context, 'command', fingerprintOf(order, name), options);
   const { submitAndDeliver } = await import('./deliver.ts');
   return submitAndDeliver(context, protocol, order, deps, options);
 }
@@ -70,7 +72,7 @@ function orderFor(
   { body, asked }: SubmissionBody,
   exchange: Order['exchange'],
   options: SubmitOptions,
-  deps: JobDeps,
+  clock: Clock,
   settings: Settings,
 ): Order {
   const target = targetOf(options);
@@ -86,7 +88,7 @@ function orderFor(
     key: options.key,
     fresh: options.new ?? false,
     goal: goalOf('submit', ask, target),
-    deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
+    deadline: deadlineIn(settings.timeoutMs.value, clock),
     beforeSending: async () => {
       if (target === undefined) return;
       const { checkTargetFree } = await import('../../../jobs/fetch.ts');

@@ -19,6 +19,16 @@ export function parseDecimal(text: string): Decimal {
   return { digits: BigInt(whole + fraction), scale: fraction.length };
 }
 
+/**
+ * Reads what a person types: a price, a multiplier, a budget. So few digits that their products stay exact in every
+ * record. @throws Error whose message says what is allowed.
+ */
+export function parseAmount(text: string): Decimal {
+  if (!/^(0|[1-9]\d{0,11})(\.\d{1,12})?$/.test(text))
+    throw new Error('a number in plain digits, at most 12 of them after the point, such as 12 or 0.35');
+  return parseDecimal(text);
+}
+
 /** A whole number that a computation gave. */
 export function decimalOf(count: number): Decimal {
   return { digits: BigInt(count), scale: 0 };

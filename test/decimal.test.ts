@@ -1,14 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  add,
-  compare,
-  formatDecimal,
-  multiply,
-  parseDecimal,
-  shifted,
-  subtract,
-} from '../../src/budget/decimal.ts';
+import { add, compare, formatDecimal, multiply, parseDecimal, shifted, subtract } from '../src/decimal.ts';
 
 const amount = fc
   .tuple(fc.bigInt({ min: 0n, max: 10n ** 18n - 1n }), fc.stringMatching(/^\d{0,18}$/))

@@ -1,0 +1,73 @@
+import { jobCost, parsePrice, speechUnits, videoUnits, type Price, type Unit } from '../budget/prices.ts';
+import type { Settings } from '../config/resolve.ts';
+import { badSetting, type Setting } from '../config/source.ts';
+import { parseAmount } from '../decimal.ts';
+import type { JobKind } from '../job.ts';
+import type { Order } from '../jobs/order.ts';
+import type { JsonObject } from '../json.ts';
+import type { Priced } from '../payment/hold.ts';
+import type { Flag, Quantity } from '../protocols/protocol.ts';
+import { protocols } from '../protocols/registry.ts';
+import { priceText } from '../sandbox/prices.ts';
+import { speechFlags } from '../speech/flags.ts';
+import { speechQuantity } from '../speech/quantity.ts';
+import { speechModel } from '../speech/wire.ts';
+
+/** What is submitted, as far as its price depends on it. */
+export type Asked = Pick<Order, 'protocol' | 'model' | 'body'>;
+
+/**
+ * What a submission costs at most by the prices of the settings, or in the sandbox by its own.
+ * @throws MgwError('config') where the price that is configured cannot be read.
+ */
+export function priceOf({ protocol: kind, model = '', body }: Asked, settings: Settings): Priced {
+  const { flags } = pricedBy(kind);
+  const what = kind === 'tts' ? 'speech' : `${model || 'no model'} (Protocol ${kind.toUpperCase()})`;
+  const key = priceKey(kind, model);
+  const text = settings.sandbox.value ? ofSandbox(kind, model) : settings.priceOf(kind, model);
+  const price = text && readPrice(key, text, kind);
+  const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), flags, multipliersIn(settings));
+  const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
+  const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
+  return { what, cost, ...(canBeSet && { priceCommand: ['mgw', 'config', 'set', key, example] }) };
+}
+
+/** The setting of a model's price. */
+export function priceKey(kind: JobKind, model: string): string {
+  return kind === 'tts' ? 'prices.tts' : `prices.${kind}.${model}`;
+}
+
+/** By what things of a kind are priced. */
+export function pricedBy(kind: JobKind): { flags: readonly Flag[]; units: readonly Unit[] } {
+  return kind === 'tts'
+    ? { flags: speechFlags, units: speechUnits }
+    : { flags: protocols[kind].flags, units: videoUnits };
+}
+
+function ofSandbox(kind: JobKind, model: string): Setting<string> | undefined {
+  const value = priceText(kind, kind === 'tts' ? speechModel : model);
+  return value === undefined ? undefined : { value, source: 'default' };
+}
+
+function readPrice(key: string, text: Setting<string>, kind: JobKind): Price {
+  const { flags, units } = pricedBy(kind);
+  try {
+    return parsePrice(text.value, flags, units);
+  } catch (error) {
+    throw badSetting(key, text, text.value, error);
+  }
+}
+
+function quantityOf(kind: JobKind, body: JsonObject): Quantity {
+  return kind === 'tts' ? speechQuantity(body) : protocols[kind].quantityOf(body);
+}
+
+// Those of the settings are for real money.
+function multipliersIn({
+  sandbox,
+  groupMultiplier,
+  userMultiplier,
+}: Settings): Parameters<typeof jobCost>[3] {
+  if (sandbox.value) return {};
+  return { group: parseAmount(groupMultiplier.value), user: parseAmount(userMultiplier.value) };
+}

@@ -1,0 +1,31 @@
+import { chargesOf } from '../budget/charges.ts';
+import type { ChargeOutcome, Reservation } from '../budget/budget.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { lifeOf } from '../ledger/owner.ts';
+import { attemptClaim } from './submit.ts';
+
+/**
+ * What the ledger proves of a reservation for a job: `accepted` where an attempt under it was, `none` where nothing under it
+ * was and its process, being dead, can send nothing more.
+ * @throws MgwError('local_io') where the ledger cannot be read.
+ */
+export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation): Promise<ChargeOutcome> {
+  const jobId = jobOfReservation(id);
+  // Asked before the record is read: what the process wrote last must not be overlooked.
+  const isOver = lifeOf(owner) === 'dead';
+  const job = await ledger.read(jobId);
+  if (job === undefined) return 'open';
+  const charges = chargesOf(await ledger.events(jobId));
+  const own = charges.filter(({ reservation }) => reservation === id);
+  if (own.some(({ fate }) => fate === 'accepted')) return 'accepted';
+  // An attempt whose record is lost may have been under any reservation.
+  const lost = charges.filter(({ reservation }) => reservation === undefined);
+  if ([...own, ...lost].some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
+  if (!isOver || (await ledger.claimed(attemptClaim(job))) !== undefined) return 'open';
+  return 'none';
+}
+
+// It bears the job's id, then what tells it from others for the same job.
+function jobOfReservation(id: string): string {
+  return id.split('.')[0] ?? '';
+}

@@ -1,0 +1,44 @@
+import { MgwError, type Charged, type ErrorCode } from '../errors.ts';
+import type { SubmitVerdict } from '../exchange.ts';
+import { asSentence } from '../http/advice.ts';
+
+/** Exit 130 or 143: what was begun was not ended. */
+export function interrupted(
+  signal: AbortSignal,
+  charged: Charged,
+  text = 'Interrupted before anything was sent.',
+): MgwError {
+  return new MgwError('pending', text, {
+    exit: signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted',
+    charged,
+    retry: charged === 'no' ? 'safe' : 'resume',
+  });
+}
+
+/** The error of a payment that was not accepted: exit 3, 4, 6 or 7. */
+export function notAccepted(
+  { kind, failure }: Exclude<SubmitVerdict, { kind: 'accepted' }>,
+  tries: number,
+): MgwError {
+  const { code, message, requestId } = failure;
+  if (kind === 'rejected')
+    return new MgwError(code, message, { exit: code === 'auth' ? 'auth' : 'rejected', requestId });
+  if (kind === 'unknown') {
+    const text = `${asSentence(message)} The gateway may have handled it and charged for it; it is not sent again.`;
+    return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
+  }
+  const text = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
+  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId });
+}
+
+/** Exit 6: no connection was made, so nothing was sent. */
+export function unsentError(message: string, cause?: unknown): MgwError {
+  return new MgwError('unreachable', `Nothing was sent: ${asSentence(message)}`, { retry: 'safe', cause });
+}
+
+/** Exit 6: the next try would come after the wait has ended; says when it would be. `at` in ms since 1970. */
+export function tooLong(why: string, code: ErrorCode, at: number): MgwError {
+  const when = new Date(Math.min(at, 8.64e15)).toISOString();
+  const text = `${why}; the next try would be at ${when}, after the wait ends.`;
+  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe' });
+}

@@ -1,0 +1,143 @@
+import { randomUUID } from 'node:crypto';
+import type { Budget, ChargeOutcome, Limit, Standing } from '../budget/budget.ts';
+import { add, compare, formatDecimal, parseDecimal, subtract, zero, type Decimal } from '../decimal.ts';
+import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
+import type { AttemptMoney, JobCost, Owner } from '../job.ts';
+
+/** A budget that payments have to fit into. */
+export interface Allowance {
+  /** What records call it. */
+  name: string;
+  /** What messages call it: `the budget clips`. */
+  label: string;
+  budget: Budget;
+  /** Of a budget that has no limit of its own. */
+  limit?: Limit;
+  /** The command that raises the limit, without its amount; absent where that is a flag of the command itself. */
+  raise?: string[];
+}
+
+/** What something costs, as far as it is known. */
+export interface Priced {
+  /** Absent where no price is known. */
+  cost?: JobCost;
+  /** What the price depends on, in words: `vendor-h3-mini (Protocol C)`. */
+  what: string;
+  /** The command that sets the price, where one can be set. */
+  priceCommand?: string[];
+}
+
+/** What is paid for, as a budget sees it. */
+export interface Purchase extends Priced {
+  /** Names it in the reservations: the job's id, by which the ledger proves what became of it. */
+  name: string;
+}
+
+/** What is set aside for one payment in every budget it is made under. */
+export interface Hold {
+  /** What is recorded with each attempt. */
+  money: AttemptMoney;
+  /** Keeps it or gives it back; never throws. `open` leaves it to the ledger to prove what became of it. */
+  settle(outcome: ChargeOutcome): Promise<void>;
+}
+
+/**
+ * Sets aside what a payment may cost at most, durably, in every allowance or in none.
+ * @throws MgwError('budget'), exit 12, where it does not fit or no price is known; MgwError('local_io').
+ */
+export async function holdFor(
+  purchase: Purchase,
+  allowances: readonly Allowance[],
+  owner: Owner,
+  note: (text: string) => void,
+): Promise<Hold> {
+  const { cost } = purchase;
+  const [first] = allowances;
+  if (first === undefined) return { money: { cost }, settle: () => Promise.resolve() };
+  if (cost === undefined) throw await unpriced(purchase, first);
+  const id = `${purchase.name}.${randomUUID().slice(0, 8)}`;
+  const amount = parseDecimal(cost.at_most);
+  const held: Allowance[] = [];
+  const settle = async (outcome: ChargeOutcome): Promise<void> => {
+    if (outcome === 'open') return;
+    for (const { label, budget } of held) {
+      const settled = outcome === 'accepted' ? budget.keep(id) : budget.release(id);
+      await settled.catch((error: unknown) => {
+        note(`What became of ${cost.at_most} could not be recorded in ${label}: ${messageOf(error)}`);
+      });
+    }
+  };
+  for (const allowance of allowances) {
+    const decision = await allowance.budget
+      .reserve({ id, amount, owner }, allowance.limit)
+      .catch(async (error: unknown) => {
+        await settle('none');
+        throw error;
+      });
+    if (!decision.fits) {
+      await settle('none');
+      throw exceeded(allowance, amount, decision.standing);
+    }
+    held.push(allowance);
+  }
+  return { money: { cost, reservation: id, budgets: held.map(({ name }) => name) }, settle };
+}
+
+async function unpriced({ what, priceCommand }: Purchase, allowance: Allowance): Promise<MgwError> {
+  const { label } = allowance;
+  const standing = await allowance.budget.standing();
+  const budget = shortfallOf(allowance, undefined, standing);
+  const way =
+    priceCommand === undefined
+      ? 'It can only be made without a budget.'
+      : 'Set the price, or leave the budget out.';
+  const text = `No price is known for ${what}, so that nothing tells whether it fits into ${label} (${budget.left} left). Nothing was sent. ${way}`;
+  return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
+}
+
+function exceeded(allowance: Allowance, amount: Decimal, standing: Standing): MgwError {
+  const { label, raise } = allowance;
+  const budget = shortfallOf(allowance, amount, standing);
+  const { limit, per, left, spent, reserved, cost_at_most: cost = '', exceeded_by: by = '' } = budget;
+  if (limit === undefined) {
+    const text = `${capital(label)} has no limit any more. Nothing was sent.`;
+    return new MgwError('budget', text, { retry: 'safe', next: raise && [...raise, cost], budget });
+  }
+  const needed = formatDecimal(add(add(standing.spent, standing.reserved), amount));
+  const whole = per === undefined ? limit : `${limit} a ${per}`;
+  const text =
+    `${capital(label)} of ${whole} would be exceeded by ${by}: this costs ${cost} at most, and ${left} is left ` +
+    `(${spent} spent, ${reserved} reserved for what is under way or unknown). Nothing was sent. ` +
+    (raise === undefined ? `--budget ${needed} would allow it.` : 'Raise it, or leave this out.');
+  const period = per === undefined ? [] : ['--per', per];
+  return new MgwError('budget', text, {
+    retry: 'safe',
+    next: raise && [...raise, needed, ...period],
+    budget,
+  });
+}
+
+function shortfallOf(
+  { name, limit: given }: Allowance,
+  amount: Decimal | undefined,
+  { limit = given, spent, reserved }: Standing,
+): BudgetShortfall {
+  const held = add(spent, reserved);
+  const most = limit?.amount ?? zero;
+  const left = compare(held, most) < 0 ? subtract(most, held) : zero;
+  return {
+    name,
+    ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
+    spent: formatDecimal(spent),
+    reserved: formatDecimal(reserved),
+    left: formatDecimal(left),
+    ...(amount !== undefined && {
+      cost_at_most: formatDecimal(amount),
+      exceeded_by: formatDecimal(subtract(add(held, amount), most)),
+    }),
+  };
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,246 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Budget, Limit, Standing } from '../../src/budget/budget.ts';
+import { openBudget } from '../../src/budget/open-budget.ts';
+import { formatDecimal, parseAmount } from '../../src/decimal.ts';
+import type { JobEvent, Owner } from '../../src/job.ts';
+import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
+import type { JobDeps } from '../../src/jobs/deps.ts';
+import { resolveJob } from '../../src/jobs/resolve.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { closedPort, freshFolder, httpServer, says, type HttpServer } from '../support/servers.ts';
+import { deadOwner, depsFor, jobsOf, orderOf, run, type Ran } from './harness.ts';
+
+const limit: Limit = { amount: parseAmount('1') };
+
+async function budgetIn(state: string, ledger: Ledger): Promise<Budget> {
+  const budget = await openBudget(join(state, 'budget.jsonl'), {
+    now: () => Date.now(),
+    outcomeOf: (reservation) => chargeOutcome(ledger, reservation),
+  });
+  onEnd(() => budget.close());
+  return budget;
+}
+
+/** A process that pays 0.4 for a job, of 1 in all. */
+async function payer(
+  url: string,
+  state: string,
+  { cost = '0.4' }: { cost?: string } = {},
+): Promise<{ deps: JobDeps; budget: Budget }> {
+  const bare = await depsFor(url, state, { retries: 0 });
+  const budget = await budgetIn(state, bare.ledger);
+  const deps: JobDeps = {
+    ...bare,
+    priceOf: () => ({ what: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
+    allowances: () => Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, limit }]),
+  };
+  return { deps, budget };
+}
+
+let boats = 0;
+
+/** Submits another boat. */
+function buy(deps: JobDeps): Promise<Ran> {
+  return run(deps, orderOf({ body: { model: 'vendor-h3', prompt: `boat ${(boats += 1)}` } }));
+}
+
+function shown({ spent, reserved }: Standing): { spent: string; reserved: string } {
+  return { spent: formatDecimal(spent), reserved: formatDecimal(reserved) };
+}
+
+async function settled(budget: Budget): Promise<{ spent: string; reserved: string }> {
+  await budget.settle();
+  return shown(await budget.standing());
+}
+
+const creates = (server: HttpServer): void => {
+  server.create();
+};
+
+describe('a payment under a budget', () => {
+  it('keeps its amount where it was accepted, and is refused with exit 12 where it does not fit', async () => {
+    const server = await httpServer();
+    const { deps, budget } = await payer(server.url, freshFolder());
+    expect([(await buy(deps)).exit, (await buy(deps)).exit]).toEqual([0, 0]);
+    const refused = await buy(deps);
+    expect(refused).toMatchObject({
+      exit: 12,
+      job: { state: 'prepared' },
+      error: {
+        code: 'budget',
+        charged: 'no',
+        retry: 'safe',
+        budget: {
+          name: 'clips',
+          limit: '1',
+          spent: '0.8',
+          left: '0.2',
+          cost_at_most: '0.4',
+          exceeded_by: '0.2',
+        },
+      },
+    });
+    expect(refused.error?.message).toMatch(/budget clips of 1 would be exceeded by 0\.2: .* 0\.2 is left/);
+    expect(server.created).toBe(2);
+    expect(await settled(budget)).toEqual({ spent: '0.8', reserved: '0' });
+  });
+
+  it('says in the record what it costs and under what it was reserved, before the first byte', async () => {
+    let seen: Promise<unknown> | undefined;
+    const server = await httpServer((_, response) => {
+      seen = jobsOf(deps.ledger).then(([job]) => deps.ledger.events(job?.id ?? ''));
+      void seen.then(() => says({ error: { message: 'no' } }, 422)(_, response));
+    });
+    const { deps } = await payer(server.url, freshFolder());
+    const { job } = await buy(deps);
+    expect(await seen).toContainEqual(
+      expect.objectContaining({
+        type: 'sending',
+        cost: { at_most: '0.4' },
+        reservation: expect.stringMatching(`^${job?.id ?? ''}\\.`) as string,
+        budgets: ['clips'],
+      }),
+    );
+  });
+
+  it('of which no price is known is not made: exit 12', async () => {
+    const server = await httpServer();
+    const { deps } = await payer(server.url, freshFolder(), { cost: '' });
+    const refused = await buy(deps);
+    expect(refused).toMatchObject({ exit: 12, error: { code: 'budget', charged: 'no' } });
+    expect(refused.error?.message).toContain('No price is known for a boat');
+    expect(server.created).toBe(0);
+  });
+
+  it.each([
+    ['is refused', 422, 4],
+    ['is turned away for now', 429, 6],
+  ])('gives its amount back where it %s', async (_, status, exit) => {
+    const server = await httpServer(says({ error: { message: 'no' } }, status));
+    const { deps, budget } = await payer(server.url, freshFolder());
+    expect(await buy(deps)).toMatchObject({ exit });
+    expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
+  });
+
+  it('gives its amount back where no connection is made', async () => {
+    const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
+    expect(await buy(deps)).toMatchObject({ exit: 6 });
+    expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
+  });
+
+  it('leaves it reserved where its answer was lost, until a person says what became of it', async () => {
+    const server = await httpServer((_, response) => {
+      creates(server);
+      response.destroy();
+    });
+    const { deps, budget } = await payer(server.url, freshFolder());
+    const { exit, job } = await buy(deps);
+    expect(exit).toBe(7);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
+    if (job === undefined) throw new Error('no job');
+    await resolveJob(deps.ledger, job, { how: 'not-created' });
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
+  });
+
+  it.each<['adopted' | 'resubmit', { spent: string; reserved: string }]>([
+    ['adopted', { spent: '0.4', reserved: '0' }],
+    // It may be charged twice: that was accepted when it was sent again.
+    ['resubmit', { spent: '0', reserved: '0.4' }],
+  ])('in doubt that is %s still counts', async (how, standing) => {
+    const server = await httpServer((_, response) => void response.destroy());
+    const { deps, budget } = await payer(server.url, freshFolder());
+    const { job } = await buy(deps);
+    if (job === undefined) throw new Error('no job');
+    await resolveJob(deps.ledger, job, how === 'adopted' ? { how, handle: 'task_7' } : { how });
+    expect(await settled(budget)).toEqual(standing);
+  });
+
+  it('fits into all of several budgets or into none', async () => {
+    const server = await httpServer();
+    const state = freshFolder();
+    const { deps, budget } = await payer(server.url, state);
+    const narrow = await budgetIn(join(state, 'narrow'), deps.ledger);
+    const both = [
+      ...(await deps.allowances()),
+      {
+        name: '--budget',
+        label: 'the budget of this command',
+        budget: narrow,
+        limit: { amount: parseAmount('0.3') },
+      },
+    ];
+    const refused = await buy({ ...deps, allowances: () => Promise.resolve(both) });
+    expect(refused).toMatchObject({ exit: 12, error: { budget: { name: '--budget', exceeded_by: '0.1' } } });
+    expect(refused.error?.message).toContain('--budget 0.4 would allow it');
+    expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
+    expect(server.created).toBe(0);
+  });
+});
+
+/** The events that a run has recorded when it dies, after its reservation. */
+const deaths: [
+  string,
+  (owner: Owner, reservation: string) => JobEvent[],
+  { spent: string; reserved: string },
+][] = [
+  ['before it sent', () => [], { spent: '0', reserved: '0' }],
+  [
+    'while it was sending',
+    (owner, reservation) => [{ type: 'sending', attempt: 1, owner, reservation }],
+    { spent: '0', reserved: '0.4' },
+  ],
+  [
+    'when it was turned away',
+    (owner, reservation) => [
+      { type: 'sending', attempt: 1, owner, reservation },
+      { type: 'unavailable', attempt: 1, error: { code: 'rate_limited', message: '' } },
+    ],
+    { spent: '0', reserved: '0' },
+  ],
+  [
+    'when it was accepted',
+    (owner, reservation) => [
+      { type: 'sending', attempt: 1, owner, reservation },
+      { type: 'accepted', handle: 'task_1' },
+    ],
+    { spent: '0.4', reserved: '0' },
+  ],
+];
+
+describe('a process that dies', () => {
+  it.each(deaths)('%s: what it reserved is settled from the ledger alone', async (_, events, standing) => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const owner = deadOwner();
+    const id = `${job?.id ?? ''}.dead`;
+    await budget.reserve({ id, amount: parseAmount('0.4'), owner }, limit);
+    for (const event of events(owner, id)) await deps.ledger.append(job?.id ?? '', event);
+    expect(await settled(budget)).toEqual(standing);
+  });
+
+  it('gives nothing back while it may be alive, or where it had claimed the attempt', async () => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
+    await budget.reserve({ id: `${id}.here`, amount, owner: currentOwner() }, limit);
+    await budget.reserve({ id: `${id}.afar`, amount, owner: { pid: 7, start: '1', host: 'afar' } }, limit);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.8' });
+    const claimed = await payer('http://127.0.0.1:1', freshFolder());
+    const other = await run({ ...claimed.deps, allowances: () => Promise.resolve([]) });
+    const name = other.job?.id ?? '';
+    await claimed.budget.reserve({ id: `${name}.dead`, amount, owner: deadOwner() }, limit);
+    await claimed.deps.ledger.claim(`send.${name}.1`, JSON.stringify(deadOwner()));
+    expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
+  });
+
+  it('makes room for the next one, which asks before it is refused', async () => {
+    const server = await httpServer();
+    const { deps, budget } = await payer(server.url, freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    await budget.reserve({ id: `${job?.id ?? ''}.dead`, amount: limit.amount, owner: deadOwner() }, limit);
+    expect(await buy(deps)).toMatchObject({ exit: 0 });
+  });
+});
