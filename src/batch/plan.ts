@@ -1,6 +1,6 @@
 import { lstat } from 'node:fs/promises';
 import { MgwError, messageOf } from '../errors.ts';
-import { add, zero, type Decimal } from '../budget/decimal.ts';
+import { add, zero, type Decimal } from '../decimal.ts';
 import { pathsAt } from '../jobs/target.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import type { Problem } from './manifest/problem.ts';

@@ -1,5 +1,5 @@
 import { appendFile } from 'node:fs/promises';
-import { add, formatDecimal, zero, type Decimal } from '../../budget/decimal.ts';
+import { add, formatDecimal, zero, type Decimal } from '../../decimal.ts';
 import type { Batch } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates, type RowState } from '../../batch/row-state.ts';

@@ -3,7 +3,7 @@ import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates } from '../../batch/row-state.ts';
 import { kindOf, modelOf } from '../../batch/work.ts';
-import { add, formatDecimal, zero } from '../../budget/decimal.ts';
+import { add, formatDecimal, zero } from '../../decimal.ts';
 import { usageError, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';

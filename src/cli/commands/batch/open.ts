@@ -3,6 +3,8 @@ import { openManifest } from '../../../batch/manifest/manifest.ts';
 import { givenDefaults } from '../../../batch/manifest/row.ts';
 import { outputPlace, type OutputPlace } from '../../../batch/output.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
+import { kindOf, modelOf, type Work } from '../../../batch/work.ts';
+import { parseDecimal, type Decimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
@@ -44,6 +46,10 @@ function placeOf(template: string | undefined): OutputPlace {
 
 /** What a plan of a batch is made with. */
 export async function planDepsOf(context: Context, batch: Batch): Promise<PlanDeps> {
-  const { ledger, gateway, account } = await context.jobDeps();
-  return { ledger, gateway, account, workOf: rowComposer(context, batch.place), costOf: () => undefined };
+  const { ledger, gateway, account, priceOf } = await context.jobDeps();
+  const costOf = (work: Work): Decimal | undefined => {
+    const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body });
+    return cost && parseDecimal(cost.at_most);
+  };
+  return { ledger, gateway, account, workOf: rowComposer(context, batch.place), costOf };
 }
