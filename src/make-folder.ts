@@ -34,11 +34,12 @@ export async function makeOwnFolder(folder: string): Promise<void> {
 async function makeOne(folder: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
-    await syncFolder(path.dirname(folder));
   } catch (error) {
     const there = systemCode(error) === 'EEXIST' && (await stat(folder)).isDirectory();
     if (!there) throw error;
   }
+  // Also where it is there: who made it may have died before this.
+  await syncFolder(path.dirname(folder));
 }
 
 /** Makes the names in a folder durable: without it a crash of the machine may lose a file's name, though not its bytes. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { makeFolder } from '../src/make-folder.ts';
+import { watchDisk } from './support/disk-operations.ts';
 
 let root: string;
 beforeEach(() => (root = mkdtempSync(path.join(tmpdir(), 'mgw-folder-'))));
@@ -23,6 +24,20 @@ it('leaves a folder that is there as it is, also behind a link', async () => {
   symlinkSync(root, path.join(root, 'link'));
   await makeFolder(path.join(root, 'link', 'inner'));
   expect(mode(path.join(root, 'inner'))).toBe(0o700);
+});
+
+it('makes its name durable, and that of one whose maker may have died before', async () => {
+  const synced: unknown[] = [];
+  await watchDisk(({ name, path: at }, run) => {
+    if (name === 'sync') synced.push(at);
+    return run();
+  });
+  const folder = path.join(root, 'a', 'b');
+  await makeFolder(folder);
+  expect(synced.splice(0)).toEqual([root, path.join(root, 'a')]);
+  await makeFolder(folder);
+  await watchDisk(undefined);
+  expect(synced).toEqual([path.join(root, 'a')]);
 });
 
 it('fails, and ends, where no folder can be', async () => {

@@ -3,7 +3,7 @@ import { open, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { messageOf, MgwError } from '../errors.ts';
-import { makeDurableFolder } from '../ledger/durable-file.ts';
+import { makeFolder } from '../make-folder.ts';
 
 /** Lines in an order that is the same for every process. */
 export interface BudgetLog {
@@ -23,7 +23,7 @@ const blockBytes = 64 * 1024;
 /** A log in a plain file, which is made where it is missing. @throws MgwError('local_io') where it cannot be opened. */
 export async function openBudgetLog(path: string): Promise<BudgetLog> {
   return local(path, async () => {
-    await makeDurableFolder(dirname(path));
+    await makeFolder(dirname(path));
     const file = await open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0o600);
     try {
       if (!(await file.stat()).isFile()) throw new Error('it is not a plain file');

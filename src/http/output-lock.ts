@@ -180,6 +180,8 @@ export class OutputLock {
   async note(note: Note): Promise<void> {
     this.#metadata = withNote(this.#metadata, note);
     if (this.#log !== undefined) await append(this.#log, note);
+    // What is published outlives a power cut, and so does the word that it is one's own.
+    if (note.sealed !== undefined) await this.#log?.file.sync();
   }
 
   /**

@@ -92,6 +92,13 @@ export async function findResumable(order: Submission, deps: JobDeps): Promise<F
   return { secondTakeOf };
 }
 
+/** The jobs of one fingerprint, the newest first. */
+export async function jobsOf(fingerprint: string, { ledger }: JobDeps): Promise<Job[]> {
+  const ids = await ledger.lookup('fingerprint', fingerprint);
+  const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
+  return jobs.filter((job) => job !== undefined && job.record.fingerprint === fingerprint) as Job[];
+}
+
 // A damaged record has lost its fingerprint; it was found by the index, and it blocks.
 function concerns(job: Job, fingerprint: string): boolean {
   return job.record.fingerprint === fingerprint || job.record.fingerprint === lostFingerprint;

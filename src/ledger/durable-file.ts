@@ -1,25 +1,10 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
-import { access, link, open, unlink, type FileHandle } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { link, open, stat, unlink, type FileHandle } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { systemCode } from '../errors.ts';
-import { makeFolder } from '../make-folder.ts';
+import { syncFolder } from '../make-folder.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
-
-/** Makes a folder and its missing parents, readable by their owner alone; their names are durable on return. */
-export async function makeDurableFolder(path: string): Promise<void> {
-  const missing = await missingFolders(resolve(path));
-  await makeFolder(path);
-  for (const folder of missing) await syncFolder(dirname(folder));
-}
-
-async function missingFolders(path: string): Promise<string[]> {
-  const isThere = await access(path).then(
-    () => true,
-    () => dirname(path) === path,
-  );
-  return isThere ? [] : [...(await missingFolders(dirname(path))), path];
-}
 
 /** Creates a file with its content, durable on return. @throws EEXIST where the name is taken. */
 export async function createFile(path: string, text: string): Promise<void> {
@@ -108,9 +93,10 @@ export async function createExclusively(path: string, text: string, unique: stri
   const draft = `${path}.${unique}.tmp`;
   await writeNew(draft, text);
   try {
-    await link(draft, path).catch((error: unknown) => {
-      if (!withoutLinks.has(systemCode(error) ?? '')) throw error;
-      return writeNew(path, text);
+    await link(draft, path).catch(async (error: unknown) => {
+      if (withoutLinks.has(systemCode(error) ?? '')) await writeNew(path, text);
+      // A link over a network may take effect and be said to have failed.
+      else if ((await stat(draft)).nlink < 2) throw error;
     });
   } catch (error) {
     if (systemCode(error) === 'EEXIST') return false;
@@ -132,14 +118,5 @@ async function syncOrUndo(path: string): Promise<void> {
   } catch (error) {
     await unlink(path);
     throw error;
-  }
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, O_RDONLY);
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
   }
 }

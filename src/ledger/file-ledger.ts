@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { makeFolder } from '../make-folder.ts';
 import { folderFault } from '../ownership.ts';
 import { lostFingerprint, type Job, type JobKind, type RecordedEvent } from '../job.ts';
-import { appendFile, createExclusively, makeDurableFolder, readBytes } from './durable-file.ts';
+import { appendFile, createExclusively, readBytes } from './durable-file.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
 import { IndexLog, type IndexEntry } from './index-log.ts';
@@ -71,7 +72,7 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
 
 // One that another user made would hold what that user wants to be believed of jobs and budgets.
 async function makeOwnFolder(folder: string): Promise<void> {
-  await makeDurableFolder(folder);
+  await makeFolder(folder);
   const fault = folderFault(folder);
   if (fault === undefined) return;
   const advice = 'Make it your own (chown, chmod 700), or name another folder with MGW_STATE_DIR.';

@@ -8,7 +8,7 @@ import { localError } from '../http/local-error.ts';
 import { checkOutput, publish } from '../http/publish.ts';
 import { isIntact, type FileVersion } from '../http/whole-file.ts';
 import type { JobFile } from '../job.ts';
-import { makeOwnFolder } from '../make-folder.ts';
+import { makeOwnFolder, syncFolder } from '../make-folder.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './wav.ts';
 
@@ -68,6 +68,10 @@ export class FileSink implements AudioSink {
     try {
       await this.#endWav(file);
       const sealed = await file.seal();
+      // It goes on record as whole: its name is to outlive a power cut as well.
+      await syncFolder(dirname(sealed.path)).catch((error: unknown) => {
+        throw localError(error, sealed.path, 'yes');
+      });
       this.#version = sealed.version;
       return { path: sealed.path, bytes: sealed.bytes, sha256: sealed.sha256, mime: this.#options.mime };
     } finally {

@@ -6,7 +6,7 @@ import { localError } from '../http/local-error.ts';
 import type { OutputLock } from '../http/output-lock.ts';
 import { isIntact } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
-import { findResumable } from '../jobs/create-or-resume.ts';
+import { findResumable, jobsOf } from '../jobs/create-or-resume.ts';
 import { claimantOf, holdOutput } from '../jobs/hold-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
@@ -44,6 +44,8 @@ export interface SpokenPieces {
   file?: JobFile;
   /** How many were there already, and cost nothing now. */
   reused: number;
+  /** To be called once the person was told: until then the same command finds the output to be its own. */
+  delivered: () => Promise<void>;
 }
 
 /**
@@ -67,12 +69,17 @@ export async function speakPieces(
   // Two processes that speak one text to one place: the second waits, and then finds the output there.
   const output = await holdOutput(sink.target ?? folder, deps, { identity, deadline });
   try {
-    return await new Pieces(order, quietly(deps), sink, output).speak();
+    const spoken = await new Pieces(order, quietly(deps), sink, output).speak();
+    return { ...spoken, delivered: () => output.release() };
+  } catch (error) {
+    await output.release();
+    throw error;
   } finally {
     await sink.discard();
-    await output.release();
   }
 }
+
+type Untold = Omit<SpokenPieces, 'delivered'>;
 
 const notBegun = new Error('not begun');
 
@@ -101,7 +108,7 @@ class Pieces {
     this.#files = order.bodies.map(() => deferred<JobFile>());
   }
 
-  async speak(): Promise<SpokenPieces> {
+  async speak(): Promise<Untold> {
     const published = await this.#published();
     if (published !== undefined) return published;
     await this.#sink.open(this.#output.metadata.sealed !== undefined);
@@ -119,8 +126,8 @@ class Pieces {
     return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
   }
 
-  // An earlier run was killed after it had published the output.
-  async #published(): Promise<SpokenPieces | undefined> {
+  // An earlier run was killed after it had published the output, and before it had told of it.
+  async #published(): Promise<Untold | undefined> {
     const { sealed } = this.#output.metadata;
     const { target: path } = this.#sink;
     if (this.#order.fresh || sealed === undefined || path === undefined) return undefined;
@@ -215,13 +222,8 @@ class Pieces {
     return job !== undefined && job.state !== 'prepared';
   }
 
-  // The jobs of a piece, the newest first.
-  async #earlier(index: number): Promise<Job[]> {
-    const { ledger } = this.#deps;
-    const fingerprint = this.#fingerprint(index);
-    const ids = await ledger.lookup('fingerprint', fingerprint);
-    const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
-    return jobs.filter((job) => job?.record.fingerprint === fingerprint) as Job[];
+  #earlier(index: number): Promise<Job[]> {
+    return jobsOf(this.#fingerprint(index), this.#deps);
   }
 
   // In order and as soon as each is there: a listener at the other end need not wait for the last one.

@@ -213,6 +213,21 @@ describe('a claim', () => {
     expect(readdirSync(join(state, 'claims'))).toEqual([]);
   });
 
+  it.each(['EIO', 'EEXIST'])(
+    'is won where its link took effect and was said to have failed: %s',
+    async (code) => {
+      const { ledger } = await made();
+      onEnd(() => watchDisk(undefined));
+      await watchDisk(async ({ name }, run) => {
+        await run();
+        if (name === 'link') throw Object.assign(new Error(code), { code });
+      });
+      expect(await ledger.claim('send', 'mine')).toBeUndefined();
+      await watchDisk(undefined);
+      expect(await ledger.claim('send', 'other')).toBe('mine');
+    },
+  );
+
   it('stands though its content is damaged', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');

@@ -19,7 +19,6 @@ import {
   speechServer,
   type Answer,
   type Seen,
-  type SpeechServer,
   type TestDeps,
 } from './harness.ts';
 
@@ -44,6 +43,8 @@ interface Bench {
   pieces: string;
   deps: TestDeps;
   run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
+  /** Dies before it has told of it. */
+  die: () => Promise<unknown>;
 }
 
 async function bench(url: string, folder = freshFolder()): Promise<Bench> {
@@ -58,17 +59,26 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
     mime: 'audio/L16',
     join: (piece: Uint8Array) => piece,
   };
-  return {
-    target,
-    pieces,
-    deps,
-    run: (order = {}, sink = new FileSink({ target, force: false, mime: 'audio/L16' })) =>
-      speakPieces(
-        { ...plain, deadline: deadlineIn(60_000, deps.clock), ...order },
-        { ...deps, idleTimeoutMs: 300 },
-        sink,
-      ),
+  const newSink = (): AudioSink => new FileSink({ target, force: false, mime: 'audio/L16' });
+  const speak: Bench['run'] = (order = {}, sink = newSink()) =>
+    speakPieces(
+      { ...plain, deadline: deadlineIn(60_000, deps.clock), ...order },
+      { ...deps, idleTimeoutMs: 300 },
+      sink,
+    );
+  const run: Bench['run'] = async (...wanted) => {
+    const spoken = await speak(...wanted);
+    await spoken.delivered();
+    return spoken;
   };
+  const log = `${target}.part.json`;
+  const die = async (): Promise<void> => {
+    const { delivered } = await speak();
+    const left = readFileSync(log, 'utf8').replace(/"pid":\d+/, `"pid":${2 ** 22 + 1}`);
+    await delivered();
+    writeFileSync(log, left);
+  };
+  return { target, pieces, deps, run, die };
 }
 
 /** The pieces in their folder: each name ends with a hash of what was ordered. */
@@ -277,35 +287,23 @@ describe('what is not ours', () => {
 });
 
 describe('a run that was killed', () => {
-  // The log is what a killed run leaves of its lock.
-  async function killedWith(content: string): Promise<Bench & { server: SpeechServer }> {
+  test('before it told of the output: that is recognised and told once, and nothing is paid', async () => {
     const server = await speechServer(speaker());
-    const folder = freshFolder();
-    const whole = await bench(server.url, folder);
-    const { run, target } = whole;
-    const log = `${target}.part.json`;
-    let left = '';
-    const sink = new FileSink({ target, force: false, mime: 'audio/L16' });
-    const publish = sink.publish.bind(sink);
-    sink.publish = async (file) => {
-      left = readFileSync(log, 'utf8').replace(/"pid":\d+/, `"pid":${2 ** 22 + 1}`);
-      return publish(file);
-    };
-    await run({}, sink);
-    writeFileSync(log, left);
-    writeFileSync(target, content);
-    return { ...(await bench(server.url, folder)), server };
-  }
-
-  test('after it had published: the output is recognised, and nothing is paid', async () => {
-    const { run, target, server } = await killedWith('<one><two><three><four><five>');
-    expect(await run()).toMatchObject({ file: { path: target, bytes: 29 }, reused: 5 });
+    const { run, die, target } = await bench(server.url);
+    await die();
+    const again = await run();
+    expect(again).toMatchObject({ file: { path: target, bytes: 29 }, reused: 5 });
+    expect(again.jobs).toHaveLength(5);
     expect(existsSync(`${target}.part.json`)).toBe(false);
+    await expect(run()).rejects.toMatchObject({ code: 'output_exists', charged: 'no' });
     expect(server.requests).toHaveLength(5);
   });
 
   test('and whose output is another one by now: exit 10, and nothing is paid', async () => {
-    const { run, server } = await killedWith('mine');
+    const server = await speechServer(speaker());
+    const { run, die, target } = await bench(server.url);
+    await die();
+    writeFileSync(target, 'mine');
     await expect(run()).rejects.toMatchObject({ code: 'output_exists', charged: 'no' });
     expect(server.requests).toHaveLength(5);
   });

@@ -99,10 +99,15 @@ async function deliverPieces(
     },
   };
   const sink = sinkFor(context, speech, options, joinedPart(folder, bodies));
-  const { jobs, file, reused } = await speakPieces(order, deps, sink);
+  const { jobs, file, reused, delivered } = await speakPieces(order, deps, sink);
   const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
   progress.note(`Spoken in ${jobs.length} pieces${kept}.`);
-  return { json: { jobs: jobs.map(jobView), ...filesOf(file) }, text: file?.path, paid: 'yes' };
+  return {
+    json: { jobs: jobs.map(jobView), ...filesOf(file) },
+    text: file?.path,
+    paid: 'yes',
+    printed: delivered,
+  };
 }
 
 // A book has hundreds of pieces: a line for each tenth of them.
@@ -110,7 +115,7 @@ function isWorthALine(whole: number, count: number): boolean {
   return Math.floor((whole * 10) / count) > Math.floor(((whole - 1) * 10) / count);
 }
 
-// Beside the output, where a person finds them; what goes to a pipe has no such place.
+// Next to the output, where a person finds them; what goes to a pipe has no such place.
 function folderFor({ target, bodies }: PreparedSpeech, stateDir: string): string {
   if (target !== undefined) return `${target}.pieces`;
   const name = createHash('sha256').update(canonicalJson(bodies)).digest('hex').slice(0, 32);
