@@ -1,11 +1,7 @@
 import { defineConfig } from 'vitest/config';
 
 // They replace a module of Node, which whoever shares their process would get as well.
-const alone = [
-  'test/http/connections.test.ts',
-  'test/http/publish.test.ts',
-  'test/ledger/file-faults.test.ts',
-];
+const alone = ['test/http/connections.test.ts', 'test/http/publish.test.ts'];
 
 const common = { testTimeout: 30_000, hookTimeout: 30_000, setupFiles: ['test/support/each-file.ts'] };
 

@@ -35,7 +35,7 @@ export async function checkStorm(world: World, ended: readonly Ended[]): Promise
     'damaged records': jobs.flatMap((job) => (job.record.damaged > 0 ? [job.id] : [])),
     'key leaks': keyLeaks(world),
     bugs: bugs(world),
-    'unended jobs': unended(world, ended),
+    'unended jobs': unended(world, ended, jobs),
   };
 }
 
@@ -141,9 +141,11 @@ function bugs(world: World): string[] {
 }
 
 // Every exit code that a storm can end in; any other is a mistake of the client or of the storm.
-function unended(world: World, ended: readonly Ended[]): string[] {
+function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
-    const fine = plan.kind === 'tts' ? [0, 5, 7, 9] : [0, 7];
+    // Killed after its last word, a command has ended well: its file stands there, and it says so before it pays.
+    const isDelivered = jobs.some((job) => intentOf(job) === plan.n && job.record.delivered !== undefined);
+    const fine = [0, 7, ...(plan.kind === 'tts' ? [5, 9] : []), ...(isDelivered ? [10] : [])];
     const odd = codes.filter((code) => !fine.includes(code));
     if (odd.length === 0) return [];
     const last = world.runs.findLast(({ code, stderr }) => odd.includes(code) && stderr !== '');

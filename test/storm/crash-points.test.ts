@@ -34,24 +34,7 @@ function course(struck: readonly Point[]): string {
   return codes.filter((code, index) => code !== codes[index - 1]).join(' ');
 }
 
-// Every point in every way: npm run storm -- --crash-points
-it('killed at any file operation: the rerun ends well, but where the answer was outstanding', async () => {
-  const struck = await sweep({ kind: 'c', how: 'killed-before', every: 4 });
-  expect(struck.map(({ struck: code }) => code)).toEqual(struck.map(() => 137));
-  expect(course(struck)).toBe('0 7 0');
-  expect(struck.filter(({ ended }) => ended.codes.includes(7)).length).toBeLessThan(5);
-});
-
-it('killed inside a write: what is torn is never read as something else', async () => {
-  const struck = await sweep({ kind: 'b', how: 'torn', from: 2, every: 9 });
-  expect(course(struck)).toMatch(/^0( 7 0)?$/);
-});
-
-it('killed while it speaks: nothing is spoken twice', async () => {
-  const struck = await sweep({ kind: 'tts', how: 'killed-after', from: 3, every: 6 });
-  expect(course(struck)).toMatch(/^0 7 9 0$/);
-});
-
+// Every point in every way: npm run storm -- --crash-points. Those at which a run dies: power-cut.test.ts.
 it('a disk that is full from some point on: exit 10 or a result, and the rerun ends well', async () => {
   const struck = await sweep({ kind: 'a-inline', how: 'full', from: 4, every: 9 });
   for (const { struck: code } of struck) expect([0, 10]).toContain(code);
@@ -68,6 +51,6 @@ it('nothing was paid twice, lost, damaged or leaked on the way', async () => {
     world,
     points.map(({ ended }) => ended),
   );
-  expect(points.length).toBeGreaterThan(40);
+  expect(points.length).toBeGreaterThan(10);
   expect(countOf(violations), JSON.stringify(violations, undefined, 2)).toBe(0);
 });

@@ -51,8 +51,8 @@ async function strikeAt(
   const args = [...commandOf(plan), '-o', outputOf(plan, world)];
   const first = await world.run(args, { crash: { at, how } });
   // A run that ends well although something failed has got what it asked for: nobody would repeat it.
-  if (first.code === 0 && first.operations.length < at) return undefined;
+  if (first.code === 0 && first.operations < at) return undefined;
   const rerun = (again: string[]): ReturnType<World['run']> => world.run(again);
-  const last = first.code === 0 ? 0 : await untilEnded(plan, rerun, args, { wasStruck: true });
+  const last = first.code === 0 ? 0 : await untilEnded(plan, rerun, args);
   return { at, struck: first.code, ended: { plan, codes: [last], runs: 2 } };
 }

@@ -36,8 +36,7 @@ export async function drive(plan: Plan, world: World): Promise<Ended> {
     plan.kills.map(async (kills) => {
       const run = async (args: string[]): Promise<Ran> => {
         runs += 1;
-        const killAfterMs = kills.shift();
-        return world.run(args, { killAfterMs, isOwnProcess: plan.isOwnProcess });
+        return world.run(args, { ...kills.shift(), isOwnProcess: plan.isOwnProcess });
       };
       return plan.way === 'apart' ? await apart(plan, world, run) : await repeated(plan, world, run);
     }),
@@ -56,40 +55,29 @@ async function repeated(plan: Plan, world: World, run: Run): Promise<number> {
 
 async function apart(plan: Plan, world: World, run: Run): Promise<number> {
   let id = '';
-  const submitted = await untilEnded(plan, run, commandOf(plan), {
-    hasIt: ({ stdout }) => {
-      id = stdout.trim();
-      return /^job_\w+$/.test(id);
-    },
+  const submitted = await untilEnded(plan, run, commandOf(plan), ({ stdout }) => {
+    id = stdout.trim();
+    return /^job_\w+$/.test(id);
   });
   if (submitted !== 0) return submitted;
   const fetch = ['video', plan.kind.slice(0, 1), 'fetch', id, '-o', outputOf(plan, world), ...waiting];
   return untilEnded(plan, run, fetch);
 }
 
-/** What a script knows beside exit codes. */
-interface Script {
-  /** The run before was struck: it may have saved the result all the same. */
-  wasStruck?: boolean;
-  /** A killed run had printed all that it was asked for. */
-  hasIt?: (ran: Ran) => boolean;
-}
-
-/** Repeats a command line for as long as a script would; gives the exit code of the last run, -1 without an end. */
+/**
+ * Repeats a command line for as long as a script would; gives the exit code of the last run, -1 without an end.
+ * `hasIt` tells of a killed run that it had printed all that it was asked for.
+ */
 export async function untilEnded(
   plan: Plan,
   run: Run,
   args: string[],
-  { wasStruck = false, hasIt = () => false }: Script = {},
+  hasIt: (ran: Ran) => boolean = () => false,
 ): Promise<number> {
-  let before = wasStruck;
   for (let count = 0; count < mostRuns; count += 1) {
     const ran = await run(args);
     if (hasIt(ran)) return 0;
-    // Struck behind its last word: the result stands there, and the command says so before it pays.
-    if (ran.code === 10 && before && ran.stderr.includes('exists')) return 0;
     if (!isOpen(plan.kind, ran.code)) return ran.code;
-    before = ran.code === 137;
   }
   return -1;
 }

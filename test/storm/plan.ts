@@ -1,3 +1,4 @@
+import type { Crash } from './crash.ts';
 import { pick, randomFor, type Random } from './random.ts';
 
 /** What the storm submits. */
@@ -16,9 +17,12 @@ export interface Plan {
   way: Way;
   /** True runs each command in a process of its own, started for it by the shell's way. */
   isOwnProcess: boolean;
-  /** For each process of the intent, and each of its runs: after how many ms it is killed; undefined spares it. */
-  kills: (number | undefined)[][];
+  /** For each process of the intent, and each of its runs: when it is killed; undefined spares it. */
+  kills: (Kill | undefined)[][];
 }
+
+/** When a run is killed: so many ms after it began, or at one of its operations on the disk. */
+export type Kill = { killAfterMs: number } | { crash: Crash };
 
 /** How many runs of one process are in danger; what comes after is left in peace, so that every job ends. */
 const inDanger = 6;
@@ -45,13 +49,29 @@ function planJob(n: number, random: Random): Plan {
   ]);
   const isOwnProcess = random() < 0.1;
   const processes = way === 'together' ? 3 : 1;
-  return { n, kind, way, isOwnProcess, kills: Array.from({ length: processes }, () => killsOf(random)) };
+  return {
+    n,
+    kind,
+    way,
+    isOwnProcess,
+    kills: Array.from({ length: processes }, () => killsOf(random, isOwnProcess)),
+  };
 }
 
-// Half of the kills come early, around the submission, which is over within a few milliseconds.
-function killsOf(random: Random): (number | undefined)[] {
+function killsOf(random: Random, isOwnProcess: boolean): (Kill | undefined)[] {
   return Array.from({ length: inDanger }, (_, run) => {
-    const [isKilled, isEarly, when] = [random() < 0.5 / (1 + run / 2), random() < 0.5, random()];
-    return isKilled ? Math.round(when * (isEarly ? 60 : 700)) : undefined;
+    const [isKilled, kind, when] = [random() < 0.5 / (1 + run / 2), random(), random()];
+    return isKilled ? killOf(kind, when, isOwnProcess) : undefined;
   });
+}
+
+/** About as many operations on the disk as a run has that submits and saves. */
+const mostOperations = 100;
+
+// By the clock alone a kill hardly ever comes between two operations that follow each other at once. Of those by
+// the clock half come early, around the submission, which is over within a few milliseconds.
+function killOf(kind: number, when: number, isOwnProcess: boolean): Kill {
+  if (kind < 0.25 || isOwnProcess) return { killAfterMs: Math.round(when * (kind < 0.125 ? 60 : 700)) };
+  const at = 1 + Math.floor(when * mostOperations);
+  return { crash: { at, how: kind < 0.75 ? 'killed' : 'torn' } };
 }

@@ -1,5 +1,5 @@
 import type { JobKind } from '../../src/job.ts';
-import type { FaultGateway } from '../faults/gateway.ts';
+import { reply, type Answer, type Call, type FaultGateway } from '../faults/gateway.ts';
 import type { Stage } from './power-cut.ts';
 
 /** A command line whose run is recorded and cut short at every moment. */
@@ -9,61 +9,81 @@ export interface Scenario {
   /** The command line; where it saves a file, it saves it at `out`. */
   command: (out: string) => string[];
   saves: boolean;
-  /** What is saved. */
-  output: (gateway: FaultGateway) => Buffer;
   isKeyed?: boolean;
   /** How many pieces it is spoken in; absent where the whole is one job. */
   pieces?: number;
+  /** How the gateway answers every call. */
+  setUp?: (gateway: FaultGateway) => void;
+  /** How the gateway answers the first submission of the recorded run. */
+  answer?: Answer;
+  /** What the recorded run ends with; 0 where absent. */
+  ends?: number;
   /** What is done before the recording; gives the command line that is recorded in place of `command`. */
   prepare?: (stage: Stage) => Promise<string[]>;
 }
 
-const boat = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
+const submits = {
+  a: ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'a paper boat'],
+  b: ['video', 'b', 'submit', '--model', 'Video-B', '--model-version', '2.0', '--prompt', 'a paper boat'],
+  c: ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'],
+};
 const fast = ['--poll-interval', '10ms'];
 const sentences = 'One paper boat. Two paper boats. Three paper boats.';
 
-const served: Scenario['output'] = (gateway) => gateway.served.content;
-const submit: Scenario = {
-  name: 'submit',
-  protocol: 'c',
-  saves: false,
-  output: served,
-  command: () => boat,
-};
-const save = (...more: string[]): Pick<Scenario, 'saves' | 'command'> => ({
+const submit: Scenario = { name: 'submit', protocol: 'c', saves: false, command: () => submits.c };
+const save = (protocol: 'a' | 'b' | 'c', ...more: string[]): Omit<Scenario, 'name'> => ({
+  protocol,
   saves: true,
-  command: (out) => [...boat, '-o', out, ...fast, ...more],
+  command: (out) => [...submits[protocol], '-o', out, ...fast, ...more],
 });
 
-/** What is cut short: each way of paying, and each way of saving. */
+/** What is cut short: each way of paying, each way of saving, and each way of the gateway to answer. */
 export const scenarios: readonly Scenario[] = [
   submit,
-  { ...submit, name: 'submit -o', ...save() },
-  { ...submit, name: 'submit --key -o', ...save('--key', 'boat'), isKeyed: true },
-  { ...submit, name: 'resolve --adopt', ...save(), prepare: leaveUnknown },
-  {
-    name: 'tts',
-    protocol: 'tts',
-    saves: true,
-    output: served,
-    command: (out) => ['tts', 'A paper boat.', '-o', out],
-  },
+  { ...submit, name: 'submit to a busy gateway', answer: { status: 429 } },
+  { ...submit, name: 'submit that is refused', answer: { status: 422 }, ends: 4 },
+  { ...submit, name: 'submit without an answer', answer: breakOff, ends: 7 },
+  { ...submit, name: 'submit with an answer that tells nothing', answer: createSilently, ends: 7 },
+  { name: 'submit -o', ...save('c') },
+  { name: 'submit -o with a --key', ...save('c', '--key', 'boat'), isKeyed: true },
+  { name: 'submit -o of Protocol A', ...save('a') },
+  { name: 'submit -o of Protocol A, inline', ...save('a'), setUp: answerInline },
+  { name: 'submit -o of Protocol B', ...save('b') },
+  { name: 'jobs resolve --adopt', ...save('c'), prepare: leaveUnknown },
+  { name: 'tts', protocol: 'tts', saves: true, command: (out) => ['tts', 'A paper boat.', '-o', out] },
   {
     name: 'tts --split',
     protocol: 'tts',
     saves: true,
     pieces: 3,
-    output: ({ served: { content } }) => Buffer.concat([content, content, content]),
     command: (out) => ['tts', sentences, '--split', '--piece-length', '20', '--concurrency', '1', '-o', out],
   },
 ];
 
+function breakOff({ gateway, socket }: Call): void {
+  gateway.create();
+  socket.destroy();
+}
+
+function createSilently({ gateway, response }: Call): void {
+  gateway.create();
+  reply(response, { body: '<html>' });
+}
+
+function answerInline(gateway: FaultGateway): void {
+  const encodedVideo = gateway.served.content.toString('base64');
+  const generatedSamples = [{ video: { encodedVideo, encoding: 'video/mp4' } }];
+  gateway.always.query = (call) => {
+    const name = gateway.dialect.asked(call);
+    reply(call.response, {
+      body: { name, done: true, response: { generateVideoResponse: { generatedSamples } } },
+    });
+  };
+}
+
 /** A submission whose answer is lost; the recorded command adopts its task. */
 async function leaveUnknown({ user, gateway, out }: Stage): Promise<string[]> {
-  gateway.script.submit.push(({ socket }) => {
-    gateway.create();
-    socket.destroy();
-  });
-  const { json } = await user.run([...boat, '-o', out, ...fast, '--json']);
+  gateway.script.submit.push(breakOff);
+  const { json } = await user.run([...submits.c, '-o', out, ...fast, '--json']);
   return ['jobs', 'resolve', json.job.id, '--adopt', gateway.created[0] ?? ''];
 }

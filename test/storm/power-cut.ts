@@ -1,10 +1,17 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { FaultGateway } from '../faults/gateway.ts';
+import { FaultGateway, reply, type Answer } from '../faults/gateway.ts';
 import { newUser, type CliJson, type CliResult, type User } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
 import type { Scenario } from './power-cut-scenarios.ts';
-import { readRecording, recordTo, type Created, type Moment, type Recording } from './recording.ts';
+import {
+  readRecording,
+  recordTo,
+  type Created,
+  type Entry,
+  type Moment,
+  type Recording,
+} from './recording.ts';
 import { listing, restore, treeOf } from './tree.ts';
 import { remains, type Remains } from './unsynced.ts';
 
@@ -37,6 +44,7 @@ export async function sweepPowerCut(
 ): Promise<Swept> {
   const gateway = await FaultGateway.start({ protocol: scenario.protocol });
   gateway.polls = 0;
+  scenario.setUp?.(gateway);
   const user = newUser(gateway.url);
   // New parents of the state folder are names that have to be synced as well.
   user.env['MGW_STATE_DIR'] = join(user.cwd, 'some', 'where', 'state');
@@ -61,6 +69,7 @@ interface Recorded extends Recording {
 
 async function recordRun(scenario: Scenario, stage: Stage, recorder: string): Promise<Recorded> {
   const { user, gateway, out } = stage;
+  const { answer, ends = 0 } = scenario;
   const args = (await scenario.prepare?.(stage)) ?? scenario.command(out);
   const bodyOfLast = (): string => gateway.submissions.at(-1)?.body ?? '';
   const before = gateway.created.map((handle) => ({ handle, body: bodyOfLast() }));
@@ -73,13 +82,25 @@ async function recordRun(scenario: Scenario, stage: Stage, recorder: string): Pr
     return handle;
   };
   const env = { NODE_OPTIONS: `--import=${recorder}`, MGW_STORM_ROOT: user.cwd, MGW_STORM_LOG: log };
+  if (answer !== undefined) gateway.script.submit.push(answering(answer, record));
   const run = await user.run(args, { env });
   gateway.create = create;
-  if (run.code !== 0) throw new Error(`the run without a power cut ended with ${run.code}: ${run.stderr}`);
+  if (run.code !== ends) throw new Error(`the run without a power cut ended with ${run.code}: ${run.stderr}`);
   const recording = readRecording(log);
   rmSync(log);
   expectAllSeen(recording, user.cwd);
   return { args, before, ...recording };
+}
+
+/** An answer that says on record that nothing was created, where that is so. */
+function answering(answer: Answer, record: (entry: Entry) => void): Answer {
+  return (call) => {
+    const { length } = call.gateway.created;
+    if (typeof answer === 'function') answer(call);
+    // Before the answer leaves, since the client's next step stands behind it.
+    if (call.gateway.created.length === length) record({ kind: 'declined' });
+    if (typeof answer !== 'function') reply(call.response, answer);
+  };
 }
 
 // A file that was written by a call that the recorder does not know would be taken for one that was never written.
@@ -97,7 +118,8 @@ interface Ledger {
   text: string;
   /** An attempt has been claimed or recorded: a request may have left. */
   mayHaveSent: boolean;
-  hasReply: boolean;
+  hasHandle: boolean;
+  hasEnded: boolean;
   isDelivered: boolean;
 }
 
@@ -142,7 +164,7 @@ class Sweep {
   /** Everything that breaks a promise on the disk as it was found, and as reruns leave it. */
   async #judge(created: readonly Created[], printed: string): Promise<string[]> {
     const { saves, isKeyed } = this.#scenario;
-    const found = this.#ledger(printed);
+    const found = this.#ledger(created, printed);
     const broken = this.#wrongOutput(found.isDelivered && saves, 'before any rerun');
     const [id] = /job_\w+/.exec(printed) ?? [];
     if (id !== undefined && !found.text.includes(id)) broken.push(`${id} was printed, and is not on record`);
@@ -165,8 +187,11 @@ class Sweep {
     // Pieces that were joined and published before the cut: their file stands, and nothing is paid for.
     if (this.#scenario.pieces !== undefined && existsSync(this.#stage.out)) return [10];
     if (found.isDelivered) return this.#scenario.isKeyed ? [0] : [0, 10];
-    if (this.#scenario.protocol === 'tts') return isCreated ? [0, 7, 9] : found.mayHaveSent ? [0, 7] : [0];
-    return found.mayHaveSent && !found.hasReply ? [0, 7] : [0];
+    if (!found.mayHaveSent) return [0];
+    if (this.#scenario.protocol !== 'tts') return found.hasHandle ? [0] : [0, 7];
+    // A stream that broke off cannot be taken up again; one that ended is there.
+    if (this.#scenario.pieces === undefined && found.hasEnded) return [0];
+    return isCreated ? [0, 7, 9] : [0, 7];
   }
 
   /** Types the commands as often as a script would. */
@@ -182,7 +207,7 @@ class Sweep {
     return run;
   }
 
-  #ledger(printed: string): Ledger {
+  #ledger(created: readonly Created[], printed: string): Ledger {
     const state = this.#stage.user.env['MGW_STATE_DIR'] ?? '';
     const [jobs, claims] = [namesIn(join(state, 'jobs')), namesIn(join(state, 'claims'))];
     const lines = jobs.flatMap((name) => [name, ...wholeLines(join(state, 'jobs', name))]);
@@ -191,16 +216,18 @@ class Sweep {
     const mayHaveSent = has('sending') || claims.some((name) => name.startsWith('send.'));
     // Of pieces each is delivered by itself; what they make is, once it is told.
     const isDelivered = this.#scenario.pieces === undefined ? has('delivered') : printed !== '';
-    return { text, mayHaveSent, hasReply: has('reply') || has('accepted'), isDelivered };
+    const hasHandle = created.some(
+      ({ handle }) => text.includes(`"${handle}"`) || text.includes(`\\"${handle}\\"`),
+    );
+    return { text, mayHaveSent, hasHandle, hasEnded: has('finished'), isDelivered };
   }
 
   #wrongOutput(isWanted: boolean, when: string): string[] {
     const { out, gateway } = this.#stage;
     if (!existsSync(out)) return isWanted ? [`${when} there is no output`] : [];
-    const bytes = readFileSync(out);
-    return this.#scenario.output(gateway).equals(bytes)
-      ? []
-      : [`${when} the output has ${bytes.length} other bytes`];
+    const [bytes, { pieces = 1 }] = [readFileSync(out), this.#scenario];
+    const whole = Buffer.concat(Array.from({ length: pieces }, () => gateway.served.content));
+    return whole.equals(bytes) ? [] : [`${when} the output has ${bytes.length} other bytes`];
   }
 
   async #lostHandles(): Promise<string[]> {

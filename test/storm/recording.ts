@@ -12,6 +12,8 @@ export type Entry =
   | { kind: 'sent' }
   /** The gateway has created a task, and charges for it. */
   | { kind: 'created'; handle: string; body: string }
+  /** The gateway answers a submission, and has created nothing. */
+  | { kind: 'declined' }
   | { kind: 'printed'; text: string };
 
 /** A task that the gateway created, and the body that asked for it. */
@@ -73,8 +75,8 @@ function momentsOf(entries: readonly Entry[], contents: Map<string, Buffer>): Mo
       disk.change(before, after, removals.has(entry.name));
       if (entry.synced !== undefined) disk.sync(entry.synced, before);
     } else if (entry.kind === 'printed') printed += entry.text;
-    else if (entry.kind === 'sent') sent += 1;
-    else known += 1;
+    else if (entry.kind === 'created') known += 1;
+    else sent += entry.kind === 'sent' ? 1 : -1;
     const seen = disk.copy();
     moments.push({
       n: moments.length + 1,
@@ -91,5 +93,6 @@ function momentsOf(entries: readonly Entry[], contents: Map<string, Buffer>): Mo
 function nameOf(entry: Exclude<Entry, { kind: 'content' | 'tree' }>): string {
   if (entry.kind === 'operation') return `${entry.name} ${entry.path || '.'}`;
   if (entry.kind === 'created') return `the gateway creates ${entry.handle}`;
+  if (entry.kind === 'declined') return 'the gateway creates nothing';
   return entry.kind === 'sent' ? 'a POST leaves' : `${JSON.stringify(entry.text)} is printed`;
 }

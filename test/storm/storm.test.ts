@@ -106,7 +106,7 @@ describe('the judge sees', () => {
   });
 
   it('a bug, and a job without an end', async () => {
-    world.runs.push({ code: 1, stdout: '', stderr: 'mgw: This is a bug in mgw', operations: [] });
+    world.runs.push({ code: 1, stdout: '', stderr: 'mgw: This is a bug in mgw', operations: 0 });
     expect(await found('bugs')).toBe(1);
     ended = [{ ...(ended[0] as Ended), codes: [-1] }];
     expect(await found('unended jobs')).toBe(1);

@@ -11,7 +11,7 @@ export interface Task {
 
 /** What a worker says: that it begins (its clock for being killed starts), what it prints, and what came of it. */
 export type Said =
-  { began: true } | { printed: string } | { code: number; stderr: string; operations: string[] };
+  { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
 class Printer extends Writable {
   readonly #print: (text: string) => void;
@@ -34,10 +34,11 @@ async function carryOut({ args, env, crash }: Task): Promise<void> {
   // What is printed has to arrive although the process is killed right behind it.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
-  armCrash(crash);
+  await armCrash(crash);
   const code = await main(args, { stdin, stdout, stderr, env });
-  armCrash(undefined);
-  say({ code, stderr: said.join(''), operations: countedOperations() });
+  const operations = countedOperations();
+  await armCrash(undefined);
+  say({ code, stderr: said.join(''), operations });
 }
 
 function say(what: Said): void {

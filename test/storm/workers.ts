@@ -7,8 +7,8 @@ export interface Ran {
   code: number;
   stdout: string;
   stderr: string;
-  /** The file operations, where a crash was armed and the process lived to tell. */
-  operations: string[];
+  /** How many operations on the disk there were, where a crash was armed and the process lived to tell. */
+  operations: number;
 }
 
 // The storm is built somewhere else, and started from the project's folder.
@@ -27,12 +27,12 @@ export class Workers {
     this.#cwd = cwd;
   }
 
-  /** Runs a task; killed `killAfterMs` after it began. `isLast` takes no further task in that process. */
-  async run(task: Task, options: { killAfterMs?: number; isLast?: boolean } = {}): Promise<Ran> {
+  /** Runs a task; killed `killAfterMs` after it began. */
+  async run(task: Task, killAfterMs?: number): Promise<Ran> {
     const child = this.#idle.pop() ?? this.#start();
-    const ran = await inChild(child, task, options.killAfterMs);
+    const ran = await inChild(child, task, killAfterMs);
     // What went wrong may have left its marks in that process: a rerun of a shell would come from another one.
-    if (ran.code !== 0 || options.isLast === true) child.kill('SIGKILL');
+    if (ran.code !== 0 || task.crash !== undefined) child.kill('SIGKILL');
     else this.#idle.push(child);
     return ran;
   }
@@ -63,7 +63,7 @@ function inChild(child: ChildProcess, task: Task, killAfterMs: number | undefine
       resolve(ran);
     };
     let stdout = '';
-    const died = (): void => end({ code: 137, stdout, stderr: '', operations: [] });
+    const died = (): void => end({ code: 137, stdout, stderr: '', operations: 0 });
     const hear = (said: Said): void => {
       if ('code' in said) end({ ...said, stdout });
       else if ('printed' in said) stdout += said.printed;
@@ -86,7 +86,7 @@ export function runAlone({ args, env }: Task, cwd: string, killAfterMs?: number)
       killAfterMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), 90 + killAfterMs);
     child.once('close', (code) => {
       clearTimeout(timer);
-      resolve({ code: code ?? 137, stdout: stdout.join(''), stderr: stderr.join(''), operations: [] });
+      resolve({ code: code ?? 137, stdout: stdout.join(''), stderr: stderr.join(''), operations: 0 });
     });
   });
 }

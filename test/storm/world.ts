@@ -31,7 +31,7 @@ export interface RunOptions {
   killAfterMs?: number;
   /** In a process of its own, as a shell starts it. */
   isOwnProcess?: boolean;
-  /** How the n-th file operation fares; the process takes no further run. */
+  /** How the n-th operation on the disk fares; not in a process of its own. */
   crash?: Crash;
 }
 
@@ -67,9 +67,7 @@ export async function openWorld({ worker, seed, paceMs, faults = [] }: WorldOpti
   const runs: Ran[] = [];
   const run: World['run'] = async (args, { killAfterMs, isOwnProcess, crash } = {}) => {
     const task = { args, env, crash };
-    const ran = isOwnProcess
-      ? await runAlone(task, root, killAfterMs)
-      : await workers.run(task, { killAfterMs, isLast: crash !== undefined });
+    const ran = isOwnProcess ? await runAlone(task, root, killAfterMs) : await workers.run(task, killAfterMs);
     runs.push(ran);
     return ran;
   };

@@ -11,7 +11,7 @@ export interface DiskOperation {
   /** The open file that it is about, where it is about one. */
   descriptor?: number | undefined;
   /** Writes only the first half of its bytes, for an operation that writes some. */
-  half?: () => unknown;
+  half?: (() => unknown) | undefined;
 }
 
 /** Stands around every operation: runs it, or not; gives what the caller is to get, a promise where `run` does. */
@@ -34,12 +34,14 @@ export async function watchDisk(watch: Watcher | undefined): Promise<void> {
   patchNames(promises as unknown as Holder, '');
   patchNames(fs as unknown as Holder, 'Sync');
   for (const name of ['write', 'writev', 'writeFile', 'appendFile', 'sync', 'datasync', 'truncate'])
-    wrap(handles, name, name, (self) => ({
+    wrap(handles, name, (self) => ({
+      name,
       path: handlePaths.get(self as object),
       descriptor: (self as FileHandle).fd,
     }));
   for (const name of ['write', 'writev', 'fsync', 'fdatasync', 'ftruncate'])
-    wrap(fs as unknown as Holder, `${name}Sync`, name.replace(/^f/, ''), (_, [file]) => ({
+    wrap(fs as unknown as Holder, `${name}Sync`, (_, [file]) => ({
+      name: name.replace(/^f/, ''),
       path: descriptorPaths.get(file),
       descriptor: file as number,
     }));
@@ -48,37 +50,36 @@ export async function watchDisk(watch: Watcher | undefined): Promise<void> {
 
 type Call = (this: unknown, ...args: unknown[]) => unknown;
 type Holder = Record<string, Call | undefined>;
+type Describe = (self: unknown, args: unknown[]) => DiskOperation | undefined;
 
 /** Where what is open was found: by its handle, and by its descriptor. */
 const handlePaths = new WeakMap<object, string>();
 const descriptorPaths = new Map<unknown, string>();
 
 function patchNames(holder: Holder, suffix: string): void {
-  patchOpen(holder, `open${suffix}`);
+  rememberOpened(holder, `open${suffix}`);
+  // A file that is opened to be read, or a folder to be synced, changes nothing.
+  wrap(holder, `open${suffix}`, (_, [path, flags]) =>
+    opensToWrite(flags) ? { name: 'open', path: nameOf(path) } : undefined,
+  );
   for (const name of ['mkdir', 'mkdtemp', 'unlink', 'rm', 'rmdir', 'truncate', 'writeFile', 'appendFile'])
-    wrap(holder, name + suffix, name, (_, [path]) => ({ path: nameOf(path) }));
+    wrap(holder, name + suffix, (_, [path]) => ({ name, path: nameOf(path) }));
   for (const name of ['link', 'symlink', 'rename', 'copyFile'])
-    wrap(holder, name + suffix, name, (_, [, path]) => ({ path: nameOf(path) }));
+    wrap(holder, name + suffix, (_, [, path]) => ({ name, path: nameOf(path) }));
 }
 
-// A file that is opened to be read, or a folder to be synced, changes nothing; but it is known from here on.
-function patchOpen(holder: Holder, method: string): void {
+function rememberOpened(holder: Holder, method: string): void {
   const real = holder[method] as Call;
-  const known = (file: unknown, path: unknown): unknown => {
+  const remember = (file: unknown, path: string): unknown => {
     const isHandle = typeof file === 'object' && file !== null;
-    if (isHandle) handlePaths.set(file, nameOf(path));
-    descriptorPaths.set(isHandle ? (file as FileHandle).fd : file, nameOf(path));
+    if (isHandle) handlePaths.set(file, path);
+    descriptorPaths.set(isHandle ? (file as FileHandle).fd : file, path);
     return file;
   };
   holder[method] = function (this: unknown, ...args: unknown[]): unknown {
-    const [path, flags] = args;
-    const run = (): unknown => {
-      const opened = real.apply(this, args);
-      return opened instanceof Promise ? opened.then((file) => known(file, path)) : known(opened, path);
-    };
-    return watcher === undefined || !opensToWrite(flags)
-      ? run()
-      : watcher({ name: 'open', path: nameOf(path) }, run);
+    const opened = real.apply(this, args);
+    const path = nameOf(args[0]);
+    return opened instanceof Promise ? opened.then((file) => remember(file, path)) : remember(opened, path);
   };
 }
 
@@ -86,19 +87,18 @@ function opensToWrite(flags: unknown): boolean {
   return typeof flags === 'number' ? (flags & 3) !== 0 : typeof flags === 'string' && flags !== 'r';
 }
 
-function wrap(
-  holder: Holder,
-  method: string,
-  name: string,
-  about: (self: unknown, args: unknown[]) => Pick<DiskOperation, 'path' | 'descriptor'>,
-): void {
+function wrap(holder: Holder, method: string, describe: Describe): void {
   const real = holder[method];
   if (real === undefined) throw new Error(`Node has no ${method}`);
   holder[method] = function (this: unknown, ...args: unknown[]): unknown {
-    if (watcher === undefined) return real.apply(this, args);
+    const operation = watcher && describe(this, args);
+    const run = (): unknown => real.apply(this, args);
+    if (watcher === undefined || operation === undefined) return run();
     const halved = halfOf(args);
-    const half = halved && ((): unknown => real.apply(this, halved));
-    return watcher({ name, ...about(this, args), half }, () => real.apply(this, args));
+    if (halved !== undefined) operation.half = () => real.apply(this, halved);
+    if (method.endsWith('Sync')) return watcher(operation, run);
+    const watch = watcher;
+    return new Promise((resolve) => resolve(watch(operation, run)));
   };
 }
 
