@@ -144,7 +144,9 @@ function bugs(world: World): string[] {
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
     // Killed after its last word, a command has ended well: its file stands there, and it says so before it pays.
-    const isDelivered = jobs.some((job) => intentOf(job) === plan.n && job.record.delivered !== undefined);
+    const isDelivered = jobs.some(
+      (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.isDelivered),
+    );
     const fine = [0, 7, ...(plan.kind === 'tts' ? [5, 9] : []), ...(isDelivered ? [10] : [])];
     const odd = codes.filter((code) => !fine.includes(code));
     if (odd.length === 0) return [];
