@@ -219,8 +219,9 @@ describe('a claim', () => {
       const { ledger } = await made();
       onEnd(() => watchDisk(undefined));
       await watchDisk(async ({ name }, run) => {
-        await run();
+        const result = await run();
         if (name === 'link') throw Object.assign(new Error(code), { code });
+        return result;
       });
       expect(await ledger.claim('send', 'mine')).toBeUndefined();
       await watchDisk(undefined);

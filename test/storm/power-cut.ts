@@ -184,10 +184,10 @@ class Sweep {
   }
 
   #codesFor(found: Ledger, isCreated: boolean): number[] {
-    // Pieces that were joined and published before the cut: their file stands, and nothing is paid for.
-    if (this.#scenario.pieces !== undefined && existsSync(this.#stage.out)) return [10];
     if (found.isDelivered) return this.#scenario.isKeyed ? [0] : [0, 10];
-    if (!found.mayHaveSent) return [0];
+    // Pieces that were joined and published before the cut are known by what they make.
+    if (!found.mayHaveSent || (this.#scenario.pieces !== undefined && existsSync(this.#stage.out)))
+      return [0];
     if (this.#scenario.protocol !== 'tts') return found.hasHandle ? [0] : [0, 7];
     // A stream that broke off cannot be taken up again; one that ended is there.
     if (this.#scenario.pieces === undefined && found.hasEnded) return [0];
