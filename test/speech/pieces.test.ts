@@ -102,16 +102,14 @@ const broken = (response: ServerResponse): boolean => {
 };
 
 test('every piece is a job of its own, and the output is whole and in order', async () => {
-  let open = 0;
+  const held: (() => void)[] = [];
   let most = 0;
   const server = await speechServer((response, seen) => {
-    most = Math.max(most, (open += 1));
-    // The earlier pieces take longest: order must not come from who is first.
-    const wait = (texts.length - texts.indexOf(textOf(seen))) * 10;
-    setTimeout(() => {
-      open -= 1;
-      response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end]));
-    }, wait);
+    held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
+    most = Math.max(most, held.length);
+    // The first piece is answered last: order must not come from who is first.
+    if (held.length === 2) held.pop()?.();
+    if (server.requests.length === texts.length) held.pop()?.();
   });
   const { run, target, pieces, deps } = await bench(server.url);
   const { jobs, file, reused } = await run();
@@ -204,7 +202,11 @@ describe('a piece that fails', () => {
         }
         if (text !== 'two') return false;
         response.writeHead(401).end('{}');
-        setTimeout(() => release?.(), 50);
+        const releaseOnceThere = (): void => {
+          if (release === undefined) setTimeout(releaseOnceThere, 10);
+          else setTimeout(release, 50);
+        };
+        releaseOnceThere();
         return true;
       }),
     );
