@@ -1,6 +1,8 @@
+import { deadlineIn } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
 import type { CallOptions } from '../http/client.ts';
+import { impatiently } from '../http/impatiently.ts';
 import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
@@ -105,13 +107,13 @@ async function spooledExchange(
     hasMedia = true;
     return openSink(index);
   };
-  const timer = setTimeout(() => answer.close(), options.timeoutMs);
+  const time = deadlineIn(options.timeoutMs, deps.clock);
+  const deadline = { leftMs: () => (hasMedia ? Infinity : time.leftMs()) };
   const spool = new MediaSpool({ members, openSink: open, maxTextBytes: 16 * 1024 * 1024 });
   let complete = true;
   try {
-    for await (const chunk of answer.body) {
+    for await (const chunk of impatiently(answer.body, { idleMs: options.timeoutMs, deadline })) {
       await spool.push(chunk);
-      if (hasMedia) timer.refresh();
       if (spool.overflow) break;
     }
   } catch (error) {
@@ -119,7 +121,6 @@ async function spooledExchange(
     deps.note(`The answer broke off: ${messageOf(error)}`);
     complete = false;
   } finally {
-    clearTimeout(timer);
     answer.close();
   }
   const { text: raw, spooled, overflow } = await spool.end();

@@ -1,6 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
+import { impatiently } from '../http/impatiently.ts';
 import { readBounded } from '../http/read-bounded.ts';
 import { readAhead } from '../http/read-ahead.ts';
 
@@ -16,7 +17,7 @@ export class StreamedCall {
   readonly #mostAhead: number;
 
   /**
-   * @param idleMs how long the body of a refusal may take, ms
+   * @param idleMs how long the body of a refusal may be silent, ms
    * @param deadline when the whole is given up
    * @param mostAhead how much of the stream is held before it is read, bytes
    */
@@ -38,9 +39,8 @@ export class StreamedCall {
       this.stream = { ...answer, body: readAhead(answer.body, this.#mostAhead) };
       return { status, headers, text: '', complete: false };
     }
-    const timer = setTimeout(() => answer.close(), this.#idleMs);
-    const { bytes, complete } = await readBounded(answer.body, longestErrorBody);
-    clearTimeout(timer);
+    const limits = { idleMs: this.#idleMs, deadline: this.#deadline };
+    const { bytes, complete } = await readBounded(impatiently(answer.body, limits), longestErrorBody);
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   }

@@ -1,5 +1,5 @@
-import type { Deadline } from '../clock.ts';
 import type { StreamedReply } from '../http/client.ts';
+import { impatiently, type TimeLimits } from '../http/impatiently.ts';
 import { readBounded } from '../http/read-bounded.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { tryParseJson } from '../json.ts';
@@ -9,14 +9,6 @@ import { readResponse, type ResponseEnd } from './wire.ts';
 /** The most of an answer that is read, or held before it is, bytes. */
 export const mostBytes = 64 * 1024 * 1024;
 
-/** How long an answer may take. */
-export interface AnswerLimits {
-  /** The longest silence, ms. */
-  silenceMs: number;
-  /** When it is given up. */
-  deadline: Deadline;
-}
-
 /**
  * Reads the answer of a call that was accepted: a response, or the events of one.
  *
@@ -24,11 +16,11 @@ export interface AnswerLimits {
  */
 export async function readAnswer(
   answer: StreamedReply,
-  limits: AnswerLimits,
+  limits: TimeLimits,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
   const type = answer.headers['content-type'] ?? '';
-  const body = impatiently(answer, limits);
+  const body = impatiently(answer.body, limits);
   const end = await read(readEither(body, /json|html/i.test(type), onText));
   answer.close();
   return end;
@@ -71,37 +63,6 @@ async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
     return { kind: 'cut', why: error.message };
-  }
-}
-
-const outOfTime = 'the time to wait ran out';
-
-/** The body of an answer that is given up when it is silent for too long, or at the deadline. */
-export async function* impatiently(
-  answer: StreamedReply,
-  limits: AnswerLimits,
-): AsyncGenerator<Uint8Array, void> {
-  const { silenceMs, deadline } = limits;
-  const ms = Math.min(silenceMs, deadline.leftMs(), 2 ** 31 - 1);
-  let why = '';
-  const timer = setTimeout(
-    () => {
-      why = ms < silenceMs ? outOfTime : `nothing came for ${silenceMs / 1000} s`;
-      answer.close();
-    },
-    Math.max(0, ms),
-  );
-  try {
-    for await (const chunk of answer.body) {
-      timer.refresh();
-      yield chunk;
-      if (deadline.leftMs() <= 0) throw new TransportError('sent', 'timeout', outOfTime);
-    }
-  } catch (error) {
-    if (why === '' || !(error instanceof TransportError)) throw error;
-    throw new TransportError('sent', 'timeout', why, error);
-  } finally {
-    clearTimeout(timer);
   }
 }
 

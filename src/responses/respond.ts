@@ -19,7 +19,7 @@ export interface RespondDeps extends Omit<PayDeps, 'signals'> {
 
 /** How long the head of the answer may take where nothing else was asked, ms. */
 const headTimeoutMs = 600_000;
-const defaultSilenceMs = 300_000;
+const defaultIdleMs = 300_000;
 
 /**
  * Makes one call of the Responses endpoint (specification 4.5). It costs money and leaves no job behind.
@@ -34,8 +34,8 @@ export async function respond(
   onText: (text: string) => void,
   deadline: Deadline,
 ): Promise<ResponseEnd> {
-  const { signal, requestTimeoutMs = headTimeoutMs, idleTimeoutMs: silenceMs = defaultSilenceMs } = deps;
-  const call = new StreamedCall(silenceMs, deadline, mostBytes);
+  const { signal, requestTimeoutMs = headTimeoutMs, idleTimeoutMs: idleMs = defaultIdleMs } = deps;
+  const call = new StreamedCall(idleMs, deadline, mostBytes);
   const payment = {
     exchange: responsesExchange(body),
     // Its tokens are counted when it is over, and nothing bounds them before.
@@ -50,7 +50,7 @@ export async function respond(
   if (verdict.kind === 'unknown' && signal.aborted) throw givenUp(signal, 'maybe');
   if (verdict.kind !== 'accepted') throw notAccepted(verdict, tries);
   if (call.stream === undefined) return { kind: 'cut', why: 'there is no answer' };
-  const end = await readAnswer(call.stream, { silenceMs, deadline }, onText);
+  const end = await readAnswer(call.stream, { idleMs, deadline }, onText);
   if (end.kind === 'cut' && signal.aborted) throw givenUp(signal, 'yes');
   return end;
 }

@@ -1,6 +1,6 @@
-import type { Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
+import { impatiently, type TimeLimits } from '../http/impatiently.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './frames.ts';
@@ -15,11 +15,7 @@ export type Ending =
   | { kind: 'cut'; why: string };
 
 /** How long a stream may go on, and how large its frames may be. */
-export interface StreamLimits {
-  /** The longest silence, ms. */
-  idleMs: number;
-  /** When to give up. */
-  deadline: Deadline;
+export interface StreamLimits extends TimeLimits {
   /** Bytes; the splitter's own limit where absent. */
   maxFrameBytes?: number;
   /** Takes secrets out of what is shown of the stream. */
@@ -37,15 +33,26 @@ export async function receive(
   limits: StreamLimits,
 ): Promise<Ending> {
   const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
-  const chunks = body[Symbol.asyncIterator]();
+  let why: string | undefined;
+  try {
+    const ending = await listen(impatiently(body, limits), write, splitter);
+    if (ending !== undefined) return ending;
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    why = messageOf(error);
+  }
+  splitter.end();
+  return { kind: 'cut', why: why ?? splitter.fault ?? 'the stream ended without its end frame' };
+}
+
+async function listen(
+  body: AsyncIterable<Uint8Array>,
+  write: (audio: Uint8Array) => Promise<void>,
+  splitter: FrameSplitter,
+): Promise<Ending | undefined> {
   let heard = false;
   let usage: JsonObject | undefined;
-  for (;;) {
-    const chunk = await nextChunk(chunks, limits);
-    if (!(chunk instanceof Uint8Array)) {
-      splitter.end();
-      return { kind: 'cut', why: chunk.why ?? splitter.fault ?? 'the stream ended without its end frame' };
-    }
+  for await (const chunk of body) {
     const { audio, ending, usage: latest = usage } = readFrames(splitter, chunk);
     usage = latest;
     if (audio.length > 0) await write(audio.length === 1 && audio[0] ? audio[0] : Buffer.concat(audio));
@@ -53,6 +60,7 @@ export async function receive(
     if (ending?.kind === 'whole' && !heard) return { kind: 'cut', why: 'the stream ended without any audio' };
     if (ending !== undefined) return ending.kind === 'whole' ? { ...ending, usage } : ending;
   }
+  return undefined;
 }
 
 interface Heard {
@@ -83,33 +91,4 @@ function endingOf(frame: Frame): Ending | undefined {
   if (frame.kind === 'end') return { kind: 'whole' };
   if (frame.kind === 'error') return { kind: 'failed', failure: frame.failure };
   return frame.kind === 'fault' ? { kind: 'cut', why: frame.why } : undefined;
-}
-
-/** The next chunk, or why there is none: nothing to say where the stream just ended. */
-async function nextChunk(
-  chunks: AsyncIterator<Uint8Array>,
-  limits: StreamLimits,
-): Promise<Uint8Array | { why?: string }> {
-  const left = limits.deadline.leftMs();
-  if (left <= 0) return { why: 'the time to wait ran out' };
-  const ms = Math.min(limits.idleMs, left);
-  let timer: NodeJS.Timeout | undefined;
-  const silence = new Promise<'silence'>((resolve) => {
-    timer = setTimeout(resolve, Math.min(ms, 2 ** 31 - 1), 'silence');
-  });
-  const next = chunks.next();
-  try {
-    const result = await Promise.race([next, silence]);
-    if (result !== 'silence') return result.done ? {} : result.value;
-    // The pending read ends when the caller gives the connection up.
-    next.catch(() => undefined);
-    return {
-      why: ms < limits.idleMs ? 'the time to wait ran out' : `nothing came for ${limits.idleMs / 1000} s`,
-    };
-  } catch (error) {
-    if (!(error instanceof TransportError)) throw error;
-    return { why: messageOf(error) };
-  } finally {
-    clearTimeout(timer);
-  }
 }

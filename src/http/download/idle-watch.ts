@@ -1,12 +1,5 @@
-import type { Clock, Deadline } from '../../clock.ts';
-
-/** How long something may go on. */
-export interface TimeLimits {
-  /** The longest silence, ms. */
-  idleMs: number;
-  /** When it is given up, however much comes. */
-  deadline: Deadline;
-}
+import type { Clock } from '../../clock.ts';
+import type { TimeLimits } from '../impatiently.ts';
 
 /** Sees to it that a connection is given up on which nothing comes, or whose time is up. */
 export interface IdleWatch {
