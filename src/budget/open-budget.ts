@@ -23,6 +23,14 @@ export function budgetPath(ledgerFolder: string, kind: BudgetKind, name: string)
   return join(budgetFolder(ledgerFolder, kind), `${short}.jsonl`);
 }
 
+/** The names of the budgets whose files these are; none for a name that was too long for a file. */
+export function budgetNames(files: readonly string[]): string[] {
+  return files
+    .filter((file) => file.endsWith('.jsonl'))
+    .map((file) => decodeURIComponent(file.slice(0, -6)))
+    .sort();
+}
+
 /** Opens a budget, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
 export async function openBudget(path: string, options: Omit<FileBudgetOptions, 'log'>): Promise<Budget> {
   return new FileBudget({ ...options, log: await openBudgetLog(path) });

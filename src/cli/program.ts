@@ -10,6 +10,8 @@ const loaders: Record<string, () => Promise<Register>> = {
   video: async () => (await import('./commands/video/video.ts')).registerVideo,
   jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
   batch: async () => (await import('./commands/batch/batch.ts')).registerBatch,
+  budget: async () => (await import('./commands/budget.ts')).registerBudget,
+  spend: async () => (await import('./commands/spend.ts')).registerSpend,
   tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
   models: async () => (await import('./commands/models.ts')).registerModels,
   responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,

@@ -46,8 +46,8 @@ type Broken = Exclude<TakeEnd, { kind: 'whole' }>;
  * @throws MgwError: exit 5, 9 or 10; what came is kept where the error says.
  */
 export async function finishTake(take: Take, job: Job, deps: SpeechDeps): Promise<JobFile | undefined> {
-  const { end, kept } = await listen(take, deps);
-  if (end.kind !== 'whole') throw await giveUp(end, take, job, deps);
+  const { end, kept, bytes } = await listen(take, deps);
+  if (end.kind !== 'whole') throw await giveUp(end, bytes, take, job, deps);
   // Where the audio is goes on record first: a run that dies before it is published is finished by the next.
   const event: JobEvent = {
     type: 'finished',
@@ -74,7 +74,14 @@ export async function saveUnrecorded(take: Take, why: unknown, deps: SpeechDeps)
   return unrecordedError(why, undefined, `What came is not whole${part === undefined ? '' : `: ${part}`}.`);
 }
 
-async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kept?: JobFile }> {
+/** How a stream ended, the audio where it is whole, and how much of it came, bytes. */
+interface Heard {
+  end: TakeEnd;
+  kept?: JobFile;
+  bytes: number;
+}
+
+async function listen(take: Take, deps: SpeechDeps): Promise<Heard> {
   const { idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
   const patience = (): void =>
     deps.note('The speech is paid for and is finished first; interrupt again to give it up.');
@@ -87,16 +94,16 @@ async function listen(take: Take, deps: SpeechDeps): Promise<{ end: TakeEnd; kep
   try {
     const { body, clean } = take.stream;
     const end = await receive(body, write, { idleMs, deadline: take.deadline, clean });
-    return { end, kept: end.kind === 'whole' ? await take.sink.complete() : undefined };
+    return { end, bytes, kept: end.kind === 'whole' ? await take.sink.complete() : undefined };
   } catch (error) {
-    return { end: { kind: 'unwritable', error } };
+    return { end: { kind: 'unwritable', error }, bytes };
   } finally {
     signals.soft.removeEventListener('abort', patience);
     take.stream.close();
   }
 }
 
-async function giveUp(end: Broken, take: Take, job: Job, deps: SpeechDeps): Promise<unknown> {
+async function giveUp(end: Broken, bytes: number, take: Take, job: Job, deps: SpeechDeps): Promise<unknown> {
   const kept = await take.sink.abandon();
   const { code, message, native_code } = recordFor(end);
   const error = {
@@ -104,7 +111,8 @@ async function giveUp(end: Broken, take: Take, job: Job, deps: SpeechDeps): Prom
     message: deps.redact(message).slice(0, 4000),
     native_code: native_code && deps.redact(native_code),
   };
-  const details = kept && { part: kept };
+  // Audio that came was charged, whatever came after it.
+  const details = bytes > 0 || kept ? { part: kept, audio_bytes: bytes } : undefined;
   const event: JobEvent = {
     type: 'finished',
     state: 'failed',

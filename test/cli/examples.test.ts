@@ -33,8 +33,9 @@ beforeAll(async () => {
     'mgw --sandbox video b submit "a boat" --model Video-B --model-version 2.0',
     'mgw --sandbox video c submit "a boat" --model vendor-h3-mini',
   ];
-  const ran = await Promise.all(submits.map((line) => template.run(line)));
-  expect(ran.map(({ code, stderr }) => (code === 0 ? '' : stderr))).toEqual(['', '', '']);
+  const budget = 'mgw --sandbox budget set clips 100';
+  const ran = await Promise.all([...submits, budget].map((line) => template.run(line)));
+  expect(ran.map(({ code, stderr }) => (code === 0 ? '' : stderr))).toEqual(['', '', '', '']);
 });
 
 afterAll(() => template.close());

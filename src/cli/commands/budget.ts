@@ -1,0 +1,133 @@
+import { readdir } from 'node:fs/promises';
+import type { Command } from 'commander';
+import type { Limit, Per, Standing } from '../../budget/budget.ts';
+import { budgetFolder, budgetNames } from '../../budget/open-budget.ts';
+import { budgetName } from '../../config/rules.ts';
+import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
+import { messageOf, MgwError, systemCode, usageError } from '../../errors.ts';
+import type { Run } from '../action.ts';
+import { ledgerFolder, type Context } from '../context.ts';
+import { oneOf, single } from '../options.ts';
+import { table } from '../output/human.ts';
+import type { Outcome } from '../output/outcome.ts';
+
+/** `mgw budget ls|set|rm`: the standing budgets (design 14). */
+export function registerBudget(parent: Command, run: Run): void {
+  const group = parent
+    .command('budget')
+    .description('what may be spent; mgw help budgets says how it counts');
+  const ls = group
+    .command('ls')
+    .description('every standing budget: its limit, what is spent and reserved, what is left')
+    .action(() => run(ls, list));
+  const set = group
+    .command('set')
+    .description('set the limit of a budget, or make one')
+    .argument('<name>', 'its name')
+    .argument('<amount>', 'what may be spent in all, such as 100 or 0.5')
+    .addOption(
+      oneOf(single('--per <time>', 'for each day or month by UTC (default: for ever)'), ['day', 'month']),
+    )
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw budget set clips 100 --per month\n  $ mgw config set budget clips\n  $ mgw video c submit "a boat" --model vendor-h3-mini --budget-name clips',
+    )
+    .action((name: string, amount: string) =>
+      run(set, (context) => setLimit(context, name, amount, set.opts<{ per?: Per }>().per)),
+    );
+  const rm = group
+    .command('rm')
+    .description('remove a budget, and forget what was spent under it; jobs stay as they are')
+    .argument('<name>', 'its name')
+    .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips')
+    .action((name: string) => run(rm, (context) => remove(context, name)));
+}
+
+async function list(context: Context): Promise<Outcome> {
+  const folder = budgetFolder(ledgerFolder(await context.settings()), 'standing');
+  const found: { name: string; standing: Standing }[] = [];
+  for (const name of budgetNames(await filesIn(folder))) {
+    const budget = await context.budget('standing', name);
+    await budget.settle();
+    const standing = await budget.standing();
+    if (standing.limit !== undefined) found.push({ name, standing });
+  }
+  if (found.length === 0) context.progress.note('There is no budget; mgw budget set NAME AMOUNT makes one.');
+  const views = found.map(({ name, standing }) => ({ name, ...viewOf(standing) }));
+  const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
+    ...[name, limit, per, spent, reserved, left],
+  ]);
+  const text = rows.length === 0 ? '' : table(['name', 'limit', 'per', 'spent', 'reserved', 'left'], rows);
+  return { json: { budgets: views }, text };
+}
+
+async function filesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (systemCode(error) === 'ENOENT') return [];
+    throw new MgwError('local_io', `The budgets in ${folder} cannot be read: ${messageOf(error)}.`, {
+      retry: 'safe',
+      cause: error,
+    });
+  }
+}
+
+async function setLimit(
+  context: Context,
+  given: string,
+  amount: string,
+  per: Per | undefined,
+): Promise<Outcome> {
+  const name = checkedName(given);
+  const limit: Limit = { amount: checkedAmount(amount), per };
+  const budget = await context.budget('standing', name);
+  await budget.setLimit(limit);
+  const view = viewOf(await budget.standing());
+  const whole = per === undefined ? amount : `${amount} a ${per}`;
+  context.progress.note(`The budget ${name} is ${whole}; ${view.left} is left.`);
+  return { json: { budget: { name, ...view } } };
+}
+
+async function remove(context: Context, given: string): Promise<Outcome> {
+  const name = checkedName(given);
+  const budget = await context.budget('standing', name);
+  const { limit } = await budget.standing();
+  if (limit === undefined) throw usageError(`There is no budget ${name}.`, ['mgw', 'budget', 'ls']);
+  await budget.remove();
+  context.progress.note(`The budget ${name} is removed.`);
+  return { json: { removed: [name] } };
+}
+
+function viewOf({ limit, spent, reserved }: Standing): {
+  limit?: string;
+  per?: Per;
+  spent: string;
+  reserved: string;
+  left: string;
+} {
+  const held = add(spent, reserved);
+  const most = limit?.amount ?? zero;
+  return {
+    ...(limit && { limit: formatDecimal(limit.amount), per: limit.per }),
+    spent: formatDecimal(spent),
+    reserved: formatDecimal(reserved),
+    left: formatDecimal(compare(held, most) < 0 ? subtract(most, held) : zero),
+  };
+}
+
+function checkedName(given: string): string {
+  try {
+    return budgetName(given);
+  } catch (error) {
+    throw usageError(`NAME: allowed is ${messageOf(error)}.`);
+  }
+}
+
+function checkedAmount(given: string): Limit['amount'] {
+  try {
+    return parseAmount(given);
+  } catch (error) {
+    throw usageError(`AMOUNT ${given.slice(0, 60)}: allowed is ${messageOf(error)}.`);
+  }
+}

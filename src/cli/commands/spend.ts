@@ -1,0 +1,115 @@
+import type { Command } from 'commander';
+import { expensesOf, groupsOf, spendGroups, Sums, type SpendGroup, type Sum } from '../../budget/spend.ts';
+import { formatDecimal } from '../../decimal.ts';
+import { parseDuration } from '../../duration.ts';
+import { usageError } from '../../errors.ts';
+import { foldJob } from '../../ledger/fold.ts';
+import type { Run } from '../action.ts';
+import type { Context } from '../context.ts';
+import { csvLine } from '../output/csv.ts';
+import { table } from '../output/human.ts';
+import type { Outcome } from '../output/outcome.ts';
+import { oneOf, single } from '../options.ts';
+
+interface SpendOptions {
+  by?: SpendGroup;
+  since?: string;
+  csv?: boolean;
+}
+
+const explanation = `
+spent   was accepted: at the price that was known when it was sent, speech by the gateway's own count
+failed  was accepted, and the generation failed: gateways give that back or not
+doubt   nobody knows whether it was accepted; mgw jobs ls --state unknown
+What was refused is left out. Times are UTC. Calls of mgw responses and mgw api are no jobs, and not in it.
+
+Examples:
+  $ mgw spend --by day --since 7d
+  $ mgw spend --by batch --csv > spend.csv`;
+
+/** `mgw spend`: what the ledger's jobs cost (design 14). */
+export function registerSpend(parent: Command, run: Run): void {
+  const command = parent
+    .command('spend')
+    .description('what the jobs cost, under a budget or not')
+    .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
+    .addOption(single('--since <time>', 'a day such as 2026-11-22, a time, or how long ago, such as 7d'))
+    .option('--csv', 'print comma-separated values')
+    .addHelpText('after', explanation)
+    .action(() => run(command, (context) => spend(context, command.opts())));
+}
+
+async function spend(context: Context, { by = 'model', since, csv = false }: SpendOptions): Promise<Outcome> {
+  if (csv && context.globals.json)
+    throw usageError('--csv and --json both want standard output; choose one.');
+  const start = since === undefined ? '' : startOf(since, context.clock.now());
+  const [groups, total] = [new Map<string, Sums>(), new Sums()];
+  const ledger = await context.ledger();
+  for (const id of await ledger.ids()) {
+    const events = await ledger.events(id);
+    const job = foldJob(id, events) ?? (await ledger.read(id));
+    if (job === undefined) continue;
+    for (const expense of expensesOf(job, events).filter(({ at }) => at >= start)) {
+      total.add(expense);
+      for (const name of groupsOf(expense, by)) {
+        const sums = groups.get(name) ?? new Sums();
+        sums.add(expense);
+        groups.set(name, sums);
+      }
+    }
+  }
+  const rows = [...groups].sort(([one], [other]) => (one < other ? -1 : 1));
+  if (csv) return { json: {}, text: csvOf(by, rows) };
+  if (rows.length === 0) context.progress.note('Nothing was spent.');
+  const json = { by, rows: rows.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })) };
+  return { json: { ...json, total: view(total) }, text: rows.length === 0 ? '' : textOf(by, rows, total) };
+}
+
+// ISO 8601 in UTC, as the records have it.
+function startOf(text: string, now: number): string {
+  if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) {
+    const time = Date.parse(text);
+    if (!Number.isNaN(time)) return new Date(time).toISOString();
+  }
+  try {
+    return new Date(now - parseDuration(text)).toISOString();
+  } catch {
+    throw usageError(
+      '--since: allowed is a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
+    );
+  }
+}
+
+function view({ spent, failed, doubt }: Sums): Record<string, unknown> {
+  return { spent: sumView(spent), failed: sumView(failed), doubt: sumView(doubt) };
+}
+
+function sumView({ charges, total, known, unpriced }: Sum): Record<string, unknown> {
+  return { charges, amount: total, ...(unpriced > 0 && { known: formatDecimal(known), unpriced }) };
+}
+
+function textOf(by: SpendGroup, rows: readonly [string, Sums][], total: Sums): string {
+  const cells = (name: string, { spent, failed, doubt }: Sums): string[] => [
+    name,
+    String(spent.charges),
+    ...[spent, failed, doubt].map(sumText),
+  ];
+  const lines = rows.map(([name, sums]) => cells(name || '-', sums));
+  return table([by, 'charges', 'spent', 'failed', 'doubt'], [...lines, cells('total', total)]);
+}
+
+function sumText({ known, unpriced, total }: Sum): string {
+  const priced = formatDecimal(known);
+  if (unpriced === 0) return total;
+  return priced === '0' ? `unknown (${unpriced})` : `${priced} + unknown (${unpriced})`;
+}
+
+function csvOf(by: SpendGroup, rows: readonly [string, Sums][]): string {
+  const kinds = ['spent', 'failed', 'doubt'] as const;
+  const head = [by, ...kinds.flatMap((kind) => [kind, `${kind}_charges`, `${kind}_unpriced`])];
+  const lines = rows.map(([name, sums]) => [
+    name,
+    ...kinds.flatMap((kind) => [sums[kind].total, String(sums[kind].charges), String(sums[kind].unpriced)]),
+  ]);
+  return [head, ...lines].map(csvLine).join('\n');
+}

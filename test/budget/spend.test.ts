@@ -1,0 +1,175 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { chargesOf } from '../../src/budget/charges.ts';
+import { expensesOf, groupsOf, Sum } from '../../src/budget/spend.ts';
+import { formatDecimal, parseDecimal } from '../../src/decimal.ts';
+import type { JobEvent, RecordedEvent } from '../../src/job.ts';
+import { foldJob } from '../../src/ledger/fold.ts';
+
+const owner = { pid: 1, start: '', host: '' };
+const error = { code: 'server_error', message: '' };
+const at = '2026-11-22T10:00:00.000Z';
+
+const prepared = (more: object = {}): JobEvent => ({
+  type: 'prepared',
+  protocol: 'c',
+  base_url: '',
+  fingerprint: 'f',
+  account: '',
+  model: 'm',
+  ...more,
+});
+const sending = (attempt: number, most?: string, more: object = {}): JobEvent => ({
+  type: 'sending',
+  attempt,
+  owner,
+  ...(most !== undefined && { cost: { at_most: most, ...more } }),
+});
+const accepted = (handle = 'task_1'): JobEvent => ({ type: 'accepted', handle });
+const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent => ({
+  type: 'finished',
+  state,
+  native_status: '',
+  ...more,
+});
+
+/** What a job with these events cost: `10 spent`. */
+function cost(...events: (JobEvent | undefined)[]): string[] {
+  const recorded = events.map((event): RecordedEvent | undefined => event && { ...event, at });
+  const job = foldJob('job_1', recorded);
+  if (job === undefined) throw new Error('no job');
+  return expensesOf(job, recorded).map(
+    ({ amount, kind }) => `${amount === undefined ? 'unknown' : formatDecimal(amount)} ${kind}`,
+  );
+}
+
+describe('what a job cost', () => {
+  it.each<[string, (JobEvent | undefined)[], string[]]>([
+    ['never sent', [prepared()], []],
+    ['being sent', [prepared(), sending(1, '2')], ['2 doubt']],
+    ['accepted', [prepared(), sending(1, '2'), accepted()], ['2 spent']],
+    ['accepted without a price', [prepared(), sending(1), accepted()], ['unknown spent']],
+    ['read twice', [prepared(), sending(1, '2'), accepted(), accepted()], ['2 spent']],
+    ['rejected', [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }], []],
+    [
+      'turned away, then accepted at another price',
+      [prepared(), sending(1, '2'), { type: 'unavailable', attempt: 1, error }, sending(2, '3'), accepted()],
+      ['3 spent'],
+    ],
+    ['lost', [prepared(), sending(1, '2'), { type: 'unknown', attempt: 1, error }], ['2 doubt']],
+    ['lost with its record', [prepared(), { type: 'unknown', attempt: 1, error }], ['unknown doubt']],
+    ['damaged', [prepared(), undefined], ['unknown doubt']],
+    [
+      'lost and found',
+      [
+        prepared(),
+        sending(1, '2'),
+        { type: 'unknown', attempt: 1, error },
+        { type: 'resolved', attempt: 1, how: 'adopted' },
+        accepted(),
+      ],
+      ['2 spent'],
+    ],
+    [
+      'not created',
+      [
+        prepared(),
+        sending(1, '2'),
+        { type: 'unknown', attempt: 1, error },
+        { type: 'resolved', how: 'not-created' },
+      ],
+      [],
+    ],
+    [
+      'lost and sent again',
+      [
+        prepared(),
+        sending(1, '2'),
+        { type: 'unknown', attempt: 1, error },
+        { type: 'resolved', how: 'resubmit' },
+        sending(2, '2'),
+        accepted(),
+      ],
+      ['2 doubt', '2 spent'],
+    ],
+    ['failed', [prepared(), sending(1, '2'), accepted(), finished('failed', { error })], ['2 failed']],
+    ['imported by its handle', [prepared(), accepted()], []],
+  ])('%s', (_, events, expected) => {
+    expect(cost(...events)).toEqual(expected);
+  });
+
+  const spoken = [
+    prepared({ protocol: 'tts' }),
+    sending(1, '0.3', { per_10k_characters: '150' }),
+    accepted('speech'),
+  ];
+
+  it.each<[string, object, string]>([
+    ['by the count of the gateway', { usage: { text_words: 17 } }, '0.255 spent'],
+    ['at most, where it counted nothing', {}, '0.3 spent'],
+    ['at most, where its count is none', { usage: { text_words: -1 } }, '0.3 spent'],
+  ])('speech %s', (_, more, expected) => {
+    expect(cost(...spoken, finished('succeeded', more))).toEqual([expected]);
+  });
+
+  it.each<[string, object, string]>([
+    ['that broke off was charged', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
+    ['of which audio came was charged', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
+    ['that failed before any audio may not have been', { error }, '0.3 failed'],
+  ])('speech %s', (_, more, expected) => {
+    expect(cost(...spoken, finished('failed', more))).toEqual([expected]);
+  });
+});
+
+it('never finds more attempts accepted than there are handles, nor less, whatever the order of events', () => {
+  const event = fc.oneof(
+    fc.integer({ min: 1, max: 3 }).map((attempt) => sending(attempt, '1')),
+    fc.integer({ min: 1, max: 3 }).map((attempt): JobEvent => ({ type: 'unavailable', attempt, error })),
+    fc.integer({ min: 1, max: 3 }).map((attempt): JobEvent => ({ type: 'unknown', attempt, error })),
+    fc.constantFrom('a', 'b').map(accepted),
+    fc.constantFrom('not-created', 'resubmit', 'adopted').map((how): JobEvent => ({ type: 'resolved', how })),
+  );
+  fc.assert(
+    fc.property(fc.array(event, { maxLength: 12 }), (events) => {
+      const charges = chargesOf(events.map((each) => ({ ...each, at })));
+      const handles = new Set(events.flatMap((each) => (each.type === 'accepted' ? [each.handle] : [])));
+      const paid = charges.filter(({ fate }) => fate === 'accepted').length;
+      expect(paid).toBeLessThanOrEqual(handles.size);
+      const firstSending = events.findIndex(({ type }) => type === 'sending');
+      const after = firstSending < 0 ? [] : events.slice(firstSending);
+      if (
+        after.some(({ type }) => type === 'accepted') &&
+        handles.size === 1 &&
+        !events.slice(0, firstSending).some(({ type }) => type === 'accepted')
+      )
+        expect(paid).toBe(1);
+    }),
+  );
+});
+
+it('belongs to its batch, its key, its day and each of its budgets', () => {
+  const expense = {
+    at,
+    job: 'j',
+    model: 'm',
+    key: 'films/intro',
+    budgets: ['clips', 'batch films'],
+    kind: 'spent' as const,
+  };
+  expect(groupsOf(expense, 'model')).toEqual(['m']);
+  expect(groupsOf(expense, 'day')).toEqual(['2026-11-22']);
+  expect(groupsOf(expense, 'batch')).toEqual(['films']);
+  expect(groupsOf(expense, 'key')).toEqual(['films/intro']);
+  expect(groupsOf(expense, 'budget')).toEqual(['clips', 'batch films']);
+  expect(groupsOf({ ...expense, key: 'intro', budgets: [] }, 'batch')).toEqual(['']);
+  expect(groupsOf({ ...expense, budgets: [] }, 'budget')).toEqual(['']);
+});
+
+it('an unknown price makes a sum unknown, and is never 0', () => {
+  const sum = new Sum();
+  sum.add(parseDecimal('0.1'));
+  sum.add(parseDecimal('0.2'));
+  expect(sum.total).toBe('0.3');
+  sum.add(undefined);
+  expect([sum.total, formatDecimal(sum.known), sum.unpriced, sum.charges]).toEqual(['unknown', '0.3', 1, 3]);
+});

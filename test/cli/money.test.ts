@@ -1,0 +1,134 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { newUser, type CliResult, type User } from '../support/cli.ts';
+
+/** Runs one after the other; gives the exit codes. */
+async function runAll(user: User, commands: string[][]): Promise<number[]> {
+  const codes: number[] = [];
+  for (const command of commands) codes.push((await user.run(command)).code);
+  return codes;
+}
+
+const c = (prompt: string, ...more: string[]): string[] => [
+  ...['video', 'c', 'submit', prompt, '--model', 'vendor-h3-mini', '--duration', '5', ...more],
+];
+
+describe('after a bad day at the sandbox', () => {
+  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  let script: CliResult;
+
+  beforeAll(async () => {
+    // A script of many commands, as people write them; what fails is not tried again.
+    writeFileSync(
+      join(user.cwd, 'day.sh'),
+      [
+        'mgw video c submit "one" --model vendor-h3-mini -o 1.mp4',
+        'mgw video c submit "two" --model vendor-h3 --resolution 2K -o 2.mp4',
+        'mgw video a submit "three" --model video-a --sample-count 2 -o 3.mp4',
+        'mgw video a submit "four" --model video-a-fast --duration 4 -o 4.mp4',
+        'mgw video b submit "five" --model Video-B --model-version 1.0 -o 5.mp4',
+        'mgw tts "Good morning, all of you." -o 6.mp3',
+        'mgw tts "Good evening to you." -o 7.mp3',
+        'mgw tts "春眠 不觉晓 🚤" -o 8.mp3',
+        'mgw tts "One sentence. Another one. A third, with words." --split --piece-length 15 -o 9.mp3',
+        'mgw tts "One sentence. Another one. A third, with words." --split --piece-length 15 -o 9.mp3',
+        'mgw video c submit "left alone" --model vendor-h3-mini',
+        'mgw spend --json > spend.json',
+        'mgw sandbox bill --json > bill.json',
+        'mgw jobs export > jobs.jsonl',
+        'MGW_STATE_DIR=$HOME/other mgw jobs import jobs.jsonl',
+        'MGW_STATE_DIR=$HOME/other mgw spend --json > other.json',
+        'exit 0',
+      ].join('\n'),
+    );
+    const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
+    script = await user.run([
+      ...['sandbox', 'exec', '--pace', '100ms', ...faults.flatMap((fault) => ['--fault', fault])],
+      ...['--', 'sh', 'day.sh'],
+    ]);
+  }, 120_000);
+
+  const read = (name: string): Record<string, unknown> =>
+    JSON.parse(readFileSync(join(user.cwd, name), 'utf8')) as Record<string, unknown>;
+
+  it('mgw spend is the bill, to the last digit', () => {
+    expect(script.code).toBe(0);
+    const { total, bill } = read('bill.json');
+    const { spent, failed } = read('spend.json')['total'] as Record<
+      string,
+      { charges: number; amount: string }
+    >;
+    const kept = (bill as { refunded?: true }[]).filter(({ refunded }) => !refunded);
+    expect(spent).toEqual({ charges: kept.length, amount: String(total) });
+    expect(failed).toMatchObject({ charges: 1 });
+    expect(kept.length).toBe(12);
+  });
+
+  it('what is exported and imported costs the same', () => {
+    expect(read('other.json')).toEqual(read('spend.json'));
+  });
+});
+
+describe('a standing budget', () => {
+  it('holds for all that pays under it, and can be raised', async () => {
+    const user = newUser(undefined, { MGW_SANDBOX: '1' });
+    await user.run(['budget', 'set', 'clips', '20']);
+    await user.run(['config', 'set', 'budget', 'clips']);
+    expect(await runAll(user, [c('one'), c('two')])).toEqual([0, 0]);
+    const refused = await user.run([...c('three'), '--json']);
+    expect(refused.code).toBe(12);
+    expect(refused.json.error).toMatchObject({
+      code: 'budget',
+      charged: 'no',
+      retry: 'safe',
+      next: ['mgw', 'budget', 'set', 'clips', '30'],
+      budget: { name: 'clips', limit: '20', spent: '20', left: '0', cost_at_most: '10', exceeded_by: '10' },
+    });
+    const others = [
+      ['tts', 'hello', '-o', 'hello.mp3'],
+      ['responses', 'hello', '--model', 'text-1'],
+      ['api', 'POST', '/v1/responses', '--body', '{}'],
+      c('one', '--new'),
+    ];
+    expect(await runAll(user, others)).toEqual([12, 12, 12, 12]);
+    expect(((await user.run(['sandbox', 'bill', '--json'])).json['bill'] as unknown[]).length).toBe(2);
+    await user.run(['budget', 'set', 'clips', '30']);
+    expect(await runAll(user, [c('three')])).toEqual([0]);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+      { name: 'clips', limit: '30', spent: '30', reserved: '0', left: '0' },
+    ]);
+    expect(await runAll(user, [['budget', 'rm', 'clips'], ['budget', 'rm', 'clips'], c('four')])).toEqual([
+      0, 2, 0,
+    ]);
+  }, 60_000);
+
+  it('that was never set is no budget: nothing is sent under it', async () => {
+    const user = newUser(undefined, { MGW_SANDBOX: '1' });
+    const refused = await user.run([...c('one'), '--budget-name', 'clips', '--json']);
+    expect(refused.json.error).toMatchObject({
+      code: 'usage',
+      next: ['mgw', 'budget', 'set', 'clips', 'AMOUNT'],
+    });
+    expect((await user.run(['sandbox', 'bill', '--json'])).json['total']).toBe(0);
+  });
+});
+
+it('--budget counts all takes of a command, and pieces of a text together', async () => {
+  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
+  expect(await runAll(user, [take(), take(), take('--new'), c('one', '--budget', '20', '--new')])).toEqual([
+    0, 12, 12, 0,
+  ]);
+  const text = 'One sentence. Another one. A third one.';
+  const split = ['tts', text, '--split', '--piece-length', '15', '--concurrency', '1', '-o', 'x.mp3'];
+  const refused = await user.run([...split, '--budget', '0.4', '--json']);
+  expect(refused.json).toMatchObject({
+    exit_code: 12,
+    error: { code: 'budget', charged: 'yes', retry: 'resume' },
+  });
+  expect(refused.json.error.message).toContain('2 of 3 pieces are whole and kept');
+  // What was paid for is not paid for again.
+  expect((await user.run([...split, '--budget', '0.6'])).code).toBe(0);
+  expect((await user.run(['sandbox', 'bill', '--json'])).json['bill']).toHaveLength(5);
+}, 60_000);
