@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, type Stats } from 'node:fs';
 import { link, open, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCode } from '../errors.ts';
@@ -68,9 +68,26 @@ async function writeWhole(file: FileHandle, text: string, isDurable = true): Pro
   if (isDurable) await file.sync();
 }
 
-/** A plain file's bytes, or undefined where there is none; links and special files are not followed. */
 // Synchronous: four calls for a small file take a fifth of the time that as many trips to the thread pool take.
+/** A plain file's bytes, or undefined where there is none; links and special files are not followed. */
 export function readBytes(path: string): Buffer | undefined {
+  return withFile(path, (file, stat) => (stat.isFile() ? readFileSync(file) : Buffer.alloc(0)));
+}
+
+/** A plain file's status, and what stands in it from an offset that `from` chooses; undefined where there is none. */
+export function readTail(
+  path: string,
+  from: (stat: Stats) => number,
+): { stat: Stats; tail: Buffer } | undefined {
+  return withFile(path, (file, stat) => {
+    const offset = from(stat);
+    const tail = Buffer.alloc(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
+    const length = readSync(file, tail, 0, tail.length, offset);
+    return { stat, tail: tail.subarray(0, length) };
+  });
+}
+
+function withFile<T>(path: string, use: (file: number, stat: Stats) => T): T | undefined {
   let file: number;
   try {
     file = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -79,7 +96,7 @@ export function readBytes(path: string): Buffer | undefined {
     throw error;
   }
   try {
-    return fstatSync(file).isFile() ? readFileSync(file) : Buffer.alloc(0);
+    return use(file, fstatSync(file));
   } finally {
     closeSync(file);
   }

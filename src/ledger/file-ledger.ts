@@ -10,7 +10,8 @@ import { lostFingerprint, type Job, type JobKind, type RecordedEvent } from '../
 import { appendFile, createExclusively, readBytes } from './durable-file.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
-import { IndexLog, type IndexEntry } from './index-log.ts';
+import type { IndexEntry } from './index-lines.ts';
+import { IndexLog } from './index-log.ts';
 import { jobIdForm, newJobId, timeOf } from './job-id.ts';
 import type { Ledger } from './ledger.ts';
 
@@ -33,10 +34,14 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   return {
     newId: (time) => local(async () => idAfter(await index.highest(), time), stateDir),
     create: (id, events) =>
-      local(async () => {
-        await createJob(jobPath(id), events.map((event) => encodeEvent(event, now())).join(''));
-        await index.add(entriesOf(id, read(id)));
-      }, stateDir),
+      local(
+        () =>
+          index.during(async () => {
+            await createJob(jobPath(id), events.map((event) => encodeEvent(event, now())).join(''));
+            await index.add(entriesOf(id, read(id)));
+          }),
+        stateDir,
+      ),
     append: (id, event) =>
       local(async () => {
         // The index is a copy: on a full disk the event itself may still fit.

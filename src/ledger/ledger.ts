@@ -1,5 +1,5 @@
 import type { Job, JobEvent, RecordedEvent } from '../job.ts';
-import type { IndexKind } from './index-log.ts';
+import type { IndexKind } from './index-lines.ts';
 
 /**
  * Where jobs are kept. Every method that writes returns only when what it wrote is durable. The folder of plain
