@@ -1,4 +1,4 @@
-import { stat } from 'node:fs/promises';
+import { statSync } from 'node:fs';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
 import { fingerprintsOf } from '../jobs/create-or-resume.ts';
@@ -51,14 +51,14 @@ export async function standingOf({ key, work, path }: Whereabouts, deps: Standin
   if (job === undefined) return { state: 'new', take };
   const changes = changesOf(job, work, deps);
   if (changes !== undefined) return { state: 'changed', take, changes };
-  return { state: await stateOf(job, path, countOf(work)), take };
+  return { state: stateOf(job, path, countOf(work)), take };
 }
 
-async function stateOf(job: Job, path: string, count: number): Promise<RowState> {
+function stateOf(job: Job, path: string, count: number): RowState {
   const state = shownState(job);
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (state === 'prepared') return 'new';
-  return state === 'succeeded' && (await hasFiles(job, path, count)) ? 'done' : 'running';
+  return state === 'succeeded' && hasFiles(job, path, count) ? 'done' : 'running';
 }
 
 /** Where a job's files go: the path with the job's id in it. */
@@ -67,15 +67,25 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
 }
 
 // By their size: their hashes would take as long as reading all of them.
-async function hasFiles(job: Job, path: string, count: number): Promise<boolean> {
+function hasFiles(job: Job, path: string, count: number): boolean {
   const target = { kind: 'file', path: pathFor(path, job) } as const;
   const paths = job.protocol === 'tts' ? [target.path] : pathsAt(target, job, job.record.results ?? 0, count);
   for (const each of paths) {
     const file = job.files.find((one) => one.path === each);
-    const found = file && (await stat(each).catch(() => undefined));
-    if (found?.isFile() !== true || found.size !== file?.bytes) return false;
+    const found = file && sizeOf(each);
+    if (found === undefined || found !== file?.bytes) return false;
   }
   return paths.length > 0;
+}
+
+// Synchronous: a batch asks for every file that it has, and each trip to the thread pool takes ten times as long.
+function sizeOf(path: string): number | undefined {
+  try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    return found?.isFile() === true ? found.size : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 // A record that has lost its beginning tells nothing of what was asked for: that is a doubt, and no change.

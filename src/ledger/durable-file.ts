@@ -1,4 +1,13 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, type Stats } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  writeSync,
+  type Stats,
+} from 'node:fs';
 import { link, open, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCode } from '../errors.ts';
@@ -45,12 +54,12 @@ export async function appendFile(
 }
 
 /** Gives a plain file another text, neither durable nor as one step; links and special files are not followed. */
-export async function replaceText(path: string, text: string): Promise<void> {
-  const file = await open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
+export function replaceText(path: string, text: string): void {
+  const file = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
   try {
-    await file.writeFile(text);
+    writeSync(file, text);
   } finally {
-    await file.close();
+    closeSync(file);
   }
 }
 

@@ -14,6 +14,8 @@ export interface IndexEntry {
 const hashLength = 16;
 const idLength = 18;
 const lineLength = 2 * hashLength + 1 + idLength + 1;
+/** Bytes. */
+const lately = 64 * 1024;
 /** So many searches are quicker than making a table of all lines. */
 const mostSearches = 32;
 
@@ -23,6 +25,7 @@ export class IndexLines {
   #buffer = Buffer.alloc(0);
   #length = 0;
   #hasNul = false;
+  #highest: string | undefined;
   #seen = { ino: -1, mtimeMs: -1 };
   #searches = 0;
   /** Places of lines by each of their hashes, up to {@link #tabled}; of no use where a line has another length. */
@@ -42,6 +45,11 @@ export class IndexLines {
   /** True where a block of it was lost. */
   get hasNul(): boolean {
     return this.#hasNul;
+  }
+
+  /** The highest id of those that were added lately. */
+  get highest(): string | undefined {
+    return this.#highest;
   }
 
   /** Reads what is new. */
@@ -77,6 +85,8 @@ export class IndexLines {
 
   #append(tail: Buffer): void {
     this.#hasNul ||= tail.includes(0);
+    for (const id of idsOf(tail.subarray(-lately)))
+      if (this.#highest === undefined || id > this.#highest) this.#highest = id;
     const length = this.#length + tail.length;
     if (length > this.#buffer.length) {
       const larger = Buffer.alloc(Math.max(length, 2 * this.#buffer.length));

@@ -99,15 +99,13 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
   });
 
-  it('holds all submissions for Retry-After, and sends what was turned away again', async () => {
+  it('sends what was turned away again, less of it at once', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     let turned = 0;
     scene.gateway.judge = () => ((turned += 1) <= 2 ? { kind: 'limit', seconds: 1 } : undefined);
     const { stderr, code } = await scene.batch('run', file, '--concurrency', '2');
     expect(stderr).toContain('1 at once from now on');
     expect(code).toBe(0);
-    const [, second, third] = scene.gateway.posts();
-    expect((third?.at ?? 0) - (second?.at ?? 0)).toBeGreaterThanOrEqual(990);
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
   });
 

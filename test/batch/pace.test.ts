@@ -1,0 +1,91 @@
+import { describe, expect, it } from 'vitest';
+import { Pace } from '../../src/batch/pace.ts';
+import { TestClock } from '../support/test-clock.ts';
+
+const never = new AbortController().signal;
+
+function pace(options: { concurrency?: number; perMinute?: number; intervalMs?: number } = {}): {
+  pace: Pace;
+  clock: TestClock;
+  limits: number[];
+} {
+  const clock = new TestClock(Number.POSITIVE_INFINITY);
+  const limits: number[] = [];
+  const given = { concurrency: 8, intervalMs: 5000, ...options };
+  return { pace: new Pace({ ...given, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
+}
+
+async function enter(one: Pace, times: number): Promise<void> {
+  for (let at = 0; at < times; at += 1) await one.enter(never);
+}
+
+describe('the number of tasks under way', () => {
+  it('is bounded, and the next one enters when one has left', async () => {
+    const { pace: one } = pace({ concurrency: 2 });
+    await enter(one, 2);
+    const order: string[] = [];
+    const third = one.enter(never).then(() => order.push('entered'));
+    await new Promise((resolve) => setImmediate(resolve));
+    order.push('left');
+    one.leave();
+    await third;
+    expect(order).toEqual(['left', 'entered']);
+  });
+
+  it('is halved by a 429, once for all that were sent before it, and grows again with what is accepted', async () => {
+    const { pace: one, limits } = pace();
+    await enter(one, 8);
+    const epochs = await Promise.all(Array.from({ length: 3 }, () => one.submission(never)));
+    for (const epoch of epochs) one.limited(epoch);
+    expect(limits).toEqual([4]);
+    one.limited(await one.submission(never));
+    expect(limits).toEqual([4, 2]);
+    for (let at = 0; at < 2 + 3; at += 1) one.accepted();
+    expect(limits).toEqual([4, 2, 3, 4]);
+  });
+
+  it('never falls below one, nor grows beyond what was asked for', async () => {
+    const { pace: one } = pace({ concurrency: 1 });
+    one.limited(await one.submission(never));
+    expect(one.limit).toBe(1);
+    for (let at = 0; at < 5; at += 1) one.accepted();
+    expect(one.limit).toBe(1);
+  });
+
+  it('lets nobody wait who was told to stop', async () => {
+    const { pace: one } = pace({ concurrency: 1 });
+    await enter(one, 1);
+    const stop = new AbortController();
+    const waiting = one.enter(stop.signal);
+    stop.abort(new Error('stopped'));
+    await expect(waiting).rejects.toThrow('stopped');
+  });
+});
+
+describe('submissions', () => {
+  it('are all held for as long as the gateway asks', async () => {
+    const { pace: one, clock } = pace();
+    one.limited(await one.submission(never), 7000);
+    await Promise.all([one.submission(never), one.submission(never)]);
+    expect(clock.monotonic()).toBeGreaterThanOrEqual(7000);
+  });
+
+  it('keep to a number a minute', async () => {
+    const { pace: one, clock } = pace({ perMinute: 30 });
+    for (let at = 0; at < 4; at += 1) await one.submission(never);
+    expect(clock.monotonic()).toBe(6000);
+  });
+});
+
+describe('polls', () => {
+  it('of all jobs keep to one pace, and do not hold submissions', async () => {
+    const { pace: one, clock } = pace();
+    for (let at = 0; at < 101; at += 1) await one.poll(never);
+    expect(clock.monotonic()).toBe(5000);
+    one.holdPolls(3000);
+    await one.submission(never);
+    expect(clock.monotonic()).toBe(5000);
+    await one.poll(never);
+    expect(clock.monotonic()).toBeGreaterThanOrEqual(8000);
+  });
+});
