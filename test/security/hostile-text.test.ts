@@ -20,7 +20,7 @@ import { redactor, secretRedactor } from '../../src/redact.ts';
 import { ResponseStream } from '../../src/responses/read-stream.ts';
 import { readResponse } from '../../src/responses/wire.ts';
 import { jsonDocument } from '../../src/cli/output/json.ts';
-import { table } from '../../src/cli/output/human.ts';
+import { table } from '../../src/cli/output/table.ts';
 import { speechFailure, speechHttpFailure } from '../../src/speech/failures.ts';
 import { FrameSplitter } from '../../src/speech/frames.ts';
 import { readFrame } from '../../src/speech/wire.ts';

@@ -12,7 +12,7 @@ import { messageOf, MgwError, usageError } from '../../errors.ts';
 import { accountOf } from '../account.ts';
 import type { Context } from '../context.ts';
 import { readHidden } from '../hidden-prompt.ts';
-import { table } from '../output/human.ts';
+import { table } from '../output/table.ts';
 import { toMgwError, type Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
 import { readStdin } from '../stdin.ts';

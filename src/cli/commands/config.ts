@@ -9,7 +9,7 @@ import type { ConfigFile } from '../../config/schema.ts';
 import { badSetting, originText } from '../../config/source.ts';
 import { MgwError, usageError } from '../../errors.ts';
 import type { Context } from '../context.ts';
-import { table } from '../output/human.ts';
+import { table } from '../output/table.ts';
 import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
 

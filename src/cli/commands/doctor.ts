@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { MgwError } from '../../errors.ts';
 import type { Context } from '../context.ts';
 import type { Check } from '../doctor/check.ts';
-import { table } from '../output/human.ts';
+import { table } from '../output/table.ts';
 import { toMgwError, type Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { exitCodes } from '../../errors.ts';
-import { table } from '../output/human.ts';
+import { table } from '../output/table.ts';
 import type { Run } from '../action.ts';
 
 const meanings: [code: number, name: string, meaning: string, charged: string, then: string][] = [

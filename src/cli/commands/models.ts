@@ -5,7 +5,7 @@ import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import { addRetriesOption, requestTimeoutOption } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
-import { table } from '../output/human.ts';
+import { table } from '../output/table.ts';
 import type { Run } from '../action.ts';
 
 interface ModelsOptions {

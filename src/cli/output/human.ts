@@ -27,9 +27,19 @@ function costOf(error: MgwError): string {
   return error.exitCode === exitCodes.usage ? 'Nothing was sent.' : `${charged}${retry}`;
 }
 
-/** A word as a POSIX shell takes it. */
+/** A word as a POSIX shell takes it; one with control characters as bash, zsh and ksh do, so that none is printed. */
 export function shellWord(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  if (printable(word, word.length) === word) return `'${word.replaceAll("'", `'\\''`)}'`;
+  const ansi = Array.from(word, (character) =>
+    printable(character) === character ? character.replace(/['\\]/, '\\$&') : ansiEscape(character),
+  );
+  return `$'${ansi.join('')}'`;
+}
+
+function ansiEscape(character: string): string {
+  const code = (character.codePointAt(0) ?? 0).toString(16);
+  return code.length > 4 ? `\\U${code.padStart(8, '0')}` : `\\u${code.padStart(4, '0')}`;
 }
 
 /** One line for one job, as `status` prints it. */
@@ -39,29 +49,6 @@ export function jobLine(job: Job): string {
   const error =
     job.error && shownState(job) !== 'succeeded' ? ` ${printableLine(job.error.message, 200)}` : '';
   return `${job.id} ${shownState(job)}${native}${progress}${error}`;
-}
-
-/** A table with a head; cells are made printable, columns padded, and no colour is used. */
-export function table(head: string[], rows: string[][]): string {
-  const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, 200)));
-  // Not spread into Math.max: a call takes some hundred thousand arguments, and a list may be longer.
-  const widths = head.map((_, column) =>
-    cells.reduce((widest, row) => Math.max(widest, width(row[column] ?? '')), 0),
-  );
-  const line = (row: string[]): string =>
-    row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - width(cell))).join('  ');
-  return cells.map((row) => line(row).trimEnd()).join('\n');
-}
-
-// Columns of a terminal: what East Asian scripts and emoji take twice, and marks not at all.
-function width(text: string): number {
-  if (/^[ -~]*$/.test(text)) return text.length;
-  const wide = text.match(
-    /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff01-\uff60\p{Emoji_Presentation}]/gu,
-  );
-  const none = text.match(/[\p{Mn}\p{Me}]|\u200d/gu);
-  const characters = text.match(/[^]/gu);
-  return (characters?.length ?? 0) + (wide?.length ?? 0) - (none?.length ?? 0);
 }
 
 /** A time in the past as a person says it. */

@@ -1,23 +1,13 @@
+import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
-import { table } from '../../../src/cli/output/human.ts';
+import { shellWord } from '../../../src/cli/output/human.ts';
 
-it('a table pads its columns, and shows control characters rather than sending them', () => {
-  expect(
-    table(
-      ['id', 'n'],
-      [
-        ['a', '1'],
-        ['long', '\u001b2'],
-      ],
-    ).split('\n'),
-  ).toEqual([
-    expect.stringMatching(/^id {4}n$/),
-    expect.stringMatching(/^a {5}1$/),
-    expect.stringMatching(/^long {2}[^\u001b]*2$/),
-  ]);
-});
-
-it('a table takes more rows than a call takes arguments', () => {
-  const rows = Array.from({ length: 300_000 }, (_, index) => [`m${index}`]);
-  expect(table(['id'], rows).split('\n')).toHaveLength(300_001);
-});
+it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
+  'the word %j is typed as it is, and holds no control character',
+  (word) => {
+    const typed = shellWord(word);
+    expect(typed).toMatch(/^\P{C}+$/u);
+    const env = { LC_ALL: 'C.UTF-8' };
+    expect(execFileSync('bash', ['-c', `printf %s ${typed}`], { env, encoding: 'utf8' })).toBe(word);
+  },
+);

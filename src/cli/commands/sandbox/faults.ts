@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { table } from '../../output/human.ts';
+import { table } from '../../output/table.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 

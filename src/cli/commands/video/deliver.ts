@@ -7,6 +7,7 @@ import type { Order } from '../../../jobs/order.ts';
 import { inRun, onExisting, type Ran } from '../../../jobs/run.ts';
 import { submit } from '../../../jobs/submit.ts';
 import type { Target } from '../../../jobs/target.ts';
+import { printableLine } from '../../../printable.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { writeMedia } from '../../io.ts';
@@ -107,7 +108,8 @@ async function outcomeOf(
     const error = withOutput(toMgwError(thrown), options);
     const json = { ...(error.handle !== undefined && { handle: error.handle }) };
     // The handle of an acceptance that could not be recorded is data: it goes to stdout as well as into the message.
-    return { json: { ...json, ...(error.job && { job: jobView(error.job) }) }, text: error.handle, error };
+    const text = error.handle && printableLine(error.handle);
+    return { json: { ...json, ...(error.job && { job: jobView(error.job) }) }, text, error };
   }
 }
 

@@ -1,0 +1,25 @@
+import { expect, it } from 'vitest';
+import { table } from '../../../src/cli/output/table.ts';
+
+it('a table pads its columns, and shows control characters rather than sending them', () => {
+  expect(
+    table(
+      ['id', 'n'],
+      [
+        ['a', '1'],
+        ['long', '\u001b2'],
+        ['日本', '3'],
+      ],
+    ).split('\n'),
+  ).toEqual([
+    expect.stringMatching(/^id {4}n$/),
+    expect.stringMatching(/^a {5}1$/),
+    expect.stringMatching(/^long {2}[^\u001b]*2$/),
+    '日本  3',
+  ]);
+});
+
+it('a table takes more rows than a call takes arguments', () => {
+  const rows = Array.from({ length: 300_000 }, (_, index) => [`m${index}`]);
+  expect(table(['id'], rows).split('\n')).toHaveLength(300_001);
+});
