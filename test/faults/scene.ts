@@ -5,7 +5,6 @@ import { expect, test } from 'vitest';
 import { canaryKey, newUser, type CliJson, type CliResult, type Running, type User } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
 import { newAuthority, type Authority, type Subject } from '../support/certificates.ts';
-import { dialects } from './dialects.ts';
 import { mountDisk, type Disk } from './disk.ts';
 import { FaultGateway, type GatewayOptions } from './gateway.ts';
 import { expectInvariants } from './invariants.ts';
@@ -52,12 +51,10 @@ export class Scene {
     return join(this.user.cwd, `out.${this.gateway.dialect.extension}`);
   }
 
-  /** Submits, waits and saves; Protocol C and speech in a process of their own, and whatever trusts a certificate. */
+  /** Submits, waits and saves; in this process, unless it trusts a certificate. */
   submit(...extra: string[]): Promise<CliResult> {
     const args = this.command(...extra);
-    const { dialect } = this.gateway;
-    const standsIn = dialect === dialects.a || dialect === dialects.b;
-    return standsIn && !this.#trusts ? this.#inside(args) : this.run(args);
+    return this.#trusts ? this.run(args) : this.#inside(args);
   }
 
   /** The command line of {@link submit}. */

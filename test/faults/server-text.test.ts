@@ -145,7 +145,7 @@ describe.concurrent('every field of a status answer removed, nulled and retyped'
         expect(json.exit_code === 0, `${out}: ${JSON.stringify(json)}`).toBe(isSaved);
         return json.exit_code;
       };
-      const whole = await fetch(handleOf(100_000), join(scene.user.cwd, 'whole.mp4'), '20s');
+      const whole = await fetch(handleOf(100_000), join(scene.user.cwd, 'whole.mp4'), '60s');
       expect(whole).toBe(name.includes('failed') ? 5 : 0);
       await forEach(mutations, async ({ path, change }, index) => {
         const code = await fetch(handleOf(index), join(scene.user.cwd, `${index}.mp4`), '300ms');

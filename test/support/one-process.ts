@@ -25,15 +25,18 @@ export async function runHere(
   };
 }
 
-/** A clock on which pauses take a fiftieth of their time, and are seen to have taken all of it. */
+/** How many times quicker the pauses of a command in this process pass. */
+export const hurry = 10;
+
+// Pauses are seen to have taken all of their time.
 function hurried(): Clock {
   let skipped = 0;
   return {
     now: () => systemClock.now() + Math.round(skipped),
     monotonic: () => systemClock.monotonic() + skipped,
     sleep: async (ms, signal) => {
-      await systemClock.sleep(ms / 50, signal);
-      skipped += ms - ms / 50;
+      await systemClock.sleep(ms / hurry, signal);
+      skipped += ms - ms / hurry;
     },
   };
 }
