@@ -4,12 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { withoutKey } from '../../src/cli/commands/api/print.ts';
 import { pathBelow } from '../../src/cli/commands/api/request.ts';
 import { redactor } from '../../src/redact.ts';
-import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { canaryKey, type User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { speechServer, type Answer, type SpeechServer } from '../speech/harness.ts';
 
 async function bench(...answers: Answer[]): Promise<{ user: User; server: SpeechServer }> {
   const server = await speechServer(...answers);
-  return { server, user: newUser(server.url) };
+  return { server, user: userHere(server.url) };
 }
 
 const say =

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
+import { canaryKey, type CliResult, type User } from '../support/cli.ts';
 import { generated, startGatewayA, type GatewayA } from '../support/gateway-a.ts';
 import { fakeMp4 } from '../support/gateway-c.ts';
 import { inlineVideo, peakMib } from '../support/inline-video.ts';
-import { runHereAs } from '../support/one-process.ts';
+import { runHereAs, userHere } from '../support/one-process.ts';
 import { startFileHost, type FileHost } from '../support/origin.ts';
 
 const bare = ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'a paper boat'];
@@ -21,7 +21,7 @@ const closers: (() => Promise<void>)[] = [];
 
 beforeEach(async () => {
   gateway = await startGatewayA();
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
   closers.push(() => gateway.close());
 });
 
@@ -170,7 +170,7 @@ const jpeg = Buffer.concat([Buffer.from('ffd8ffe000104a46', 'hex'), Buffer.alloc
 describe('fetch', () => {
   it('picks up an operation that was started elsewhere, by its whole name', async () => {
     await user.run(submit);
-    const other = newUser(gateway.url);
+    const other = userHere(gateway.url);
     const run = await other.run(['video', 'a', 'fetch', name, '-o', 'out.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.videos[0]);

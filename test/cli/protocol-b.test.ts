@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
+import { canaryKey, type CliResult, type User } from '../support/cli.ts';
 import { callError, startGatewayB, type GatewayB } from '../support/gateway-b.ts';
-import { runHereAs } from '../support/one-process.ts';
+import { runHereAs, userHere } from '../support/one-process.ts';
 
 const model = ['--model', 'Video-B', '--model-version', '2.0'];
 const submit = ['video', 'b', 'submit', ...model, '--prompt', 'a paper boat'];
@@ -16,7 +16,7 @@ let user: User;
 
 beforeEach(async () => {
   gateway = await startGatewayB();
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
 });
 
 /** The user's command in this process; the first test of each kind has one of its own. */
@@ -318,7 +318,7 @@ describe('the answer to a query', () => {
 
   it('a task that was started elsewhere is picked up by its id, to the last digit', async () => {
     await here(submit);
-    const other = newUser(gateway.url);
+    const other = userHere(gateway.url);
     const run = await runHereAs(other, ['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.video);
@@ -417,7 +417,7 @@ describe('the file host', () => {
   ])('on %s it sees no key in any header', async (_, host) => {
     await gateway.close();
     gateway = await startGatewayB(host);
-    const run = await newUser(gateway.url).run([...submit, '-o', 'out.mp4', ...fast]);
+    const run = await userHere(gateway.url).run([...submit, '-o', 'out.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(gateway.files.requests).toHaveLength(1);
     const [{ headers, path } = { headers: {}, path: '' }] = gateway.files.requests;

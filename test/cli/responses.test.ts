@@ -5,7 +5,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
 import { speechServer } from '../speech/harness.ts';
-import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { canaryKey, type User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 
 const running: Sandbox[] = [];
 afterEach(async () => {
@@ -16,7 +17,7 @@ async function bench(...faults: string[]): Promise<{ user: User; charges: () => 
   const stateDir = mkdtempSync(join(tmpdir(), 'mgw-responses-'));
   const sandbox = await startSandbox({ stateDir, faults, keys: [canaryKey] });
   running.push(sandbox);
-  return { user: newUser(sandbox.url), charges: () => readBill(stateDir).length };
+  return { user: userHere(sandbox.url), charges: () => readBill(stateDir).length };
 }
 
 const ask = ['responses', 'Say hello', '--model', 'text-1'];
@@ -68,7 +69,7 @@ describe('an answer', () => {
           event({ type: 'response.output_text.delta', delta: 'lo' }) + event({ type: 'response.completed' }),
         );
     });
-    const { child, result } = newUser(server.url).start([...ask, '--stream']);
+    const { child, result } = userHere(server.url).start([...ask, '--stream']);
     const first = await new Promise((resolve) =>
       child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
     );

@@ -2,7 +2,8 @@ import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
@@ -14,7 +15,7 @@ let user: User;
 
 beforeEach(async () => {
   gateway = await startGatewayC();
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
 });
 
 afterEach(() => gateway.close());
@@ -73,7 +74,7 @@ describe('jobs resolve', () => {
   it('--adopt -o saves what the task made', async () => {
     gateway.submits.push({ status: 500 });
     const lost = await user.run([...submit, '-o', 'own.mp4', '--json']);
-    expect(lost.json.error.next?.slice(-2)).toEqual(['-o', 'own.mp4']);
+    expect(lost.json.error.next?.slice(-2)).toEqual(['-o', join(user.cwd, 'own.mp4')]);
     await user.run([...submit, '--new']);
     const next = lost.json.error.next?.map((word) => (word === 'HANDLE' ? 'task_0001' : word)) ?? [];
     const adopted = await user.run([...next.slice(1), ...fast]);
@@ -84,7 +85,7 @@ describe('jobs resolve', () => {
 
 describe('jobs export and import', () => {
   it('carry keys, doubts and refusals to another machine, where the promises hold', async () => {
-    const other = newUser(gateway.url);
+    const other = userHere(gateway.url);
     await user.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast]);
     gateway.submits.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });
     await user.run([...submit.slice(0, -1), 'lost']);

@@ -7,8 +7,8 @@ import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.
 import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
 import { end, speechBody } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
-import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
-import { runHereAs } from '../support/one-process.ts';
+import { canaryKey, type CliResult, type User } from '../support/cli.ts';
+import { runHereAs, userHere } from '../support/one-process.ts';
 
 const text = 'A paper boat at sea. It floats.';
 
@@ -31,7 +31,7 @@ async function bench(...faults: string[]): Promise<Bench> {
   const stateDir = mkdtempSync(join(tmpdir(), 'mgw-tts-'));
   const sandbox = await startSandbox({ stateDir, faults, keys: [canaryKey] });
   running.push(sandbox);
-  const user = newUser(sandbox.url);
+  const user = userHere(sandbox.url);
   return {
     user,
     here: (args, env) => runHereAs({ ...user, env: { ...user.env, ...env } }, args),
@@ -102,7 +102,7 @@ describe('speaking', () => {
       response.writeHead(200).write(speechBody([Buffer.from('first ')]));
       finish = () => response.end(speechBody([Buffer.from('second'), end]));
     });
-    const { child, result } = newUser(server.url).start(['tts', text, '-o', '-']);
+    const { child, result } = userHere(server.url).start(['tts', text, '-o', '-']);
     const first = await new Promise((resolve) =>
       child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
     );
@@ -196,7 +196,7 @@ describe('a bad day', () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });
-    const user = newUser(server.url);
+    const user = userHere(server.url);
     const command = ['tts', text, '-o', 'a.mp3'];
     const { child, result } = user.start(command);
     const part = join(user.cwd, 'a.mp3.part');
@@ -235,7 +235,7 @@ describe('--split', () => {
       if (hangs && spoken(seen) === 'Two.') return;
       response.end(speechBody([Buffer.from(spoken(seen)), end]));
     });
-    const user = newUser(server.url);
+    const user = userHere(server.url);
     const command = ['tts', 'One. Two. Three. Four.', '--split', '--piece-length', '6', '-o', 'a.pcm'];
     const { child, result } = user.start([...command, '--concurrency', '1']);
     const killer = setInterval(() => {

@@ -1,10 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { main } from '../../src/cli/main.ts';
 import { systemClock, type Clock } from '../../src/clock.ts';
-import type { CliJson, CliResult, User } from './cli.ts';
+import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
 /** Runs `mgw` in this very process: a tenth of the time of one of its own, for what needs no such thing. */
 export async function runHere(
@@ -42,16 +42,28 @@ function hurried(): Clock {
 }
 
 /** Runs `mgw` in this very process for a user; a path that is relative means their folder, as it would in one of theirs. */
-export function runHereAs({ cwd, env }: User, args: string[]): Promise<CliResult> {
+export function runHereAs({ cwd, env }: User, args: string[], input?: string): Promise<CliResult> {
   return runHere(
-    args.map((word, index) => pathIn(cwd, args[index - 1], word)),
+    args.map((word, index) => (index === 0 ? word : pathIn(cwd, args[index - 1], word))),
     env,
+    input,
   );
 }
 
+// An output, or a file that is there.
 function pathIn(folder: string, flag: string | undefined, word: string): string {
-  if ((flag === '-o' || flag === '--image') && word !== '-') return resolve(folder, word);
-  return flag === '--ext-info' && word.startsWith('@') ? `@${resolve(folder, word.slice(1))}` : word;
+  const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
+  const isOutput = flag === '-o' && word !== '-';
+  const isFile = path !== '' && !path.startsWith('/') && existsSync(join(folder, path));
+  return isOutput || isFile ? at + resolve(folder, path) : word;
+}
+
+/** {@link newUser}, whose runs are in this very process; what they start is not. */
+export function userHere(...home: Parameters<typeof newUser>): User {
+  const user = newUser(...home);
+  const run: User['run'] = (args, { stdin, env } = {}) =>
+    runHereAs({ ...user, env: { ...user.env, ...env } }, args, stdin);
+  return { ...user, run };
 }
 
 /** Runs `mgw` in this very process, as a person whose home is empty. */

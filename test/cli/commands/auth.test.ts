@@ -1,14 +1,15 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { canaryKey, newUser, type User } from '../../support/cli.ts';
+import { canaryKey, type User } from '../../support/cli.ts';
+import { userHere } from '../../support/one-process.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
 const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
 
 describe('auth login', () => {
   it('keeps the key and the gateway, for the user alone, and prints neither key nor data', async () => {
-    const user = newUser();
+    const user = userHere();
     const login = await user.run(['auth', 'login', '--base-url', 'https://Gateway.example/'], {
       stdin: `${canaryKey}\n`,
     });
@@ -23,7 +24,7 @@ describe('auth login', () => {
   });
 
   it('makes a profile, and changes nothing else in it later', async () => {
-    const user = newUser();
+    const user = userHere();
     await user.run(['auth', 'login', '--profile', 'work', '--base-url', 'http://10.0.0.1', '--allow-http'], {
       stdin: 'key-1',
     });
@@ -41,7 +42,7 @@ describe('auth login', () => {
     ['sesame 1234', 'white space'],
     ['sésame-1234', 'not ASCII'],
   ])('refuses the key %j without echoing it, and keeps nothing', async (key, why) => {
-    const user = newUser();
+    const user = userHere();
     const { code, stdout, stderr } = await user.run(['auth', 'login'], { stdin: key });
     expect(code).toBe(2);
     expect(stderr).toContain(why);
@@ -50,7 +51,7 @@ describe('auth login', () => {
   });
 
   it('refuses a base URL that cannot be one before it asks for the key', async () => {
-    const { code, stderr } = await newUser().run(['auth', 'login', '--base-url', 'https://h/v1'], {
+    const { code, stderr } = await userHere().run(['auth', 'login', '--base-url', 'https://h/v1'], {
       stdin: 'key',
     });
     expect(code).toBe(2);
@@ -63,13 +64,13 @@ describe('auth login', () => {
       ['auth', 'login', '--key', 'sk-1'],
       ['config', 'set', 'api_key', 'sk-1'],
     ])
-      expect((await newUser().run(args, { stdin: '' })).code).toBe(2);
+      expect((await userHere().run(args, { stdin: '' })).code).toBe(2);
   });
 });
 
 describe('auth status', () => {
   it('says where everything comes from, and shows nothing of the key', async () => {
-    const user = newUser('https://gateway.example');
+    const user = userHere('https://gateway.example');
     const { code, stdout, stderr } = await user.run(['auth', 'status']);
     expect(code).toBe(0);
     expect(stdout).toMatch(/base_url +https:\/\/gateway\.example +environment MGW_BASE_URL/);
@@ -81,20 +82,20 @@ describe('auth status', () => {
   });
 
   it('exits 2 where there is no key or a bad one', async () => {
-    expect((await newUser().run(['auth', 'status'])).code).toBe(2);
-    const bad = await newUser().run(['auth', 'status', '--json'], { env: { MGW_API_KEY: 'Bearer sesame' } });
+    expect((await userHere().run(['auth', 'status'])).code).toBe(2);
+    const bad = await userHere().run(['auth', 'status', '--json'], { env: { MGW_API_KEY: 'Bearer sesame' } });
     expect(bad).toMatchObject({ code: 2 });
     expect(bad.json.error.code).toBe('config');
     expect(bad.stdout).not.toContain('sesame');
   });
 
   it('needs no key in the sandbox', async () => {
-    const { code, stdout } = await newUser().run(['auth', 'status', '--sandbox']);
+    const { code, stdout } = await userHere().run(['auth', 'status', '--sandbox']);
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'The sandbox is in use: it needs no key.\n' });
   });
 
   it('refuses a config file that others may read, and says what to do', async () => {
-    const user = newUser();
+    const user = userHere();
     mkdirSync(join(user.cwd, 'config'));
     writeFileSync(configOf(user), JSON.stringify({ profiles: { default: { api_key: canaryKey } } }));
     chmodSync(configOf(user), 0o644);
@@ -107,7 +108,7 @@ describe('auth status', () => {
 
 describe('auth logout', () => {
   it('takes the key out of its profile and leaves the rest', async () => {
-    const user = newUser();
+    const user = userHere();
     await user.run(['auth', 'login', '--base-url', 'https://gateway.example'], { stdin: canaryKey });
     await user.run(['auth', 'login', '--profile', 'work'], { stdin: 'work-key' });
     const logout = await user.run(['auth', 'logout', '--json']);
@@ -119,7 +120,7 @@ describe('auth logout', () => {
   });
 
   it('says that a variable still holds a key', async () => {
-    const { stderr } = await newUser('https://gateway.example').run(['auth', 'logout']);
+    const { stderr } = await userHere('https://gateway.example').run(['auth', 'logout']);
     expect(stderr).toContain('MGW_API_KEY is still set');
   });
 });

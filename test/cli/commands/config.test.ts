@@ -2,7 +2,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { SettingRow } from '../../../src/config/list.ts';
-import { canaryKey, newUser, type User } from '../../support/cli.ts';
+import { canaryKey, type User } from '../../support/cli.ts';
+import { userHere } from '../../support/one-process.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
 const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
@@ -14,7 +15,7 @@ function put(user: User, text: string): void {
 
 describe('config set, get and unset', () => {
   it('work on the profile in use', async () => {
-    const user = newUser();
+    const user = userHere();
     expect((await user.run(['config', 'set', 'tts.speaker', 'Anna'])).code).toBe(0);
     expect((await user.run(['--profile', 'work', 'config', 'set', 'retries', '2'])).code).toBe(0);
     expect(kept(user)).toEqual({ profiles: { default: { tts: { speaker: 'Anna' } }, work: { retries: 2 } } });
@@ -25,7 +26,7 @@ describe('config set, get and unset', () => {
   });
 
   it('keep the defaults of a model whose name has dots and dashes', async () => {
-    const user = newUser();
+    const user = userHere();
     const key = 'defaults.video.a.veo-3.1-fast.aspect_ratio';
     expect((await user.run(['config', 'set', key, '16:9'])).code).toBe(0);
     expect(kept(user)).toEqual({
@@ -35,7 +36,7 @@ describe('config set, get and unset', () => {
   });
 
   it('keep a list', async () => {
-    const user = newUser();
+    const user = userHere();
     await user.run(['config', 'set', 'trusted_origins', 'https://a.example', 'https://b.example/']);
     expect((await user.run(['config', 'get', 'trusted_origins'])).stdout).toBe(
       'https://a.example\nhttps://b.example\n',
@@ -54,7 +55,7 @@ describe('config set, get and unset', () => {
     [['get', 'nothing'], 'There is no setting "nothing"'],
     [['unset', 'nothing'], 'There is no setting "nothing"'],
   ])('refuse %j', async (args, message) => {
-    const user = newUser();
+    const user = userHere();
     const { code, stdout, stderr } = await user.run(['config', ...args], { env: { MGW_API_KEY: canaryKey } });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain(message);
@@ -62,7 +63,7 @@ describe('config set, get and unset', () => {
   });
 
   it('choose the profile that is used from then on', async () => {
-    const user = newUser();
+    const user = userHere();
     await user.run(['--profile', 'work', 'config', 'set', 'timeout', '5m']);
     expect((await user.run(['config', 'set', 'profile', 'work'])).code).toBe(0);
     expect((await user.run(['config', 'get', 'timeout'])).stdout).toBe('5m\n');
@@ -71,7 +72,7 @@ describe('config set, get and unset', () => {
   });
 
   it('mend a file that has a wrong value, and refuse one that is not to be trusted', async () => {
-    const user = newUser();
+    const user = userHere();
     put(user, '{"profile":"work","profiles":{"work":{"retries":"many"}}}');
     expect((await user.run(['config', 'list'])).code).toBe(2);
     expect((await user.run(['config', 'unset', 'retries'])).code).toBe(0);
@@ -83,7 +84,7 @@ describe('config set, get and unset', () => {
 
 describe('config list', () => {
   it('shows each value with its source, and no key', async () => {
-    const user = newUser('https://gateway.example', { MGW_TIMEOUT: '90s' });
+    const user = userHere('https://gateway.example', { MGW_TIMEOUT: '90s' });
     await user.run(['config', 'set', 'tts.speaker', 'Anna']);
     const { code, stdout } = await user.run(['config', 'list']);
     expect(code).toBe(0);
@@ -103,13 +104,13 @@ describe('config list', () => {
   });
 
   it('shows a value that cannot be used with the reason', async () => {
-    const { code, stdout } = await newUser().run(['config', 'list'], { env: { MGW_TIMEOUT: 'soon' } });
+    const { code, stdout } = await userHere().run(['config', 'list'], { env: { MGW_TIMEOUT: 'soon' } });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^timeout +MGW_TIMEOUT soon: allowed is a number with its unit/m);
   });
 });
 
 it('config path prints where the file is', async () => {
-  const user = newUser();
+  const user = userHere();
   expect(await user.run(['config', 'path'])).toMatchObject({ code: 0, stdout: `${configOf(user)}\n` });
 });

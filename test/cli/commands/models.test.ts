@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../src/json.ts';
-import { newUser, type User } from '../../support/cli.ts';
+import type { User } from '../../support/cli.ts';
+import { userHere } from '../../support/one-process.ts';
 import { httpServer, says } from '../../support/servers.ts';
 
 const entries = [
@@ -12,7 +13,7 @@ const entries = [
 async function userOf(answer: Json, status = 200): Promise<User> {
   const server = await httpServer();
   server.answers.push(...Array.from({ length: 4 }, () => says(answer, status)));
-  return newUser(server.url);
+  return userHere(server.url);
 }
 
 describe('mgw models', () => {
