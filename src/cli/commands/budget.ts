@@ -8,8 +8,8 @@ import { messageOf, MgwError, systemCode, usageError } from '../../errors.ts';
 import type { Run } from '../action.ts';
 import { ledgerFolder, type Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
-import { table } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
+import { table } from '../output/table.ts';
 
 /** `mgw budget ls|set|rm`: the standing budgets (design 14). */
 export function registerBudget(parent: Command, run: Run): void {

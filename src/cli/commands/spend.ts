@@ -7,9 +7,9 @@ import { foldJob } from '../../ledger/fold.ts';
 import type { Run } from '../action.ts';
 import type { Context } from '../context.ts';
 import { csvLine } from '../output/csv.ts';
-import { table } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { oneOf, single } from '../options.ts';
+import { table } from '../output/table.ts';
 
 interface SpendOptions {
   by?: SpendGroup;

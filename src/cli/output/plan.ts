@@ -8,7 +8,7 @@ import { usageError, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';
 import { write } from '../io.ts';
-import { table } from './human.ts';
+import { table } from './table.ts';
 
 /** Everything that is wrong with a manifest, and what a person should know of it, on stderr. */
 export async function tellProblems(context: Context, file: string, plan: Plan): Promise<void> {
