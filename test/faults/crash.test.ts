@@ -105,16 +105,6 @@ describe.concurrent('kill -9 once the answer is recorded', () => {
     await scene.expectRerun(0);
     await scene.expectInvariants(1);
   });
-
-  it.for(protocols)('before it is read: the rerun resumes (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
-    // Each line is synced before the next step, so a log that ends here is what a kill at this moment leaves.
-    for (const [path, text] of records(scene))
-      writeFileSync(path, /^[^]*"type":"reply".*\n/.exec(text)?.[0] ?? '');
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
 });
 
 describe.concurrent('a log that ends behind any of its lines, or inside it', () => {

@@ -59,12 +59,6 @@ const reply: JobEvent = {
 };
 const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 
-test('killed before the connection stood: the command pays once and ends well', async () => {
-  const { run, server } = await after();
-  await run();
-  expect(server.requests).toHaveLength(1);
-});
-
 test('killed while the answer was outstanding: unknown, exit 7, nothing sent', async () => {
   const { run, server } = await after(sending);
   await expect(run()).rejects.toMatchObject({ code: 'submit_unknown', exitCode: 7 });
@@ -84,33 +78,6 @@ test.each([
   const [id = ''] = await deps.ledger.ids();
   expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', error: { code: 'speech_incomplete' } });
   expect(readFileSync(`${target}.part`, 'utf8')).toBe('some');
-  expect(server.requests).toHaveLength(0);
-});
-
-test('killed between the end and the publication: the audio is published, nothing sent', async () => {
-  const bench = await after(sending, reply, accepted);
-  const { run, server, target, folder, deps } = bench;
-  const path = `${target}.part`;
-  writeFileSync(path, audio);
-  const kept = { path, bytes: audio.length, sha256, mime: 'audio/mpeg' };
-  const [id = ''] = await deps.ledger.ids();
-  const details = { kept };
-  await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
-  expect(await run()).toMatchObject({ isResumed: true, file: { path: target, sha256: kept.sha256 } });
-  expect(names(folder)).toEqual(['a.mp3']);
-  expect(readFileSync(target)).toEqual(audio);
-  expect(await deps.ledger.read(id)).toMatchObject({ state: 'succeeded', files: [{ path: target }] });
-  expect(server.requests).toHaveLength(0);
-});
-
-test('killed behind the publication: the file is recognised, nothing sent', async () => {
-  const { run, server, target, deps } = await after(sending, reply, accepted);
-  writeFileSync(target, audio);
-  const kept = { path: `${target}.part`, bytes: audio.length, sha256: sha256 };
-  const [id = ''] = await deps.ledger.ids();
-  const details = { kept };
-  await deps.ledger.append(id, { type: 'finished', state: 'succeeded', native_status: '20000000', details });
-  expect(await run()).toMatchObject({ isResumed: true, file: { path: target } });
   expect(server.requests).toHaveLength(0);
 });
 
