@@ -129,7 +129,7 @@ describe('a part that a dead process left', () => {
         await expectWhole(outcome, content);
         await rm(partOf(outcome), { force: true });
       }),
-      { numRuns: 60, examples: [[{ at: notes.indexOf(etag.slice(1, -1)), byte: 127, cut: false }]] },
+      { numRuns: 60, examples: [[{ at: notes.lastIndexOf(etag.slice(1, -1)), byte: 127, cut: false }]] },
     );
   });
 
