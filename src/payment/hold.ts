@@ -112,7 +112,7 @@ function exceeded(allowance: Allowance, amount: Decimal, standing: Standing): Mg
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {
     retry: 'safe',
-    next: raise && [...raise, needed, ...period],
+    next: raise === undefined ? ['mgw', 'spend', '--by', 'budget'] : [...raise, needed, ...period],
     budget,
   });
 }

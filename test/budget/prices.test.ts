@@ -1,10 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { formatDecimal, parseAmount, parseDecimal } from '../../src/decimal.ts';
-import { costAtMost, parsePrice, type Multipliers } from '../../src/budget/prices.ts';
+import {
+  costAtMost,
+  jobCost,
+  parsePrice,
+  speechUnits,
+  videoUnits,
+  type Multipliers,
+} from '../../src/budget/prices.ts';
 import type { JsonObject } from '../../src/json.ts';
 import type { ProtocolName } from '../../src/job.ts';
 import { protocols } from '../../src/protocols/registry.ts';
+import { speechFlags } from '../../src/speech/flags.ts';
 import { speechQuantity } from '../../src/speech/quantity.ts';
 
 function cost(
@@ -46,6 +54,18 @@ describe('the cost at most of a body', () => {
   it('takes the defaults that the specification shows, and the most there is where it shows none', () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
+  });
+
+  it('takes the length that the price says is billed where a request asks for none', () => {
+    const price = 'second=0.1 default_seconds=8';
+    expect(cost('a', price, a({}))).toBe('0.8');
+    expect(cost('a', price, a({ sampleCount: 3 }))).toBe('2.4');
+    expect(cost('a', price, a({ durationSeconds: 4 }))).toBe('0.4');
+    expect(cost('b', price, b({}))).toBe('0.8');
+    expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('0.8');
+    expect(cost('c', price, { model: 'vendor-h3-mini', seconds: '5' })).toBe('0.5');
+    // It asks for something, whatever that is.
+    expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
   it.each<[ProtocolName, string, JsonObject]>([
@@ -99,6 +119,23 @@ describe('the cost at most of a body', () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
+  it('of speech leaves white space out only where the price says so', () => {
+    const of = (price: string): string | undefined =>
+      jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
+    expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
+  });
+
+  it('of speech comes with that of 10,000 characters, which the count of the gateway is multiplied by', () => {
+    const quantity = speechQuantity({ req_params: { text: 'abc' } });
+    const factors = { group: parseAmount('1.5') };
+    const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
+    expect(jobCost(price, quantity, speechFlags, factors)).toEqual({
+      at_most: '0.0018',
+      per_10k_characters: '6',
+    });
+    expect(jobCost(parsePrice('second=1', []), { ...quantity, seconds: 2 }, [])).toEqual({ at_most: '2' });
+  });
+
   it('is multiplied by the factors of the group and the user, exactly', () => {
     const factors = { group: parseAmount('1.1'), user: parseAmount('0.7') };
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
@@ -127,6 +164,9 @@ describe('a price', () => {
     ['0.12', /0.12"? is not written as NAME=VALUE/],
     ['seconds=0.12', /seconds is not a unit; allowed: second, video, 10k_characters/],
     ['second=', /not written as NAME=VALUE/],
+    ['default_seconds=5', /names no unit/],
+    ['second=1 default_seconds=0', /default_seconds="0": allowed is a whole number above 0/],
+    ['second=1 default_seconds=5 default_seconds=6', /default_seconds is given twice/],
     ['second=-1', /second="-1".*plain digits/],
     ['second=0,12', /12/],
     ['second=1e3', /plain digits/],
@@ -141,6 +181,11 @@ describe('a price', () => {
     ['__proto__=2K: second=0.4', /there is no field __proto__/],
   ])('%j is refused, saying what is allowed', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
+  });
+
+  it('counts what is made: seconds are none of speech, and characters none of a video', () => {
+    expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
+    expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);
   });
 
   it('either parses or says why, whatever the text', () => {

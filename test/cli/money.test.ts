@@ -132,3 +132,66 @@ it('--budget counts all takes of a command, and pieces of a text together', asyn
   expect((await user.run([...split, '--budget', '0.6'])).code).toBe(0);
   expect((await user.run(['sandbox', 'bill', '--json'])).json['bill']).toHaveLength(5);
 }, 60_000);
+
+describe('prices', () => {
+  it('are checked when they are set, shown, and told by a dry run', async () => {
+    const user = newUser('http://127.0.0.1:9');
+    const set = (key: string, ...words: string[]): string[] => ['config', 'set', key, ...words];
+    const wrong = await user.run(set('prices.c.vendor-h3-mini', 'seconds=0.12'));
+    expect(wrong.code).toBe(2);
+    expect(wrong.stderr).toContain('seconds is not a unit; allowed: second, video');
+    const bad = [
+      set('prices.tts', 'second=1'),
+      set('prices.user_multiplier', '-1'),
+      set('prices.c', 'second=1'),
+    ];
+    expect(await runAll(user, bad)).toEqual([2, 2, 2]);
+    await user.run(set('prices.c.vendor-h3', 'second=0.20', 'resolution=2K: second=0.40'));
+    await user.run(set('prices.tts', '10k_characters=3'));
+    await user.run(set('prices.user_multiplier', '1.1'));
+    const settings = (await user.run(['config', 'list', '--json'])).json['settings'];
+    expect(settings).toContainEqual({
+      key: 'prices.c.vendor-h3',
+      value: 'second=0.20; resolution=2K: second=0.40',
+      source: 'profile',
+      name: 'default',
+    });
+    const dry = [
+      'video',
+      'c',
+      'submit',
+      'a boat',
+      '--model',
+      'vendor-h3',
+      '--duration',
+      '5',
+      '--dry-run',
+      '--json',
+    ];
+    expect((await user.run([...dry, '--resolution', '2K'])).json['cost']).toEqual({ at_most: '2.2' });
+    expect((await user.run(dry)).json['cost']).toEqual({ at_most: '1.1' });
+    const split = ['tts', 'One. Two. Three.', '--split', '--piece-length', '5', '-o', 'x.mp3', '--dry-run'];
+    expect((await user.run(split)).stderr).toMatch(/^This costs 0\.00\d+ at most\.$/m);
+    const unknown = await user.run([
+      'video',
+      'c',
+      'submit',
+      'a boat',
+      '--model',
+      'vendor-h3-mini',
+      '--dry-run',
+      '--json',
+    ]);
+    expect(unknown.json['cost']).toBeUndefined();
+  }, 60_000);
+
+  it('that cannot be read are no price: nothing is sent', async () => {
+    const user = newUser('http://127.0.0.1:9');
+    await user.run(['config', 'set', 'prices.tts', '10k_characters=3']);
+    const path = join(user.env['MGW_CONFIG_DIR'] ?? '', 'config.json');
+    writeFileSync(path, readFileSync(path, 'utf8').replace('10k_characters=3', 'much'));
+    const refused = await user.run(['tts', 'hello', '-o', 'x.mp3', '--json']);
+    expect(refused.json).toMatchObject({ exit_code: 2, error: { code: 'config' } });
+    expect(refused.json.error.message).toContain('prices.tts in profile default much: allowed is');
+  });
+});

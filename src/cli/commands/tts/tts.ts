@@ -32,7 +32,7 @@ async function tts(context: Context, text: string | undefined, options: TtsOptio
   checkStdout(context, options);
   const { prepareSpeech } = await import('./prepare.ts');
   const speech = await prepareSpeech(context, text, options);
-  if (options.dryRun) return (await import('./dry-run.ts')).dryRunSpeech(speech, await context.settings());
+  if (options.dryRun) return (await import('./dry-run.ts')).dryRunSpeech(speech, context);
   const { deliverSpeech } = await import('./deliver.ts');
   return deliverSpeech(context, speech, options);
 }

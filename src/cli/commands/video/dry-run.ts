@@ -2,6 +2,9 @@ import type { Settings } from '../../../config/resolve.ts';
 import type { AuthScheme, Exchange } from '../../../exchange.ts';
 import { parseJson } from '../../../json.ts';
 import { redactHeaders } from '../../../redact.ts';
+import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
+import type { Context } from '../../context.ts';
+import { priceOf, type Asked } from '../../prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
 /** The exact request that would be sent, with the key redacted; nothing is sent, and no key is needed. */
@@ -17,6 +20,24 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
     json: { request: { method: exchange.method, url, headers, body: json } },
     text: [`${exchange.method} ${url}`, ...lines, '', JSON.stringify(json, undefined, 2)].join('\n'),
   };
+}
+
+/** A dry run that tells what its requests cost at most together, where the price of each is known. */
+export async function withCost(
+  outcome: Outcome,
+  requests: readonly Asked[],
+  context: Context,
+): Promise<Outcome> {
+  const settings = await context.settings();
+  let sum = zero;
+  for (const asked of requests) {
+    const { cost } = priceOf(asked, settings);
+    if (cost === undefined) return outcome;
+    sum = add(sum, parseDecimal(cost.at_most));
+  }
+  const most = formatDecimal(sum);
+  context.progress.note(`This costs ${most} at most.`);
+  return { ...outcome, json: { ...outcome.json, cost: { at_most: most } } };
 }
 
 function urlOf(exchange: Exchange, settings: Settings): string {

@@ -12,7 +12,7 @@ import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../protocols.ts';
 import { addProtocolFlags } from './flags.ts';
 import { submissionBody, type SubmissionBody } from './body.ts';
-import { dryRun } from './dry-run.ts';
+import { dryRun, withCost } from './dry-run.ts';
 import { submitExamples } from './examples.ts';
 import { checkKeyName } from './key-name.ts';
 import type { SubmitOptions } from './submit-options.ts';
@@ -59,7 +59,11 @@ async function submitCommand(
   const composed = await submissionBody(context, protocol, prompt, options);
   const exchange = protocol.submission(composed.body, { endpoint: options.endpoint });
   for (const note of composed.advice) context.progress.note(note);
-  if (options.dryRun) return dryRun(exchange, protocol.auth, settings);
+  if (options.dryRun) {
+    const { body } = composed;
+    const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
+    return withCost(dryRun(exchange, protocol.auth, settings), [asked], context);
+  }
   const order = orderFor(protocol, composed, exchange, options, context.clock, settings);
   const { name } = await context.gateway();
   const deps = await payingDeps(context, 'command', fingerprintOf(order, name), options);
