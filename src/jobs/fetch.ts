@@ -39,7 +39,7 @@ export async function checkTargetFree(target: Target, count: number, force: bool
     return;
   }
   const paths = pathsAt(target, { id: '' }, count);
-  // Numbered files would stand beside a folder of the name that was given, where nobody looks for them.
+  // Numbered files would stand next to a folder of the name that was given, where nobody looks for them.
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
   const isMeantAsFolder = target.path.endsWith('/') || (await isFolder(target.path));
   if (target.kind === 'file' && isMeantAsFolder) await checkOutput(target.path, { force });
@@ -51,7 +51,7 @@ async function isFolder(path: string): Promise<boolean> {
   return standing?.isDirectory() ?? false;
 }
 
-// Two videos one behind the other are no video.
+// Two videos one after the other are no video.
 function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]): void {
   if (count <= 1) return;
   const text = `There are ${count} videos, and standard output takes one: save them with -o FILE.`;

@@ -61,7 +61,7 @@ export class FrameSplitter {
     return frames;
   }
 
-  /** Ends the stream: a frame that is not whole, or text behind the last one, is a fault. */
+  /** Ends the stream: a frame that is not whole, or text after the last one, is a fault. */
   end(): void {
     if (this.#inFrame) this.fault ??= 'the stream ends inside a frame';
     else this.#endLine();

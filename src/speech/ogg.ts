@@ -4,7 +4,7 @@ const noPacketEnds = 0xffff_ffff_ffff_ffffn;
 
 /**
  * A function that joins Ogg Opus files, given in order, to one logical stream (RFC 3533, RFC 7845): headers of the
- * first alone, pages numbered and timed through. One file behind the other would play on, but every player would
+ * first alone, pages numbered and timed through. One file after the other would play on, but every player would
  * take the length of the last for that of all. What is not understood is left as it is.
  */
 export function oggJoiner(): (file: Uint8Array, isLast: boolean) => Uint8Array {

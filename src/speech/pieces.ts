@@ -168,7 +168,7 @@ class Pieces {
       } catch (error) {
         this.#jobs[index] = error instanceof MgwError ? error.job : undefined;
         this.#failures.push({ index, error });
-        // What an earlier run left in doubt was not sent now, and says nothing about the pieces behind it.
+        // What an earlier run left in doubt was not sent now, and says nothing about the pieces after it.
         if (!isOld) this.#stopped = true;
       }
     }

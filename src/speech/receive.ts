@@ -9,7 +9,7 @@ import { readFrame, type Frame } from './wire.ts';
 /** How a stream of speech came to its end (specification 3.4). */
 export type Ending =
   | { kind: 'whole'; usage?: JsonObject }
-  /** An error frame, also behind audio. */
+  /** An error frame, also after audio. */
   | { kind: 'failed'; failure: Failure }
   /** Anything that proves no success: whatever came may not be all. */
   | { kind: 'cut'; why: string };
@@ -24,7 +24,7 @@ export interface StreamLimits extends TimeLimits {
 
 /**
  * Reads a stream of speech up to its end frame, its first fault or its end, and hands each piece of audio on as it
- * arrives, in order. The time that `write` takes counts as no silence. What comes behind the end frame is not read.
+ * arrives, in order. The time that `write` takes counts as no silence. What comes after the end frame is not read.
  * @throws whatever `write` throws.
  */
 export async function receive(

@@ -1,8 +1,8 @@
 /** Something that can be spoken: a letter, a digit, or a symbol that is read out. */
 const speakable = /[\p{L}\p{N}\p{Sc}\p{Sm}\p{Extended_Pictographic}]/u;
 
-// Where a text may be cut, best first; each pattern ends behind the place. Closing quotes and brackets stay with
-// their sentence, and so does the white space behind it.
+// Where a text may be cut, best first; each pattern ends after the place. Closing quotes and brackets stay with
+// their sentence, and so does the white space after it.
 const closers = `["'”’»)\\]}）】》」』〉]*`;
 const places: readonly RegExp[] = [
   /\r?\n[^\S\n]*\r?\n\s*/gu,
@@ -12,7 +12,7 @@ const places: readonly RegExp[] = [
   /\s+/gu,
 ];
 
-// How much white space is looked at behind a place.
+// How much white space is looked at after a place.
 const mostBlanks = 256;
 
 /** True where a text holds something that can be spoken (specification 2.6). */
@@ -65,7 +65,7 @@ function lastPlace(text: string, limit: number, place: RegExp): number | undefin
   return end;
 }
 
-/** The offset behind a number of code points, or the text's length where it has fewer. */
+/** The offset after a number of code points, or the text's length where it has fewer. */
 function offsetOf(text: string, characters: number): number {
   if (text.length <= characters) return text.length;
   let offset = 0;

@@ -8,7 +8,7 @@ import { failedSpeechError, incompleteError, unrecordedError, unwritableError } 
 import { receive, type Ending } from './receive.ts';
 import type { AudioSink } from './sink.ts';
 
-/** What speaking works with beside what every job does. */
+/** What speaking works with, besides what every job does. */
 export interface SpeechDeps extends JobDeps {
   /** How long a stream may be silent, ms; a minute where absent. */
   idleTimeoutMs?: number;

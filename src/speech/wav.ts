@@ -8,7 +8,7 @@ const unknownLength = 0xffff_ffff;
  * fields hold 0xFFFFFFFF, which players read as "to the end".
  *
  * @param sampleRate hertz
- * @param audioBytes length of the PCM behind it, bytes
+ * @param audioBytes length of the PCM after it, bytes
  */
 export function wavHeader(sampleRate: number, audioBytes?: number): Buffer {
   const header = Buffer.alloc(wavHeaderBytes);
