@@ -1,6 +1,6 @@
 import { constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, rm, stat, unlink } from 'node:fs/promises';
-import { randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { syncFolder } from '../make-folder.ts';
@@ -144,7 +144,7 @@ export async function checkOutput(target: string, options: PublishOptions): Prom
   try {
     await checkFree(target, { ...options, charged: 'no' });
     if (!(await stat(dirname(target))).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
-    await tryFile(`${target}.${randomBytes(4).toString('hex')}.part.json`);
+    await tryFile(`${target}.${createHash('sha256').update(target).digest('hex').slice(0, 8)}.part.json`);
   } catch (error) {
     throw localError(error, target, 'no');
   }
@@ -168,13 +168,15 @@ export async function checkFree(
 
 // Permission bits do not tell about ACLs, read-only mounts and full disks: a byte that is written does.
 async function tryFile(path: string): Promise<void> {
-  const { O_WRONLY, O_CREAT, O_EXCL } = constants;
-  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL, 0o600);
+  // A link would lead elsewhere, and a FIFO be waited for. Windows has neither flag.
+  const careful = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+  const file = await open(path, constants.O_WRONLY | constants.O_CREAT | careful, 0o600);
   try {
-    await file.write(Buffer.alloc(1));
+    // Another process that is here, or was killed here, has left a byte at most.
+    if ((await file.stat()).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });
+    await file.write(Buffer.alloc(1)).finally(() => rm(path, { force: true }));
   } finally {
     await file.close();
-    await unlink(path);
   }
 }
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
+import { exitCodes, MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download/speed.ts';
 import { localError } from '../http/local-error.ts';
 import { removeLeftovers, type OutputLock } from '../http/output-lock.ts';
@@ -14,7 +14,7 @@ import { isObject } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
-import { claimantOf, holdOutput } from './hold-output.ts';
+import { claimantOf, holdOutput, tidily } from './hold-output.ts';
 import { inlineMedia } from './inline-media.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
@@ -158,11 +158,6 @@ async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFil
   for (const [index, { path }] of files.entries())
     await tidily(deps, () => removeLeftovers(path, identityOf(job, index), claimantOf(deps)));
   return files;
-}
-
-// What is left behind costs a little room: no reason to call a result that stands a failure.
-async function tidily(deps: JobDeps, action: () => Promise<void>): Promise<void> {
-  await action().catch((error: unknown) => deps.note(`Something was left behind: ${messageOf(error)}`));
 }
 
 async function saveAll(

@@ -1,5 +1,5 @@
 import type { Deadline } from '../clock.ts';
-import { MgwError } from '../errors.ts';
+import { messageOf, MgwError } from '../errors.ts';
 import { lockOutput, type Claimant, type OutputLock } from '../http/output-lock.ts';
 import type { Job } from '../job.ts';
 import { lifeOf } from '../ledger/owner.ts';
@@ -35,4 +35,9 @@ export async function holdOutput(path: string, deps: JobDeps, holding: Holding):
   return lockOutput(path, identity, lock).catch((error: unknown) => {
     throw signals.soft.aborted ? interruptedError(signals.soft, job, charged) : error;
   });
+}
+
+/** Cleans up. What is left behind costs a little room: no reason to call a result that stands a failure. Never throws. */
+export async function tidily({ note }: Pick<JobDeps, 'note'>, action: () => Promise<void>): Promise<void> {
+  await action().catch((error: unknown) => note(`Something was left behind: ${messageOf(error)}`));
 }

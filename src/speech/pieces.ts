@@ -1,13 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { messageOf, MgwError } from '../errors.ts';
+import { MgwError } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
 import type { OutputLock } from '../http/output-lock.ts';
 import { isIntact } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { findResumable, jobsOf } from '../jobs/create-or-resume.ts';
-import { claimantOf, holdOutput } from '../jobs/hold-output.ts';
+import { claimantOf, holdOutput, tidily } from '../jobs/hold-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
 import { makeFolder } from '../make-folder.ts';
@@ -68,11 +68,12 @@ export async function speakPieces(
     });
   // Two processes that speak one text to one place: the second waits, and then finds the output there.
   const output = await holdOutput(sink.target ?? folder, deps, { identity, deadline });
+  const release = (): Promise<void> => tidily(deps, () => output.release());
   try {
     const spoken = await new Pieces(order, quietly(deps), sink, output).speak();
-    return { ...spoken, delivered: () => output.release() };
+    return { ...spoken, delivered: release };
   } catch (error) {
-    await output.release();
+    await release();
     throw error;
   } finally {
     await sink.discard();
@@ -147,12 +148,9 @@ class Pieces {
     return file;
   }
 
-  // What is left behind costs a little room: no reason to call an output that stands a failure.
   async #clear(): Promise<void> {
     const targets = this.#files.map((_, index) => this.#target(index));
-    await this.#folder.clear(targets, claimantOf(this.#deps)).catch((error: unknown) => {
-      this.#deps.note(`Something was left behind in ${this.#folder.path}: ${messageOf(error)}`);
-    });
+    await tidily(this.#deps, () => this.#folder.clear(targets, claimantOf(this.#deps)));
   }
 
   async #work(): Promise<void> {

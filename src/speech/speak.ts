@@ -2,7 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobEvent, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { holdOutput } from '../jobs/hold-output.ts';
+import { holdOutput, tidily } from '../jobs/hold-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
@@ -56,7 +56,7 @@ export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSin
   try {
     return await spoken(order, deps, sink);
   } finally {
-    if (held) await held.release();
+    if (held) await tidily(deps, () => held.release());
   }
 }
 

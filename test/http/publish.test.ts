@@ -25,18 +25,24 @@ import type { SealedFile } from '../../src/http/whole-file.ts';
 const disk = vi.hoisted(() => ({
   link: undefined as string | undefined,
   rename: undefined as string | undefined,
+  rm: undefined as string | undefined,
 }));
 
 vi.mock('node:fs/promises', async (original) => {
   const real = await original<typeof FileSystem>();
   const failing =
-    <A extends unknown[]>(name: 'link' | 'rename', act: (...args: A) => Promise<void>) =>
+    <A extends unknown[]>(name: 'link' | 'rename' | 'rm', act: (...args: A) => Promise<void>) =>
     async (...args: A): Promise<void> => {
       const code = disk[name];
       if (code !== undefined) throw Object.assign(new Error(code), { code });
       await act(...args);
     };
-  return { ...real, link: failing('link', real.link), rename: failing('rename', real.rename) };
+  return {
+    ...real,
+    link: failing('link', real.link),
+    rename: failing('rename', real.rename),
+    rm: failing('rm', real.rm),
+  };
 });
 
 let folder: string;
@@ -48,7 +54,7 @@ beforeEach(async () => {
   part = await sealed(`${target}.part`, 'new');
 });
 afterEach(async () => {
-  Object.assign(disk, { link: undefined, rename: undefined });
+  Object.assign(disk, { link: undefined, rename: undefined, rm: undefined });
   await rm(folder, { recursive: true });
 });
 
@@ -212,6 +218,10 @@ describe('checkOutput', () => {
 
   it.each([once, force])('is content with a free name, and leaves nothing behind (%o)', async (options) => {
     const before = await readdir(folder);
+    disk.rm = 'EIO';
+    await expect(checkOutput(join(folder, 'free.mp4'), options)).rejects.toMatchObject({ code: 'local_io' });
+    disk.rm = undefined;
+    expect(await readdir(folder)).not.toEqual(before);
     await checkOutput(join(folder, 'free.mp4'), options);
     expect(await readdir(folder)).toEqual(before);
   });

@@ -6,6 +6,8 @@ import { deadlineIn } from '../../src/clock.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { speak, type SpeechOrder, type Spoken } from '../../src/speech/speak.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { watchDisk } from '../support/disk-operations.ts';
 import { end, frameText, speechBody } from './frames.ts';
 import { depsFor, freshFolder, key, names, speechServer, type TestDeps } from './harness.ts';
 
@@ -71,6 +73,18 @@ test('speaks, saves, and records what it did', async () => {
 });
 
 describe('whole although', () => {
+  test('its lock cannot be removed at the end', async () => {
+    const server = await speechServer([one, end]);
+    const { run, target, folder, deps } = await bench(server.url);
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path }, act) =>
+      name === 'rm' && path === `${target}.part.json` ? Promise.reject(new Error('EIO')) : act(),
+    );
+    expect(await run()).toMatchObject({ file: { path: target } });
+    expect(deps.notes.join()).toContain('Something was left behind');
+    expect(names(folder)).toEqual(['a.mp3', 'a.mp3.part.json']);
+  });
+
   test('the connection is reset behind the end frame', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);

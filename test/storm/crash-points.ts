@@ -48,11 +48,14 @@ async function strikeAt(
   n: number,
 ): Promise<Point | undefined> {
   const plan: Plan = { n, kind, way: 'plain', isOwnProcess: false, kills: [[]] };
-  const args = [...commandOf(plan), '-o', outputOf(plan, world)];
+  const out = outputOf(plan, world);
+  const args = [...commandOf(plan), '-o', out];
   const first = await world.run(args, { crash: { at, how } });
   // A run that ends well although something failed has got what it asked for: nobody would repeat it.
   if (first.code === 0 && first.operations < at) return undefined;
   const rerun = (again: string[]): ReturnType<World['run']> => world.run(again);
-  const last = first.code === 0 ? 0 : await untilEnded(plan, rerun, args);
+  // One that was told where its speech is, and that it is not on record, has got it too.
+  const hasIt = first.code === 0 || first.stderr.includes(`whole and saved as ${out}`);
+  const last = hasIt ? 0 : await untilEnded(plan, rerun, args);
   return { at, struck: first.code, ended: { plan, codes: [last], runs: 2 } };
 }

@@ -4,7 +4,6 @@ import {
   link,
   mkdir,
   open,
-  readdir,
   readFile,
   rm,
   stat,
@@ -142,16 +141,6 @@ describe('a part that a dead process left', () => {
 });
 
 describe('a part that may still be written to', () => {
-  it('by a process that cannot be seen is left to it, and no name is shared', async () => {
-    const server = await leaveHalf(7);
-    const before = [await readFile(ctx.part), await readFile(log())];
-    const outcome = await ctx.fetch(server.url(), { claimant: claimantOf(8, [], [7]) });
-    await expectWhole(outcome, content);
-    expect(partOf(outcome)).not.toBe(ctx.part);
-    expect(server.header('range')).toEqual(['', '']);
-    expect([await readFile(ctx.part), await readFile(log())]).toEqual(before);
-  });
-
   it('is continued under the second name too', async () => {
     await leaveHalf(7);
     const unseen = claimantOf(8, [], [7]);
@@ -174,28 +163,9 @@ describe('a part that may still be written to', () => {
     await Promise.all(files.map((each) => publish(each, ctx.target, { force: false })));
     expect((await readFile(ctx.target)).equals(content)).toBe(true);
   });
-
-  it('is not published where another process has got hold of it', async () => {
-    const server = await leaveHalf(7);
-    const outcome = await ctx.fetch(server.url());
-    await truncate(ctx.part, 0);
-    await writeFile(ctx.part, content.subarray(0, half));
-    if (outcome.kind !== 'done') throw new Error(outcome.kind);
-    await expect(publish(outcome.file, ctx.target, { force: false })).rejects.toMatchObject({ exitCode: 10 });
-    expect(await readdir(ctx.folder)).not.toContain('film.mp4');
-  });
 });
 
 describe("what is not mgw's", () => {
-  it('is left alone: a part without a log', async () => {
-    await writeFile(ctx.part, 'of a browser');
-    const server = await ctx.start(file({ content, etag }));
-    const outcome = await ctx.fetch(server.url());
-    await expectWhole(outcome, content);
-    expect(partOf(outcome)).not.toBe(ctx.part);
-    expect(await readFile(ctx.part, 'utf8')).toBe('of a browser');
-  });
-
   it.each([
     ['a file of the same name as the log', () => writeFile(log(), '{"mine":1}')],
     ['a folder', () => mkdir(log())],
