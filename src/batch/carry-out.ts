@@ -10,6 +10,7 @@ import type { JobDeps } from '../jobs/deps.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import type { Order } from '../jobs/order.ts';
 import { inRun, type Ran } from '../jobs/run.ts';
+import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
 import { submit } from '../jobs/submit.ts';
 import { FileSink } from '../speech/file-sink.ts';
 import { speak } from '../speech/speak.ts';
@@ -24,6 +25,9 @@ import { countOf, isSpeech, submissionOf, type SpeechWork, type VideoWork } from
 export interface RowOptions {
   /** Replaces what stands where a file goes. */
   force: boolean;
+  /** Tells next to each file where it came from; `version` is mgw's own. */
+  sidecar: boolean;
+  version: string;
   /** How long one row may take, ms. */
   timeoutMs: number;
   /** The least pause between two polls of one job, ms. */
@@ -48,7 +52,7 @@ export type RowDone = Ran<JobFile[]>;
  * given up as soon as the gateway has no more to do for it.
  * @throws MgwError as `submit`, `deliver` and `speak` do.
  */
-export function carryOut(
+export async function carryOut(
   planned: PlannedRow,
   deps: JobDeps,
   options: RowOptions,
@@ -61,9 +65,11 @@ export function carryOut(
     : (reply: Reply): SubmitVerdict => work.protocol.readSubmission(reply, work.body);
   const client = pacedClient(deps.client, run.pace, run.seat, deps.signals.soft, read);
   const own = { ...deps, client };
-  return isSpeech(work)
-    ? spoken(work, planned, own, options, deadline)
-    : rendered(work, planned, own, options, run, deadline);
+  const done = isSpeech(work)
+    ? await spoken(work, planned, own, options, deadline)
+    : await rendered(work, planned, own, options, run, deadline);
+  if (options.sidecar) await writeSidecars(done.job, done.value, options.version);
+  return done;
 }
 
 function rendered(
@@ -87,7 +93,7 @@ function rendered(
     fresh: false,
     goal,
     deadline,
-    beforeSending: () => prepareTarget(path, countOf(work), options.force),
+    beforeSending: () => prepareTarget(path, countOf(work), options),
   };
   const begin = (began: Parameters<typeof createOrResume>[2]): Promise<Job> =>
     createOrResume(order, deps, began);
@@ -119,11 +125,12 @@ async function spoken(
   work: SpeechWork,
   { path, take }: PlannedRow,
   deps: JobDeps,
-  { force }: RowOptions,
+  { force, sidecar }: RowOptions,
   deadline: Deadline,
 ): Promise<RowDone> {
   const { format, sampleRate, body } = work;
   await makeFolder(path);
+  if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
   const wavRate = format.wav ? sampleRate : undefined;
   const sink = new FileSink({ target: path, force, mime: format.mime, wavRate });
   const { variant } = submissionOf(work);
@@ -133,10 +140,12 @@ async function spoken(
 }
 
 // A name with the job's id in it is nobody else's.
-async function prepareTarget(path: string, count: number, force: boolean): Promise<void> {
+async function prepareTarget(path: string, count: number, { force, sidecar }: RowOptions): Promise<void> {
   if (path.includes('{job}')) return;
   await makeFolder(path);
-  await checkTargetFree({ kind: 'file', path }, count, force);
+  const target = { kind: 'file', path } as const;
+  await checkTargetFree(target, count, force);
+  if (sidecar) await checkSidecarsFree(target, count, force);
 }
 
 async function makeFolder(path: string): Promise<void> {

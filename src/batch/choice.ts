@@ -11,6 +11,8 @@ export interface Choice {
    * The row as it is to be carried out; undefined leaves it alone. `before` is the take that the plan has found.
    */
   toCarryOut(planned: PlannedRow, before: number): PlannedRow | undefined;
+  /** The next take of a row that was paid for and whose result cannot be had; undefined leaves it at that. */
+  retake(planned: PlannedRow): PlannedRow | undefined;
 }
 
 const open = new Set(['new', 'running', 'rejected']);
@@ -19,6 +21,7 @@ const open = new Set(['new', 'running', 'rejected']);
 export const everyRow: Choice = {
   isAbout: () => true,
   toCarryOut: (planned) => (open.has(planned.state) ? planned : undefined),
+  retake: () => undefined,
 };
 
 /**
@@ -34,13 +37,19 @@ export function retryOf(ids: ReadonlySet<string> | undefined): Choice {
       return state === 'failed' || state === 'rejected' || (take.number > 1 && state !== 'done');
     },
     toCarryOut: (planned, before) => {
-      const { state, take, key } = planned;
+      const { state, take } = planned;
       if (open.has(state)) return planned;
       const isBad = state === 'failed' || state === 'changed';
       // Another process has tried it again meanwhile: once is what was asked for.
-      if (!isBad || take.number !== before) return undefined;
-      const number = take.number + 1;
-      return { ...planned, state: 'new', take: { number, key: takeKey(key, number) } };
+      return isBad && take.number === before ? nextTake(planned) : undefined;
     },
+    // Once: what is made for this is not made again.
+    retake: (planned) =>
+      ids !== undefined && planned.take.job !== undefined ? nextTake(planned) : undefined,
   };
+}
+
+function nextTake(planned: PlannedRow): PlannedRow {
+  const number = planned.take.number + 1;
+  return { ...planned, state: 'new', take: { number, key: takeKey(planned.key, number) } };
 }

@@ -29,6 +29,8 @@ export interface RunWatcher {
 /** How a run goes about its rows. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
+  /** The next take of a row whose result is gone, where that is what was asked for. */
+  retake: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
 /** Downloads and rows that wait for another try, beside those under way at the gateway. */
@@ -123,8 +125,9 @@ export class BatchRun {
     }
   }
 
-  async #attempts(planned: PlannedRow, seat: Seat): Promise<RowEnd & Partial<Pick<RowDone, 'delivered'>>> {
-    const { pace } = this.#options;
+  async #attempts(given: PlannedRow, seat: Seat): Promise<RowEnd & Partial<Pick<RowDone, 'delivered'>>> {
+    const { pace, retake } = this.#options;
+    let planned = given;
     for (;;) {
       const moves = this.#moves;
       const own = this.#signals.open();
@@ -139,7 +142,9 @@ export class BatchRun {
         // Nothing was sent for it. Where other rows get on, the gateway has room again.
         if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
           continue;
-        return { planned, job: error.job, files: [], error };
+        const next = error.exitCode === exitCodes.incomplete && !this.isOver ? retake(planned) : undefined;
+        if (next === undefined) return { planned, job: error.job, files: [], error };
+        planned = next;
       } finally {
         own.close();
       }
@@ -153,6 +158,7 @@ export class BatchRun {
     const isForAll =
       (error.code === 'auth' && error.charged === 'no') ||
       error.code === 'balance' ||
+      error.code === 'budget' ||
       error.code === 'internal' ||
       (error.code === 'local_io' && error.job === undefined) ||
       this.#unreachable >= mostUnreachable;

@@ -1,4 +1,4 @@
-import { exitCodes } from '../errors.ts';
+import { exitCodes, type MgwError } from '../errors.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { RowEnd } from './run.ts';
 import { rowStates, type RowState } from './row-state.ts';
@@ -49,8 +49,8 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
 }
 
 /** The exit code of a run. */
-export function exitCodeOfRun(tally: Tally, signal: AbortSignal): number {
+export function exitCodeOfRun(tally: Tally, signal: AbortSignal, stopped: MgwError | undefined): number {
   if (tally.isDone) return exitCodes.ok;
-  if (!signal.aborted) return exitCodes.partial;
+  if (!signal.aborted) return stopped?.code === 'budget' ? exitCodes.budget : exitCodes.partial;
   return signal.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
 }

@@ -13,6 +13,7 @@ const loaders: Record<string, () => Promise<Register>> = {
   budget: async () => (await import('./commands/budget.ts')).registerBudget,
   spend: async () => (await import('./commands/spend.ts')).registerSpend,
   tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
+  schema: async () => (await import('./commands/schema.ts')).registerSchema,
   models: async () => (await import('./commands/models.ts')).registerModels,
   responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,
   api: async () => (await import('./commands/api/api.ts')).registerApi,

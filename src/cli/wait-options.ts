@@ -18,6 +18,8 @@ export interface WaitOptions {
 export interface OutputOptions {
   output?: string;
   force?: boolean;
+  /** Of what pays: tells next to each file where it came from. */
+  sidecar?: boolean;
 }
 
 /** Adds the flags of waiting: never one flag for two of these (design 1). `limit` says what `--timeout` is. */
@@ -58,6 +60,19 @@ export function addOutputOptions(
   command
     .addOption(single('-o, --output <file>', where).helpGroup('Output:'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'));
+}
+
+/** `--sidecar`. */
+export function sidecarOption(): Option {
+  const what =
+    'put NAME.json next to each file: what was asked for, by which job, at what price, its SHA-256';
+  return new Option('--sidecar', what).helpGroup('Output:');
+}
+
+/** Refuses `--sidecar` where there is no file that it could be put next to. @throws MgwError('usage'). */
+export function checkSidecar({ sidecar, output }: OutputOptions): void {
+  if (!sidecar || (output !== undefined && output !== '-')) return;
+  throw usageError('--sidecar is put next to a file: name one by -o FILE.');
 }
 
 /** The target of `-o`, or undefined where none is given. @throws MgwError('usage') for an empty one. */

@@ -192,3 +192,80 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 });
+
+describe('a sidecar', () => {
+  it('tells next to a file what was asked for and by which job', async () => {
+    const file = scene.file('m.csv', mixed);
+    expect(await scene.batch('run', file, '--sidecar')).toMatchObject({ code: 0 });
+    const told = JSON.parse(readFileSync(scene.at('three.mp4.json'), 'utf8')) as Record<string, unknown>;
+    expect(told).toMatchObject({
+      key: 'm/three',
+      protocol: 'c',
+      model: 'vendor-h3-mini',
+      gateway: scene.gateway.url,
+      request: { prompt: 'a dog' },
+      file: { name: 'three.mp4', bytes: scene.gateway.video.length },
+    });
+    expect(existsSync(scene.at('four.mp3.json'))).toBe(true);
+  });
+
+  it('replaces nothing that is not one, and nothing is paid', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    scene.file('a.mp4.json', '{"mine":true}');
+    expect((await scene.read('run', file, '--sidecar')).rows).toMatchObject([{ id: 'a', state: 'new' }]);
+    expect(scene.gateway.posts()).toEqual([]);
+  });
+});
+
+describe('a budget', () => {
+  beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
+
+  it('counts all runs of a batch together, and ends a run that does not fit with exit 12', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+    const first = await scene.read('run', file, '--budget', '2', '--concurrency', '1');
+    expect(first).toMatchObject({ exit_code: 12, batch: { states: { done: 2, new: 1 } } });
+    expect(await scene.batch('run', file, '--budget', '2')).toMatchObject({ code: 12 });
+    expect(scene.gateway.posts()).toHaveLength(2);
+    expect(await scene.batch('run', file, '--budget', '3')).toMatchObject({ code: 0 });
+    expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
+  });
+
+  it('is what the plan says that the rows cost at most', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    expect((await scene.read('plan', file)).cost.at_most).toBe('2');
+  });
+});
+
+describe('a batch that was run', () => {
+  it('goes by its name', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    once('a boat', { kind: 'doom' });
+    await scene.batch('run', file);
+    const told = await runHereAs(scene.user, ['batch', 'status', 'm']);
+    expect(told).toMatchObject({
+      code: 11,
+      stdout: expect.stringMatching(/done +1\nfailed +1[^]*line 2: a failed/) as string,
+    });
+    const args = ['batch', 'retry', 'm', '--failed', '--poll-interval', '10ms'];
+    expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
+    expect(await runHereAs(scene.user, ['batch', 'status', 'm'])).toMatchObject({ code: 0 });
+    const listed = await runHereAs(scene.user, ['jobs', 'ls', '--batch', 'm', '--json']);
+    expect(listed.json['jobs']).toHaveLength(3);
+  });
+
+  it('is told from one that was not', async () => {
+    expect(await runHereAs(scene.user, ['batch', 'status', 'nobody'])).toMatchObject({ code: 2 });
+  });
+});
+
+it('has a schema, as each body has', async () => {
+  for (const [what, field] of [
+    ['batch', 'defaults'],
+    ['video a', 'instances'],
+    ['video b', 'ModelVersion'],
+    ['video c', 'aspect_ratio'],
+  ] as const) {
+    const { code, stdout } = await runHereAs(scene.user, ['schema', ...what.split(' ')]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining(`"${field}": {`) as string });
+  }
+});

@@ -15,6 +15,7 @@ const skipped: Record<string, string> = {
 };
 // What an example with a name that stands for the reader's own comes to.
 const exitCodes: Record<string, number> = {
+  'mgw batch status clips.csv': 11,
   'mgw api GET /v1/videos/TASK/content > video.mp4': 4,
   'mgw tts "Good morning." --speaker VOICE --sample-rate 16000 -o morning.wav': 4,
 };

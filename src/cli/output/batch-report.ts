@@ -1,5 +1,5 @@
 import { appendFile } from 'node:fs/promises';
-import { add, formatDecimal, zero, type Decimal } from '../../decimal.ts';
+import { add, formatDecimal, parseDecimal, zero, type Decimal } from '../../decimal.ts';
 import type { Batch } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates, type RowState } from '../../batch/row-state.ts';
@@ -39,7 +39,8 @@ export class BatchReport {
   readonly #named: Named;
   readonly #globals: Globals;
   readonly #undone: Undone[] = [];
-  #spent: Decimal = zero;
+  /** Undefined until something was paid for at a price that is known. */
+  #spent: Decimal | undefined;
   #unpriced = 0;
 
   constructor(file: string, named: Named, globals: Globals) {
@@ -59,7 +60,9 @@ export class BatchReport {
 
   /** A row has ended. */
   ended(end: RowEnd, state: RowState): void {
-    const { planned, error } = end;
+    const { planned, job, error } = end;
+    const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
+    if (wasToBePaid && job?.handle !== undefined) this.#pay(job.cost?.at_most);
     if (error !== undefined) this.#add(planned, state, error.message, this.#nextOf(planned, state, error));
   }
 
@@ -82,14 +85,8 @@ export class BatchReport {
 
   /** What was spent so far, in words; '' where nothing is known of it. */
   money(): string {
-    if (this.#spent === zero) return '';
+    if (this.#spent === undefined) return '';
     return `at most ${formatDecimal(this.#spent)} spent${this.#unpriced > 0 ? ' where a price is known' : ''}`;
-  }
-
-  /** A submission was paid for. */
-  spent(cost: Decimal | undefined): void {
-    if (cost === undefined) this.#unpriced += 1;
-    else this.#spent = add(this.#spent, cost);
   }
 
   /** All that is to be told of the run. */
@@ -126,6 +123,11 @@ export class BatchReport {
       ...(stopped !== undefined && exitCode !== exitCodes.ok && { error: stopped }),
       exitCode,
     };
+  }
+
+  #pay(cost: string | undefined): void {
+    if (cost === undefined) this.#unpriced += 1;
+    else this.#spent = add(this.#spent ?? zero, parseDecimal(cost));
   }
 
   #add({ row, id }: PlannedRow, state: RowState, why: string, next: string[]): void {

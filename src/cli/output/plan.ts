@@ -71,17 +71,25 @@ export function rowView({
   };
 }
 
+/** Where rows stand as a person reads it; `rows` are those that are not done. */
+export function statesText(plan: Plan, rows: readonly PlannedRow[]): string {
+  return [stateTable(plan), ...(rows.length > 0 ? [rows.map(rowText).join('\n')] : [])].join('\n\n');
+}
+
 /** A plan as a person reads it; `rows` are those of which there is something to say. */
 export function planText(plan: Plan, rows: readonly PlannedRow[]): string {
-  const states = rowStates
-    .filter((state) => plan.counts[state] > 0)
-    .map((state) => [state, String(plan.counts[state])]);
-  const bad = plan.bad > 0 ? [['bad', String(plan.bad)]] : [];
-  const parts = [table(['state', 'rows'], [...states, ...bad])];
+  const parts = [stateTable(plan)];
   if (plan.costs.size > 0) parts.push(costTable(plan));
   const said = rows.filter(({ state }) => state !== 'running' && state !== 'done').map(rowText);
   if (said.length > 0) parts.push(said.join('\n'));
   return parts.join('\n\n');
+}
+
+function stateTable({ counts, bad }: Plan): string {
+  const states = rowStates
+    .filter((state) => counts[state] > 0)
+    .map((state) => [state, String(counts[state])]);
+  return table(['state', 'rows'], [...states, ...(bad > 0 ? [['bad', String(bad)]] : [])]);
 }
 
 function costTable({ costs }: Plan): string {

@@ -7,6 +7,7 @@ import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
 import { usageError } from '../../../errors.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import { printableLine } from '../../../printable.ts';
+import { payingDeps } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { BatchDisplay } from '../../output/batch-display.ts';
@@ -14,6 +15,8 @@ import { openResults, type Results } from '../../output/batch-results.ts';
 import { BatchReport } from '../../output/batch-report.ts';
 import { planView, refusal, tellProblems } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
+import { version } from '../../version.ts';
+import { fileOf, remember } from './known.ts';
 import { openBatch, planDepsOf } from './open.ts';
 import type { RunBatchOptions } from './run-options.ts';
 
@@ -26,12 +29,15 @@ const defaultConcurrency = 4;
  */
 export async function execute(
   context: Context,
-  file: string,
-  options: RunBatchOptions,
+  given: string,
+  asked: RunBatchOptions,
   choice: Choice,
 ): Promise<Outcome> {
+  const { file, options } = await fileOf(context, given, asked);
   const batch = await openBatch(file, options);
-  const [deps, plan] = [await context.jobDeps(), await planDepsOf(context, batch)];
+  const budget = options.budget ?? batch.manifest.head.budget;
+  const deps = await payingDeps(context, 'batch', batch.name, { budget });
+  const plan = await planDepsOf(context, batch);
   const report = new BatchReport(file, options, context.globals);
   const missing = new Set(choice.ids);
   const ready = await readyRun(batch, plan, choice, (planned, isChosen) => {
@@ -44,12 +50,13 @@ export async function execute(
     throw usageError(`--id: no row that can be carried out is called ${printableLine(stray, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad)
     return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
+  await remember(context, batch, options);
   const results = options.results === undefined ? undefined : await openResults(options.results);
   const display = displayOf(context, ready, report);
   await display.start();
   try {
     const watcher = watcherOf(context, display, report, results);
-    const runOptions = await runOptionsOf(context, batch, options, deps, display);
+    const runOptions = await runOptionsOf(context, batch, options, deps, display, choice);
     const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher);
     display.stop();
     return await report.outcome(
@@ -57,7 +64,7 @@ export async function execute(
       batch,
       ready,
       stopped,
-      exitCodeOfRun(ready.tally, deps.signals.soft),
+      exitCodeOfRun(ready.tally, deps.signals.soft, stopped),
     );
   } finally {
     display.stop();
@@ -109,6 +116,7 @@ async function runOptionsOf(
   options: RunBatchOptions,
   { clock }: JobDeps,
   display: BatchDisplay,
+  choice: Choice,
 ): Promise<Parameters<typeof runBatch>[4]> {
   const [{ pollIntervalMs: intervalMs, key }, settings] = await Promise.all([
     context.gateway(),
@@ -124,6 +132,9 @@ async function runOptionsOf(
   return {
     pace,
     force,
+    sidecar: options.sidecar ?? false,
+    version,
+    retake: (planned) => choice.retake(planned),
     intervalMs,
     key,
     timeoutMs: settings.timeoutMs.value,

@@ -24,17 +24,17 @@ export function registerRetry(batch: Command, run: Run): void {
   const command = batch
     .command('retry')
     .description('a new take of rows that ended badly or were changed: it is paid for again')
-    .argument('<file>', 'the rows: .csv, .jsonl or .yaml')
+    .argument('<batch>', 'its file, or its name where it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
     .addOption(repeatable('--id <id...>', 'the row of this id'));
   addRunOptions(command);
   command
     .addHelpText('after', examples)
-    .action((file: string) => run(command, (context) => retry(context, file, command.opts())));
+    .action((given: string) => run(command, (context) => retry(context, given, command.opts())));
 }
 
-function retry(context: Context, file: string, options: RetryOptions): Promise<Outcome> {
+function retry(context: Context, given: string, options: RetryOptions): Promise<Outcome> {
   const { failed = false, id: ids } = options;
   if (failed === (ids !== undefined)) throw usageError('Give either --failed, or --id ID for each row.');
-  return execute(context, file, options, retryOf(ids && new Set(ids)));
+  return execute(context, given, options, retryOf(ids && new Set(ids)));
 }

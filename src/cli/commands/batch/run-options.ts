@@ -1,14 +1,16 @@
 import { type Command } from 'commander';
+import { budgetOptions, type BudgetOptions } from '../../allowances.ts';
 import { single, wholeNumber } from '../../options.ts';
-import { addWaitOptions, type WaitOptions } from '../../wait-options.ts';
+import { addWaitOptions, sidecarOption, type WaitOptions } from '../../wait-options.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 
 /** The options of the commands that carry rows out. */
-export interface RunBatchOptions extends BatchOptions, WaitOptions {
+export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOptions {
   concurrency?: number;
   perMinute?: number;
   skipBad?: boolean;
   results?: string;
+  sidecar?: boolean;
 }
 
 /** Adds the flags of carrying a batch out. */
@@ -27,5 +29,7 @@ export function addRunOptions(command: Command): void {
     .addOption(
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     );
+  command.addOption(sidecarOption());
+  for (const option of budgetOptions('this batch')) command.addOption(option);
   addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
 }

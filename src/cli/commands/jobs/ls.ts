@@ -13,6 +13,7 @@ import type { Run } from '../../action.ts';
 interface LsOptions {
   state?: string[];
   protocol?: string;
+  batch?: string;
   limit?: number;
   all?: boolean;
 }
@@ -26,6 +27,7 @@ export function registerLs(jobs: Command, run: Run): void {
     .description('list jobs, newest first; with -q their ids alone')
     .addOption(oneOf(repeatable('--state <state>', 'only jobs in this state'), states))
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), ['a', 'b', 'c', 'tts']))
+    .addOption(single('--batch <name>', 'only jobs of this batch'))
     .addOption(single('--limit <n>', 'at most so many (default 20)', wholeNumber(1)))
     .option('--all', 'no limit')
     .addHelpText('after', '\nExamples:\n  $ mgw jobs ls -q --state running | mgw jobs wait -')
@@ -57,6 +59,7 @@ async function newest(
     const job = await ledger.read(id);
     if (job === undefined) continue;
     if (options.protocol !== undefined && job.protocol !== options.protocol) continue;
+    if (options.batch !== undefined && job.key?.startsWith(`${options.batch}/`) !== true) continue;
     if (options.state === undefined || options.state.includes(shownState(job))) shown.push(job);
   }
   return { shown, more: 0 };

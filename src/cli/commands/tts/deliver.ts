@@ -5,6 +5,7 @@ import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import type { Job, JobFile } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
+import { checkSidecarsFree, writeSidecars } from '../../../jobs/sidecar.ts';
 import { at, canonicalJson, type Json } from '../../../json.ts';
 import { FileSink } from '../../../speech/file-sink.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
@@ -17,6 +18,7 @@ import { payingDeps } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
 import { jobView } from '../../output/json.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import { version } from '../../version.ts';
 import type { PreparedSpeech } from './prepare.ts';
 import type { TtsOptions } from './options.ts';
 
@@ -31,6 +33,8 @@ export async function deliverSpeech(
   const text = fingerprintOf({ protocol: 'tts', body: speech.bodies }, name);
   const deps = await payingDeps(context, 'command', text, options);
   try {
+    if (options.sidecar && speech.target !== undefined)
+      await checkSidecarsFree({ kind: 'file', path: speech.target }, 1, options.force ?? false);
     return await deliver(context, speech, options, deps);
   } catch (error) {
     return failed(error);
@@ -61,6 +65,7 @@ async function deliverOne(
     { ...deps, onAudio },
     sinkFor(context, speech, options),
   );
+  if (options.sidecar) await writeSidecars(job, filesOf(file).files ?? [], version);
   progress.stop();
   progress.note(isResumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
   return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes', printed: delivered };

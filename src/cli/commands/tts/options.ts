@@ -6,6 +6,7 @@ import {
   addOutputOptions,
   addRetriesOption,
   requestTimeoutOption,
+  sidecarOption,
   type OutputOptions,
 } from '../../wait-options.ts';
 
@@ -53,6 +54,7 @@ export function addTtsOptions(command: Command): void {
   addRetriesOption(command);
   for (const option of budgetOptions('this text')) command.addOption(option);
   addOutputOptions(command);
+  command.addOption(sidecarOption());
 }
 
 function addSpeechOptions(command: Command): void {

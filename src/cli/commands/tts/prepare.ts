@@ -73,7 +73,8 @@ export function composeSpeech(
 }
 
 function checkSplit(options: TtsOptions): void {
-  const { split, key, pieceLength, concurrency } = options;
+  const { split, key, pieceLength, concurrency, sidecar } = options;
+  if (split && sidecar) throw usageError('--sidecar tells of one job, and --split makes several.');
   if (split && key !== undefined)
     throw usageError(
       '--key names one job, and --split makes several: run it again, and only missing pieces are paid for.',

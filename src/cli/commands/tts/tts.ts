@@ -3,7 +3,7 @@ import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { checkStdout } from '../../wait-options.ts';
+import { checkSidecar, checkStdout } from '../../wait-options.ts';
 import { checkKeyName } from '../video/key-name.ts';
 import { addTtsOptions, type TtsOptions } from './options.ts';
 
@@ -30,6 +30,7 @@ export function registerTts(parent: Command, run: Run): void {
 async function tts(context: Context, text: string | undefined, options: TtsOptions): Promise<Outcome> {
   checkKeyName(options.key, options.new);
   checkStdout(context, options);
+  checkSidecar(options);
   const { prepareSpeech } = await import('./prepare.ts');
   const speech = await prepareSpeech(context, text, options);
   if (options.dryRun) return (await import('./dry-run.ts')).dryRunSpeech(speech, context);

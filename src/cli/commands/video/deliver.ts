@@ -14,6 +14,7 @@ import { writeMedia } from '../../io.ts';
 import { jobView } from '../../output/json.ts';
 import { withOutput } from '../../output/next.ts';
 import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import { version } from '../../version.ts';
 import { goalOf, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { showWaiting } from './waiting.ts';
 
@@ -101,6 +102,7 @@ async function outcomeOf(
 ): Promise<Outcome> {
   try {
     const { value: files, job, delivered } = await run();
+    if (options.sidecar) await (await import('../../../jobs/sidecar.ts')).writeSidecars(job, files, version);
     const paths = files.map((file) => file.path).join('\n');
     const text = target?.kind === 'stdout' ? '' : target ? paths : job.id;
     return { json: { job: jobView(job), ...(target && { files }) }, text, printed: delivered };

@@ -7,7 +7,15 @@ import { budgetOptions, payingDeps } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addOutputOptions, addWaitOptions, checkStdout, goalOf, targetOf } from '../../wait-options.ts';
+import {
+  addOutputOptions,
+  addWaitOptions,
+  checkSidecar,
+  checkStdout,
+  goalOf,
+  sidecarOption,
+  targetOf,
+} from '../../wait-options.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../protocols.ts';
 import { addProtocolFlags } from './flags.ts';
@@ -40,6 +48,7 @@ export function registerSubmit(group: Command, protocol: Protocol, run: Run): vo
   for (const option of budgetOptions('this submission')) command.addOption(option);
   addWaitOptions(command);
   addOutputOptions(command);
+  command.addOption(sidecarOption());
   command.addHelpText('after', submitExamples[protocol.name]);
   command.action((prompt: string | undefined) =>
     run(command, (context) => submitCommand(context, protocol, prompt, command.opts())),
@@ -54,6 +63,7 @@ async function submitCommand(
 ): Promise<Outcome> {
   checkKeyName(options.key, options.new);
   checkStdout(context, options);
+  checkSidecar(options);
   const settings = await context.settings();
   const protocol = configured(registered, settings);
   const composed = await submissionBody(context, protocol, prompt, options);
@@ -95,8 +105,13 @@ function orderFor(
     deadline: deadlineIn(settings.timeoutMs.value, clock),
     beforeSending: async () => {
       if (target === undefined) return;
-      const { checkTargetFree } = await import('../../../jobs/fetch.ts');
-      await checkTargetFree(target, protocol.countOf?.(body) ?? 1, options.force ?? false);
+      const [{ checkTargetFree }, { checkSidecarsFree }] = await Promise.all([
+        import('../../../jobs/fetch.ts'),
+        import('../../../jobs/sidecar.ts'),
+      ]);
+      const count = protocol.countOf?.(body) ?? 1;
+      await checkTargetFree(target, count, options.force ?? false);
+      if (options.sidecar) await checkSidecarsFree(target, count, options.force ?? false);
     },
   };
 }

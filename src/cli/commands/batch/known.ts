@@ -1,0 +1,43 @@
+import { extname, join, resolve } from 'node:path';
+import { recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
+import type { Batch } from '../../../batch/plan.ts';
+import { messageOf, usageError } from '../../../errors.ts';
+import { printableLine } from '../../../printable.ts';
+import { ledgerFolder, type Context } from '../../context.ts';
+import type { BatchOptions } from './options.ts';
+
+/**
+ * The file of a batch, and how it was run last where its name is given; what the command line says wins.
+ * @throws MgwError('usage') where no batch of that name was run here.
+ */
+export async function fileOf<T extends BatchOptions>(
+  context: Context,
+  given: string,
+  options: T,
+): Promise<{ file: string; options: T }> {
+  if (extname(given) !== '' || /[\\/]/.test(given)) return { file: given, options };
+  const known = await recallBatch(ledgerFolder(await context.settings()), given);
+  if (known === undefined)
+    throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`);
+  const { file, output, defaults } = known;
+  return {
+    file,
+    options: { output, name: given, ...options, default: [...defaults, ...(options.default ?? [])] },
+  };
+}
+
+/** Remembers how a batch is run, for {@link fileOf}. */
+export async function remember(context: Context, batch: Batch, options: BatchOptions): Promise<void> {
+  const { manifest, name, place } = batch;
+  const [file, output] = [resolve(manifest.path), join(place.folder, place.template)];
+  const folder = ledgerFolder(await context.settings());
+  const before = await recallBatch(folder, name);
+  if (before !== undefined && before.file !== file)
+    context.progress.note(
+      `The batch ${name} was run from ${before.file} before: its rows go by the same names.`,
+    );
+  await rememberBatch(folder, name, { file, output, defaults: options.default ?? [] }).catch(
+    (error: unknown) =>
+      context.progress.note(`How the batch is run could not be recorded: ${messageOf(error)}`),
+  );
+}

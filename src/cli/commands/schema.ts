@@ -1,0 +1,38 @@
+import type { Command } from 'commander';
+import type { JsonObject } from '../../json.ts';
+import type { ProtocolName } from '../../job.ts';
+import type { Run } from '../action.ts';
+
+/** `mgw schema video a|b|c | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
+export function registerSchema(parent: Command, run: Run): void {
+  const schema = parent.command('schema').description('the JSON Schema of a body or of a file of many jobs');
+  const add = (command: Command, make: () => Promise<JsonObject>): void => {
+    command.action(() => run(command, async () => outcomeOf(await make())));
+  };
+  const video = schema.command('video').description('of the body of a video');
+  for (const name of ['a', 'b', 'c'] as const)
+    add(video.command(name).description(`of the body of Protocol ${name.toUpperCase()}`), () =>
+      bodySchema(name),
+    );
+  add(
+    schema.command('batch').description('of a manifest in YAML; $defs.row is that of a line of JSON Lines'),
+    manifestSchema,
+  );
+}
+
+function outcomeOf(schema: JsonObject): { json: Record<string, unknown>; text: string } {
+  return { json: { schema }, text: JSON.stringify(schema, undefined, 2) };
+}
+
+async function bodySchema(name: ProtocolName): Promise<JsonObject> {
+  const [{ protocols }, { toJSONSchema }] = await Promise.all([
+    import('../../protocols/registry.ts'),
+    import('zod/v4/core'),
+  ]);
+  const { schema } = await protocols[name].checks();
+  return toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as unknown as JsonObject;
+}
+
+async function manifestSchema(): Promise<JsonObject> {
+  return (await import('../../batch/manifest/schema.ts')).manifestJsonSchema();
+}

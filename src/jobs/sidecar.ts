@@ -1,0 +1,87 @@
+import { randomBytes } from 'node:crypto';
+import { open, readFile, rename, rm } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { MgwError } from '../errors.ts';
+import { localError } from '../http/local-error.ts';
+import type { Job, JobFile } from '../job.ts';
+import { at, isObject, tryParseJson, type Json } from '../json.ts';
+import { syncFolder } from '../make-folder.ts';
+import { pathsAt, type Target } from './target.ts';
+
+/** The name of what is told of a file: `clip.mp4.json`. */
+export function sidecarPath(path: string): string {
+  return `${path}.json`;
+}
+
+/**
+ * Makes sure, before anything is paid, that what is told of `count` files can be put next to them: nothing is there but
+ * what mgw has told before.
+ * @throws MgwError('output_exists'), exit 10.
+ */
+export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {
+  if (target.kind === 'stdout' || force) return;
+  for (const path of pathsAt(target, { id: '' }, count)) await checkFree(path);
+}
+
+async function checkFree(path: string): Promise<void> {
+  const target = sidecarPath(path);
+  const text = await readFile(target, 'utf8').catch(() => undefined);
+  if (text === undefined || isSidecar(tryParseJson(text))) return;
+  throw new MgwError('output_exists', `${target} exists already, and is not mgw's. --force replaces it.`, {
+    retry: 'safe',
+  });
+}
+
+function isSidecar(json: Json | undefined): boolean {
+  return isObject(json) && typeof json['mgw'] === 'string' && typeof json['job'] === 'string';
+}
+
+/**
+ * Writes next to each file of a job what it takes to make it again, and to show where it came from (design 13).
+ * @param version mgw's own
+ * @throws MgwError('local_io'), exit 10: the files themselves are there.
+ */
+export async function writeSidecars(job: Job, files: readonly JobFile[], version: string): Promise<void> {
+  for (const file of files) await writeSidecar(sidecarPath(file.path), contentOf(job, file, version));
+}
+
+function contentOf(job: Job, file: JobFile, version: string): object {
+  const { bytes, sha256, mime } = file;
+  const { id, key, handle, protocol, model, base_url, created_at, submitted_at, finished_at } = job;
+  const request = job.request as Json | undefined;
+  return {
+    mgw: version,
+    job: id,
+    key,
+    protocol,
+    model,
+    seed: at(request, 'seed') ?? at(request, 'parameters.seed'),
+    handle,
+    gateway: base_url,
+    created_at,
+    submitted_at,
+    finished_at,
+    cost: job.cost,
+    usage: job.usage,
+    file: { name: basename(file.path), bytes, sha256, mime },
+    request,
+  };
+}
+
+async function writeSidecar(path: string, content: object): Promise<void> {
+  const draft = `${path}.${randomBytes(4).toString('hex')}.tmp`;
+  try {
+    const file = await open(draft, 'wx');
+    try {
+      await file.writeFile(`${JSON.stringify(content, undefined, 2)}\n`);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(draft, path);
+    await syncFolder(dirname(path));
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined);
+    throw localError(error, path, 'yes');
+  }
+}
