@@ -10,6 +10,8 @@ export interface AttemptCharge extends AttemptMoney {
    * `doubt`: nobody will know, since a person chose to send again.
    */
   fate: 'accepted' | 'none' | 'open' | 'doubt';
+  /** The record of its sending is lost: it may have been under any reservation. */
+  isLost?: true;
 }
 
 /** The attempts among a job's events, `undefined` for a line that could not be read: it may have been anything. */
@@ -19,7 +21,7 @@ export function chargesOf(events: readonly (RecordedEvent | undefined)[]): Attem
   for (const event of events) if (event !== undefined) apply(event, charges, handles);
   const at = events.find((event) => event !== undefined)?.at ?? '';
   if (events.includes(undefined) && !charges.some(({ fate }) => fate === 'accepted' || fate === 'open'))
-    charges.push({ attempt: 0, at, fate: 'open' });
+    charges.push({ attempt: 0, at, fate: 'open', isLost: true });
   return charges;
 }
 
@@ -36,7 +38,7 @@ function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<stri
     if (refused?.fate === 'open') refused.fate = 'none';
   } else if (event.type === 'unknown') {
     if (event.attempt !== undefined && !charges.some(({ attempt }) => attempt === event.attempt))
-      charges.push({ attempt: event.attempt, at: event.at, fate: 'open' });
+      charges.push({ attempt: event.attempt, at: event.at, fate: 'open', isLost: true });
   } else if (event.type === 'resolved' && event.how !== 'adopted') {
     settle(charges, event.how === 'not-created' ? 'none' : 'doubt');
   }

@@ -7,6 +7,8 @@ import { Reservations, type BudgetEvent } from './reservations.ts';
 /** What a budget in a file needs to know of the world. */
 export interface FileBudgetOptions {
   log: BudgetLog;
+  /** Where it is, for messages. */
+  path?: string;
   /** Milliseconds since 1970. */
   now: () => number;
   /** What the ledger proves of a reservation; `none` only where its run can send nothing more under it. */
@@ -76,7 +78,7 @@ export class FileBudget implements Budget {
       await this.#append([{ type: 'reserve', ...charge, limit }], true);
       await this.#read();
       const decision = this.#awaited.get(id);
-      if (decision === undefined) throw unusable('what was written to it cannot be read back');
+      if (decision === undefined) throw this.#unusable('what was written to it cannot be read back');
       return decision;
     } finally {
       this.#awaited.delete(id);
@@ -123,7 +125,7 @@ export class FileBudget implements Budget {
     if (event === 'torn') return;
     if (event === 'damaged') {
       // What it said may have been a reservation that counts.
-      this.#broken = unusable('a line of it is damaged, or was written by a later version of mgw');
+      this.#broken = this.#unusable('a line of it is damaged, or was written by a later version of mgw');
       throw this.#broken;
     }
     const decision = this.#reservations.apply(event);
@@ -134,8 +136,10 @@ export class FileBudget implements Budget {
   #at(): string {
     return new Date(this.#options.now()).toISOString();
   }
-}
 
-function unusable(why: string): MgwError {
-  return new MgwError('local_io', `The record of the budget cannot be used: ${why}.`, { retry: 'never' });
+  #unusable(why: string): MgwError {
+    const { path = 'memory' } = this.#options;
+    const text = `The record of the budget in ${path} cannot be used: ${why}. Nothing is sent under it. Move the file away and set the budget anew; "mgw spend --by budget" says what was spent.`;
+    return new MgwError('local_io', text, { retry: 'never', next: ['mgw', 'spend', '--by', 'budget'] });
+  }
 }

@@ -32,6 +32,9 @@ export function budgetNames(files: readonly string[]): string[] {
 }
 
 /** Opens a budget, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
-export async function openBudget(path: string, options: Omit<FileBudgetOptions, 'log'>): Promise<Budget> {
-  return new FileBudget({ ...options, log: await openBudgetLog(path) });
+export async function openBudget(
+  path: string,
+  options: Omit<FileBudgetOptions, 'log' | 'path'>,
+): Promise<Budget> {
+  return new FileBudget({ ...options, path, log: await openBudgetLog(path) });
 }

@@ -16,11 +16,9 @@ export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation):
   const job = await ledger.read(jobId);
   if (job === undefined) return 'open';
   const charges = chargesOf(await ledger.events(jobId));
-  const own = charges.filter(({ reservation }) => reservation === id);
-  if (own.some(({ fate }) => fate === 'accepted')) return 'accepted';
-  // An attempt whose record is lost may have been under any reservation.
-  const lost = charges.filter(({ reservation }) => reservation === undefined);
-  if ([...own, ...lost].some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
+  if (charges.some(({ reservation, fate }) => reservation === id && fate === 'accepted')) return 'accepted';
+  const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
+  if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
   if (!isOver || (await ledger.claimed(attemptClaim(job))) !== undefined) return 'open';
   return 'none';
 }

@@ -195,3 +195,35 @@ describe('prices', () => {
     expect(refused.json.error.message).toContain('prices.tts in profile default much: allowed is');
   });
 });
+
+it('jobs resolve --resubmit pays under a budget, and leaves the doubt where there is no room', async () => {
+  const user = newUser();
+  const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', 'submit-reply-lostx1']);
+  const printed = await new Promise<string>((resolve) => {
+    let text = '';
+    sandbox.child.stdout?.on('data', (bytes: Buffer) => {
+      text += bytes.toString();
+      if (text.includes('MGW_SANDBOX=')) resolve(text);
+    });
+  });
+  try {
+    user.env['MGW_SANDBOX'] = /MGW_SANDBOX=(\S+)/.exec(printed)?.[1];
+    await user.run(['budget', 'set', 'clips', '20']);
+    const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--budget-name', 'clips'];
+    expect(await runAll(user, [c('one', '--budget-name', 'clips'), [...resubmit, '--budget', '5']])).toEqual([
+      7, 12,
+    ]);
+    expect(await runAll(user, [c('one')])).toEqual([7]);
+    expect(await runAll(user, [resubmit])).toEqual([0]);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+      { name: 'clips', limit: '20', spent: '10', reserved: '10', left: '0' },
+    ]);
+    expect((await user.run(['spend', '--json'])).json['total']).toMatchObject({
+      spent: { charges: 1, amount: '10' },
+      doubt: { charges: 1, amount: '10' },
+    });
+  } finally {
+    sandbox.child.kill();
+    await sandbox.result;
+  }
+}, 60_000);

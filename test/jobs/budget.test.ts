@@ -236,6 +236,21 @@ describe('a process that dies', () => {
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
+  it('gives it back although an attempt without a budget is in doubt, but not one whose record is lost', async () => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const id = job?.id ?? '';
+    const error = { code: 'submit_unknown', message: '' };
+    await deps.ledger.append(id, { type: 'sending', attempt: 1, owner: deadOwner() });
+    await deps.ledger.append(id, { type: 'unknown', attempt: 1, error });
+    const amount = parseAmount('0.4');
+    await budget.reserve({ id: `${id}.dead`, amount, owner: deadOwner() }, limit);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
+    await deps.ledger.append(id, { type: 'unknown', attempt: 2, error });
+    await budget.reserve({ id: `${id}.dead2`, amount, owner: deadOwner() }, limit);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
+  });
+
   it('makes room for the next one, which asks before it is refused', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());

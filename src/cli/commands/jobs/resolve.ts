@@ -3,11 +3,13 @@ import { messageOf, usageError } from '../../../errors.ts';
 import type { SubmitVerdict } from '../../../exchange.ts';
 import type { Job } from '../../../job.ts';
 import type { JsonObject } from '../../../json.ts';
+import type { JobDeps } from '../../../jobs/deps.ts';
 import { resolveJob, type Resolution } from '../../../jobs/resolve.ts';
 import type { Order } from '../../../jobs/order.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { takeOn } from '../../../jobs/run.ts';
 import { reconcile } from '../../../jobs/reconcile.ts';
+import { holdFor } from '../../../payment/hold.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { budgetOptions, payingDeps, type BudgetOptions } from '../../allowances.ts';
 import type { Context } from '../../context.ts';
@@ -64,9 +66,8 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
     protocol.readSubmission(reply, body as JsonObject),
   );
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
-  if (resolution.how === 'resubmit') checkRepeatable(job);
+  if (resolution.how === 'resubmit') return submitAgain(context, job, protocol, options);
   const resolved = await resolveJob(ledger, job, resolution);
-  if (resolution.how === 'resubmit') return submitAgain(context, resolved, protocol, options);
   if (options.output === undefined) return { json: { job: jobView(resolved) }, text: resolved.id };
   const { deliverExisting, wantedBy } = await import('../video/deliver.ts');
   return deliverExisting(
@@ -122,6 +123,7 @@ async function submitAgain(
   protocol: Protocol,
   options: ResolveOptions,
 ): Promise<Outcome> {
+  checkRepeatable(job);
   const { submitAndDeliver, wantedBy } = await import('../video/deliver.ts');
   const body = job.request as JsonObject;
   const deps = await payingDeps(context, 'command', job.record.fingerprint, options);
@@ -139,5 +141,14 @@ async function submitAgain(
     goal,
     deadline,
   };
-  return submitAndDeliver(context, protocol, order, deps, options, takeOn(job, deps));
+  // Where no budget has room for it, the doubt stands as it is.
+  if (job.state === 'unknown') await checkRoom(order, job, deps);
+  const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
+  return submitAndDeliver(context, protocol, order, deps, options, takeOn(resolved, deps));
+}
+
+async function checkRoom(order: Order, { id: name }: Job, deps: JobDeps): Promise<void> {
+  const purchase = { ...deps.priceOf(order), name };
+  const hold = await holdFor(purchase, await deps.allowances(), deps.owner, deps.note);
+  await hold.settle('none');
 }
