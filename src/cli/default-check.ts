@@ -1,25 +1,32 @@
 import type { KeyPath } from '../config/keys.ts';
 import { messageOf, usageError } from '../errors.ts';
 import type { ProtocolName } from '../job.ts';
-import { longName } from '../protocols/compose.ts';
-import type { Flag } from '../protocols/protocol.ts';
+import { compose, longName } from '../protocols/compose.ts';
+import type { Flag, Protocol } from '../protocols/protocol.ts';
 import { protocols } from '../protocols/registry.ts';
+import { violationMessage } from '../protocols/violations.ts';
 
 /**
  * Checks a default of the config (`defaults.video.a.MODEL.FLAG`) as the flag itself would be checked.
  * @throws MgwError('usage') naming the flags there are, or what the flag allows.
  */
-export function checkDefault(path: KeyPath, words: readonly string[]): void {
-  const [, , protocol, , name = ''] = path;
-  const { flags } = protocols[protocol as ProtocolName];
-  const usable = flags.filter((flag) => flag.kind !== 'file' && longName(flag) !== 'model');
+export async function checkDefault(path: KeyPath, words: readonly string[]): Promise<void> {
+  const [, , letter, model = '', name = ''] = path;
+  const protocol: Protocol = protocols[letter as ProtocolName];
+  const usable = protocol.flags.filter((flag) => flag.kind !== 'file' && longName(flag) !== 'model');
   const flag = usable.find((one) => longName(one) === name);
   if (flag === undefined)
     throw usageError(
-      `Protocol ${(protocol ?? '').toUpperCase()} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
+      `Protocol ${(letter ?? '').toUpperCase()} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
     );
   if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} takes one value.`);
   for (const word of words) checkWord(flag, path, word);
+  const given = flag.kind === 'list' ? [...words] : (words[0] ?? '');
+  const value = flag.kind === 'switch' ? given === 'true' : given;
+  const body = protocol.normalise(compose(protocol, { flags: { model, [name]: value } }));
+  const violations = (await protocol.checks()).check(body);
+  const own = violations.filter((violation) => violation.flag === `--${name}` && violation.value !== '');
+  if (own.length > 0) throw usageError(violationMessage(own, model));
 }
 
 function checkWord(flag: Flag, path: KeyPath, word: string): void {

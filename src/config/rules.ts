@@ -73,7 +73,7 @@ export const rules = {
     ...fromFlag('--speaker', 'speaker'),
     env: 'MGW_TTS_SPEAKER',
   }),
-  ttsFormat: rule<string | undefined>('tts.format', word, undefined),
+  ttsFormat: rule<string | undefined>('tts.format', speechFormatName, undefined),
   ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
@@ -135,6 +135,14 @@ export function budgetName(given: unknown): string {
 function amount(given: unknown): string {
   parseAmount(String(given));
   return String(given);
+}
+
+// As a default only what is known to be written well; `--format` takes any word.
+function speechFormatName(given: unknown): string {
+  const name = String(given);
+  if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
+    throw new Error('mp3, wav, pcm or ogg_opus (any other by --format, where it is needed)');
+  return name;
 }
 
 function word(given: unknown): string {

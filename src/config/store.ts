@@ -1,5 +1,6 @@
-import { chmod } from 'node:fs/promises';
+import { chmod, open, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import Conf from 'conf';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
@@ -20,11 +21,46 @@ export async function changeConfig(
   host: Host = thisHost(),
 ): Promise<void> {
   const file = configPath(env, host);
-  const before = readRawConfig(file, host.platform) ?? {};
-  const after = change(asConfig(before));
-  const checked = checkConfig(after);
-  if ('problem' in checked) throw notAConfig(file, checked.problem);
-  await write(file, after);
+  // What cannot be read is said before anything is made next to it.
+  readRawConfig(file, host.platform);
+  const unlock = await locked(file).catch((error: unknown) => {
+    throw unwritable(file, error);
+  });
+  try {
+    const before = readRawConfig(file, host.platform) ?? {};
+    const after = change(asConfig(before));
+    const checked = checkConfig(after);
+    if ('problem' in checked) throw notAConfig(file, checked.problem);
+    await write(file, after).catch((error: unknown) => {
+      throw unwritable(file, error);
+    });
+  } finally {
+    await unlock();
+  }
+}
+
+// A change takes a moment: a lock that is older, ms, was left by a process that died.
+const longestChange = 10_000;
+
+// Two changes at once would each replace the whole file, and one of them would be lost.
+async function locked(file: string): Promise<() => Promise<void>> {
+  await makeFolder(path.dirname(file));
+  const lock = `${file}.lock`;
+  for (let tries = 0; ; tries += 1) {
+    try {
+      await (await open(lock, 'wx', 0o600)).close();
+      return () => rm(lock, { force: true });
+    } catch (error) {
+      if (systemCode(error) !== 'EEXIST') throw error;
+      const age = await stat(lock).then(
+        ({ mtimeMs }) => Math.abs(Date.now() - mtimeMs),
+        () => 0,
+      );
+      if (age > longestChange) await rm(lock, { force: true });
+      else if (tries * 50 > 2 * longestChange) throw new Error(`${lock} is in the way`, { cause: error });
+      else await delay(50);
+    }
+  }
 }
 
 /** {@link changeConfig} for one profile, which is made where it does not exist. */
@@ -51,22 +87,21 @@ function asConfig(raw: JsonObject): ConfigFile {
 }
 
 async function write(file: string, content: ConfigFile): Promise<void> {
-  try {
-    await makeFolder(path.dirname(file));
-    const conf = new Conf<ConfigFile>({
-      cwd: path.dirname(file),
-      configName: path.basename(file, '.json'),
-      configFileMode: 0o600,
-      accessPropertiesByDotNotation: false,
-      serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
-    });
-    conf.store = content;
-    // Where conf cannot replace a file it writes into it, and an old file keeps its old mode.
-    await chmod(file, 0o600);
-  } catch (error) {
-    const reason = systemCode(error) ?? messageOf(error);
-    throw new MgwError('local_io', `The config file ${file} cannot be written: ${reason}.`, { cause: error });
-  }
+  const conf = new Conf<ConfigFile>({
+    cwd: path.dirname(file),
+    configName: path.basename(file, '.json'),
+    configFileMode: 0o600,
+    accessPropertiesByDotNotation: false,
+    serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
+  });
+  conf.store = content;
+  // Where conf cannot replace a file it writes into it, and an old file keeps its old mode.
+  await chmod(file, 0o600);
+}
+
+function unwritable(file: string, error: unknown): MgwError {
+  const reason = systemCode(error) ?? messageOf(error);
+  return new MgwError('local_io', `The config file ${file} cannot be written: ${reason}.`, { cause: error });
 }
 
 function notAConfig(file: string, problem: string): MgwError {

@@ -9,6 +9,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -78,6 +79,23 @@ describe('changeProfile', () => {
     await changeProfile(env, 'default', () => ({ retries: 2 }));
     expect(lstatSync(file).isSymbolicLink()).toBe(true);
     expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual({ profiles: { default: { retries: 2 } } });
+  });
+});
+
+describe('changes at once', () => {
+  it('are all kept', async () => {
+    const names = ['one', 'two', 'three', 'four', 'five'];
+    await Promise.all(names.map((name) => changeProfile(env, name, () => ({ retries: 1 }))));
+    expect(Object.keys((await readConfig(env)).profiles).sort()).toEqual(names.sort());
+    expect(readdirSync(folder)).toEqual(['config.json']);
+  });
+
+  it('are not held up by a lock of a process that died', async () => {
+    await changeProfile(env, 'one', () => ({}));
+    writeFileSync(`${file}.lock`, '');
+    utimesSync(`${file}.lock`, 1, 1);
+    await changeProfile(env, 'two', () => ({}));
+    expect(Object.keys((await readConfig(env)).profiles)).toEqual(['one', 'two']);
   });
 });
 

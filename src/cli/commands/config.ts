@@ -104,7 +104,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   const path = keyPath(key);
   if (path[0] === 'defaults') {
     const { checkDefault } = await import('../default-check.ts');
-    checkDefault(path, words);
+    await checkDefault(path, words);
   }
   if (isPrice(path)) {
     const { checkPrice } = await import('../price-check.ts');

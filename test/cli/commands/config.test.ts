@@ -50,6 +50,8 @@ describe('config set, get and unset', () => {
     [['set', 'retries', 'many'], 'a whole number'],
     [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
     [['set', 'defaults.video.c.vendor-h3.duration', 'long'], 'a number in digits'],
+    [['set', 'defaults.video.c.vendor-h3.duration', '99'], '99 is not allowed for vendor-h3'],
+    [['set', 'tts.format', 'flac'], 'allowed is mp3, wav, pcm or ogg_opus'],
     [['set', 'profile', 'nowhere'], 'There is no profile "nowhere" yet'],
     [['get', 'api_key'], 'never shown'],
     [['get', 'nothing'], 'There is no setting "nothing"'],
