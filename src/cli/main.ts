@@ -1,5 +1,7 @@
 import { CommanderError } from 'commander';
+import { originText } from '../config/source.ts';
 import { exitCodes, messageOf, MgwError } from '../errors.ts';
+import { asSentence } from '../http/advice.ts';
 import { printable } from '../printable.ts';
 import type { Action } from './action.ts';
 import { createContext, type Context } from './context.ts';
@@ -20,7 +22,8 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
   // Whoever writes is told by `write`; nobody is there to hear of it a second time.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
-  const outcome = await outcomeOf(argv, (globals) => (context = createContext(io, globals)));
+  const ended = await outcomeOf(argv, (globals) => (context = createContext(io, globals)));
+  const outcome = await withKeyOrigin(ended, context);
   const globals = context?.globals ?? { json: asksForJson(argv) };
   const redact: Redact = (text) => context?.redact(text) ?? text;
   let exitCode = exitCodeOf(outcome);
@@ -62,6 +65,17 @@ function withNext(outcome: Outcome, program: Program | undefined, argv: string[]
   const job = outcome.json['job'] as Ways['job'];
   const help = helpOf(program.root, argv);
   return { ...outcome, error: withWay(outcome.error, { help, job }) };
+}
+
+// Which key was refused, and where: there may be several of either.
+async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
+  const { error } = outcome;
+  if (context === undefined || error?.code !== 'auth' || error.next?.includes('--trust-origin'))
+    return outcome;
+  const { baseUrl, key, sandbox } = await context.settings();
+  if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
+  const asked = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
+  return { ...outcome, error: error.with({}, `${asSentence(error.message)} ${asked}`) };
 }
 
 function asksForJson(argv: string[]): boolean {

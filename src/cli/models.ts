@@ -24,9 +24,11 @@ export async function fetchModels(context: Context, id?: string, limits: Limits 
     limits.timeoutMs ?? Number.POSITIVE_INFINITY,
   );
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
+  // Whoever waits for a listing is told soon that nobody answers; a submission has more patience.
+  const unsentRetries = settings.retries.source === 'default' ? 2 : retries;
   const reply = await readWithRetries(
     () => client.exchange(request, { auth: bearer, timeoutMs, maxBytes: 64 * 1024 * 1024 }),
-    { clock: context.clock, retries, note: (text) => context.progress.note(text) },
+    { clock: context.clock, retries, unsentRetries, note: (text) => context.progress.note(text) },
   );
   const read = readModels(reply);
   if ('models' in read) return read.models;

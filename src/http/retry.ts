@@ -9,6 +9,8 @@ import { TransportError } from './transport-error.ts';
 export interface RetryOptions {
   clock: Clock;
   retries: number;
+  /** How often one that found nobody is tried again, where that is less. */
+  unsentRetries?: number;
   note: (text: string) => void;
   signal?: AbortSignal;
 }
@@ -22,7 +24,8 @@ export async function readWithRetries(call: () => Promise<Reply>, options: Retry
   for (let tries = 0; ; tries += 1) {
     const { reply, problem, floorMs, permanent, cause } = await attempt(call);
     options.signal?.throwIfAborted();
-    const last = permanent === true || tries >= options.retries;
+    const { retries, unsentRetries = retries } = options;
+    const last = permanent === true || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || last)) return reply;
     if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe', cause });
     const ms = backoffMs(tries, { floorMs });

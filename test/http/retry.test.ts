@@ -124,4 +124,10 @@ describe('a read', () => {
   it('passes on what is no error of the connection', async () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
+
+  it('gives up sooner on one that found nobody, where it is told to', async () => {
+    const tried = tries([refused, refused, refused], { retries: 5, unsentRetries: 1 });
+    await expect(tried.result).rejects.toMatchObject({ code: 'unreachable' });
+    expect(tried.calls).toBe(2);
+  });
 });

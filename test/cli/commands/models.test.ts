@@ -45,5 +45,8 @@ describe('mgw models', () => {
       exit_code: 3,
       error: { code: 'auth', next: ['mgw', 'auth', 'status'] },
     });
+    expect(run.json.error.message).toMatch(
+      /^Invalid token\. Sent to 127\.0\.0\.1:\d+ with the key from environment MGW_API_KEY\.$/,
+    );
   });
 });
