@@ -1,6 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
+import { asSentence } from '../http/advice.ts';
 import { backoffMs } from '../http/backoff.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
 import type { OutputLock } from '../http/output-lock.ts';
@@ -123,6 +124,7 @@ async function obtained(given: readonly Source[], place: Place, work: Work): Pro
     if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
     if (outcome.kind === 'expired' && refreshes >= mostRefreshes) throw gone(outcome.failure, work.job);
     if (outcome.kind === 'expired') refreshes += 1;
+    else if (rounds === 0) work.deps.note(`Not ready yet: ${asSentence(outcome.failure.message)}`);
     await pause(rounds, outcome.failure, work);
     sources = (await refreshed(place.index, work)) ?? sources;
   }
@@ -203,16 +205,16 @@ function addressOf(source: Exclude<Source, { kind: 'inline' }>, baseUrl: URL): s
 // Whatever becomes of a download, the job is paid for and its result can be fetched again.
 function withNext(error: unknown, job: Job): unknown {
   if (!(error instanceof MgwError) || error.next !== undefined) return error;
-  return Object.assign(error, { next: fetchCommand(job) });
+  return error.with({ next: fetchCommand(job) });
 }
 
 async function pause(rounds: number, failure: Failure, { job, deps, options }: Work): Promise<void> {
-  const left = options.deadline.leftMs();
-  if (left <= 0) throw pendingError(job);
-  const ms = backoffMs(rounds, { baseMs: options.intervalMs, capMs: 10_000, floorMs: failure.retryAfterMs });
-  await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {
+  const { deadline, intervalMs } = options;
+  const ms = backoffMs(rounds, { baseMs: intervalMs, capMs: 10_000, floorMs: failure.retryAfterMs });
+  await deps.clock.sleep(Math.min(ms, deadline.leftMs()), deps.signals.soft).catch((error: unknown) => {
     throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : error;
   });
+  if (deadline.leftMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
 // The last success that was seen stands: a status that goes back does not take its result away. Media inside

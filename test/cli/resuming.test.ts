@@ -36,6 +36,18 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toBe(2);
   });
 
+  it("says in the gateway's own words why a result is not there yet", async () => {
+    const message = 'Task is not completed yet, current status: IN_PROGRESS';
+    for (let times = 0; times < 200; times += 1)
+      gateway.contents.push({ status: 400, body: { error: { message } } });
+    const late = await user.run([...submit, '-o', 'own.mp4', ...fast, '--timeout', '2s']);
+    expect(late.code, late.stderr).toBe(8);
+    expect(late.stderr.split(message)).toHaveLength(3);
+    gateway.contents.splice(0);
+    expect((await user.run([...submit, '-o', 'own.mp4', ...fast])).code).toBe(0);
+    expect(gateway.created).toBe(1);
+  });
+
   it('goes on under another API key, and says so', async () => {
     gateway.queries.push(running);
     const command = [...submit, '-o', 'own.mp4'];
