@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
@@ -44,7 +44,7 @@ function hurried(): Clock {
 /** Runs `mgw` in this very process for a user; a path that is relative means their folder, as it would in one of theirs. */
 export function runHereAs({ cwd, env }: User, args: string[], input?: string): Promise<CliResult> {
   return runHere(
-    args.map((word, index) => (index === 0 ? word : pathIn(cwd, args[index - 1], word))),
+    args.map((word, index) => pathIn(cwd, args[index - 1], word)),
     env,
     input,
   );
@@ -54,7 +54,8 @@ export function runHereAs({ cwd, env }: User, args: string[], input?: string): P
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-';
-  const isFile = path !== '' && !path.startsWith('/') && existsSync(join(folder, path));
+  const isFile =
+    path !== '' && !path.startsWith('/') && statSync(join(folder, path), { throwIfNoEntry: false })?.isFile();
   return isOutput || isFile ? at + resolve(folder, path) : word;
 }
 
