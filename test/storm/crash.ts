@@ -1,3 +1,4 @@
+import { closeSync } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
@@ -34,19 +35,30 @@ const takesRoom = new Set(['open', 'mkdir', 'link', 'rename', 'write', 'writev',
 
 const fail = (code: string): Error => Object.assign(new Error(`${code}: made to fail`), { code });
 
-async function strike(
+function strike(
   how: Exclude<Crash['how'], 'full'>,
-  { half }: DiskOperation,
+  { name, half }: DiskOperation,
   run: () => unknown,
-): Promise<never> {
+): unknown {
   if (how === 'ENOSPC') throw fail('ENOSPC');
-  if (how === 'torn') await (half ?? run)();
-  if (how !== 'EIO-after') {
-    process.kill(process.pid, 'SIGKILL');
-    throw new Error('killed');
-  }
-  const done = await Promise.resolve(run()).catch(() => undefined);
-  // Whoever is told that it failed will not close it.
-  if (typeof done === 'object' && done !== null && 'close' in done) await (done as FileHandle).close();
-  throw fail('EIO');
+  if (how === 'killed') return die();
+  if (how === 'torn') return once((half ?? run)(), die);
+  return once(run(), (done) => {
+    // Whoever is told that it failed will not close it.
+    if (name === 'open' && typeof done === 'number') closeSync(done);
+    const closed = name === 'open' && typeof done === 'object' ? (done as FileHandle).close() : undefined;
+    return once(closed, () => {
+      throw fail('EIO');
+    });
+  });
+}
+
+function die(): never {
+  process.kill(process.pid, 'SIGKILL');
+  throw new Error('killed');
+}
+
+// An operation of Node's gives a promise, or is done.
+function once(result: unknown, act: (done: unknown) => unknown): unknown {
+  return result instanceof Promise ? result.then(act) : act(result);
 }
