@@ -14,7 +14,9 @@ export type Deed =
   /** Accepts the task, which will fail. */
   | { kind: 'doom' }
   /** 400. */
-  | { kind: 'refuse' };
+  | { kind: 'refuse' }
+  /** Accepts the task, and answers later. */
+  | { kind: 'wait'; until: Promise<void> };
 
 interface Task {
   polls: number;
@@ -27,6 +29,8 @@ export interface BatchGateway extends Origin {
   charges: Map<string, number>;
   /** Deals with a submission; undefined accepts it. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
+  /** The id of the last task that was made of a prompt. */
+  taskOf: (prompt: string) => string;
   /** Polls until a task is finished. */
   polls: number;
   /** Requests that submit. */
@@ -42,6 +46,7 @@ const submitC = new Set(['/v1/video/generations', '/v1/videos']);
 /** Starts the gateway on loopback. */
 export async function startBatchGateway(): Promise<BatchGateway> {
   const tasks = new Map<string, Task>();
+  const made = new Map<string, string>();
   const charge = (prompt: string): void =>
     void gateway.charges.set(prompt, (gateway.charges.get(prompt) ?? 0) + 1);
   const submit = (
@@ -62,8 +67,10 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     }
     charge(prompt);
     const id = `task-${tasks.size + 1}`;
+    made.set(prompt, id);
     tasks.set(id, { polls: 0, isDoomed: deed?.kind === 'doom' });
     if (deed?.kind === 'lose') response.destroy();
+    else if (deed?.kind === 'wait') void deed.until.then(() => accept(id));
     else if (deed?.kind === 'fail-after') json(response, { error: { message: 'upstream broke' } }, 500);
     else accept(id);
   };
@@ -145,6 +152,7 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     ...origin,
     charges: new Map(),
     judge: () => undefined,
+    taskOf: (prompt) => made.get(prompt) ?? '',
     polls: 1,
     posts: () =>
       gateway.requests.filter(

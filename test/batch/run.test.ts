@@ -193,6 +193,37 @@ describe('a row that was changed', () => {
   });
 });
 
+describe('Ctrl-C', () => {
+  it('submits no more, waits for the answers to what was sent, and a rerun pays for the rest', async () => {
+    const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
+    const file = scene.file(
+      'm.csv',
+      clips(...prompts.map((prompt): [string, string] => [prompt.slice(2), prompt])),
+    );
+    let answer = (): void => undefined;
+    const until = new Promise<void>((resolve) => (answer = resolve));
+    const asked = new Promise<void>((resolve) => {
+      scene.gateway.judge = (prompt) => {
+        if (prompt === 'a cat') resolve();
+        return { kind: 'wait', until };
+      };
+    });
+    const more = ['-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms', '--concurrency', '2'];
+    const { child, result } = scene.user.start(['batch', 'run', file, ...more, '-v']);
+    await asked;
+    child.kill('SIGINT');
+    const isTold = new Promise((resolve) =>
+      child.stderr?.on('data', (text) => /Interrupted/.test(String(text)) && resolve(0)),
+    );
+    await isTold;
+    answer();
+    expect((await result).code).toBe(130);
+    expect(scene.gateway.posts()).toHaveLength(2);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
+  });
+});
+
 describe('a sidecar', () => {
   it('tells next to a file what was asked for and by which job', async () => {
     const file = scene.file('m.csv', mixed);

@@ -1,0 +1,144 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import type { Running } from '../support/cli.ts';
+import type { Deed } from './gateway.ts';
+import { openScene, type BatchJson, type Scene } from './scene.ts';
+
+const rows = 200;
+const lost = new Set(['prompt 20', 'prompt 61']);
+const failedAfter = 'prompt 102';
+const doomed = 'prompt 46';
+
+let scene: Scene;
+/** Submissions that are taken until the gateway turns all away; a process is killed then. */
+let taken = 0;
+let most = 0;
+
+function manifest(): string {
+  const lines = Array.from({ length: rows }, (_, n) => {
+    const prompt = `prompt ${n}`;
+    return [
+      `row-${n},a,video-a,5,${prompt},,`,
+      `row-${n},b,Kling,5,${prompt},,2.0`,
+      `row-${n},c,vendor-h3-mini,5,${prompt},,`,
+      `row-${n},tts,,,,${prompt},`,
+    ][n % 4];
+  });
+  return ['id,protocol,model,duration,prompt,text,model-version', ...lines, ''].join('\n');
+}
+
+function judge(prompt: string): Deed | undefined {
+  const isFirst = !scene.gateway.charges.has(prompt);
+  if (isFirst && taken >= most) return { kind: 'limit', seconds: 3600 };
+  taken += 1;
+  if (isFirst && taken % 17 === 0) return { kind: 'limit' };
+  if (lost.has(prompt)) return { kind: 'lose' };
+  if (prompt === failedAfter) return { kind: 'fail-after' };
+  return prompt === doomed && isFirst ? { kind: 'doom' } : undefined;
+}
+
+function start(command = 'run', ...more: string[]): Running {
+  const files = ['-o', scene.at('out/{id}.{ext}'), '--poll-interval', '10ms', '--concurrency', '8'];
+  return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
+}
+
+// Nothing is under way of which the record does not tell everything: what dies now dies between two steps. It has to look
+// so for a while, since a process that was turned away may have another one in its hands.
+async function allSettled(): Promise<void> {
+  const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
+  let [quiet, posts] = [0, -1];
+  while (quiet < 10) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const isQuiet = taken >= most && posts === scene.gateway.posts().length && !(await isOneOpen(ledger));
+    quiet = isQuiet ? quiet + 1 : 0;
+    posts = scene.gateway.posts().length;
+  }
+}
+
+async function isOneOpen(ledger: Ledger): Promise<boolean> {
+  for (const id of await ledger.ids()) {
+    const job = await ledger.read(id);
+    if (job?.state === 'sending' || (job?.protocol === 'tts' && job.state === 'queued')) return true;
+    const isClaimed =
+      job?.state === 'prepared' &&
+      (await ledger.claimed(`send.${id}.${job.record.attempts + 1}`)) !== undefined;
+    if (isClaimed) return true;
+  }
+  return false;
+}
+
+async function killed(processes: Running[], after: number): Promise<void> {
+  most = taken + after;
+  await allSettled();
+  for (const { child, result } of processes) {
+    child.kill('SIGKILL');
+    await result;
+  }
+}
+
+beforeAll(async () => {
+  scene = await openScene();
+  scene.file('clips.csv', manifest());
+  scene.gateway.judge = judge;
+});
+afterAll(() => scene.gateway.close());
+
+describe('a batch of 200 rows on a bad day', () => {
+  it(
+    'pays for each row once, whatever is killed, and tells what is not done',
+    { timeout: 240_000 },
+    async () => {
+      for (let kill = 0; kill < 3; kill += 1) await killed([start()], 25);
+      await killed([start(), start()], 30);
+      most = Number.POSITIVE_INFINITY;
+      const [one, other] = [start('run', '--json'), start()];
+      const ends = await Promise.all([one.result, other.result]);
+      expect(ends.map(({ code }) => code)).toEqual([11, 11]);
+      const told = ends[0]?.json as unknown as BatchJson;
+      expect([...scene.gateway.charges.values()].filter((count) => count !== 1)).toEqual([]);
+      expect(scene.gateway.charges.size).toBe(rows);
+      expect(told.batch.states).toMatchObject({ done: rows - 4, unknown: 3, failed: 1 });
+      expect(told.rows.map(({ state, next }) => `${state}: ${next.slice(0, 3).join(' ')}`).sort()).toEqual([
+        'failed: mgw batch retry',
+        'unknown: mgw jobs resolve',
+        'unknown: mgw jobs resolve',
+        'unknown: mgw jobs resolve',
+      ]);
+      const bad = new Set(told.rows.map(({ id }) => id));
+      for (let n = 0; n < rows; n += 1) {
+        if (bad.has(`row-${n}`)) continue;
+        const [name, whole] = n % 4 === 3 ? ['mp3', scene.gateway.audio] : ['mp4', scene.gateway.video];
+        expect(readFileSync(scene.at(`out/row-${n}.${name}`)).equals(whole), `row-${n}`).toBe(true);
+      }
+      await resolveAll(told);
+    },
+  );
+
+  it(
+    'is done after a retry of what failed, and every run after it sends no POST',
+    { timeout: 120_000 },
+    async () => {
+      expect((await start().result).code).toBe(11);
+      expect(scene.gateway.charges.get(doomed)).toBe(1);
+      expect((await start('retry', '--failed').result).code).toBe(0);
+      expect(scene.gateway.charges.get(doomed)).toBe(2);
+      scene.gateway.requests.splice(0);
+      expect((await start().result).code).toBe(0);
+      expect(scene.gateway.posts()).toEqual([]);
+    },
+  );
+});
+
+// The tasks of lost answers are there: their ids are those that the gateway gave.
+async function resolveAll({ rows: told }: BatchJson): Promise<void> {
+  for (const { id, state } of told) {
+    if (state !== 'unknown') continue;
+    const number = Number(id.slice('row-'.length));
+    const task = scene.gateway.taskOf(`prompt ${number}`);
+    const handle = number % 4 === 0 ? `models/video-a/operations/${task}` : task;
+    const resolved = await scene.user.run(['jobs', 'resolve', `@clips/${id}`, '--adopt', handle]);
+    expect(resolved.code, resolved.stderr).toBe(0);
+  }
+}
