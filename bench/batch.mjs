@@ -24,13 +24,26 @@ async function measure(rows, concurrency) {
     MGW_STATE_DIR: join(folder, 'state'),
     MGW_CONFIG_DIR: join(folder, 'config'),
   };
-  const args = ['batch', 'run', 'clips.csv', ...(process.env.LOUD ? [] : ['-q']), '-o', 'out/', '--poll-interval', '20ms', '--concurrency', concurrency];
+  const args = [
+    'batch',
+    'run',
+    'clips.csv',
+    '-q',
+    '-o',
+    'out/',
+    '--poll-interval',
+    '20ms',
+    '--concurrency',
+    concurrency,
+  ];
   const first = await run(args, env, folder);
   console.log(
     `${rows} rows: ${(rows / first.seconds).toFixed(0)} a second (target 200), peak RSS ${first.rss.toFixed(0)} MB (target 250), exit ${first.code}`,
   );
   const again = await run(args, env, folder);
-  console.log(`run again: ${again.seconds.toFixed(1)} s, peak RSS ${again.rss.toFixed(0)} MB, exit ${again.code}`);
+  console.log(
+    `run again: ${again.seconds.toFixed(1)} s, peak RSS ${again.rss.toFixed(0)} MB, exit ${again.code}`,
+  );
   gateway.kill();
   rmSync(folder, { recursive: true, force: true });
 }

@@ -102,7 +102,7 @@ export class BatchReport {
     const bad = tally.bad > 0 ? [`${tally.bad} left out`] : [];
     const parts = [
       `${batch.name}: ${[...counts, ...bad].join(', ') || 'no rows'}`,
-      `${tally.files} files saved`,
+      `${tally.files} ${tally.files === 1 ? 'file' : 'files'} saved`,
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
