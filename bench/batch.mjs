@@ -1,10 +1,13 @@
 // A batch against a gateway that answers at once: rows a second, memory, and how long the same line takes when all is done.
 //   npm run build && node bench/batch.mjs [rows] [concurrency]
+import { Buffer } from 'node:buffer';
 import { fork, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { clearInterval, setInterval } from 'node:timers';
 import { fileURLToPath } from 'node:url';
 
 const own = fileURLToPath(import.meta.url);
