@@ -2,7 +2,7 @@
 // `models` on loopback at most 2).
 //   npm run build && node bench/startup.mjs [rounds]
 //
-// Each round runs every command once, one behind the other, so that a busy machine is busy for all of them; a ratio
+// Each round runs every command once, one after the other, so that a busy machine is busy for all of them; a ratio
 // is the median of the rounds' ratios. Behind it is the same of CPU time, which other processes disturb less. It exits
 // 1 where a target is missed by both.
 import { spawn } from 'node:child_process';

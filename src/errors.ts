@@ -94,7 +94,7 @@ export interface BudgetShortfall {
   exceeded_by?: string;
 }
 
-/** What an error says beside its message; `exit` overrides the exit code that belongs to the error code. */
+/** What an error says in addition to its message; `exit` overrides the exit code that belongs to the error code. */
 export interface ErrorDetails {
   charged?: Charged;
   retry?: Retry;

@@ -143,7 +143,7 @@ export interface Job {
   details?: unknown;
   /** Of the last attempt. */
   cost?: JobCost;
-  /** What the ledger knows beside what `--json` shows. */
+  /** What the ledger knows in addition to what `--json` shows. */
   record: JobRecord;
 }
 

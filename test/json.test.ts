@@ -46,12 +46,12 @@ describe('parseJson', () => {
     },
   );
 
-  it('reads literals of any length beside long integers', () => {
+  it('reads literals of any length next to long integers', () => {
     const long = '\\n'.repeat(4_000_000);
     expect(at(parseJson(`{"a":"${long}","id":12345678901234567890}`), 'id')).toBe('12345678901234567890');
   });
 
-  it('reads what is nested too deep as null, and all beside it', () => {
+  it('reads what is nested too deep as null, and all next to it', () => {
     const deep = (levels: number): string => `${'['.repeat(levels)}7${']'.repeat(levels)}`;
     expect(canonicalJson(parseJson(deep(mostLevels)))).toBe(deep(mostLevels));
     expect(canonicalJson(parseJson(deep(mostLevels + 1)))).toBe(deep(mostLevels).replace('7', 'null'));

@@ -15,7 +15,7 @@ export interface ReadyRun {
   chosen: ReadonlyMap<number, { take: number; state: RowState }>;
 }
 
-/** Who is told of a run, beside {@link RunWatcher}: rows that are left alone. */
+/** Who is told of a run, in addition to {@link RunWatcher}: rows that are left alone. */
 export interface BatchWatcher extends RunWatcher {
   left(planned: PlannedRow): void;
 }

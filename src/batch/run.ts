@@ -33,7 +33,7 @@ export interface RunOptions extends RowOptions {
   retake: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
-/** Downloads and rows that wait for another try, beside those under way at the gateway. */
+/** Downloads and rows that wait for another try, in addition to those under way at the gateway. */
 const mostBeside = 8;
 /** Rows in a row that found the gateway unreachable, after which it is left alone. */
 const mostUnreachable = 5;

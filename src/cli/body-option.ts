@@ -5,7 +5,7 @@ import { readInputText } from './input-file.ts';
 import { readStdin } from './stdin.ts';
 
 /**
- * The text that a flag such as `--body` stands for: itself, the file behind an `@`, or standard input for `-`
+ * The text that a flag such as `--body` stands for: itself, the file after an `@`, or standard input for `-`
  * and `@-`. @throws MgwError('usage') naming the flag.
  */
 export async function optionText(context: Context, source: string, flag: string): Promise<string> {

@@ -24,7 +24,7 @@ export interface Globals {
   speaker?: string;
 }
 
-/** Adds the global flags to the program; commander finds them before and behind any subcommand. */
+/** Adds the global flags to the program; commander finds them before and after any subcommand. */
 export function addGlobals(program: Command): Command {
   return program
     .addOption(single('--profile <name>', 'profile of the config file to use'))

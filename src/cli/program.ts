@@ -36,7 +36,7 @@ export interface Program {
 
 /**
  * The command line for some arguments: all of it, or only the part that they name. Its parser prints nothing and
- * ends nothing: it throws MgwError('usage') for wrong arguments, and CommanderError with exit code 0 behind help.
+ * ends nothing: it throws MgwError('usage') for wrong arguments, and CommanderError with exit code 0 after help.
  */
 export async function createProgram(argv: readonly string[], act: Act): Promise<Program> {
   let printed = '';

@@ -36,7 +36,7 @@ export function addWaitOptions(
   addRetriesOption(command);
 }
 
-/** `--request-timeout`; `defaults` is said behind it. */
+/** `--request-timeout`; `defaults` is said after it. */
 export function requestTimeoutOption(defaults = ''): Option {
   return waiting('--request-timeout <duration>', `limit of one HTTP call${defaults}`);
 }

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { printableLine } from '../printable.ts';
 import { badSetting } from './source.ts';
 
-/** What the folders are derived from, beside the environment. */
+/** What the folders are derived from, apart from the environment. */
 export interface Host {
   /** The user's home folder. */
   home: string;

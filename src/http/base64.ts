@@ -56,7 +56,7 @@ export class Base64Stream {
   #groups(bytes: Buffer, out: Buffer, offset: number): number {
     if (bytes.length === 0 || this.fault !== undefined) return 0;
     const written = this.#ended
-      ? this.#fail('characters behind its padding', 0)
+      ? this.#fail('characters after its padding', 0)
       : decodeClean(bytes, out, offset);
     const result = written ?? this.#lastGroups(bytes, out, offset);
     this.#position += bytes.length;

@@ -11,7 +11,7 @@ export class MemberWatch {
   #length = 0;
   #inString = false;
   #escaped = false;
-  /** What the last token was: a string (kept in `#string`), the colon behind it, or anything else. */
+  /** What the last token was: a string (kept in `#string`), the colon after it, or anything else. */
   #last: 'string' | 'colon' | 'other' = 'other';
 
   constructor(members: readonly string[]) {
@@ -20,7 +20,7 @@ export class MemberWatch {
 
   /**
    * Takes the next byte; true for the quote that opens a watched member's string. The bytes of that string
-   * are then the caller's, who says {@link closed} behind its closing quote.
+   * are then the caller's, who says {@link closed} after its closing quote.
    */
   step(byte: number): boolean {
     if (this.#inString) this.#stepInString(byte);

@@ -4,7 +4,7 @@ import type { Connections } from './connections.ts';
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
 
-/** What a request says on the wire, and nothing besides. */
+/** What a request says on the wire, and nothing else. */
 export interface RawRequest {
   origin: string;
   path: string;

@@ -62,7 +62,7 @@ export class SpooledString {
     return { path: this.#sink.path, bytes: this.#bytes, ...(fault !== undefined && { fault }) };
   }
 
-  /** Closes the sink behind an error of the disk, which is the one to be told. */
+  /** Closes the sink after an error of the disk, which is the one to be told. */
   async abandon(): Promise<void> {
     await this.#sink.close().catch(() => undefined);
   }

@@ -6,7 +6,7 @@ import { isAddress, isWithinReach } from './reach.ts';
 /** What decides where a result may be fetched from, and where the key may go. */
 export interface TrustedGateway {
   baseUrl: URL;
-  /** Origins that the user trusts with the key beside the gateway's own. */
+  /** Origins that the user trusts with the key in addition to the gateway's own. */
   trustedOrigins: readonly string[];
 }
 

@@ -6,7 +6,7 @@ import EnvHttpProxyAgent from 'undici/lib/dispatcher/env-http-proxy-agent.js';
 import Pool from 'undici/lib/dispatcher/pool.js';
 
 // These are a third of undici: its index loads WebSocket, caches and a fetch of its own as well, at every start. What
-// the index does besides is to lend dispatchers their calls; a proxy agent needs the one that opens a tunnel.
+// the index does otherwise is to lend dispatchers their calls; a proxy agent needs the one that opens a tunnel.
 Object.assign(Dispatcher.prototype, { connect, request });
 
 // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later ones do so only

@@ -1,6 +1,6 @@
 import type { Job } from '../job.ts';
 
-/** A handle may be unknown to a query for so long behind its submission, ms (design 6). */
+/** A handle may be unknown to a query for so long after its submission, ms (design 6). */
 const notFoundGraceMs = 60_000;
 
 /** True where a job was submitted so lately that "not found" proves nothing yet; `now` in ms since 1970. */

@@ -35,7 +35,7 @@ async function writeNew(path: string, text: string): Promise<void> {
 
 /**
  * Appends text in one write, durable on return but where `isDurable` is false. Where what stands before was torn, `tornEnd` closes it off first;
- * nothing is ever cut off, since another process may have written behind it.
+ * nothing is ever cut off, since another process may have written after it.
  */
 export async function appendFile(
   path: string,

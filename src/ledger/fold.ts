@@ -2,7 +2,7 @@ import { isFinal, isSameGoal, type Goal, type Job, type JobState, type RecordedE
 
 /**
  * Folds a job's log in its order; `undefined` stands for a line that could not be read. A job with such a line and
- * no handle is `unknown`, never "not sent", unless a person settled it behind that line (design 4). Undefined where
+ * no handle is `unknown`, never "not sent", unless a person settled it after that line (design 4). Undefined where
  * the first line is not a readable `prepared`.
  */
 export function foldJob(id: string, lines: readonly (RecordedEvent | undefined)[]): Job | undefined {

@@ -6,7 +6,7 @@ const largestEvent = 16 * 1024 * 1024;
 
 /**
  * Reads server-sent events of a response, in chunks that are cut anywhere. Each piece of text is handed out as it
- * comes; the end is known from a terminal event alone, and nothing behind it is looked at.
+ * comes; the end is known from a terminal event alone, and nothing after it is looked at.
  */
 export class ResponseStream {
   /** How the response ended, once that is known. */
@@ -34,7 +34,7 @@ export class ResponseStream {
     if (this.end === undefined) this.#parser.feed(this.#decoder.decode(chunk, { stream: true }));
   }
 
-  /** Ends the stream: the last event may lack the empty line behind it. Without a terminal event it is cut. */
+  /** Ends the stream: the last event may lack the empty line after it. Without a terminal event it is cut. */
   finish(): ResponseEnd {
     if (this.end === undefined) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
     return this.end ?? { kind: 'cut', why: 'the stream ended without its last event' };

@@ -19,7 +19,7 @@ export type JournalEntry =
   /** A request to B's file host carried a key. */
   | { kind: 'key-at-file-host'; at: number; path: string };
 
-/** Appends an entry; safe beside other processes. */
+/** Appends an entry; safe while other processes write, too. */
 export function note(stateDir: string, entry: JournalEntry): void {
   appendRecords(join(stateDir, 'journal.jsonl'), [entry]);
 }

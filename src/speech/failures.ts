@@ -9,13 +9,13 @@ interface Kind {
   words?: RegExp;
   codes?: RegExp;
   code: ErrorCode;
-  /** What to do about it, put behind the gateway's words. */
+  /** What to do about it, put after the gateway's words. */
   advice?: string;
 }
 
 const wrongPath: Kind = {
   code: 'not_found',
-  advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 behind it.',
+  advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 after it.',
 };
 const speakerAdvice =
   'Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';

@@ -118,7 +118,7 @@ describe.concurrent('README', () => {
     shell.close();
   });
 
-  it('makes a playable video with its first command in a clone, behind npm ci', async () => {
+  it('makes a playable video with its first command in a clone, after npm ci', async () => {
     const [, command = ''] = /^npm ci && (node bin\/mgw\.js .*)$/m.exec(readme) ?? [];
     const shell = newShell();
     symlinkSync(join(repository, 'bin'), join(shell.home, 'bin'));

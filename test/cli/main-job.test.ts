@@ -277,7 +277,7 @@ describe('submit alone', () => {
     expect(gateway.created).toBe(1);
   });
 
-  it('ends 130 behind a Ctrl-C while its answer was outstanding, and resumes', async () => {
+  it('ends 130 after a Ctrl-C while its answer was outstanding, and resumes', async () => {
     const accepted = new Promise<void>((resolve) => {
       gateway.submits.push((_, response) => {
         running.child.kill('SIGINT');

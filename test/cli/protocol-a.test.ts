@@ -38,7 +38,7 @@ function file(path: string): Buffer {
   return readFileSync(join(user.cwd, path));
 }
 
-/** What the user finds in their folder beside mgw's own state. */
+/** What the user finds in their folder next to mgw's own state. */
 function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }
@@ -123,7 +123,7 @@ describe('submit -o', () => {
 
   it.each([
     ['an output that exists', ['-o', 'clip.mp4'], 10],
-    ['a folder, beside which they would stand', ['-o', 'clips', '--force'], 10],
+    ['a folder, next to which they would stand', ['-o', 'clips', '--force'], 10],
     ['several videos and one standard output', ['-o', '-'], 2],
   ])('refuses %s before it pays', async (_, output, code) => {
     mkdirSync(join(user.cwd, 'clips'));
@@ -345,7 +345,7 @@ describe('the end of an operation', () => {
 describe('media inside the answer', () => {
   const good = fakeMp4(30_000);
 
-  it('becomes a file like any other, with nothing left beside it', async () => {
+  it('becomes a file like any other, with nothing left next to it', async () => {
     gateway.finish = () => generated([inside(good)]);
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);

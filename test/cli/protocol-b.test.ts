@@ -30,7 +30,7 @@ function file(path: string): Buffer {
   return readFileSync(join(user.cwd, path));
 }
 
-/** What the user finds in their folder beside mgw's own state. */
+/** What the user finds in their folder next to mgw's own state. */
 function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }
@@ -287,7 +287,7 @@ describe('the answer to a creation', () => {
     expect(gateway.created).toBe(1);
   });
 
-  it('a task id with an error beside it is accepted, and warned of', async () => {
+  it('a task id with an error next to it is accepted, and warned of', async () => {
     const { Error } = (callError('InternalError') as { Response: { Error: object } }).Response;
     gateway.submits.push({ body: { Response: { TaskId: 'odd-1', Error, RequestId: 'r' } } });
     const run = await user.run([...submit, '--json']);
@@ -444,7 +444,7 @@ describe('the file host', () => {
     for (const { headers } of gets) expect(JSON.stringify(headers)).not.toContain(canaryKey);
   });
 
-  it('nor behind a redirect to the gateway', async () => {
+  it('nor after a redirect to the gateway', async () => {
     gateway.files.answers.push({ status: 302, headers: { location: `${gateway.url}/elsewhere` } });
     await here(save);
     const followed = gateway.requests.filter(({ path }) => path === '/elsewhere');

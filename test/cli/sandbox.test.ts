@@ -221,7 +221,7 @@ describe('exec --verify', () => {
     },
   );
 
-  it('fails one that makes mgw pay again, and says so beside how the script ended', async () => {
+  it('fails one that makes mgw pay again, and says so next to how the script ended', async () => {
     const lines = `for try in 1 2 3; do ${boat} --new && exit 0; done; exit 1`;
     const run = await exec(['--verify', '--json', '--fault', 'submit-reply-lostx2'], lines);
     expect(run.json).toMatchObject({ ok: false, exit_code: 5, script_exit_code: 0 });

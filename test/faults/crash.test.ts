@@ -107,7 +107,7 @@ describe.concurrent('kill -9 once the answer is recorded', () => {
   });
 });
 
-describe.concurrent('a log that ends behind any of its lines, or inside it', () => {
+describe.concurrent('a log that ends after any of its lines, or inside it', () => {
   it('never leads to a second creation', { timeout: 60_000 }, async ({ open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => void scene.gateway.script.content.push(kill));

@@ -374,7 +374,7 @@ describe.concurrent('damaged state files', () => {
     expect(scene.gateway.submissions, what).toHaveLength(1);
   }
 
-  it('cut at every byte behind "sending"', { timeout: 60_000 }, async ({ open }) => {
+  it('cut at every byte after "sending"', { timeout: 60_000 }, async ({ open }) => {
     const { scene, path, whole } = await killed(open);
     const sending = whole.lastIndexOf('\n', whole.indexOf('"sending"')) + 1;
     const end = whole.indexOf('\n', sending) + 1;

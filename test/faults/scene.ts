@@ -201,7 +201,7 @@ export function shown({ code, stdout, stderr }: CliResult): string {
 
 let authority: Authority | undefined;
 
-/** A gateway behind TLS whose certificate the user trusts. */
+/** A gateway over TLS whose certificate the user trusts. */
 export function secured(subject: Subject = { hosts: ['localhost'] }): SceneOptions {
   authority ??= newAuthority();
   return { tls: authority.issue(subject), env: { MGW_TEST_CA: authority.cert } };

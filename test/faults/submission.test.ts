@@ -114,7 +114,7 @@ describe.concurrent('a connection that is reset while the request is handled', (
   );
 });
 
-describe.concurrent('a creation with silence behind it', () => {
+describe.concurrent('a creation with silence after it', () => {
   it.for(protocols)('ends with exit 7 at the request timeout (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(({ gateway }) => void gateway.create());
@@ -170,7 +170,7 @@ describe.concurrent('a 200 that tells no handle', () => {
   });
 });
 
-describe.concurrent("a 200 that is cut right behind the handle's closing quote", () => {
+describe.concurrent("a 200 that is cut right after the handle's closing quote", () => {
   it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const answer = cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + handle.length + 1));
@@ -183,7 +183,7 @@ describe.concurrent("a 200 that is cut right behind the handle's closing quote",
   });
 });
 
-describe.concurrent('a server error behind the creation', () => {
+describe.concurrent('a server error after the creation', () => {
   const cases = protocols.flatMap((protocol) =>
     [500, 502, 504].map((status): ['a' | 'b' | 'c', number] => [protocol, status]),
   );
@@ -203,7 +203,7 @@ describe.concurrent('a server error behind the creation', () => {
   );
 });
 
-describe.concurrent('a 503 that a proxy wrote behind the creation', () => {
+describe.concurrent('a 503 that a proxy wrote after the creation', () => {
   const html = { 'content-type': 'text/html' };
   const cases: [string, Answer][] = [
     ['a page', created({ status: 503, body: '<html>503</html>', headers: html })],

@@ -179,7 +179,7 @@ describe('the record ahead of the first byte', () => {
     expect(server.connections).toBe(3);
   });
 
-  it('an interruption ends the connecting, and not what comes behind it', async () => {
+  it('an interruption ends the connecting, and not what comes after it', async () => {
     const silent = await tcpServer(() => undefined);
     const controller = new AbortController();
     const patient = clientFor(`https://127.0.0.1:${silent.port}`, { connectTimeoutMs: 120_000 });
@@ -291,7 +291,7 @@ describe('an answer that never comes whole', () => {
     expect(reply).toMatchObject({ status: 400, text: '{"error":{}}', complete: false });
   });
 
-  it('a whole body with something behind its end is whole', async () => {
+  it('a whole body with something after its end is whole', async () => {
     const server = await rawServer((socket) =>
       socket.end('HTTP/1.1 422 No\r\ncontent-length: 2\r\n\r\n{}\r\n\r\nHTTP/1.1 200 OK\r\n\r\n'),
     );

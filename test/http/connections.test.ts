@@ -86,7 +86,7 @@ async function tlsServer(certificate: Certificate): Promise<TlsServer> {
 describe('what keeps a connection from standing is unsent', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
     ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
-    ['a closed port behind TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
+    ['a closed port over TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a reset in the handshake', () => handshake((socket) => socket.resetAndDestroy()), /ECONNRESET/],
     ['an end in the handshake', () => handshake((socket) => socket.end()), /closed|disconnected/],
     [

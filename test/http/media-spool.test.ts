@@ -64,8 +64,8 @@ describe('what is diverted', () => {
   test.each([
     ['another name', '{"encodedVideos":"QQ==","EncodedVideo":"QQ=="}'],
     ['a value that is the name', '{"a":"encodedVideo","b":"QQ=="}'],
-    ['an array behind the name', '{"encodedVideo":["QQ=="],"b":["encodedVideo","QQ=="]}'],
-    ['an object behind the name', '{"encodedVideo":{"x":"QQ=="}}'],
+    ['an array after the name', '{"encodedVideo":["QQ=="],"b":["encodedVideo","QQ=="]}'],
+    ['an object after the name', '{"encodedVideo":{"x":"QQ=="}}'],
     ['the name inside a string', '{"a":"\\"encodedVideo\\":\\"QQ==\\""}'],
     ['a number, null and the empty string', '[{"encodedVideo":1},{"encodedVideo":null},{"encodedVideo":""}]'],
     ['a name too long to be one', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
@@ -138,8 +138,8 @@ describe('Base64', () => {
     ['QQ=Q', /wrong padding at character 3$/],
     ['Q===', /wrong padding at character 2$/],
     ['====', /wrong padding at character 1$/],
-    ['QQ==QUJD', /wrong padding at character 3$|behind its padding at character 5$/],
-    ['QUI==', /whole group|behind its padding/],
+    ['QQ==QUJD', /wrong padding at character 3$|after its padding at character 5$/],
+    ['QUI==', /whole group|after its padding/],
   ])('%s is a fault', async (text, fault) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
@@ -158,7 +158,7 @@ describe('Base64', () => {
     ]);
   });
 
-  test('what came before a fault has been written, nothing behind it', async () => {
+  test('what came before a fault has been written, nothing after it', async () => {
     const text = `${'QUJD'.repeat(50_000)}*AAA${'QUJD'.repeat(50_000)}`;
     const result = await spool(inline(text), { cuts: [90_001, 300_000] });
     expect(result.spooled[0]).toMatchObject({

@@ -72,7 +72,7 @@ describe('mp4Flaw', () => {
 
   it.each([
     ['an empty file', Buffer.alloc(0), /empty/],
-    ['zeros behind the last box', Buffer.concat([film, Buffer.alloc(64)]), /no box/],
+    ['zeros after the last box', Buffer.concat([film, Buffer.alloc(64)]), /no box/],
     ['one byte too many', Buffer.concat([film, Buffer.alloc(1)]), /header is cut/],
     [
       'a 64-bit header that is cut',

@@ -42,7 +42,7 @@ describe('keyMayGo', () => {
     ['a name that only begins alike', 'https://api.gateway.example.com.evil.net/x', cloud],
     ['a neighbour below a public suffix', 'https://b.co.uk/x', gateway('https://a.co.uk')],
     ['a neighbour below a private suffix', 'https://b.github.io/x', gateway('https://a.github.io')],
-    ['a bucket beside the gateway', 'https://b.s3.amazonaws.com/x', gateway('https://a.s3.amazonaws.com')],
+    ['a bucket next to the gateway', 'https://b.s3.amazonaws.com/x', gateway('https://a.s3.amazonaws.com')],
     ['another loopback host', 'http://localhost:8080/x', local],
     ['an address for a name', 'https://93.184.216.34/x', cloud],
     ['the neighbouring address', 'https://10.1.2.4/x', office],
@@ -123,8 +123,8 @@ describe('checkTarget', () => {
   });
 
   it.each([
-    ['the cloud’s metadata, even beside a loopback gateway', 'http://169.254.169.254/latest', local],
-    ['an address inside an address, even beside a loopback gateway', 'http://[::ffff:127.0.0.1]/a', local],
+    ['the cloud’s metadata, even next to a loopback gateway', 'http://169.254.169.254/latest', local],
+    ['an address inside an address, even next to a loopback gateway', 'http://[::ffff:127.0.0.1]/a', local],
     ['this machine for a gateway in a private network', 'https://127.0.0.1/a', office],
     [
       'another link-local host for a link-local gateway',

@@ -64,7 +64,7 @@ describe('the body on record', () => {
     expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
   });
 
-  it('is the hash of one that has too much beside long texts', () => {
+  it('is the hash of one that has too much next to long texts', () => {
     const list = Array.from({ length: 20 }, () => 'z'.repeat(16 * 1024));
     expect(recordedBody({ list })).toEqual({ request: { ...hash, bytes: 327_750 }, elided: true });
   });

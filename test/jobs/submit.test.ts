@@ -218,7 +218,7 @@ describe('answers that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('any error behind the first byte leaves it open, whatever it is', async () => {
+  it('any error after the first byte leaves it open, whatever it is', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -240,7 +240,7 @@ describe('answers that prove nothing', () => {
 });
 
 describe('answers with a handle', () => {
-  it('a body that is cut right behind the handle gives it', async () => {
+  it('a body that is cut right after the handle gives it', async () => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-length': '100' });
       response.write(`{"task_id":"${server.create()}"`, () => response.destroy());
@@ -251,7 +251,7 @@ describe('answers with a handle', () => {
     });
   });
 
-  it('a handle beside an error is accepted, with a warning', async () => {
+  it('a handle next to an error is accepted, with a warning', async () => {
     const server = await httpServer(says({ task_id: 'task_9', error: { message: 'half of it broke' } }));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_9' } });

@@ -247,7 +247,7 @@ describe('what ends it', () => {
 });
 
 describe('a task that is not found', () => {
-  it('three times behind the submission, then running: 0', async () => {
+  it('three times after the submission, then running: 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     expect((await waitFor(at)).exit).toBe(0);
@@ -347,7 +347,7 @@ describe('what does not end it', () => {
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 
-  it('a status that goes back behind success: success is kept, and its result asked for again', async () => {
+  it('a status that goes back after success: success is kept, and its result asked for again', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     const { job } = await waitFor(at);

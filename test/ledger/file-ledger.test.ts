@@ -98,7 +98,7 @@ describe('a job', () => {
       expect(statSync(folder).mode & 0o777, folder).toBe(0o700);
   });
 
-  it('keeps what is appended behind a torn line', async () => {
+  it('keeps what is appended after a torn line', async () => {
     const { ledger, id, path } = await made();
     appendFileSync(path, '{"v":1,"type":"obser');
     expect((await ledger.read(id))?.state).toBe('prepared');

@@ -185,7 +185,7 @@ describe('a submission', () => {
     ).toBeUndefined();
   });
 
-  it('what a person settled behind the damage holds, and new damage counts again', () => {
+  it('what a person settled after the damage holds, and new damage counts again', () => {
     expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
     expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
   });

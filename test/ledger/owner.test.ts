@@ -14,7 +14,7 @@ describe('a process', () => {
     expect(currentOwner()).toEqual(currentOwner());
   });
 
-  it('is gone once it has ended, on another machine, and behind a number that none can have', () => {
+  it('is gone once it has ended, on another machine, and after a number that none can have', () => {
     const own = currentOwner();
     for (const gone of [
       deadOwner(),

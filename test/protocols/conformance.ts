@@ -328,7 +328,7 @@ function mutations(sample: Sample): Omit<Sample, 'name'>[] {
   );
 }
 
-/** A sample's text cut behind each of its characters, as an answer that ended early. */
+/** A sample's text cut after each of its characters, as an answer that ended early. */
 function cuts(sample: Sample): Omit<Sample, 'name'>[] {
   const { text } = replyOf(sample);
   const lengths = Array.from({ length: Math.min(text.length, 2000) }, (_, length) => length);

@@ -144,7 +144,7 @@ describe('the end', () => {
     });
   });
 
-  test('nothing behind it counts', () => {
+  test('nothing after it counts', () => {
     expect(
       read(sse(delta('Hi'), completed('Hi'), delta('!'), { type: 'error', message: 'x' })),
     ).toMatchObject({

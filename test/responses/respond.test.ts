@@ -72,9 +72,9 @@ test('asks with the key as Bearer, and reads the answer', async () => {
 
 test.each([
   ['a document', JSON.stringify(whole), 'text/plain'],
-  ['a document behind blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
+  ['a document after blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],
-  ['a stream behind a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
+  ['a stream after a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
 ])('%s is read as what it is, under a wrong type', async (_, text, type) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'completed',

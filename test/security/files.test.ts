@@ -128,7 +128,7 @@ describe('files', () => {
     expect(gateway.posts()).toHaveLength(0);
   });
 
-  it('beside the output that are links are not written through', async () => {
+  it('next to the output that are links are not written through', async () => {
     const other = join(user.cwd, 'other');
     writeFileSync(other, 'precious');
     for (const name of ['out.mp4.part', 'out.mp4.part.json']) symlinkSync(other, join(user.cwd, name));
@@ -139,7 +139,7 @@ describe('files', () => {
   });
 
   it.each(['out.mp4.part', 'out.mp4.part.json'])(
-    'beside the output that are FIFOs are not waited for: %s',
+    'next to the output that are FIFOs are not waited for: %s',
     async (name) => {
       execFileSync('mkfifo', [join(user.cwd, name)]);
       const command = [...submit, '-o', 'out.mp4', '--key', 'k'];

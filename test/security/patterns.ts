@@ -34,7 +34,7 @@ export function patternsIn(folder: string): Pattern[] {
 
 /**
  * Texts that a pattern may find hard: each beginning of what it matches, repeated, and each of its characters
- * repeated behind such a beginning, with an end that it does not match.
+ * repeated after such a beginning, with an end that it does not match.
  */
 export function hostileUnits({ source, flags }: RegExp): Unit[] {
   const tree = new RegExpParser().parsePattern(source, 0, source.length, {

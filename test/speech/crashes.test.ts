@@ -101,7 +101,7 @@ test('a run that lives and waits as this one does is not waited for', async () =
   expect(server.requests).toHaveLength(0);
 });
 
-test('a ledger that fills up behind the head: the audio is saved, exit 10 says so', async () => {
+test('a ledger that fills up after the head: the audio is saved, exit 10 says so', async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

@@ -93,7 +93,7 @@ describe('what is no stream of frames', () => {
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
   });
 
-  test('nothing is given out behind a fault', () => {
+  test('nothing is given out after a fault', () => {
     const splitter = new FrameSplitter();
     expect(splitter.push(Buffer.from(`${first}<${first}`)).map(String)).toEqual([first]);
     expect(splitter.push(Buffer.from(second))).toEqual([]);

@@ -5,7 +5,7 @@ import { mp3Frames } from '../../src/speech/mp3.ts';
 
 const audio = Buffer.from(renderSpeech({ text: 'Hello there', format: 'mp3', sampleRate: 24_000 }));
 
-/** An ID3v2 tag with `size` bytes behind its header. */
+/** An ID3v2 tag with `size` bytes after its header. */
 function id3(size: number, flags = 0): Buffer {
   const sizeBytes = [21, 14, 7, 0].map((shift) => (size >> shift) & 0x7f);
   return Buffer.concat([

@@ -12,7 +12,7 @@ import { freshFolder, names } from './harness.ts';
 const pcm = Buffer.from([1, 0, 2, 0, 3, 0]);
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-test('a WAV header says what stands behind it', () => {
+test('a WAV header says what stands after it', () => {
   const header = wavHeader(24_000, 6);
   expect(header).toHaveLength(44);
   expect(header.toString('latin1', 0, 4) + header.toString('latin1', 8, 16)).toBe('RIFFWAVEfmt ');
@@ -83,7 +83,7 @@ describe('a file', () => {
 });
 
 describe('a stream', () => {
-  test('gets each piece at once, behind one WAV header of unknown length', async () => {
+  test('gets each piece at once, after one WAV header of unknown length', async () => {
     const stream = new PassThrough();
     const sink = new StreamSink(stream, 24_000);
     await sink.write(pcm.subarray(0, 2));

@@ -85,7 +85,7 @@ describe('whole although', () => {
     expect(names(folder)).toEqual(['a.mp3', 'a.mp3.part.json']);
   });
 
-  test('the connection is reset behind the end frame', async () => {
+  test('the connection is reset after the end frame', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       response.write(speechBody([one, end]), () => response.destroy());
@@ -219,7 +219,7 @@ describe('an error frame', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
   });
 
-  test('behind audio: exit 5, the audio is kept', async () => {
+  test('after audio: exit 5, the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
     const message = `Error 55000000: server error. What came is kept in ${target}.part. It is not sent again by itself: --new pays for another take.`;

@@ -66,7 +66,7 @@ describe('frames', () => {
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
     ['a text that looks like it', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
-  ])('audio is found beside %s', (_, value, audio) => {
+  ])('audio is found next to %s', (_, value, audio) => {
     const read = readFrame(frame(value));
     expect(read.kind === 'audio' ? read.bytes.toString() : undefined).toBe(audio);
   });

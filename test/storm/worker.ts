@@ -31,7 +31,7 @@ async function carryOut({ args, env, crash }: Task): Promise<void> {
   const said: string[] = [];
   const stdin = new PassThrough();
   stdin.end();
-  // What is printed has to arrive although the process is killed right behind it.
+  // What is printed has to arrive although the process is killed right after it.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
   await armCrash(crash);

@@ -58,7 +58,7 @@ export function claimantOf(
   };
 }
 
-/** Prepares {@link Downloads} before each test of a file and cleans up behind it. */
+/** Prepares {@link Downloads} before each test of a file and cleans up after it. */
 export function useDownloads(): Downloads {
   const ctx = {} as Downloads;
   let servers: RawServer[] = [];

@@ -14,7 +14,7 @@ export interface GatewayA extends Origin {
   queries: Answer[];
   /** Polls that show `done: false` before the operation is done. */
   polls: number;
-  /** The members of a finished operation beside `name` and `done`; by default the samples as addresses. */
+  /** The members of a finished operation next to `name` and `done`; by default the samples as addresses. */
   finish: (samples: number) => object;
   /** The file of each sample. */
   videos: Buffer[];

@@ -21,7 +21,7 @@ export interface GatewayB extends Origin {
   polls: number;
   /** What a finished task shows in `AigcVideoTask` in place of what is usual. */
   task: object;
-  /** What the finished answer shows beside it, in `Response`. */
+  /** What the finished answer shows next to it, in `Response`. */
   outer: object;
   /** `data` of the model listing; undefined where there is no such route. */
   models?: object[];

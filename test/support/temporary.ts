@@ -5,7 +5,7 @@ import { join } from 'node:path';
 const memory = '/dev/shm';
 const roomyBytes = 4 * 1024 ** 3;
 
-/** Puts all that the suite writes below one folder, and removes that behind it. */
+/** Puts all that the suite writes below one folder, and removes that after it. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
   process.env['TMPDIR'] = folder;

@@ -5,7 +5,7 @@ import type { Problem } from './problem.ts';
 import type { WrittenField } from './record.ts';
 import { headSchema, manifestNames } from './schema.ts';
 
-/** What a manifest in YAML says beside its rows. */
+/** What a manifest in YAML says apart from its rows. */
 export interface Head {
   name?: string;
   output?: string;

@@ -122,7 +122,7 @@ function taskCount(count: string): void {
   if (!/^[1-9]\d{0,3}$/.test(count)) throw new Error('a whole number, 1 to 9999');
 }
 
-/** What a manifest in YAML says beside its rows. */
+/** What a manifest in YAML says apart from its rows. */
 export const headSchema = z.strictObject({
   name: z.optional(textOrNumber.check(allowed(keyName), z.describe('names the batch for ever'))),
   output: z.optional(
@@ -159,7 +159,7 @@ export function manifestJsonSchema(): JsonObject {
   return schema as unknown as JsonObject;
 }
 
-// Neither can be said in zod: members of one form beside those that are named, and both spellings of a name.
+// Neither can be said in zod: members of one form in addition to those that are named, and both spellings of a name.
 function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   const { properties } = schema;
   if (properties?.['protocol'] === undefined) return;

@@ -19,7 +19,7 @@ import { Unreadable } from './source.ts';
 
 /** A manifest in YAML, which is read whole. */
 export interface YamlManifest {
-  /** What stands beside defaults, matrix and rows. */
+  /** What stands next to defaults, matrix and rows. */
   head: readonly WrittenField[];
   defaults: readonly WrittenField[];
   /** The rows, or what is wrong with one; then the product of the matrix, whose last list turns fastest. */

@@ -43,7 +43,7 @@ async function examine(context: Context): Promise<Check[]> {
   }
 }
 
-// The first failure decides: those behind it often follow from it.
+// The first failure decides: those after it often follow from it.
 function verdict(checks: readonly Check[]): MgwError | undefined {
   const failed = checks.filter(({ status }) => status === 'fail');
   const worst = failed[0]?.error;

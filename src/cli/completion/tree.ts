@@ -14,9 +14,9 @@ export interface FlagEntry {
   value?: Value;
 }
 
-/** A command with all that can be typed behind it. */
+/** A command with all that can be typed after it. */
 export interface CommandEntry {
-  /** The words behind `mgw`, separated by one blank; '' for mgw itself. */
+  /** The words after `mgw`, separated by one blank; '' for mgw itself. */
   path: string;
   commands: { name: string; description: string }[];
   /** Its own flags and the global ones. */

@@ -2,7 +2,7 @@ import { exitCodes, messageOf, MgwError, type Charged } from '../../errors.ts';
 
 /** What a command came to: printed in one place, as text or as one JSON document (design 2). */
 export interface Outcome {
-  /** Members of the JSON document beside `ok`, `exit_code` and `error`. */
+  /** Members of the JSON document in addition to `ok`, `exit_code` and `error`. */
   json: Record<string, unknown>;
   /** What goes to stdout where `--json` is not given: data only, no newline at the end. */
   text?: string;

@@ -38,7 +38,7 @@ export interface ShownTask {
 /**
  * The task in the answer to a query; undefined where no state is told. A word at the top belongs to the task
  * where the top bears a task's id or its video, and may otherwise be the envelope's (`"status":"success"` around a
- * task that is still running). Only texts are words: some upstreams send a number beside them.
+ * task that is still running). Only texts are words: some upstreams send a number next to them.
  */
 export function taskIn(body: JsonObject): ShownTask | undefined {
   const top = shownBy(body);

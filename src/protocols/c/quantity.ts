@@ -8,5 +8,10 @@ export function quantityOf(body: JsonObject): Quantity {
   const asked = body['duration'] ?? body['seconds'];
   const given = asked ?? whole['duration'];
   const seconds = typeof given === 'string' ? Number(given) : given;
-  return { videos: 1, isLengthOpen: asked === undefined, ...(typeof seconds === 'number' && { seconds }), body: whole };
+  return {
+    videos: 1,
+    isLengthOpen: asked === undefined,
+    ...(typeof seconds === 'number' && { seconds }),
+    body: whole,
+  };
 }

@@ -22,7 +22,7 @@ const MID_GREY = 0x808080;
 
 type Neighbour = keyof typeof LUMA_MODES;
 
-/** The colours of the coded blocks beside and above a block; undefined at the edge of the picture. */
+/** The colours of the coded blocks to the left of and above a block; undefined at the edge of the picture. */
 export interface Neighbours {
   left: Colour | undefined;
   above: Colour | undefined;

@@ -11,7 +11,7 @@ import { acceptOrder, findTask, progressOf } from '../tasks.ts';
 
 const C = { area: 'c', auth: 'bearer' } as const;
 
-/** Protocol C (specification 4.3), and the query path that gateways of this kind offer beside it. */
+/** Protocol C (specification 4.3), and the query path that gateways of this kind offer as well. */
 export const protocolC: readonly Route[] = [
   { ...C, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
   { ...C, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },

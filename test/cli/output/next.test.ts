@@ -9,7 +9,7 @@ function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): 
   return withWay(new MgwError(code, 'no', details), { help, job: about }).next?.join(' ');
 }
 
-describe('the command to type behind an error that names none', () => {
+describe('the command to type after an error that names none', () => {
   it.each<[ErrorCode, string]>([
     ['usage', 'mgw video c submit --help'],
     ['output_exists', 'mgw video c submit --help'],

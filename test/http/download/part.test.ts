@@ -89,7 +89,7 @@ describe('a part that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('is continued from what was durable, whatever stands behind that', async () => {
+  it('is continued from what was durable, whatever stands after that', async () => {
     const server = await leaveHalf(7);
     const part = await open(ctx.part, 'a');
     await part.write(Buffer.alloc(200_000));

@@ -57,7 +57,7 @@ describe('accepted', () => {
     expect(read(body)).toEqual({ kind: 'accepted', handle: name, warning: undefined });
   });
 
-  test('cut right behind the name', () => {
+  test('cut right after the name', () => {
     expect(read(`{"name":"${name}"`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
     expect(read(`{"name":"${name}","metad`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
   });

@@ -40,7 +40,7 @@ describe('required', () => {
     ]);
   });
 
-  test('no prompt is needed beside an image, but a blank one is refused', () => {
+  test('no prompt is needed next to an image, but a blank one is refused', () => {
     const body = withFile({});
     body['Prompt'] = undefined;
     expect(check(body)).toEqual([]);
@@ -260,7 +260,7 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     });
   });
 
-  test('beside what is there', () => {
+  test('next to what is there', () => {
     const ExtInfo = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2 }) });
     const merged = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2, ReturnUsage: true }) });
     expect(b.normalise({ ...asked, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });

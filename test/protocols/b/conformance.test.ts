@@ -45,7 +45,7 @@ await conformance(b, {
     accepted: [
       { name: 'as specified', handle, body: { Response: { TaskId: handle, RequestId: 'r-1' } } },
       {
-        name: 'beside an error',
+        name: 'next to an error',
         handle,
         body: { Response: { TaskId: handle, ...error('InternalError').Response } },
       },
@@ -135,7 +135,7 @@ await conformance(b, {
       { name: 'rate limit', body: error('RequestLimitExceeded') },
       { name: 'internal error', body: error('InternalError') },
       {
-        name: 'error beside a task',
+        name: 'error next to a task',
         body: { Response: { ...task('FINISH').Response, ...error('InternalError').Response } },
       },
       { name: '502', status: 502, text: '<html></html>' },

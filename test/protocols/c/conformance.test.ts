@@ -58,13 +58,13 @@ await conformance(c, {
         },
       },
       {
-        name: 'beside an output',
+        name: 'next to an output',
         handle,
         otherIds: ['r-1'],
         body: { output: { task_id: handle, task_status: 'PENDING' }, request_id: 'r-1' },
       },
       {
-        name: 'beside a good base_resp',
+        name: 'next to a good base_resp',
         handle,
         body: { task_id: handle, base_resp: { status_code: 0, status_msg: 'success' } },
       },

@@ -78,7 +78,7 @@ describe('query', () => {
   });
 });
 
-describe('what is said beside a body that may be sent', () => {
+describe('what is said next to a body that may be sent', () => {
   const defaults = "Left to the model's defaults, which may change:";
   it.each([
     [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],

@@ -207,7 +207,7 @@ describe('states', () => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('keeps polling on an unlisted word even beside a result, and says so', () => {
+  it('keeps polling on an unlisted word even next to a result, and says so', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is not a known one');
@@ -376,7 +376,7 @@ describe('the result of a finished task', () => {
     expect(seen.results[0]?.details).toEqual({ duration: 5, fps: 24, size: '1280x720' });
   });
 
-  it('needs no URL, but an error beside it must not stand alone', () => {
+  it('needs no URL, but an error next to it must not stand alone', () => {
     const error = { code: 'x', message: 'broken' };
     expect(observed({ ...done, error })).toMatchObject({ state: 'failed', failure: { message: 'broken' } });
     const seen = observed({ ...done, error, url: video });
@@ -393,7 +393,7 @@ describe('the result of a finished task', () => {
     ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
     ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
     ['words alone', { message: 'Generation failed', data: { status: 'done' } }],
-  ])('is none beside %s', (_, answer) => {
+  ])('is none next to %s', (_, answer) => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
 

@@ -93,8 +93,8 @@ const dialects: [string, Json, string, string?][] = [
   ],
   ['id and task_id differ', { id: 'one', task_id: 'two' }, 'two'],
   ['an integer', { id: 123456789 }, '123456789'],
-  ['an empty task_id beside an id', { task_id: '', id: 'x-1' }, 'x-1'],
-  ['a null task_id beside data', { task_id: null, data: { id: 'x-1' } }, 'x-1'],
+  ['an empty task_id next to an id', { task_id: '', id: 'x-1' }, 'x-1'],
+  ['a null task_id next to data', { task_id: null, data: { id: 'x-1' } }, 'x-1'],
   ['a long base64url id', { id: 'cHJvamVjdHM_'.repeat(30) }, 'cHJvamVjdHM_'.repeat(30)],
 ];
 
@@ -114,12 +114,12 @@ describe('the handle of an accepted task', () => {
     },
   );
 
-  it('is read behind a byte order mark and beside long fractions', () => {
+  it('is read after a byte order mark and next to long fractions', () => {
     expect(read('\ufeff{"cost":0.12345678901234567890,"id":"x-1"}')).toMatchObject({ handle: 'x-1' });
   });
 });
 
-describe('a handle beside an error', () => {
+describe('a handle next to an error', () => {
   it.each<[string, Json, string, string]>([
     [
       'an error object',

@@ -10,7 +10,7 @@ import {
   type OutputOptions,
 } from '../../wait-options.ts';
 
-/** The options of `mgw tts` beside those that are settings. */
+/** The options of `mgw tts` apart from those that are settings. */
 export interface TtsOptions extends OutputOptions, BudgetOptions {
   file?: string;
   format?: string;

@@ -44,7 +44,7 @@ export async function prepareSpeech(
   return { bodies: options.split ? piecesOf(body, options) : [body], ...composed, target };
 }
 
-/** What a body of speech is made of beside its text; the settings fill in what is left out. */
+/** What a body of speech is made of apart from its text; the settings fill in what is left out. */
 export interface SpeechFields {
   format?: string;
   sampleRate?: number;

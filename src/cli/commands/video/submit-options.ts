@@ -2,7 +2,7 @@ import type { JsonObject } from '../../../json.ts';
 import type { BudgetOptions } from '../../allowances.ts';
 import type { OutputOptions, WaitOptions } from '../../wait-options.ts';
 
-/** The options of `submit` beside the protocol's own flags. */
+/** The options of `submit` apart from the protocol's own flags. */
 export interface SubmitOptions extends WaitOptions, OutputOptions, BudgetOptions {
   wait?: boolean;
   /** The body itself, or what `--body` names. */
