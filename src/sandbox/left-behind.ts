@@ -20,7 +20,8 @@ export function neverFetched(
     if (!known.has(task.id)) return [];
     const missing = deliveredOf(task, now).filter((sample) => !isWhole(spans.get(`${task.id}/${sample}`)));
     if (missing.length === 0) return [];
-    const message = `Task ${task.id} finished, and ${missing.length} of its results was never fetched whole.`;
+    const were = missing.length === 1 ? 'was' : 'were';
+    const message = `Task ${task.id} finished, and ${missing.length} of its results ${were} never fetched whole.`;
     return [{ kind: 'never-fetched' as const, tasks: [task.id], message }];
   });
 }
