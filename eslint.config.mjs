@@ -8,15 +8,7 @@ export default tseslint.config(
   {
     languageOptions: {
       parserOptions: {
-        projectService: {
-          allowDefaultProject: [
-            'bin/*.js',
-            'bench/*.mjs',
-            'test/storm/*.mjs',
-            '*.mjs',
-            '.dependency-cruiser.mjs',
-          ],
-        },
+        projectService: true,
         tsconfigRootDir: import.meta.dirname,
       },
     },
