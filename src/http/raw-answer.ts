@@ -63,9 +63,10 @@ export class RawAnswer {
         // Whoever aborted it waits for no end.
         if (this.head === undefined || controller.aborted)
           return handler.onResponseError?.(controller, error);
-        // What came in the packet that breaks the body's framing may hold a handle.
+        // What came in the packet that breaks the body's framing may hold a handle; what should be a size is none.
         const { data } = error as { data?: unknown };
-        if (typeof data === 'string') handler.onResponseData?.(controller, Buffer.from(data));
+        const rest = typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
+        if (rest !== '') handler.onResponseData?.(controller, Buffer.from(rest));
         end(controller, error);
       },
     };
