@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
-import { fingerprintsOf } from '../jobs/create-or-resume.ts';
+import { isFingerprintOf } from '../jobs/create-or-resume.ts';
 import { differences } from '../jobs/differences.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { recordedBody } from '../jobs/order.ts';
@@ -92,8 +92,7 @@ function sizeOf(path: string): number | undefined {
 function changesOf(job: Job, work: Work, deps: StandingDeps): string[] | undefined {
   const { fingerprint } = job.record;
   const submission = submissionOf(work);
-  if (fingerprint === lostFingerprint || fingerprintsOf(submission, deps).includes(fingerprint))
-    return undefined;
+  if (fingerprint === lostFingerprint || isFingerprintOf(fingerprint, submission, deps)) return undefined;
   const changes = differences(job.request as Json, recordedBody(submission.body).request).slice(0, 8);
   return changes.length > 0 ? changes : ['the gateway, the protocol or the format is another one'];
 }

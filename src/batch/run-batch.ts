@@ -42,7 +42,7 @@ export async function readyRun(
 }
 
 /**
- * Carries the chosen rows of a batch out, many at once, reading the manifest once more as there is room.
+ * Carries the chosen rows of a batch out, many at once, reading the manifest once more where there are any.
  * @returns why it was stopped before its end, undefined where it was not, or by a signal
  * @throws MgwError where the manifest cannot be read.
  */
@@ -55,6 +55,7 @@ export async function runBatch(
   watcher: BatchWatcher,
 ): Promise<MgwError | undefined> {
   const { tally, chosen } = ready;
+  if (chosen.size === 0) return undefined;
   const moved = ({ row, state }: PlannedRow, to: RowState): void =>
     tally.move(chosen.get(row.index)?.state ?? state, to);
   const counted: RunWatcher = {

@@ -71,6 +71,16 @@ export function fingerprintsOf(
   return [order.fingerprint ?? fingerprintOf(order, gateway), formerFingerprintOf(order, gateway, account)];
 }
 
+/** True where a job of this fingerprint is one of the submission. */
+export function isFingerprintOf(
+  fingerprint: string,
+  order: Parameters<typeof fingerprintsOf>[0],
+  deps: Pick<JobDeps, 'gateway' | 'account'>,
+): boolean {
+  const present = order.fingerprint ?? fingerprintOf(order, deps.gateway);
+  return fingerprint === present || fingerprint === formerFingerprintOf(order, deps.gateway, deps.account);
+}
+
 /**
  * Looks for the earlier job that the same command carries on with (design 4): one that is open for its goal and whose
  * run ended, or one that is `unknown` and so blocks. A run that is alive elsewhere and a command that ended well make a
@@ -167,7 +177,7 @@ async function findByKey(ledger: Ledger, key: string, order: Order, deps: JobDep
   const job = await namedJob(ledger, key);
   if (job === undefined) return undefined;
   const { fingerprint } = job.record;
-  if (!fingerprintsOf(order, deps).includes(fingerprint)) {
+  if (!isFingerprintOf(fingerprint, order, deps)) {
     if (fingerprint === lostFingerprint) throw lostRecord(`the job that the key ${key} names (${job.id})`);
     throw conflict(key, job, order);
   }

@@ -19,10 +19,16 @@ export interface ComposeInput {
   set?: string[];
 }
 
+// Asked for many times for each row of a batch.
+const longNames = new WeakMap<Flag, string>();
+
 /** The long name of a flag without its dashes: `last-frame`. */
 export function longName(flag: Flag): string {
+  const known = longNames.get(flag);
+  if (known !== undefined) return known;
   const name = /--([a-z][a-z0-9-]*)/.exec(flag.flags)?.[1];
   if (name === undefined) throw new MgwError('internal', `The flag "${flag.flags}" has no long name.`);
+  longNames.set(flag, name);
   return name;
 }
 

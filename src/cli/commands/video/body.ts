@@ -51,9 +51,11 @@ export async function submissionBody(
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
   const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
   const checks = await protocol.checks();
-  if (options.check !== false) refuse(faultsOfItsOwn(protocol, checks, composed), protocol, composed);
+  const mayFill = protocol.needsListing?.(composed) === 'fill';
+  const isChecked = options.check !== false;
+  if (isChecked) refuse(faultsOfItsOwn(checks, composed, mayFill), protocol, composed);
   const body = await completed(context, protocol, composed, options, listing);
-  if (options.check !== false) refuse(checks.check(body), protocol, body);
+  if (isChecked && (mayFill || body !== composed)) refuse(checks.check(body), protocol, body);
   return { body, asked, advice: checks.advise(body) };
 }
 
@@ -62,8 +64,7 @@ function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): 
 }
 
 // What no listing can mend is said before the gateway is asked for one; a field that is missing may be filled in.
-function faultsOfItsOwn(protocol: Protocol, checks: Checks, body: JsonObject): Violation[] {
-  const mayFill = protocol.needsListing?.(body) === 'fill';
+function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
