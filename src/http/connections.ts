@@ -34,6 +34,10 @@ export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
+function isAddress(host: string): boolean {
+  return /^[\d.]+$/.test(host) || host.includes(':');
+}
+
 /** True where a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
 export function isLoopback(host: string): boolean {
   return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
@@ -140,10 +144,12 @@ export class Connections {
     });
   }
 
-  // undici's types hide that it gives the socket at once.
+  // undici's types hide that it gives the socket at once. It names a proxy's address to the proxy, which TLS has no
+  // room for (RFC 6066 3), and Node 26 refuses.
   #tracked(connector: Connector): Connector {
     return (target, callback) => {
-      const socket = (connector as (...args: Parameters<Connector>) => Socket)(target, callback);
+      const named = isAddress(target.servername ?? '') ? { ...target, servername: undefined } : target;
+      const socket = (connector as (...args: Parameters<Connector>) => Socket)(named, callback);
       this.#sockets.add(socket);
       socket.once('close', () => this.#sockets.delete(socket));
     };

@@ -14,7 +14,8 @@ export function mendHead(socket: Readable): void {
   const read = socket.read.bind(socket) as () => Buffer | null;
   // undici takes the bytes by this method. Latin-1 keeps each of them as it is.
   socket.read = () => {
-    head += read()?.toString('latin1') ?? '';
+    // Node 26 gives one chunk each time.
+    for (let chunk = read(); chunk !== null; chunk = read()) head += chunk.toString('latin1');
     while (/^HTTP\/1\.[01] 100\b/.test(head) && headEnd.test(head)) head = head.slice(endOf(head));
     const isHead = 'HTTP/1.'.startsWith(head.slice(0, 7));
     if (isHead && head.length < mostBytes && !headEnd.test(head)) return null;

@@ -2,6 +2,7 @@ import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { readHidden, type } from '../../src/cli/hidden-prompt.ts';
 import type { Io } from '../../src/cli/io.ts';
+import { readAll } from '../support/read-all.ts';
 
 interface Terminal {
   io: Io;
@@ -19,7 +20,7 @@ function terminal(): Terminal {
   });
   const stderr = new PassThrough();
   const stdout = new PassThrough();
-  return { io: { stdin, stdout, stderr, env: {} }, stdin, modes, shown: () => String(stderr.read() ?? '') };
+  return { io: { stdin, stdout, stderr, env: {} }, stdin, modes, shown: () => String(readAll(stderr)) };
 }
 
 describe('readHidden', () => {

@@ -71,7 +71,7 @@ describe('an output', () => {
   it('is passed on wherever its holder died', async () => {
     const lock = await ctx.lock(as(1));
     await filled(lock);
-    await lock.createScratch();
+    await (await lock.createScratch()).file.close();
     const log = await readFile(`${ctx.part}.json`, 'utf8');
     await fc.assert(
       fc.asyncProperty(fc.nat(log.length), async (length) => {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { lockOutput, type OutputLock } from '../../src/http/output-lock.ts';
 import { inlineMedia, kindOf, type InlineMedia } from '../../src/jobs/inline-media.ts';
@@ -25,6 +25,9 @@ beforeEach(async () => {
     onBytes: (bytes) => told.push(String(bytes)),
   });
 });
+
+// Some tests have released it themselves.
+afterEach(() => lock.release().catch(() => undefined));
 
 function lockIn(place: string): Promise<OutputLock> {
   return lockOutput(join(place, 'out.mp4'), 'job 0', {

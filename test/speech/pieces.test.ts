@@ -21,6 +21,7 @@ import {
   type Seen,
   type TestDeps,
 } from './harness.ts';
+import { readAll } from '../support/read-all.ts';
 
 const texts = ['one', 'two', 'three', 'four', 'five'];
 const bodies = texts.map((text) => ({ req_params: { text } }));
@@ -332,7 +333,7 @@ test('a stream gets the pieces in order, and a WAV file one header', async () =>
   const { run, target, pieces } = await bench(server.url);
   const stream = new PassThrough();
   expect(await run({}, new StreamSink(stream))).toMatchObject({ file: undefined });
-  expect(String(stream.read())).toBe('<one><two><three><four><five>');
+  expect(String(readAll(stream))).toBe('<one><two><three><four><five>');
   expect(existsSync(pieces)).toBe(false);
   await run({}, new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 }));
   const audio = Buffer.from('<one><two><three><four><five>');

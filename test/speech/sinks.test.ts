@@ -8,6 +8,7 @@ import { ReaderGone } from '../../src/speech/sink.ts';
 import { StreamSink } from '../../src/speech/stream-sink.ts';
 import { wavHeader } from '../../src/speech/wav.ts';
 import { freshFolder, names } from './harness.ts';
+import { readAll } from '../support/read-all.ts';
 
 const pcm = Buffer.from([1, 0, 2, 0, 3, 0]);
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
@@ -87,7 +88,7 @@ describe('a stream', () => {
     const stream = new PassThrough();
     const sink = new StreamSink(stream, 24_000);
     await sink.write(pcm.subarray(0, 2));
-    expect(stream.read()).toEqual(Buffer.concat([wavHeader(24_000), pcm.subarray(0, 2)]));
+    expect(readAll(stream)).toEqual(Buffer.concat([wavHeader(24_000), pcm.subarray(0, 2)]));
     await sink.write(pcm.subarray(2));
     expect(stream.read()).toEqual(pcm.subarray(2));
   });

@@ -1,0 +1,9 @@
+import type { Readable } from 'node:stream';
+
+/** All that a stream holds now: Node 26 gives one chunk at a time. */
+export function readAll(stream: Readable): Buffer {
+  const chunks: Buffer[] = [];
+  for (let chunk = stream.read() as Buffer | null; chunk !== null; chunk = stream.read() as Buffer | null)
+    chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks);
+}
