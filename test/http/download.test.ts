@@ -406,6 +406,21 @@ describe('a redirect', () => {
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
 
+  it.each(['sk-secret', '%73k-secret', Buffer.from('sk-secret').toString('hex')])(
+    'to a foreign address that holds the key (%s) is not followed, nor is such an address fetched',
+    async (held) => {
+      const foreign = await ctx.start(file({ content }), 'localhost');
+      const address = foreign.url(`/x?sig=${held}`, 'localhost');
+      const own = await ctx.start(to(address));
+      for (const url of [address, own.url()])
+        await expect(ctx.fetch(url, {}, { key: 'own-site' })).rejects.toMatchObject({
+          code: 'result_unavailable',
+          message: expect.stringContaining('holds the key') as string,
+        });
+      expect(foreign.asked).toEqual([]);
+    },
+  );
+
   it('is followed five times', async () => {
     const hop = to('/next');
     const server = await ctx.start(inTurn(hop, hop, hop, hop, hop, file({ content })));
