@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { describe, expect } from 'vitest';
 import type { ProtocolName } from '../../src/job.ts';
 import { canaryKey } from '../support/cli.ts';
-import { dialects } from './dialects.ts';
 import { reply, type Call } from './gateway.ts';
 import { preloaded } from './preloads.ts';
 import { fast, it, shown, type Scene } from './scene.ts';
@@ -61,55 +60,6 @@ function withValue(value: Json, [name, ...rest]: string[], to: Json | undefined)
   return Array.isArray(value) ? entries.map(([, member]) => member) : Object.fromEntries(entries);
 }
 
-const answers = {
-  'A, succeeded': {
-    protocol: 'a',
-    body: (handle: string, url: string): Json => ({
-      name: handle,
-      done: true,
-      response: {
-        generateVideoResponse: { generatedSamples: [{ video: { uri: url, encoding: 'video/mp4' } }] },
-      },
-    }),
-    // What a success cannot do without.
-    essential: /^(done|response(\.generateVideoResponse(\.generatedSamples(\.0(\.video(\.uri)?)?)?)?)?)$/,
-  },
-  'A, failed': {
-    protocol: 'a',
-    body: (handle: string): Json => ({ name: handle, done: true, error: { code: 13, message: 'it failed' } }),
-    essential: /./,
-  },
-  'B, succeeded': {
-    protocol: 'b',
-    body: (handle: string, url: string): Json => dialects.b.succeeded(handle, url) as Json,
-    essential: /^Response(\.AigcVideoTask(\.(ErrCode|Output(\.FileInfos(\.0(\.FileUrl)?)?)?))?)?$/,
-  },
-  'B, failed': {
-    protocol: 'b',
-    body: (handle: string): Json => dialects.b.failed(handle) as Json,
-    essential: /./,
-  },
-  'C, succeeded': {
-    protocol: 'c',
-    body: (handle: string): Json => ({
-      id: handle,
-      task_id: handle,
-      object: 'video',
-      status: 'completed',
-      progress: 100,
-    }),
-    essential: /^status$/,
-  },
-  'C, failed': {
-    protocol: 'c',
-    body: (handle: string): Json => dialects.c.failed(handle) as Json,
-    essential: /./,
-  },
-} satisfies Record<
-  string,
-  { protocol: ProtocolName; body: (handle: string, url: string) => Json; essential: RegExp }
->;
-
 /** Runs something for each item, a few at a time. */
 async function forEach<T>(
   items: readonly T[],
@@ -121,74 +71,6 @@ async function forEach<T>(
   };
   await Promise.all(Array.from({ length: 24 }, worker));
 }
-
-describe.concurrent('every field of a status answer removed, nulled and retyped', () => {
-  it.for(Object.keys(answers) as (keyof typeof answers)[])(
-    '%s: never a wrong 0',
-    { timeout: 60_000 },
-    async (name, { open }) => {
-      const { protocol, body, essential } = answers[name];
-      const scene = await open(protocol);
-      const url = `${scene.gateway.filesUrl}/files/1`;
-      const mutations = mutationsOf(body('HANDLE', url));
-      const handleOf = (index: number): string => scene.gateway.dialect.handle(index + 1);
-      const byHandle = new Map(mutations.map((mutation, index) => [handleOf(index), mutation.body]));
-      scene.gateway.always.query = (call) => {
-        const handle = call.gateway.dialect.asked(call);
-        const told = JSON.stringify(byHandle.get(handle) ?? body(handle, url)).replaceAll('HANDLE', handle);
-        reply(call.response, { body: told });
-      };
-      const fetch = async (handle: string, out: string, timeout: string): Promise<number> => {
-        const waiting = ['--timeout', timeout, '--poll-interval', '50ms', '--retries', '0'];
-        const json = await scene.here(['video', protocol, 'fetch', handle, '-o', out, ...waiting]);
-        const isSaved = existsSync(out) && readFileSync(out).equals(scene.gateway.served.content);
-        expect(json.exit_code === 0, `${out}: ${JSON.stringify(json)}`).toBe(isSaved);
-        return json.exit_code;
-      };
-      const whole = await fetch(handleOf(100_000), join(scene.user.cwd, 'whole.mp4'), '60s');
-      expect(whole).toBe(name.includes('failed') ? 5 : 0);
-      await forEach(mutations, async ({ path, change }, index) => {
-        const code = await fetch(handleOf(index), join(scene.user.cwd, `${index}.mp4`), '300ms');
-        expect(code, `${path} ${change}`).not.toBe(1);
-        if (essential.test(path)) expect(code, `${path} ${change}`).not.toBe(0);
-      });
-      expect(scene.gateway.submissions).toEqual([]);
-      await scene.expectInvariants(0);
-    },
-  );
-});
-
-describe.concurrent("every field of a submission's answer removed, nulled and retyped", () => {
-  const bodies: Record<ProtocolName, (handle: string) => Json> = {
-    a: (handle) => dialects.a.accepted(handle) as Json,
-    b: (handle) => dialects.b.accepted(handle) as Json,
-    c: (handle) => dialects.c.accepted(handle) as Json,
-  };
-  it.for(protocols)(
-    '%s: a handle that is there, or exit 7',
-    { timeout: 60_000 },
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      const mutations = mutationsOf(bodies[protocol]('HANDLE'));
-      const byPrompt = new Map(mutations.map(({ body }, index) => [`boat ${index}.`, body]));
-      scene.gateway.always.submit = (call) => {
-        const handle = call.gateway.create();
-        const prompt = /boat \d+\./.exec(call.body)?.[0] ?? '';
-        reply(call.response, { body: JSON.stringify(byPrompt.get(prompt)).replaceAll('HANDLE', handle) });
-      };
-      const command = dialects[protocol].command.slice(0, -1);
-      await forEach(mutations, async ({ path, change }, index) => {
-        const json = await scene.here([...command, `boat ${index}.`]);
-        expect([0, 7], `${path} ${change}: ${JSON.stringify(json)}`).toContain(json.exit_code);
-        const named = scene.gateway.created.includes(json.job.handle ?? '');
-        // What stands where the handle was is taken for one: nobody can know better.
-        const isRetyped = /^(a text|a number|true)$/.test(change);
-        if (json.exit_code === 0 && !isRetyped) expect(named, `${path} ${change}`).toBe(true);
-      });
-      expect(scene.gateway.submissions).toHaveLength(mutations.length);
-    },
-  );
-});
 
 describe.concurrent('every field of a frame of speech removed, nulled and retyped', () => {
   it('only the audio that came, or no 0', { timeout: 60_000 }, async ({ open }) => {
@@ -224,20 +106,6 @@ describe.concurrent('every field of a frame of speech removed, nulled and retype
     });
     expect(zeros).toBeGreaterThan(8);
     expect(scene.gateway.submissions).toHaveLength(cases.length);
-  });
-});
-
-describe.concurrent('every field of a model listing removed, nulled and retyped', () => {
-  it('no crash, and no model that is not there', { timeout: 60_000 }, async ({ open }) => {
-    const scene = await open('c');
-    const listing = { data: [{ id: 'Video-B', object: 'model', model_versions: ['2.0'], owned_by: 'x' }] };
-    for (const { path, change, body } of mutationsOf(listing)) {
-      scene.gateway.script.other.push({ body: JSON.stringify(body) });
-      const json = await scene.here(['models', '--retries', '0']);
-      expect([0, 6], `${path} ${change}: ${JSON.stringify(json)}`).toContain(json.exit_code);
-      for (const { id } of (json['models'] ?? []) as { id: unknown }[])
-        expect(['Video-B', 'text', '7'], `${path} ${change}`).toContain(id);
-    }
   });
 });
 

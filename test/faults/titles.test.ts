@@ -24,10 +24,18 @@ const written = readdirSync(folder)
     return [...suites].map(([, , title]) => `${name.replace('.test.ts', '')}: ${title}`);
   });
 
+/** True for a row whose test stands in another folder: `protocols/models.test: the beginning of its title`. */
+function isElsewhere(row: string): boolean {
+  const [, file, title = ''] = /^([\w-]+\/[\w.-]+): (.+)$/.exec(row) ?? [];
+  if (file === undefined) return false;
+  expect(readFileSync(`${folder}../${file}.ts`, 'utf8')).toMatch(new RegExp(`\\(\\s*'${title}`));
+  return true;
+}
+
 describe('docs/faults.md', () => {
   it('names a test for every row, and every test is there', () => {
     expect(named.length).toBeGreaterThan(90);
-    expect(named.filter((title) => !written.includes(title))).toEqual([]);
+    expect(named.filter((row) => !written.includes(row) && !isElsewhere(row))).toEqual([]);
   });
 
   it('leaves no test of a fault out, and names none twice', () => {

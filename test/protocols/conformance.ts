@@ -6,6 +6,7 @@ import { compose, longName, type FlagValue } from '../../src/protocols/compose.t
 import { fieldSteps, hasField } from '../../src/protocols/field-path.ts';
 import type { SubmitVerdict } from '../../src/exchange.ts';
 import type { Flag, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
+import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 
 /** A recorded answer: its JSON body (or raw text), status 200 unless said. */
@@ -193,6 +194,16 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       }
     });
 
+    it('is judged outside 2xx by the table of all protocols', () => {
+      const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
+      for (const sample of allSamples(samples))
+        for (const status of statuses)
+          for (const complete of [true, false]) {
+            const reply = replyOf({ ...sample, status }, complete);
+            expect(protocol.readSubmission(reply, samples.body)).toEqual(judgeFailedSubmission(reply));
+          }
+    });
+
     it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
       'a refusal is never taken for a task, nor half of it for a refusal: $name',
       (sample) => {
@@ -225,7 +236,8 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ...query.unauthorized,
       ...query.again,
     ])('what is no success never becomes one: $name', (sample) => {
-      for (const changed of mutations(sample)) expect(isSuccess(ask(changed)), show(changed)).toBe(false);
+      for (const changed of [...mutations(sample), ...mutations(sample, ['text', 7, [1], { inside: 1 }])])
+        expect(isSuccess(ask(changed)), show(changed)).toBe(false);
       for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);
     });
 
@@ -309,23 +321,24 @@ function show({ body, text }: Omit<Sample, 'name'>): string {
 
 // Finished with nothing to show is no success: the caller ends with "incomplete".
 function isSuccess(verdict: QueryVerdict): boolean {
-  return verdict.kind === 'observation' && verdict.state === 'succeeded' && verdict.results.length > 0;
+  const { state } = verdict.kind === 'observation' ? verdict : {};
+  return state === 'succeeded' && sourcesOf(verdict).length > 0;
 }
 
 function sourcesOf(verdict: QueryVerdict): unknown[] {
   return verdict.kind === 'observation' ? verdict.results.flatMap((result) => result.sources) : [];
 }
 
-/** A sample with each of its fields removed, nulled and retyped, one at a time. */
-function mutations(sample: Sample): Omit<Sample, 'name'>[] {
+const retyped = [undefined, null, true, false, 0, -1.5, '', [], {}];
+
+/** A body with each of its fields removed, nulled and retyped, one at a time. */
+export function mutationsOf(body: Json, values: readonly (Json | undefined)[] = retyped): Json[] {
+  return pathsOf(body).flatMap((path) => values.map((value) => changedAt(body, path, value)));
+}
+
+function mutations(sample: Sample, values?: Json[]): Omit<Sample, 'name'>[] {
   const { body } = sample;
-  if (body === undefined) return [];
-  return pathsOf(body).flatMap((path) =>
-    [undefined, null, true, false, 0, -1.5, '', [], {}].map((value) => ({
-      ...sample,
-      body: changedAt(body, path, value),
-    })),
-  );
+  return body === undefined ? [] : mutationsOf(body, values).map((changed) => ({ ...sample, body: changed }));
 }
 
 /** A sample's text cut after each of its characters, as an answer that ended early. */

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { bearer, type Failure } from '../../src/exchange.ts';
 import { getModel, listModels, readModels, type Model } from '../../src/protocols/models.ts';
 import { nockGateway } from '../support/nock.ts';
+import { mutationsOf } from './conformance.ts';
 
 /** What is read of the answer to a listing. */
 async function readOf(body: unknown, status = 200): Promise<ReturnType<typeof readModels>> {
@@ -246,6 +247,16 @@ describe('failures', () => {
   test('a redirect', async () => {
     expect((await failureOf('', 302)).code).toBe('bad_reply');
   });
+});
+
+test('a listing with any field removed, nulled or retyped shows no model that is not there', () => {
+  const entry = { id: 'Video-B', object: 'model', model_versions: ['2.0'], owned_by: 'x' };
+  const values = [undefined, null, 'text', '', 7, true, { inside: 1 }, [1], []];
+  for (const body of mutationsOf({ data: [entry] }, values)) {
+    const read = readModels({ status: 200, headers: {}, text: JSON.stringify(body), complete: true });
+    const ids = 'models' in read ? read.models.map(({ id }) => id) : [];
+    for (const id of ids) expect(['Video-B', 'text', '7'], JSON.stringify(body)).toContain(id);
+  }
 });
 
 test('any JSON is read without a throw', () => {

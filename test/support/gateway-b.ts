@@ -29,7 +29,7 @@ export interface GatewayB extends Origin {
 }
 
 /** What a call failed with, under HTTP 200 (specification 2.4, 7). */
-export function callError(Code: string, Message = `because of ${Code}`): object {
+function callError(Code: string, Message = `because of ${Code}`): object {
   return { Response: { Error: { Code, Message }, RequestId: 'req-of-the-error' } };
 }
 
