@@ -1,4 +1,5 @@
-// Imports point down: cli → batch → budget, jobs, speech, responses, protocols, config, sandbox → ledger, http → vocabulary.
+// Imports point down: cli, library → batch → session → budget, jobs, speech, responses, protocols, config, sandbox → ledger,
+// http → vocabulary.
 const layer = (name, from, to, comment) => ({
   name,
   comment,
@@ -6,7 +7,8 @@ const layer = (name, from, to, comment) => ({
   from: { path: from },
   to: { path: to },
 });
-const folders = '^src/(cli|batch|budget|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
+const folders =
+  '^src/(cli|library|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
 
 export default {
   forbidden: [
@@ -14,25 +16,25 @@ export default {
     layer(
       'http-looks-down',
       '^src/http/',
-      '^src/(cli|batch|budget|jobs|speech|responses|protocols|config|sandbox|ledger)/',
+      '^src/(cli|library|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger)/',
       'http knows only the vocabulary.',
     ),
     layer(
       'ledger-looks-down',
       '^src/ledger/',
-      '^src/(cli|batch|budget|jobs|speech|responses|protocols|config|sandbox|http)/',
+      '^src/(cli|library|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|http)/',
       'The ledger keeps records; what they mean for money is decided above it.',
     ),
     layer(
       'budget-looks-down',
       '^src/budget/',
-      '^src/(cli|batch|jobs|speech|responses|config|sandbox|http)/',
+      '^src/(cli|library|batch|session|jobs|speech|responses|config|sandbox|http)/',
       'A budget knows amounts; what became of a job is told to it.',
     ),
     layer(
       'protocols-are-pure',
       '^src/protocols/',
-      '^src/(cli|batch|budget|jobs|speech|responses|config|sandbox|ledger)/',
+      '^src/(cli|library|batch|session|budget|jobs|speech|responses|config|sandbox|ledger)/',
       'A protocol makes one exchange; what is above it decides.',
     ),
     layer(
@@ -79,14 +81,28 @@ export default {
     ),
     layer(
       'machinery-is-not-cli',
-      '^src/(batch|budget|jobs|speech|responses|config|sandbox)/',
-      '^src/cli/',
-      'Only cli talks to people.',
+      '^src/(batch|session|budget|jobs|speech|responses|config|sandbox)/',
+      '^src/(cli|library)/',
+      'Only cli talks to people, and only library to programs.',
+    ),
+    layer('cli-and-library-are-siblings', '^src/cli/', '^src/library/', 'What both need stands below them.'),
+    layer('library-is-silent', '^src/library/', '^src/cli/', 'A library prints nothing.'),
+    layer(
+      'session-looks-down',
+      '^src/session/',
+      '^src/batch/',
+      'A session opens what single jobs need; a batch is made of them.',
+    ),
+    layer(
+      'session-is-handed-down',
+      '^src/(payment|budget|jobs|speech|responses)/',
+      '^src/session/',
+      'What works on a job is given what it works with.',
     ),
     layer(
       'config-stands-alone',
       '^src/config/',
-      '^src/(batch|budget|jobs|speech|responses|protocols|http|sandbox|ledger)/',
+      '^src/(batch|session|budget|jobs|speech|responses|protocols|http|sandbox|ledger)/',
       'config/ knows only the vocabulary.',
     ),
     layer(

@@ -152,6 +152,15 @@ export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
 
+/** Anything thrown as the one error shape; what nobody expected is `internal`. */
+export function toMgwError(error: unknown): MgwError {
+  if (error instanceof MgwError) return error;
+  return new MgwError('internal', `This is a bug in mgw: ${messageOf(error)}`, {
+    charged: 'maybe',
+    cause: error,
+  });
+}
+
 /** The text of whatever was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

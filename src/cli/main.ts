@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander';
 import { originText } from '../config/source.ts';
-import { exitCodes, messageOf, MgwError } from '../errors.ts';
+import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { asSentence } from '../http/advice.ts';
 import { printable } from '../printable.ts';
 import type { Action } from './action.ts';
@@ -9,7 +9,7 @@ import type { Globals } from './globals.ts';
 import { write, type Io } from './io.ts';
 import { errorText } from './output/human.ts';
 import { jsonDocument } from './output/json.ts';
-import { exitCodeOf, toMgwError, type Outcome } from './output/outcome.ts';
+import { exitCodeOf, type Outcome } from './output/outcome.ts';
 import { withGlobals, withWay, type Ways } from './output/next.ts';
 import { createProgram, type Program } from './program.ts';
 import { helpOf } from './usage.ts';

@@ -3,7 +3,7 @@ import type { Act, Register, Run } from './action.ts';
 import { addGlobals, type Globals } from './globals.ts';
 import { helpStyle } from './output/help.ts';
 import { usageErrorOf } from './usage.ts';
-import { version } from './version.ts';
+import { version } from '../version.ts';
 
 // In the order of the help. Of these only the one that is named is loaded, where the arguments name one.
 const loaders: Record<string, () => Promise<Register>> = {

@@ -1,7 +1,5 @@
-import { resolve } from 'node:path';
 import { Option, type Command } from 'commander';
 import { usageError } from '../errors.ts';
-import type { Ask, Goal } from '../job.ts';
 import type { Target } from '../jobs/target.ts';
 import type { Context } from './context.ts';
 import { single } from './options.ts';
@@ -82,12 +80,6 @@ export function targetOf(options: OutputOptions): Target | undefined {
   if (output === '' || output.includes('\0'))
     throw usageError('--output: give a file, a folder, or - for stdout.');
   return output === '-' ? { kind: 'stdout' } : { kind: 'file', path: output };
-}
-
-/** What a command wants of a job, by its flags. */
-export function goalOf(command: Goal['command'], ask: Ask, target: Target | undefined): Goal {
-  if (target === undefined) return { command, ask };
-  return { command, ask, output: target.kind === 'stdout' ? '-' : resolve(target.path) };
 }
 
 /** Refuses an empty `-o`, and media and JSON document both on standard output. @throws MgwError('usage'). */

@@ -1,5 +1,5 @@
 import { extname, join, resolve } from 'node:path';
-import type { Job } from '../job.ts';
+import type { Ask, Goal, Job } from '../job.ts';
 
 /** Where a result goes: a file, a folder in which mgw chooses the name, or standard output. */
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
@@ -24,4 +24,10 @@ export function pathsAt(
 ): string[] {
   const path = resolve(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
   return Array.from({ length: count }, (_, index) => numbered(path, index, Math.max(count, asked)));
+}
+
+/** What a command wants of a job: as much as `ask` says, and its files at the target. */
+export function goalOf(command: Goal['command'], ask: Ask, target: Target | undefined): Goal {
+  if (target === undefined) return { command, ask };
+  return { command, ask, output: target.kind === 'stdout' ? '-' : resolve(target.path) };
 }

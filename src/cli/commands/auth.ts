@@ -8,12 +8,12 @@ import { namedProfile } from '../../config/profile.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { requireKey } from '../../config/resolve.ts';
 import { badSetting, originText } from '../../config/source.ts';
-import { messageOf, MgwError, usageError } from '../../errors.ts';
-import { accountOf } from '../account.ts';
+import { messageOf, MgwError, usageError, toMgwError } from '../../errors.ts';
+import { accountOf } from '../../session/account.ts';
 import type { Context } from '../context.ts';
 import { readHidden } from '../hidden-prompt.ts';
 import { table } from '../output/table.ts';
-import { toMgwError, type Outcome } from '../output/outcome.ts';
+import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
 import { readStdin } from '../stdin.ts';
 

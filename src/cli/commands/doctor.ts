@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { MgwError } from '../../errors.ts';
+import { MgwError, toMgwError } from '../../errors.ts';
 import type { Context } from '../context.ts';
 import type { Check } from '../doctor/check.ts';
 import { table } from '../output/table.ts';
-import { toMgwError, type Outcome } from '../output/outcome.ts';
+import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
 
 /** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */

@@ -1,5 +1,5 @@
+import { toMgwError } from '../../errors.ts';
 import type { MgwError } from '../../errors.ts';
-import { toMgwError } from '../output/outcome.ts';
 
 /** What one look at the set-up found. */
 export interface Check {

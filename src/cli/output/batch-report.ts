@@ -10,7 +10,8 @@ import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';
 import { globalArguments, type Globals } from '../globals.ts';
 import { shellWord } from './human.ts';
-import { errorView, jobView } from './json.ts';
+import { jobView } from '../../jobs/view.ts';
+import { errorView } from './json.ts';
 import type { Outcome } from './outcome.ts';
 import { planView, rowView } from './plan.ts';
 

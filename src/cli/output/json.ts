@@ -1,6 +1,4 @@
 import type { MgwError } from '../../errors.ts';
-import type { Job } from '../../job.ts';
-import { shownState } from '../../jobs/reconcile.ts';
 import { exitCodeOf, type Outcome } from './outcome.ts';
 
 /** The one JSON document of a command (design 2), without a newline at the end. */
@@ -39,30 +37,5 @@ export function errorView(error: MgwError): Record<string, unknown> {
     next: error.next,
     request_id: error.requestId,
     budget: error.budget,
-  };
-}
-
-/** The job object of `--json`: the members of design 2 in their order, absent where there is nothing to say. */
-export function jobView(job: Job): Record<string, unknown> {
-  return {
-    id: job.id,
-    protocol: job.protocol,
-    model: job.model,
-    key: job.key,
-    handle: job.handle,
-    state: shownState(job),
-    native_status: job.native_status,
-    progress: job.progress,
-    error: job.error,
-    base_url: job.base_url,
-    created_at: job.created_at,
-    submitted_at: job.submitted_at,
-    finished_at: job.finished_at,
-    fetched_at: job.fetched_at,
-    files: job.files,
-    cost: job.cost,
-    usage: job.usage,
-    details: job.details,
-    request: job.request,
   };
 }

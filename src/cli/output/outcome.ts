@@ -1,4 +1,4 @@
-import { exitCodes, messageOf, MgwError, type Charged } from '../../errors.ts';
+import { exitCodes, type Charged, type MgwError } from '../../errors.ts';
 
 /** What a command came to: printed in one place, as text or as one JSON document (design 2). */
 export interface Outcome {
@@ -23,13 +23,4 @@ export interface Outcome {
 /** The exit code of an outcome. */
 export function exitCodeOf(outcome: Outcome): number {
   return outcome.exitCode ?? outcome.error?.exitCode ?? exitCodes.ok;
-}
-
-/** Anything thrown as the one error shape; what nobody expected is `internal`. */
-export function toMgwError(error: unknown): MgwError {
-  if (error instanceof MgwError) return error;
-  return new MgwError('internal', `This is a bug in mgw: ${messageOf(error)}`, {
-    charged: 'maybe',
-    cause: error,
-  });
 }

@@ -9,7 +9,7 @@ import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { version } from '../../version.ts';
+import { version } from '../../../version.ts';
 import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
 import type { ApiOptions } from './request.ts';
 

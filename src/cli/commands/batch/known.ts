@@ -3,7 +3,8 @@ import { recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
-import { ledgerFolder, type Context } from '../../context.ts';
+import { ledgerFolder } from '../../../session/places.ts';
+import type { Context } from '../../context.ts';
 import type { BatchOptions } from './options.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { type Command } from 'commander';
-import { budgetOptions, type BudgetOptions } from '../../allowances.ts';
+import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
 import { single, wholeNumber } from '../../options.ts';
 import { addWaitOptions, sidecarOption, type WaitOptions } from '../../wait-options.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';

@@ -5,11 +5,12 @@ import { usageError } from '../../../errors.ts';
 import type { Model } from '../../../protocols/models.ts';
 import type { ListingUse, Protocol } from '../../../protocols/protocol.ts';
 import { protocols } from '../../../protocols/registry.ts';
+import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
-import { configured } from '../../protocols.ts';
-import { composeSpeech } from '../tts/prepare.ts';
-import { listedModels, submissionBody, type Listing } from '../video/body.ts';
+import { configured } from '../../../session/protocols.ts';
+import { listedModels, type Listing } from '../../../session/video-body.ts';
+import { submissionBody } from '../video/body.ts';
 
 /** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */
 export function rowComposer(context: Context, place: OutputPlace): (row: Row) => Promise<Work> {

@@ -6,7 +6,7 @@ import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single, wholeNumber } from '../../options.ts';
 import { ago } from '../../output/human.ts';
 import { table } from '../../output/table.ts';
-import { jobView } from '../../output/json.ts';
+import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 

@@ -3,7 +3,7 @@ import type { Job } from '../../../job.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { printable, printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
-import { jobView } from '../../output/json.ts';
+import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 

@@ -1,3 +1,4 @@
+import { toMgwError } from '../../../errors.ts';
 import type { Command } from 'commander';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
 import type { Job } from '../../../job.ts';
@@ -5,15 +6,16 @@ import type { JobDeps } from '../../../jobs/deps.ts';
 import { pendingError, rejectedError, showCommand } from '../../../jobs/errors.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
+import { goalOf } from '../../../jobs/target.ts';
 import type { Context } from '../../context.ts';
 import { jobLine } from '../../output/human.ts';
-import { jobView } from '../../output/json.ts';
-import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import { jobView } from '../../../jobs/view.ts';
+import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../protocols.ts';
+import { configured } from '../../../session/protocols.ts';
 import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
-import { addWaitOptions, goalOf } from '../../wait-options.ts';
+import { addWaitOptions } from '../../wait-options.ts';
 
 /** `mgw jobs wait REF...`: waits until every job has ended; prints one line for each. */
 export function registerWait(jobs: Command, run: Run): void {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { BillLine } from '../../../sandbox/bill.ts';
-import { sandboxFolder, type Context } from '../../context.ts';
+import { sandboxFolder } from '../../../session/places.ts';
+import type { Context } from '../../context.ts';
 import { table } from '../../output/table.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { ledgerFolder, sandboxFolder, type Context } from '../../context.ts';
+import { ledgerFolder, sandboxFolder } from '../../../session/places.ts';
+import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { gatewayFolder } from './serve.ts';

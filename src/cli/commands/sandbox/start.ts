@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
-import { sandboxFolder, type Context } from '../../context.ts';
+import { sandboxFolder } from '../../../session/places.ts';
+import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { deadlineIn } from '../../../clock.ts';
-import { exitCodes, MgwError, usageError } from '../../../errors.ts';
+import { exitCodes, MgwError, usageError, toMgwError } from '../../../errors.ts';
 import type { Job, JobFile } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
@@ -14,11 +14,11 @@ import { speakPieces } from '../../../speech/pieces.ts';
 import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
 import { speak } from '../../../speech/speak.ts';
 import { StreamSink } from '../../../speech/stream-sink.ts';
-import { payingDeps } from '../../allowances.ts';
+import { payingDeps } from '../../../session/paying-deps.ts';
 import type { Context } from '../../context.ts';
-import { jobView } from '../../output/json.ts';
-import { toMgwError, type Outcome } from '../../output/outcome.ts';
-import { version } from '../../version.ts';
+import { jobView } from '../../../jobs/view.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { version } from '../../../version.ts';
 import type { PreparedSpeech } from './prepare.ts';
 import type { TtsOptions } from './options.ts';
 

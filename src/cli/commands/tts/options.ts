@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { speechFlags } from '../../../speech/flags.ts';
-import { budgetOptions, type BudgetOptions } from '../../allowances.ts';
+import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
 import {
   addOutputOptions,

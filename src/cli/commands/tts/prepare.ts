@@ -1,11 +1,8 @@
 import { resolve } from 'node:path';
-import type { Settings } from '../../../config/resolve.ts';
 import { usageError } from '../../../errors.ts';
-import { at, isObject, type JsonObject } from '../../../json.ts';
-import { applySets } from '../../../protocols/compose.ts';
-import { violationMessage } from '../../../protocols/violations.ts';
-import { checkSpeech } from '../../../speech/check.ts';
-import { formatFor, type SpeechFormat } from '../../../speech/format.ts';
+import { at, type JsonObject } from '../../../json.ts';
+import { composeSpeech } from '../../../speech/compose.ts';
+import type { SpeechFormat } from '../../../speech/format.ts';
 import { splitText } from '../../../speech/split.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
@@ -24,7 +21,6 @@ export interface PreparedSpeech {
   target: string | undefined;
 }
 
-const defaultRate = 24_000;
 const defaultPieceLength = 1000;
 
 /**
@@ -42,34 +38,6 @@ export async function prepareSpeech(
   const text = await textOf(context, given, options);
   const { body, ...composed } = composeSpeech(text, target, options, settings);
   return { bodies: options.split ? piecesOf(body, options) : [body], ...composed, target };
-}
-
-/** What a body of speech is made of apart from its text; the settings fill in what is left out. */
-export interface SpeechFields {
-  format?: string;
-  sampleRate?: number;
-  speaker?: string;
-  set?: string[];
-  /** False skips the local checks. */
-  check?: boolean;
-}
-
-/**
- * The body that speaks a text into `target`, checked.
- * @throws MgwError('usage') naming every field that is wrong.
- */
-export function composeSpeech(
-  text: string,
-  target: string | undefined,
-  fields: SpeechFields,
-  settings: Settings,
-): { body: JsonObject; format: SpeechFormat; sampleRate: number } {
-  const format = formatFor(fields.format ?? settings.ttsFormat.value, target);
-  const body = bodyOf(text, format, fields, settings);
-  const violations = fields.check === false ? [] : checkSpeech(body);
-  if (violations.length > 0) throw usageError(violationMessage(violations));
-  const rate = at(body, 'req_params.audio_params.sample_rate');
-  return { body, format, sampleRate: typeof rate === 'number' ? rate : defaultRate };
 }
 
 function checkSplit(options: TtsOptions): void {
@@ -106,28 +74,6 @@ async function textOf(context: Context, given: string | undefined, options: TtsO
   const text =
     given === '-' || file === '-' ? await readStdin(context.io) : await readInputText(file ?? '', '--file');
   return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
-}
-
-function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, settings: Settings): JsonObject {
-  const speaker = options.speaker ?? settings.ttsSpeaker.value;
-  const sampleRate = options.sampleRate ?? settings.ttsSampleRate.value ?? defaultRate;
-  const body: JsonObject = {
-    req_params: {
-      text,
-      ...(speaker !== undefined && { speaker }),
-      // Defaults may differ between versions, so both are sent explicitly (specification 9).
-      audio_params: { format: format.wire, sample_rate: sampleRate },
-    },
-  };
-  applySets(body, options.set ?? []);
-  return withAdditions(body);
-}
-
-// `additions` is a string of JSON on the wire; --set reads the same text as an object.
-function withAdditions(body: JsonObject): JsonObject {
-  const params = body['req_params'];
-  if (!isObject(params) || !isObject(params['additions'])) return body;
-  return { ...body, req_params: { ...params, additions: JSON.stringify(params['additions']) } };
 }
 
 function piecesOf(body: JsonObject, options: TtsOptions): JsonObject[] {

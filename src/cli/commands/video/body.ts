@@ -1,32 +1,12 @@
-import { exitCodes, messageOf, MgwError, usageError } from '../../../errors.ts';
-import { asSentence } from '../../../http/advice.ts';
-import { TransportError } from '../../../http/transport-error.ts';
-import { at, type JsonObject } from '../../../json.ts';
-import { compose, longName } from '../../../protocols/compose.ts';
-import type { Model } from '../../../protocols/models.ts';
-import type { Checks, ListingUse, Protocol, Violation } from '../../../protocols/protocol.ts';
-import { violationMessage } from '../../../protocols/violations.ts';
+import { usageError } from '../../../errors.ts';
+import type { JsonObject } from '../../../json.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
+import { composeVideo, type Listing, type SubmissionBody } from '../../../session/video-body.ts';
 import { optionObject, optionText } from '../../body-option.ts';
 import type { Context } from '../../context.ts';
 import { readStdin } from '../../stdin.ts';
 import { givenFlags } from './flags.ts';
 import type { SubmitOptions } from './submit-options.ts';
-
-/** The body of a submission, as it is sent and as it was asked for. */
-export interface SubmissionBody {
-  /** Completed from the configured defaults and the listing: what is sent. */
-  body: JsonObject;
-  /** What the person gave, under the fields' one name: what tells whether two commands ask for the same. */
-  asked: JsonObject;
-  /** What the person should know about the body. */
-  advice: string[];
-}
-
-/**
- * The model listing, where it can be had; a listing that is needed and cannot be had ends the command.
- * @throws MgwError: exit 3 or 6.
- */
-export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
 
 /**
  * The body of a submission from prompt, flags, `--body`, `--set` and the configured defaults, checked.
@@ -37,7 +17,7 @@ export async function submissionBody(
   protocol: Protocol,
   prompt: string | undefined,
   options: SubmitOptions,
-  listing: Listing = (use) => listedModels(context, use),
+  listing?: Listing,
 ): Promise<SubmissionBody> {
   const flags = await givenFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
@@ -45,61 +25,9 @@ export async function submissionBody(
   if (prompt === '-' && options.body === '@-')
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
-  const input = { body: await givenBody(context, options.body), flags, set: options.set };
-  const asked = protocol.normalise(compose(protocol, input));
-  const settings = await context.settings();
-  const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
-  const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
-  const checks = await protocol.checks();
-  const mayFill = protocol.needsListing?.(composed) === 'fill';
-  const isChecked = options.check !== false;
-  if (isChecked) refuse(faultsOfItsOwn(checks, composed, mayFill), protocol, composed);
-  const body = await completed(context, protocol, composed, options, listing);
-  if (isChecked && (mayFill || body !== composed)) refuse(checks.check(body), protocol, body);
-  return { body, asked, advice: checks.advise(body) };
-}
-
-function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): void {
-  if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
-}
-
-// What no listing can mend is said before the gateway is asked for one; a field that is missing may be filled in.
-function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
-  return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
-}
-
-// Nothing is asked of the gateway that is not needed: a dry run and --no-check only want what the body lacks.
-async function completed(
-  context: Context,
-  protocol: Protocol,
-  body: JsonObject,
-  { check = true, dryRun = false }: SubmitOptions,
-  listing: Listing,
-): Promise<JsonObject> {
-  const use = protocol.needsListing?.(body);
-  if (use === undefined || (use === 'check' && (dryRun || !check))) return body;
-  const models = await listing(use);
-  if (models === undefined) return body;
-  try {
-    return protocol.complete?.(body, models) ?? body;
-  } catch (error) {
-    if (check) throw error;
-    context.progress.note(`Not completed from the model listing: ${messageOf(error)}`);
-    return body;
-  }
-}
-
-// A listing that merely judges may be away, but where the certificate is wrong the submission would fare no better.
-function endsIt({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
-  if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
-  return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';
-}
-
-function whyNeeded(error: MgwError, use: ListingUse): MgwError {
-  if (use === 'check' || error.code === 'auth') return error;
-  const { code, message, requestId, cause } = error;
-  const text = `What is left out comes from the model listing, which cannot be had: ${asSentence(message)} Give it (--model-version), or run this again.`;
-  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
+  const { set, check, dryRun } = options;
+  const parts = { body: await givenBody(context, options.body), flags, set, check, dryRun };
+  return composeVideo(context, protocol, parts, listing);
 }
 
 async function promptFromStdin(context: Context): Promise<string> {
@@ -114,25 +42,4 @@ async function givenBody(
 ): Promise<JsonObject | undefined> {
   if (typeof source !== 'string') return source;
   return optionObject(await optionText(context, source, '--body'), '--body');
-}
-
-function known(protocol: Protocol, defaults: Record<string, unknown>): Record<string, unknown> {
-  const names = new Set(protocol.flags.map(longName));
-  const stray = Object.keys(defaults).find((name) => !names.has(name));
-  if (stray !== undefined) throw usageError(`defaults.video.${protocol.name}: there is no flag --${stray}.`);
-  return defaults;
-}
-
-// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
-// submission that could go without it does not wait for it long. One that is needed and merely away for now ends the
-// command with exit 6.
-export async function listedModels(context: Context, use: ListingUse): Promise<Model[] | undefined> {
-  const { fetchModels } = await import('../../models.ts');
-  try {
-    return await fetchModels(context, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
-  } catch (error) {
-    if (error instanceof MgwError && endsIt(error, use)) throw whyNeeded(error, use);
-    context.progress.note(`The model listing cannot be had: ${messageOf(error)}`);
-    return undefined;
-  }
 }

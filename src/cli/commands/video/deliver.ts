@@ -1,3 +1,4 @@
+import { toMgwError } from '../../../errors.ts';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
 import type { Goal, Job, JobEvent, JobFile } from '../../../job.ts';
 import { createOrResume } from '../../../jobs/create-or-resume.ts';
@@ -6,16 +7,16 @@ import type { JobDeps } from '../../../jobs/deps.ts';
 import type { Order } from '../../../jobs/order.ts';
 import { inRun, onExisting, type Ran } from '../../../jobs/run.ts';
 import { submit } from '../../../jobs/submit.ts';
-import type { Target } from '../../../jobs/target.ts';
+import { goalOf, type Target } from '../../../jobs/target.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Context } from '../../context.ts';
 import { writeMedia } from '../../io.ts';
-import { jobView } from '../../output/json.ts';
+import { jobView } from '../../../jobs/view.ts';
 import { withOutput } from '../../output/next.ts';
-import { toMgwError, type Outcome } from '../../output/outcome.ts';
-import { version } from '../../version.ts';
-import { goalOf, targetOf, type OutputOptions } from '../../wait-options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { version } from '../../../version.ts';
+import { targetOf, type OutputOptions } from '../../wait-options.ts';
 import { showWaiting } from './waiting.ts';
 
 /** What of a job a command delivers, and where it goes. */

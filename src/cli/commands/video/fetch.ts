@@ -1,25 +1,24 @@
 import { stat } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
-import { usageError } from '../../../errors.ts';
+import { usageError, toMgwError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import { pendingError } from '../../../jobs/errors.ts';
-import type { Target } from '../../../jobs/target.ts';
+import { goalOf, type Target } from '../../../jobs/target.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
-import { jobView } from '../../output/json.ts';
+import { jobView } from '../../../jobs/view.ts';
 import { withOutput } from '../../output/next.ts';
-import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import type { Outcome } from '../../output/outcome.ts';
 import { severalOutcomes } from '../../output/several.ts';
-import { configured } from '../../protocols.ts';
+import { configured } from '../../../session/protocols.ts';
 import { readRefs } from '../../refs.ts';
 import {
   addOutputOptions,
   addWaitOptions,
   checkStdout,
-  goalOf,
   targetOf,
   type OutputOptions,
 } from '../../wait-options.ts';

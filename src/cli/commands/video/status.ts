@@ -1,16 +1,17 @@
 import type { Command } from 'commander';
-import { exitCodes, MgwError } from '../../../errors.ts';
+import { exitCodes, MgwError, toMgwError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import { failedError } from '../../../jobs/errors.ts';
 import { isTooNew } from '../../../jobs/grace.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import type { Protocol, QueryVerdict } from '../../../protocols/protocol.ts';
 import { jobLine } from '../../output/human.ts';
-import { errorView, jobView } from '../../output/json.ts';
-import { toMgwError, type Outcome } from '../../output/outcome.ts';
+import { jobView } from '../../../jobs/view.ts';
+import { errorView } from '../../output/json.ts';
+import type { Outcome } from '../../output/outcome.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../protocols.ts';
+import { configured } from '../../../session/protocols.ts';
 import { readRefs } from '../../refs.ts';
 
 /** `mgw video X status REF...`: one query for each job, no waiting. */

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../json.ts';
-import type { BudgetOptions } from '../../allowances.ts';
+import type { BudgetOptions } from '../../budget-options.ts';
 import type { OutputOptions, WaitOptions } from '../../wait-options.ts';
 
 /** The options of `submit` apart from the protocol's own flags. */

@@ -2,8 +2,10 @@ import { Option, type Command } from 'commander';
 import { deadlineIn, type Clock } from '../../../clock.ts';
 import type { Settings } from '../../../config/resolve.ts';
 import { fingerprintOf, type Order } from '../../../jobs/order.ts';
+import { goalOf } from '../../../jobs/target.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { budgetOptions, payingDeps } from '../../allowances.ts';
+import { payingDeps } from '../../../session/paying-deps.ts';
+import { budgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -12,14 +14,14 @@ import {
   addWaitOptions,
   checkSidecar,
   checkStdout,
-  goalOf,
   sidecarOption,
   targetOf,
 } from '../../wait-options.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
-import { configured } from '../../protocols.ts';
+import { configured } from '../../../session/protocols.ts';
+import type { SubmissionBody } from '../../../session/video-body.ts';
 import { addProtocolFlags } from './flags.ts';
-import { submissionBody, type SubmissionBody } from './body.ts';
+import { submissionBody } from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';
 import { submitExamples } from './examples.ts';
 import { checkKeyName } from './key-name.ts';

@@ -2,7 +2,7 @@ import { MgwError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { queryTimeoutMs } from '../jobs/deps.ts';
 import { getModel, listModels, readModels, type Model } from '../protocols/models.ts';
-import type { Context } from './context.ts';
+import type { Session } from './session.ts';
 
 /** Bounds that are tighter than those of the settings: the time of one call, ms, and how often it is repeated. */
 interface Limits {
@@ -15,9 +15,9 @@ interface Limits {
  * again with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
  */
-export async function fetchModels(context: Context, id?: string, limits: Limits = {}): Promise<Model[]> {
+export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
   const { readWithRetries } = await import('../http/retry.ts');
-  const [client, settings] = await Promise.all([context.client(), context.settings()]);
+  const [client, settings] = await Promise.all([session.client(), session.settings()]);
   const request = id === undefined ? listModels() : getModel(id);
   const timeoutMs = Math.min(
     settings.requestTimeoutMs.value ?? queryTimeoutMs,
@@ -28,7 +28,7 @@ export async function fetchModels(context: Context, id?: string, limits: Limits 
   const unsentRetries = settings.retries.source === 'default' ? 2 : retries;
   const reply = await readWithRetries(
     () => client.exchange(request, { auth: bearer, timeoutMs, maxBytes: 64 * 1024 * 1024 }),
-    { clock: context.clock, retries, unsentRetries, note: (text) => context.progress.note(text) },
+    { clock: session.clock, retries, unsentRetries, note: (text) => session.note(text) },
   );
   const read = readModels(reply);
   if ('models' in read) return read.models;

@@ -1,0 +1,190 @@
+import { join } from 'node:path';
+import type { Budget } from '../budget/budget.ts';
+import type { BudgetKind } from '../budget/open-budget.ts';
+import type { Clock } from '../clock.ts';
+import type { Settings } from '../config/resolve.ts';
+import type { GatewayClient } from '../http/client.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { currentOwner } from '../ledger/owner.ts';
+import type { Allowance } from '../payment/hold.ts';
+import type { Signals } from '../payment/pay-once.ts';
+import { redactor, secretRedactor } from '../redact.ts';
+import type { Sandbox } from '../sandbox/server.ts';
+import { version } from '../version.ts';
+import type { Gateway } from './gateway.ts';
+import { ledgerFolder, sandboxFolder } from './places.ts';
+
+/** What works on one gateway and one ledger, each part made when it is first asked for (the composition root). */
+export interface Session {
+  readonly clock: Clock;
+  /** Says something to whoever watches; the key is taken out. */
+  note(text: string): void;
+  /** Takes the key out of a text, as soon as it is known: gateways quote the one that they refuse. */
+  redact(text: string): string;
+  settings(): Promise<Settings>;
+  /** @throws MgwError('config') where no base URL or no key is configured. */
+  gateway(): Promise<Gateway>;
+  client(): Promise<GatewayClient>;
+  ledger(): Promise<Ledger>;
+  jobDeps(): Promise<JobDeps>;
+  /** A budget of this ledger, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
+  budget(kind: BudgetKind, name: string): Promise<Budget>;
+  /** The budgets that whatever is paid for has to fit into: the standing one, where one is chosen. */
+  allowances(): Promise<Allowance[]>;
+  /** Ends what was opened: idle connections, the embedded sandbox. */
+  close(): Promise<void>;
+}
+
+/** Whose session it is: where its settings come from, who is told, and who may interrupt it. */
+export interface SessionOptions {
+  clock: Clock;
+  settings: () => Promise<Settings>;
+  note: (text: string) => void;
+  /** Told of each request and of the head of its answer, secrets taken out. */
+  trace?: ((line: string) => void) | undefined;
+  signals: () => Signals;
+}
+
+/** The sandbox's constant name in the records: its port changes from run to run. */
+export const sandboxName = 'sandbox';
+
+type Closer = () => Promise<void> | void;
+
+/** Opens a session; nothing is read or opened before it is asked for. */
+export function openSession(options: SessionOptions): Session {
+  const closers: Closer[] = [];
+  let redact = (text: string): string => text;
+  const settings = once(options.settings);
+  const gateway = once(async () => {
+    const resolved = await settings();
+    const found = await (resolved.sandbox.value ? playing(resolved) : real(resolved));
+    redact = secretRedactor([found.key]);
+    return found;
+  });
+  const playing = async (resolved: Settings): Promise<Gateway> => {
+    const sandbox = await playGateway(resolved);
+    closers.push(() => sandbox.close());
+    return sandboxGateway(resolved, sandbox);
+  };
+  const client = once(async () => {
+    const opened = await clientOf(await gateway(), options.trace);
+    closers.push(() => opened.close());
+    return opened;
+  });
+  const session: Session = {
+    clock: options.clock,
+    note: (text) => options.note(redact(text)),
+    redact: (text) => redact(text),
+    settings,
+    gateway,
+    client,
+    ledger: once(async () => ledgerOf(await settings(), options.clock)),
+    jobDeps: once(() => jobDepsOf(session, options.signals())),
+    budget: (kind, name) => budgetOf(session, kind, name, closers),
+    allowances: once(() => allowancesOf(session)),
+    close: async () => {
+      for (const close of closers.splice(0).reverse()) await close();
+    },
+  };
+  return session;
+}
+
+async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace']): Promise<GatewayClient> {
+  const [{ createClient }, { redactingClient }] = await Promise.all([
+    import('../http/client.ts'),
+    import('../http/redacting-client.ts'),
+  ]);
+  const redact = redactor([key]);
+  const opened = createClient({
+    baseUrl,
+    key,
+    userAgent: `mgw/${version}`,
+    trace: trace && ((line) => trace(redact(line))),
+  });
+  // A short key stands in answers by chance: taking it out would break them.
+  return key.length < 8 ? opened : redactingClient(opened, secretRedactor([key]));
+}
+
+async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
+  const { openFileLedger } = await import('../ledger/file-ledger.ts');
+  return openFileLedger(ledgerFolder(settings), () => clock.now());
+}
+
+async function real(resolved: Settings): Promise<Gateway> {
+  return (await import('./settings.ts')).realGateway(resolved);
+}
+
+async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
+  const [{ accountOf }, { priceOf }, settings, { name, key }, ledger, client] = await Promise.all([
+    import('./account.ts'),
+    import('./prices.ts'),
+    session.settings(),
+    session.gateway(),
+    session.ledger(),
+    session.client(),
+  ]);
+  return {
+    ledger,
+    priceOf: (order) => priceOf(order, settings),
+    allowances: () => session.allowances(),
+    client,
+    clock: session.clock,
+    owner: currentOwner(),
+    gateway: name,
+    account: accountOf(key),
+    redact: secretRedactor([key]),
+    note: (text) => session.note(text),
+    signals,
+    userAgent: `mgw/${version}`,
+    requestTimeoutMs: settings.requestTimeoutMs.value,
+    retries: settings.retries.value,
+    retry5xx: settings.submitRetry5xx.value,
+  };
+}
+
+async function allowancesOf(session: Session): Promise<Allowance[]> {
+  const { standingAllowance } = await import('./standing-allowance.ts');
+  return standingAllowance(await session.settings(), (name) => session.budget('standing', name));
+}
+
+async function budgetOf(
+  session: Session,
+  kind: BudgetKind,
+  name: string,
+  closers: Closer[],
+): Promise<Budget> {
+  const [{ budgetPath, openBudget }, { chargeOutcome }, settings, ledger] = await Promise.all([
+    import('../budget/open-budget.ts'),
+    import('../jobs/charge-outcome.ts'),
+    session.settings(),
+    session.ledger(),
+  ]);
+  const budget = await openBudget(budgetPath(ledgerFolder(settings), kind, name), {
+    now: () => session.clock.now(),
+    outcomeOf: (reservation) => chargeOutcome(ledger, reservation),
+  });
+  closers.push(() => budget.close());
+  return budget;
+}
+
+async function playGateway(settings: Settings): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
+  const { openSandbox } = await import('./open-sandbox.ts');
+  return openSandbox(settings, join(sandboxFolder(settings), 'gateway'));
+}
+
+// A sandbox is loopback and free: it may be asked more often than a real gateway.
+function sandboxGateway(settings: Settings, sandbox: Pick<Sandbox, 'url' | 'key'>): Gateway {
+  const asked = settings.pollIntervalMs;
+  return {
+    baseUrl: new URL(sandbox.url),
+    key: sandbox.key,
+    name: sandboxName,
+    pollIntervalMs: asked.source === 'default' ? 200 : asked.value,
+  };
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
+}
