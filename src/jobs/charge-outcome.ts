@@ -2,7 +2,7 @@ import { chargesOf } from '../budget/charges.ts';
 import type { ChargeOutcome, Reservation } from '../budget/budget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { lifeOf } from '../ledger/owner.ts';
-import { attemptClaim } from './submit.ts';
+import { nextAttempt } from './attempt-claim.ts';
 
 /**
  * What the ledger proves of a reservation for a job: `accepted` where an attempt under it was, `none` where nothing under it
@@ -19,8 +19,9 @@ export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation):
   if (charges.some(({ reservation, fate }) => reservation === id && fate === 'accepted')) return 'accepted';
   const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
   if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
-  if (!isOver || (await ledger.claimed(attemptClaim(job))) !== undefined) return 'open';
-  return 'none';
+  if (!isOver) return 'open';
+  const next = await nextAttempt(ledger, job);
+  return next === 'free' || next === 'unsent' ? 'none' : 'open';
 }
 
 // It bears the job's id, then what tells it from others for the same job.

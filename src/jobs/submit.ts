@@ -1,9 +1,9 @@
 import { messageOf, MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
-import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
-import { isAlive } from '../ledger/owner.ts';
+import type { AttemptMoney, Job, JobEvent, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
+import { attemptClaim, nextAttempt } from './attempt-claim.ts';
 import type { JobDeps } from './deps.ts';
 import {
   interruptedError,
@@ -43,30 +43,16 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
     if (job.handle !== undefined) return { job, isResumed: true };
     if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The record is damaged');
     if (job.state === 'rejected' && job.record.attempts !== forgiven) throw rejectedError(job);
-    const holder = job.state === 'sending' ? undefined : await ledger.claimed(attemptClaim(job));
-    if (job.state === 'sending' || (holder !== undefined && isAlive(ownerIn(holder)))) {
+    const next = job.state === 'sending' ? 'claimed' : await nextAttempt(ledger, job);
+    if (next === 'claimed') {
       await waitForOther(job, order, deps);
-    } else if (holder !== undefined) {
-      await recordUnbegun(job, deps);
-    } else {
+    } else if (next === 'unsent' || next === 'unknown') {
+      await recordUnbegun(job, next, deps);
+    } else if (next === 'free') {
       const accepted = await pay(job, order, deps);
       if (accepted !== undefined) return { job: accepted, isResumed: false };
     }
     job = await reconcile(ledger, (await ledger.read(job.id)) ?? job, order.read);
-  }
-}
-
-/** The claim that the next attempt of a job stands for. */
-export function attemptClaim({ id, record }: Job): string {
-  return `send.${id}.${record.attempts + 1}`;
-}
-
-// A claim whose content is damaged was made by somebody; nobody can be asked.
-function ownerIn(holder: string): Owner {
-  try {
-    return JSON.parse(holder) as Owner;
-  } catch {
-    return { pid: 0, start: '', host: '' };
   }
 }
 
@@ -77,14 +63,26 @@ async function waitForOther(job: Job, { deadline }: Order, { clock, signals }: J
   });
 }
 
-// A claim whose process ended before its `sending` event, or whose event was lost: it may have sent.
-async function recordUnbegun(job: Job, { ledger }: JobDeps): Promise<void> {
-  // Read again after the sign of death: what the process wrote last must not be overlooked.
-  const last = (await ledger.read(job.id)) ?? job;
-  if (last.record.attempts !== job.record.attempts || last.handle !== undefined) return;
-  const message = 'The process ended while it was sending';
-  const error = { code: 'submit_unknown', message };
-  await ledger.append(job.id, { type: 'unknown', attempt: job.record.attempts + 1, error });
+// A claim whose process ended before its `sending` event.
+async function recordUnbegun(
+  { id, record }: Job,
+  how: 'unsent' | 'unknown',
+  { ledger }: JobDeps,
+): Promise<void> {
+  const attempt = record.attempts + 1;
+  const event: JobEvent =
+    how === 'unsent'
+      ? {
+          type: 'unavailable',
+          attempt,
+          error: { code: 'unreachable', message: 'The process ended before it sent anything' },
+        }
+      : {
+          type: 'unknown',
+          attempt,
+          error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
+        };
+  await ledger.append(id, event);
 }
 
 /** The job that was accepted, undefined where another process sends it. */

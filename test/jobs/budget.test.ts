@@ -221,7 +221,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('gives nothing back while it may be alive, or where it had claimed the attempt', async () => {
+  it('gives nothing back while it may be alive, or where another one has claimed the attempt', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
@@ -232,8 +232,17 @@ describe('a process that dies', () => {
     const other = await run({ ...claimed.deps, allowances: () => Promise.resolve([]) });
     const name = other.job?.id ?? '';
     await claimed.budget.reserve({ id: `${name}.dead`, amount, owner: deadOwner() }, limit);
-    await claimed.deps.ledger.claim(`send.${name}.1`, JSON.stringify(deadOwner()));
+    await claimed.deps.ledger.claim(`send.${name}.1`, JSON.stringify({ pid: 7, start: '1', host: 'afar' }));
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
+  });
+
+  it('gives it back where it had claimed the attempt and died before it sent', async () => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const [id, owner] = [job?.id ?? '', deadOwner()];
+    await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner }, limit);
+    await deps.ledger.claim(`send.${id}.1`, JSON.stringify(owner));
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 
   it('gives it back although an attempt without a budget is in doubt, but not one whose record is lost', async () => {

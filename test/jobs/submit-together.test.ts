@@ -184,8 +184,41 @@ describe('a claim without its event', () => {
     return [server, state, job?.id ?? ''];
   }
 
-  it('of a dead process makes the job unknown, and a person can end that', async () => {
+  it('of a dead process is passed over: nothing was sent', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
+    const both = await Promise.all(
+      [1, 2].map(async () => run(await depsFor(server.url, state, alive), orderOf({ key: 'k' }))),
+    );
+    expect(both).toMatchObject([1, 2].map(() => ({ exit: 0, job: { id, record: { attempts: 3 } } })));
+    expect(server.created).toBe(1);
+  });
+
+  it('of a dead process that had given it up to another one is not passed over', async () => {
+    const [server, state, id] = await claimedOnly(deadOwner());
+    const deps = await depsFor(server.url, state);
+    const claim = `send.${id}.2`;
+    let looks = 0;
+    const ledger: Ledger = {
+      ...deps.ledger,
+      claimed: async (name) => {
+        const holder = await deps.ledger.claimed(name);
+        if (name === claim && (looks += 1) === 1) {
+          await deps.ledger.release(claim);
+          await deps.ledger.claim(claim, JSON.stringify(currentOwner()));
+        }
+        return holder;
+      },
+    };
+    const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
+    expect(await run({ ...deps, ledger }, order)).toMatchObject({ exit: 8, job: { state: 'prepared' } });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it.each([
+    ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }],
+    ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }],
+  ])('%s makes the job unknown, and a person can end that', async (_, owner) => {
+    const [server, state, id] = await claimedOnly(owner);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
     const lost = await run(deps, order);

@@ -192,9 +192,6 @@ class DieSubmitting implements Command {
   private async recover(world: World): Promise<void> {
     const [job, { ledger }] = [await world.job(), await world.process()];
     if (job !== undefined) await reconcile(ledger, job, (answer) => c.readSubmission(answer, {}));
-    const holder = await ledger.claimed(`send.${job?.id ?? ''}.${(job?.record.attempts ?? 0) + 1}`);
-    // A claim without its event blocks as soon as anybody looks at it.
-    if (holder !== undefined) await run(await world.process(), orderOf({ key: job?.key }));
   }
 }
 
