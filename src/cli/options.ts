@@ -33,6 +33,19 @@ export function oneOf(option: Option, words: readonly string[]): Option {
   });
 }
 
+/** An option that takes some of `words`, separated by commas or repeated; completion offers them. */
+export function someOf(flags: string, description: string, words: readonly string[]): Option {
+  const option = repeatable(flags, description, (text) => {
+    const given = text.split(',');
+    if (given.every((word) => words.includes(word))) return given;
+    throw new Error(`one of ${words.join(', ')}`);
+  });
+  const parse = option.parseArg;
+  option.description = `${description} (several: repeated, or separated by commas)`;
+  option.choices(words);
+  return option.argParser((value: string, before: unknown) => (parse?.(value, before) as string[][]).flat());
+}
+
 /** A reader of whole numbers within bounds. */
 export function wholeNumber(from: number, to = 999_999_999): (text: string) => number {
   return (text) => {

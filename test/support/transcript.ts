@@ -16,6 +16,8 @@ const fits: Record<string, string> = {
   task: '[\\w-]+(?:/[\\w.-]+)*',
   home: '/\\S+?/mgw-home-\\w+',
   time: '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z',
+  day: '\\d{4}-\\d\\d-\\d\\d',
+  clock: '\\d\\d:\\d\\d:\\d\\d',
   size: '\\d+(?:\\.\\d)? [kM]?B',
   n: '\\d+',
   hex: '[0-9a-f]+',

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { expensesOf, groupsOf, spendGroups, Sums, type SpendGroup, type Sum } from '../../budget/spend.ts';
 import { formatDecimal } from '../../decimal.ts';
-import { parseDuration } from '../../duration.ts';
 import { usageError } from '../../errors.ts';
 import { foldJob } from '../../ledger/fold.ts';
 import type { Run } from '../action.ts';
@@ -10,6 +9,7 @@ import { csvLine } from '../output/csv.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { oneOf, single } from '../options.ts';
 import { table } from '../output/table.ts';
+import { sinceOption, sinceTime } from '../since.ts';
 
 interface SpendOptions {
   by?: SpendGroup;
@@ -33,7 +33,7 @@ export function registerSpend(parent: Command, run: Run): void {
     .command('spend')
     .description('what the jobs cost, under a budget or not')
     .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
-    .addOption(single('--since <time>', 'a day such as 2026-11-22, a time, or how long ago, such as 7d'))
+    .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')
     .addHelpText('after', explanation)
     .action(() => run(command, (context) => spend(context, command.opts())));
@@ -42,7 +42,7 @@ export function registerSpend(parent: Command, run: Run): void {
 async function spend(context: Context, { by = 'model', since, csv = false }: SpendOptions): Promise<Outcome> {
   if (csv && context.globals.json)
     throw usageError('--csv and --json both want standard output; choose one.');
-  const start = since === undefined ? '' : startOf(since, context.clock.now());
+  const start = since === undefined ? '' : sinceTime(since, context.clock.now());
   const [groups, total] = [new Map<string, Sums>(), new Sums()];
   const ledger = await context.ledger();
   for (const id of await ledger.ids()) {
@@ -63,21 +63,6 @@ async function spend(context: Context, { by = 'model', since, csv = false }: Spe
   if (rows.length === 0) context.progress.note('Nothing was spent.');
   const json = { by, rows: rows.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })) };
   return { json: { ...json, total: view(total) }, text: rows.length === 0 ? '' : textOf(by, rows, total) };
-}
-
-// ISO 8601 in UTC, as the records have it.
-function startOf(text: string, now: number): string {
-  if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) {
-    const time = Date.parse(text);
-    if (!Number.isNaN(time)) return new Date(time).toISOString();
-  }
-  try {
-    return new Date(now - parseDuration(text)).toISOString();
-  } catch {
-    throw usageError(
-      '--since: allowed is a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
-    );
-  }
 }
 
 function view({ spent, failed, doubt }: Sums): Record<string, unknown> {

@@ -44,6 +44,7 @@ export function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progres
       if (!transferring) line(beginText(transfer));
       transferring = true;
     },
+    aside: (action) => action(),
     stop: () => {
       clearTimeout(pulse);
       status = undefined;

@@ -12,6 +12,8 @@ export interface Progress {
   ended(id: string): void;
   /** How far a transfer is. */
   downloading(transfer: Transfer): void;
+  /** Does something to the terminal, such as writing data to it, with the spinner taken off it. */
+  aside<T>(action: () => Promise<T>): Promise<T>;
   /** Takes the spinner off the terminal, and ends the heartbeat. */
   stop(): void;
 }

@@ -35,6 +35,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
       show(bar(transfer), () => '', !transferring || transfer.bytes === transfer.total);
       transferring = true;
     },
+    aside: (action) => line.aside(action),
     stop: () => {
       transferring = false;
       started = undefined;
@@ -47,6 +48,7 @@ interface SpinningLine {
   /** `atOnce` draws it now and not when the next frame is due. */
   show(text: string, atOnce: boolean): void;
   above(text: string): void;
+  aside<T>(action: () => Promise<T>): Promise<T>;
   stop(): void;
 }
 
@@ -79,6 +81,14 @@ function spinningLine({ stderr, color }: ProgressOptions, suffix: () => string):
       spinner?.stop();
       stderr.write(text);
       if (shown !== undefined) spinner?.start();
+    },
+    aside: async (action) => {
+      spinner?.stop();
+      try {
+        return await action();
+      } finally {
+        if (shown !== undefined) spinner?.start();
+      }
     },
     stop: () => {
       shown = undefined;

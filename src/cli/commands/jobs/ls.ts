@@ -1,18 +1,26 @@
 import type { Command } from 'commander';
 import type { Job } from '../../../job.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
+import { timeOf } from '../../../ledger/job-id.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
+import { printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
-import { oneOf, repeatable, single, wholeNumber } from '../../options.ts';
+import { oneOf, repeatable, single, someOf, wholeNumber } from '../../options.ts';
+import { promptOf } from '../../output/asked-for.ts';
+import { fittedTable, type Column } from '../../output/fitted-table.ts';
 import { ago } from '../../output/human.ts';
-import { table } from '../../output/table.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
+import { columnsOf, cutToWidth } from '../../output/text-width.ts';
 import type { Run } from '../../action.ts';
+import { sinceOption, sinceTime } from '../../since.ts';
 
 interface LsOptions {
   state?: string[];
   protocol?: string;
+  model?: string[];
+  since?: string;
+  key?: string[];
   batch?: string;
   limit?: number;
   all?: boolean;
@@ -20,30 +28,41 @@ interface LsOptions {
 
 const states = ['prepared', 'sending', 'unknown', 'queued', 'running', 'succeeded', 'failed', 'rejected'];
 
+const examples = `
+Examples:
+  $ mgw jobs ls --state queued,running
+  $ mgw jobs ls --model vendor-h3-mini --since 1d
+  $ mgw jobs ls -q --state running | mgw jobs wait -`;
+
 /** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
 export function registerLs(jobs: Command, run: Run): void {
   const command = jobs
     .command('ls')
     .description('list jobs, newest first; with -q their ids alone')
-    .addOption(oneOf(repeatable('--state <state>', 'only jobs in this state'), states))
+    .addOption(someOf('--state <state>', 'only jobs in this state', states))
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), ['a', 'b', 'c', 'tts']))
+    .addOption(repeatable('--model <name>', 'only jobs of this model'))
+    .addOption(sinceOption())
+    .addOption(repeatable('--key <name>', 'only the job of this key; boat-* stands for all that begin so'))
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .addOption(single('--limit <n>', 'at most so many (default 20)', wholeNumber(1)))
     .option('--all', 'no limit')
-    .addHelpText('after', '\nExamples:\n  $ mgw jobs ls -q --state running | mgw jobs wait -')
+    .addHelpText('after', examples)
     .action(() => run(command, (context) => ls(context, command.opts())));
 }
 
 async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   const limit = options.all ? Infinity : (options.limit ?? 20);
+  const now = context.clock.now();
+  const since = options.since === undefined ? undefined : sinceTime(options.since, now);
   const ledger = await context.ledger();
-  const { shown, more } = await newest(ledger, options, limit);
+  const { shown, more } = await newest(ledger, { ...options, since }, limit);
   if (more > 0 && !context.globals.json)
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
   if (shown.length === 0) context.progress.note('No jobs.');
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
-  return { json, text: shown.length === 0 ? '' : listing(shown, context.clock.now()) };
+  return { json, text: shown.length === 0 ? '' : listing(shown, now, columnsOf(context.io.stdout)) };
 }
 
 // Only as many records are read as are shown, so that a ledger of any size is listed at once.
@@ -54,25 +73,70 @@ async function newest(
 ): Promise<{ shown: Job[]; more: number }> {
   const shown: Job[] = [];
   const ids = await ledger.ids();
-  for (const [index, id] of ids.entries()) {
-    if (shown.length >= limit) return { shown, more: ids.length - index };
+  const { since } = options;
+  const counted = since === undefined ? ids.length : countSince(ids, since);
+  for (const [index, id] of ids.slice(0, counted).entries()) {
+    if (shown.length >= limit) return { shown, more: counted - index };
     const job = await ledger.read(id);
-    if (job === undefined) continue;
-    if (options.protocol !== undefined && job.protocol !== options.protocol) continue;
-    if (options.batch !== undefined && job.key?.startsWith(`${options.batch}/`) !== true) continue;
-    if (options.state === undefined || options.state.includes(shownState(job))) shown.push(job);
+    if (job !== undefined && isAskedFor(job, options)) shown.push(job);
   }
   return { shown, more: 0 };
 }
 
-function listing(jobs: readonly Job[], now: number): string {
-  const rows = jobs.map((job) => [
-    job.id,
-    job.protocol,
-    shownState(job),
-    job.model ?? '-',
-    ago(job.created_at, now),
-    job.files[0]?.path ?? job.error?.message ?? job.handle ?? '-',
-  ]);
-  return table(['id', 'protocol', 'state', 'model', 'created', 'result'], rows);
+// Ids sort by time, and a job is recorded a moment after it has its id.
+const idLeadMs = 60_000;
+
+function countSince(ids: readonly string[], since: string): number {
+  const first = Date.parse(since) - idLeadMs;
+  const end = ids.findIndex((id) => timeOf(id) < first);
+  return end === -1 ? ids.length : end;
+}
+
+function isAskedFor(job: Job, { state, protocol, model, since, key, batch }: LsOptions): boolean {
+  if (protocol !== undefined && job.protocol !== protocol) return false;
+  if (model !== undefined && !model.includes(job.model ?? '')) return false;
+  if (since !== undefined && job.created_at < since) return false;
+  if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
+  if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
+  return state === undefined || state.includes(shownState(job));
+}
+
+function isNamed(key: string | undefined, pattern: string): boolean {
+  return pattern.endsWith('*') ? key?.startsWith(pattern.slice(0, -1)) === true : key === pattern;
+}
+
+const narrow = 60;
+
+function listing(jobs: readonly Job[], now: number, width: number | undefined): string {
+  if (width !== undefined && width < narrow) return jobs.map((job) => entry(job, now, width)).join('\n');
+  const columns: Column<Job>[] = [
+    { head: 'id', cell: ({ id }) => id },
+    { head: 'protocol', cell: ({ protocol }) => protocol, rank: 4 },
+    { head: 'state', cell: shownState },
+    { head: 'model', cell: ({ model }) => model, least: 14, rank: 3 },
+    { head: 'created', cell: ({ created_at }) => ago(created_at, now), rank: 2 },
+    { head: 'key', cell: ({ key }) => key, least: 8, rank: 1 },
+    { head: 'prompt', cell: promptStart, least: 12, rank: 1 },
+    { head: 'result', cell: resultOf, least: 24, rank: 5 },
+  ];
+  return fittedTable(columns, jobs, width);
+}
+
+// Where a row has no room, a job takes two lines.
+function entry(job: Job, now: number, width: number): string {
+  const about = [job.key, promptStart(job)].filter((text) => text !== undefined).join(' · ');
+  const first = `${job.id} ${shownState(job)} ${ago(job.created_at, now)}`;
+  const lines = about === '' ? [first] : [first, `  ${printableLine(about)}`];
+  return lines.map((line) => cutToWidth(line, width)).join('\n');
+}
+
+const longestPrompt = 60;
+
+function promptStart(job: Job): string | undefined {
+  const prompt = promptOf(job);
+  return prompt === undefined ? undefined : printableLine(prompt, longestPrompt);
+}
+
+function resultOf({ files, error, handle }: Job): string | undefined {
+  return files[0]?.path ?? error?.message ?? handle;
 }

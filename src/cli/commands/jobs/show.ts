@@ -1,33 +1,64 @@
 import type { Command } from 'commander';
-import type { Job } from '../../../job.ts';
+import type { Job, RecordedEvent } from '../../../job.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { printable, printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
+import { eventText } from '../../output/history.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
+import { columnsOf, wrapped } from '../../output/text-width.ts';
 import type { Run } from '../../action.ts';
 
 /** `mgw jobs show REF`: all that the ledger knows of a job; nothing is asked of the gateway. */
 export function registerShow(jobs: Command, run: Run): void {
   const command = jobs
     .command('show')
-    .description('all that is recorded of a job')
+    .description('all that is recorded of a job, and its history')
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
-    .addHelpText('after', '\nExamples:\n  $ mgw jobs show @last --json')
+    .addHelpText('after', '\nExamples:\n  $ mgw jobs show @last\n  $ mgw jobs show @last --json')
     .action((ref: string) => run(command, (context) => show(context, ref)));
 }
 
 async function show(context: Context, ref: string): Promise<Outcome> {
-  const job = (await findJob(await context.ledger(), ref)) ?? missing(ref);
-  return { json: { job: jobView(job) }, text: textOf(job) };
+  const ledger = await context.ledger();
+  const job = (await findJob(ledger, ref)) ?? missing(ref);
+  const events = await ledger.events(job.id);
+  const history = events.map((event) => ({
+    at: event?.at,
+    event: event?.type ?? 'damaged',
+    text: eventText(event),
+  }));
+  const width = columnsOf(context.io.stdout) ?? Infinity;
+  const text = [...membersOf(job, width), '', ...historyOf(events, width)].join('\n');
+  return { json: { job: jobView(job), history }, text };
 }
 
-function textOf(job: Job): string {
+const labelWidth = 14;
+
+function membersOf(job: Job, width: number): string[] {
   const members = Object.entries(jobView(job)).filter(([, value]) => value !== undefined);
-  return members.map(([name, value]) => `${name.padEnd(14)}${shown(value)}`).join('\n');
+  return members.flatMap(([name, value]) => labelled(name, labelWidth, linesOf(value), width));
 }
 
-function shown(value: unknown): string {
-  if (typeof value === 'string') return printableLine(value);
-  return printable(JSON.stringify(value, undefined, 2)).replaceAll('\n', `\n${' '.repeat(14)}`);
+function linesOf(value: unknown): string[] {
+  if (typeof value === 'string') return [printableLine(value)];
+  return printable(JSON.stringify(value, undefined, 2)).split('\n');
+}
+
+const narrow = 60;
+
+function historyOf(events: readonly (RecordedEvent | undefined)[], width: number): string[] {
+  const times = events.map((event) => timeText(event?.at, width < narrow));
+  const room = Math.max(0, ...times.map((time) => time.length)) + 2;
+  return events.flatMap((event, index) => labelled(times[index] ?? '', room, [eventText(event)], width));
+}
+
+function timeText(at: string | undefined, isShort: boolean): string {
+  const [day = '', time = ''] = (at ?? '').replace(/\.\d+Z$/, 'Z').split('T');
+  return isShort ? time : `${day} ${time}`;
+}
+
+function labelled(label: string, room: number, lines: readonly string[], width: number): string[] {
+  const broken = lines.flatMap((line) => wrapped(line, Math.max(8, width - room)));
+  return broken.map((line, index) => `${(index === 0 ? label : '').padEnd(room)}${line}`.trimEnd());
 }

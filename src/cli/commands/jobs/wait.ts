@@ -8,6 +8,7 @@ import { findJob, missing } from '../../../jobs/ref.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { goalOf } from '../../../jobs/target.ts';
 import type { Context } from '../../context.ts';
+import { write } from '../../io.ts';
 import { jobLine } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -17,11 +18,11 @@ import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
-/** `mgw jobs wait REF...`: waits until every job has ended; prints one line for each. */
+/** `mgw jobs wait REF...`: waits until every job has ended; prints a line for each as it ends. */
 export function registerWait(jobs: Command, run: Run): void {
   const command = jobs
     .command('wait')
-    .description('wait until jobs have finished; saves nothing')
+    .description('wait until jobs have finished, with a line for each as it ends; saves nothing')
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
   addWaitOptions(command);
   command
@@ -37,8 +38,16 @@ async function wait(context: Context, given: string[]): Promise<Outcome> {
   const settings = await context.settings();
   const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
   const refs = await readRefs(given, context.io);
-  const one = (ref: string): Promise<Outcome> => waitForOne(context, ref, withOwnSignals(deps), deadline);
+  const one = async (ref: string): Promise<Outcome> =>
+    told(context, await waitForOne(context, ref, withOwnSignals(deps), deadline));
   return severalOutcomes(refs, one, context.progress, refs.length);
+}
+
+// Said as each job ends: the next one may take an hour.
+async function told(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
+  const { io, globals, progress } = context;
+  if (text && !globals.json) await progress.aside(() => write(io.stdout, context.redact(`${text}\n`), 'yes'));
+  return outcome;
 }
 
 // For each listener that comes or goes Node walks all that its signal has: a thousand jobs must not share one.

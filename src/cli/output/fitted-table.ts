@@ -1,0 +1,85 @@
+import stringWidth from 'string-width';
+import { printableLine } from '../../printable.ts';
+import { table } from './table.ts';
+import { cutToWidth } from './text-width.ts';
+
+/** A column of a table that is made to fit. */
+export interface Column<Row> {
+  head: string;
+  cell: (row: Row) => string | undefined;
+  /** How narrow it may become; one without is shown whole. */
+  least?: number;
+  /** Those with the highest are left out first; a column without is never left out. */
+  rank?: number;
+}
+
+const gap = 2;
+const empty = '-';
+const longestCell = 200;
+
+interface Measured {
+  head: string;
+  cells: string[];
+  width: number;
+  least?: number;
+  rank?: number;
+  isEmpty: boolean;
+}
+
+/**
+ * A table of at most `width` columns of a terminal: cells are cut, and then columns left out, those that are empty first.
+ * Without a width every column is shown.
+ */
+export function fittedTable<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  width: number | undefined,
+): string {
+  let shown = columns.map((column) => measured(column, rows));
+  if (width !== undefined) {
+    while (leastWidth(shown) > width) {
+      const next = leftOutNext(shown);
+      if (next === undefined) break;
+      shown = shown.filter((column) => column !== next);
+    }
+    shrink(shown, width);
+  }
+  const lines = rows.map((_, row) =>
+    shown.map(({ cells, width: room }) => cutToWidth(cells[row] ?? '', room)),
+  );
+  return table(
+    shown.map(({ head, width: room }) => cutToWidth(head, room)),
+    lines,
+  );
+}
+
+function measured<Row>({ head, cell, least, rank }: Column<Row>, rows: readonly Row[]): Measured {
+  const cells = rows.map((row) => printableLine(cell(row) || empty, longestCell));
+  const width = cells.reduce((widest, text) => Math.max(widest, stringWidth(text)), stringWidth(head));
+  return { head, cells, width, least, rank, isEmpty: cells.every((text) => text === empty) };
+}
+
+function leastWidth(columns: readonly Measured[]): number {
+  return columns.reduce((sum, { width, least = width }) => sum + gap + Math.min(width, least), -gap);
+}
+
+function leftOutNext(columns: readonly Measured[]): Measured | undefined {
+  const ranked = columns.filter(({ rank }) => rank !== undefined);
+  const candidates = ranked.some(({ isEmpty }) => isEmpty) ? ranked.filter(({ isEmpty }) => isEmpty) : ranked;
+  return candidates.reduce<Measured | undefined>(
+    (last, column) => (last === undefined || (column.rank ?? 0) > (last.rank ?? 0) ? column : last),
+    undefined,
+  );
+}
+
+// A column at a time, the widest first: a short one is not cut for the sake of a long one.
+function shrink(columns: readonly Measured[], width: number): void {
+  let excess = columns.reduce((sum, column) => sum + gap + column.width, -gap) - width;
+  while (excess > 0) {
+    const open = columns.filter(({ width: own, least }) => least !== undefined && own > least);
+    const [widest] = open.sort((one, other) => other.width - one.width);
+    if (widest === undefined) return;
+    widest.width -= 1;
+    excess -= 1;
+  }
+}

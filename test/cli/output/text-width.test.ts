@@ -1,0 +1,24 @@
+import { expect, it } from 'vitest';
+import { columnsOf, cutToWidth, wrapped } from '../../../src/cli/output/text-width.ts';
+
+it('only a terminal that has columns has a width', () => {
+  expect(columnsOf({ isTTY: true, columns: 80 })).toBe(80);
+  expect([{ isTTY: true, columns: 0 }, { columns: 80 }].map(columnsOf)).toEqual([undefined, undefined]);
+});
+
+it.each([
+  ['a paper boat', 12, 'a paper boat'],
+  ['a paper boat', 8, 'a paper…'],
+  ['日本の海', 6, '日本…'],
+  ['👨‍👩‍👧 family', 4, '👨‍👩‍👧 …'],
+])('%j in %i columns is %j', (text, width, cut) => expect(cutToWidth(text, width)).toBe(cut));
+
+it.each([
+  ['a paper boat at sea', 10, ['a paper', 'boat at', 'sea']],
+  ['a paper boat', 7, ['a paper', 'boat']],
+  ['/clips/a-long-name.mp4', 10, ['/clips/a-l', 'ong-name.m', 'p4']],
+  ['    "prompt": "a boat"', 12, ['    "prompt"', ': "a boat"']],
+  ['', 5, ['']],
+])('%j is broken into lines of %i columns', (text, width, lines) =>
+  expect(wrapped(text, width)).toEqual(lines),
+);
