@@ -25,8 +25,8 @@ export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadlin
   return { leftMs: () => Math.max(0, end - clock.monotonic()) };
 }
 
-// Node's timers fire at once for anything longer (about 25 days).
-const longestTimer = 2 ** 31 - 1;
+/** The longest that Node's timers can be set for, ms (24.8 days): they fire at once for anything longer. */
+export const longestTimer = 2 ** 31 - 1;
 
 /** The clock of this machine. A sleep longer than Node's timers can hold ends at their limit (24.8 days). */
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now(), sleep };

@@ -152,6 +152,11 @@ export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
 
+/** The text of whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Anything thrown as the one error shape; what nobody expected is `internal`. */
 export function toMgwError(error: unknown): MgwError {
   if (error instanceof MgwError) return error;
@@ -159,11 +164,6 @@ export function toMgwError(error: unknown): MgwError {
     charged: 'maybe',
     cause: error,
   });
-}
-
-/** The text of whatever was thrown. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** Node's or the system's error code (`ENOSPC`, `ECONNRESET`), looked for along the chain of causes. */

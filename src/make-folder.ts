@@ -1,39 +1,40 @@
 import { lstat, mkdir, open, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { systemCode } from './errors.ts';
+import { folderFault } from './ownership.ts';
 
 /**
- * Makes a folder and its missing parents, readable by their owner alone and durable; one that is there stays as it is. Node's
+ * Makes a folder and its missing parents, durable and, where `mode` does not say otherwise, readable by their owner alone; one that is there stays as it is. Node's
  * own `recursive` never ends where the system refuses a name under a folder that exists (/proc), so the parents
  * are climbed here.
  * @throws the system's error (`EACCES`, `ENOTDIR`, `EROFS`, `ENOENT`, …).
  */
-export async function makeFolder(folder: string): Promise<void> {
+export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
   try {
-    await makeOne(folder);
+    await makeOne(folder, mode);
   } catch (error) {
     const parent = path.dirname(folder);
     if (systemCode(error) !== 'ENOENT' || parent === folder) throw error;
-    await makeFolder(parent);
-    await makeOne(folder);
+    await makeFolder(parent, mode);
+    await makeOne(folder, mode);
   }
 }
 
 /**
- * {@link makeFolder} for what others must not get at: the folder itself must be this user's, and no link.
- * @throws besides an error `EEXIST` where something else has the name.
+ * {@link makeFolder} for what others must not get at. @throws besides an error that says why the folder that is there
+ * is not this user's to rely on ({@link folderFault}); a link to one will do where it `mayBeLink`.
  */
-export async function makeOwnFolder(folder: string): Promise<void> {
+export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
-  const status = await lstat(folder);
-  const isOwn = process.getuid === undefined || status.uid === process.getuid();
-  if (status.isDirectory() && isOwn) return;
-  throw Object.assign(new Error("it is a link, or another user's folder"), { code: 'EEXIST' });
+  const isLink = !mayBeLink && (await lstat(folder)).isSymbolicLink();
+  const fault = isLink ? 'is a link' : folderFault(folder);
+  if (fault === undefined) return;
+  throw new Error(`${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`);
 }
 
-async function makeOne(folder: string): Promise<void> {
+async function makeOne(folder: string, mode: number): Promise<void> {
   try {
-    await mkdir(folder, { mode: 0o700 });
+    await mkdir(folder, { mode });
   } catch (error) {
     const there = systemCode(error) === 'EEXIST' && (await stat(folder)).isDirectory();
     if (!there) throw error;

@@ -1,11 +1,14 @@
 /**
- * The name that was probably meant: one that differs only in letter case, `_` or `-`, or in a slip or two of the
- * fingers (three in a long name). Undefined where none is near.
+ * The name that was probably meant: one that differs only in letter case, `_` or `-`, or in `most` slips of the
+ * fingers (a slip or two; three in a long name). Undefined where none is near.
  */
-export function nearestName(name: string, names: readonly string[]): string | undefined {
+export function nearestName(
+  name: string,
+  names: readonly string[],
+  most = Math.min(3, Math.floor(name.length / 4)),
+): string | undefined {
   const same = names.find((known) => squeezed(known) === squeezed(name));
   if (same !== undefined) return same;
-  const most = Math.min(3, Math.floor(name.length / 4));
   const near = names
     .filter((known) => Math.abs(known.length - name.length) <= most)
     .map((known) => ({ known, slips: slipsBetween(name.toLowerCase(), known.toLowerCase()) }))

@@ -1,9 +1,10 @@
-import { mkdir } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { deadlineIn, type Deadline } from '../clock.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import { localError } from '../http/local-error.ts';
 import type { Goal, Job, JobFile } from '../job.ts';
+import { makeFolder } from '../make-folder.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { deliver } from '../jobs/deliver.ts';
 import type { JobDeps } from '../jobs/deps.ts';
@@ -105,7 +106,7 @@ function rendered(
     };
     update(job);
     const target = pathFor(path, job);
-    await makeFolder(target);
+    await makeFolderOf(target);
     return deliver(job, protocol, deps, {
       ask: 'file',
       target: { kind: 'file', path: target },
@@ -129,7 +130,7 @@ async function spoken(
   deadline: Deadline,
 ): Promise<RowDone> {
   const { format, sampleRate, body } = work;
-  await makeFolder(path);
+  await makeFolderOf(path);
   if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
   const wavRate = format.wav ? sampleRate : undefined;
   const sink = new FileSink({ target: path, force, mime: format.mime, wavRate });
@@ -142,14 +143,18 @@ async function spoken(
 // A name with the job's id in it is nobody else's.
 async function prepareTarget(path: string, count: number, { force, sidecar }: RowOptions): Promise<void> {
   if (path.includes('{job}')) return;
-  await makeFolder(path);
+  await makeFolderOf(path);
   const target = { kind: 'file', path } as const;
   await checkTargetFree(target, count, force);
   if (sidecar) await checkSidecarsFree(target, count, force);
 }
 
-async function makeFolder(path: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true }).catch((error: unknown) => {
-    throw localError(error, dirname(path), 'no');
+// The folder of an output, for everybody whom the user's umask lets in. A result must not be lost with its name.
+async function makeFolderOf(path: string): Promise<void> {
+  const folder = dirname(path);
+  const isThere = await stat(folder).catch(() => undefined);
+  if (isThere?.isDirectory()) return;
+  await makeFolder(folder, 0o777).catch((error: unknown) => {
+    throw localError(error, folder, 'no');
   });
 }

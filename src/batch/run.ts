@@ -1,5 +1,5 @@
 import { RowSignals } from './row-signals.ts';
-import { exitCodes, MgwError, messageOf } from '../errors.ts';
+import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { carryOut, type RowDone, type RowOptions } from './carry-out.ts';
@@ -138,7 +138,7 @@ export class BatchRun {
         const done = await carryOut(planned, deps, this.#options, { pace, seat, onUpdate });
         return { planned, job: done.job, files: done.value, delivered: done.delivered };
       } catch (thrown) {
-        const error = toError(thrown);
+        const error = toMgwError(thrown);
         // Nothing was sent for it. Where other rows get on, the gateway has room again.
         if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
           continue;
@@ -164,14 +164,6 @@ export class BatchRun {
       this.#unreachable >= mostUnreachable;
     if (isForAll) this.#stop ??= error;
   }
-}
-
-function toError(thrown: unknown): MgwError {
-  if (thrown instanceof MgwError) return thrown;
-  return new MgwError('internal', `This is a bug in mgw: ${messageOf(thrown)}`, {
-    charged: 'maybe',
-    cause: thrown,
-  });
 }
 
 function held(ms: number): MgwError {

@@ -4,10 +4,8 @@ import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import { at, canonicalJson, type Json, type JsonObject } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
-import type { Flag, Protocol, Quantity } from '../protocols/protocol.ts';
-import { speechFlags } from '../speech/flags.ts';
+import type { Protocol } from '../protocols/protocol.ts';
 import type { SpeechFormat } from '../speech/format.ts';
-import { speechQuantity } from '../speech/quantity.ts';
 import { speechModel } from '../speech/wire.ts';
 
 /** What a row asks for, composed and checked as its command would do it: one paid submission. */
@@ -65,12 +63,6 @@ export function modelOf(work: Work): string | undefined {
 /** How many files a work makes. */
 export function countOf(work: Work): number {
   return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);
-}
-
-/** What a work asks for at most, and the fields that a price may be set by. */
-export function quantityOf(work: Work): { quantity: Quantity; flags: readonly Flag[] } {
-  if (isSpeech(work)) return { quantity: speechQuantity(work.body), flags: speechFlags };
-  return { quantity: work.protocol.quantityOf(work.body), flags: work.protocol.flags };
 }
 
 /** The value of the field that a flag of a work's command sets: `prompt`, `seed`. */

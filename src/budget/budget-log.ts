@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { messageOf, MgwError } from '../errors.ts';
 import { makeFolder } from '../make-folder.ts';
+import { plainFile } from '../open-flags.ts';
 
 /** Lines in an order that is the same for every process. */
 export interface BudgetLog {
@@ -17,14 +18,14 @@ export interface BudgetLog {
   close(): Promise<void>;
 }
 
-const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
+const { O_APPEND, O_CREAT, O_RDWR } = constants;
 const blockBytes = 64 * 1024;
 
 /** A log in a plain file, which is made where it is missing. @throws MgwError('local_io') where it cannot be opened. */
 export async function openBudgetLog(path: string): Promise<BudgetLog> {
   return local(path, async () => {
     await makeFolder(dirname(path));
-    const file = await open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0o600);
+    const file = await open(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600);
     try {
       if (!(await file.stat()).isFile()) throw new Error('it is not a plain file');
       // The name is to last as long as what is written under it.

@@ -3,6 +3,7 @@ import { originText } from '../config/source.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { asSentence } from '../http/advice.ts';
 import { printable } from '../printable.ts';
+import { accountOf } from '../session/account.ts';
 import type { Action } from './action.ts';
 import { createContext, type Context } from './context.ts';
 import type { Globals } from './globals.ts';
@@ -74,6 +75,8 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
+  // A refusal that is on record may be of another key.
+  if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const asked = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
   return { ...outcome, error: error.with({}, `${asSentence(error.message)} ${asked}`) };
 }

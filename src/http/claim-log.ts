@@ -2,10 +2,9 @@ import { constants } from 'node:fs';
 import { lstat, open, type FileHandle } from 'node:fs/promises';
 import { systemCode } from '../errors.ts';
 import type { Owner } from '../job.ts';
+import { plainFile } from '../open-flags.ts';
 
 const { O_RDWR, O_CREAT, O_APPEND } = constants;
-// A link would lead elsewhere, and a FIFO be waited for. Windows has neither flag.
-const careful = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 const fitsHeader = /^[\x20-\x7e\x80-\xff]+$/;
 const longestLog = 4 * 1024 * 1024;
 
@@ -120,7 +119,7 @@ export interface LogFile {
  * link, a folder. @throws what the file system throws.
  */
 export async function openLog(path: string): Promise<LogFile | undefined> {
-  const file = await open(path, O_RDWR | O_CREAT | O_APPEND | careful, 0o600).catch((error: unknown) => {
+  const file = await open(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600).catch((error: unknown) => {
     if (foreign.has(systemCode(error) ?? '')) return undefined;
     throw error;
   });

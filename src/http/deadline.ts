@@ -1,3 +1,5 @@
+import { longestTimer } from '../clock.ts';
+
 /** A limit of time for one call, ended by hand so that nothing of it outlives the call. */
 export interface Deadline {
   /** Aborts when the time is up or a parent aborts. */
@@ -24,7 +26,7 @@ export function startDeadline(ms: number, parents: readonly (AbortSignal | undef
       passed = !controller.signal.aborted;
       controller.abort();
     },
-    Math.min(ms, 2 ** 31 - 1),
+    Math.min(ms, longestTimer),
   );
   const follow = (event: Event): void => controller.abort((event.target as AbortSignal).reason);
   for (const parent of parents) {

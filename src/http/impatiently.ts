@@ -1,4 +1,4 @@
-import type { Deadline } from '../clock.ts';
+import { longestTimer, type Deadline } from '../clock.ts';
 import { TransportError } from './transport-error.ts';
 
 /** How long a body may take. */
@@ -8,9 +8,6 @@ export interface TimeLimits {
   /** When it is given up, however much comes. */
   deadline: Deadline;
 }
-
-// Node's timers fire at once for anything longer.
-const longestTimer = 2 ** 31 - 1;
 
 /**
  * A body as it arrives, given up where nothing comes for too long, or where its time is up. What its reader takes for

@@ -5,6 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
 import type { Owner } from '../job.ts';
+import { plainFile } from '../open-flags.ts';
 import {
   append,
   isInPlace,
@@ -21,8 +22,6 @@ import {
 import { localError } from './local-error.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
-// A link would lead elsewhere, and a FIFO be waited for. Windows has neither flag.
-const careful = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /** Who locks, and what it can tell of another owner: nothing of one that runs elsewhere. */
 export interface Claimant {
@@ -222,7 +221,7 @@ export class OutputLock {
   // Between the note of a name and the making of its file a process may have died: only an empty one is its own then.
   async #openLeft(part: string, mustBeEmpty: boolean): Promise<OpenedPart | undefined> {
     const path = partPath(this.target, part);
-    const file = path && (await open(path, O_RDWR | careful).catch(() => undefined));
+    const file = path && (await open(path, O_RDWR | plainFile).catch(() => undefined));
     if (!file) return undefined;
     const { size, nlink } = await file.stat();
     const isOwn = (await isOwnFile(file)) && !(mustBeEmpty && size > 0);
@@ -237,7 +236,7 @@ export class OutputLock {
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {
-      return { path, file: await open(path, O_RDWR | O_CREAT | O_EXCL | careful, 0o666), isNew: true };
+      return { path, file: await open(path, O_RDWR | O_CREAT | O_EXCL | plainFile, 0o666), isNew: true };
     } catch (error) {
       if (systemCode(error) === 'EEXIST') return undefined;
       throw error;

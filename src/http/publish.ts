@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { syncFolder } from '../make-folder.ts';
+import { plainFile } from '../open-flags.ts';
 import { printableLine } from '../printable.ts';
 import { localError } from './local-error.ts';
 import {
@@ -168,9 +169,7 @@ export async function checkFree(
 
 // Permission bits do not tell about ACLs, read-only mounts and full disks: a byte that is written does.
 async function tryFile(path: string): Promise<void> {
-  // A link would lead elsewhere, and a FIFO be waited for. Windows has neither flag.
-  const careful = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
-  const file = await open(path, constants.O_WRONLY | constants.O_CREAT | careful, 0o600);
+  const file = await open(path, constants.O_WRONLY | constants.O_CREAT | plainFile, 0o600);
   try {
     // Another process that is here, or was killed here, has left a byte at most.
     if ((await file.stat()).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });

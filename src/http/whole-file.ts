@@ -1,6 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
+import { plainFile } from '../open-flags.ts';
 
 /** A file, and what it holds. */
 export interface WholeFile {
@@ -43,12 +44,12 @@ export async function hashOf(file: FileHandle): Promise<Hash> {
 
 /** True where a file is there with the content that was recorded; a link is followed. */
 export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<boolean> {
-  return (await versionHolding(path, { bytes, sha256 }, 0)) !== undefined;
+  return (await versionHolding(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
 /** The version at which a plain file, and no link to one, has the content that was recorded; undefined where none has. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
-  return versionHolding(path, { bytes, sha256 }, constants.O_NOFOLLOW ?? 0);
+  return versionHolding(path, { bytes, sha256 }, plainFile);
 }
 
 async function versionHolding(
@@ -56,9 +57,7 @@ async function versionHolding(
   content: Omit<WholeFile, 'path'>,
   flags: number,
 ): Promise<FileVersion | undefined> {
-  // A FIFO would be waited for.
-  const careful = flags | constants.O_RDONLY | (constants.O_NONBLOCK ?? 0);
-  const file = await open(path, careful).catch(() => undefined);
+  const file = await open(path, constants.O_RDONLY | flags).catch(() => undefined);
   if (file === undefined) return undefined;
   try {
     const status = await file.stat();

@@ -63,12 +63,13 @@ async function find(order: Order, deps: JobDeps): Promise<Found> {
   return named === undefined ? findResumable(order, deps) : { job: named };
 }
 
-/** The fingerprints under which a submission may have been recorded, the present one first. */
-export function fingerprintsOf(
+// The fingerprints under which a submission may have been recorded, the present one first.
+function* fingerprintsOf(
   order: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint'>,
   { gateway, account }: Pick<JobDeps, 'gateway' | 'account'>,
-): string[] {
-  return [order.fingerprint ?? fingerprintOf(order, gateway), formerFingerprintOf(order, gateway, account)];
+): Generator<string> {
+  yield order.fingerprint ?? fingerprintOf(order, gateway);
+  yield formerFingerprintOf(order, gateway, account);
 }
 
 /** True where a job of this fingerprint is one of the submission. */
@@ -77,8 +78,8 @@ export function isFingerprintOf(
   order: Parameters<typeof fingerprintsOf>[0],
   deps: Pick<JobDeps, 'gateway' | 'account'>,
 ): boolean {
-  const present = order.fingerprint ?? fingerprintOf(order, deps.gateway);
-  return fingerprint === present || fingerprint === formerFingerprintOf(order, deps.gateway, deps.account);
+  for (const known of fingerprintsOf(order, deps)) if (known === fingerprint) return true;
+  return false;
 }
 
 /**

@@ -12,8 +12,9 @@ import { link, open, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { syncFolder } from '../make-folder.ts';
+import { plainFile } from '../open-flags.ts';
 
-const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
 
 /** Creates a file with its content, durable on return. @throws EEXIST where the name is taken. */
 export async function createFile(path: string, text: string): Promise<void> {
@@ -22,7 +23,7 @@ export async function createFile(path: string, text: string): Promise<void> {
 }
 
 async function writeNew(path: string, text: string): Promise<void> {
-  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | plainFile, 0o600);
   try {
     await writeWhole(file, text);
   } catch (error) {
@@ -43,7 +44,7 @@ export async function appendFile(
   tornEnd: string,
   isDurable = true,
 ): Promise<void> {
-  const file = await open(path, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK);
+  const file = await open(path, O_RDWR | O_APPEND | plainFile);
   try {
     const stat = await file.stat();
     if (!stat.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
@@ -55,7 +56,7 @@ export async function appendFile(
 
 /** Gives a plain file another text, neither durable nor as one step; links and special files are not followed. */
 export function replaceText(path: string, text: string): void {
-  const file = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
+  const file = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | plainFile, 0o600);
   try {
     writeSync(file, text);
   } finally {
@@ -99,7 +100,7 @@ export function readTail(
 function withFile<T>(path: string, use: (file: number, stat: Stats) => T): T | undefined {
   let file: number;
   try {
-    file = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    file = openSync(path, O_RDONLY | plainFile);
   } catch (error) {
     if (systemCode(error) === 'ENOENT') return undefined;
     throw error;

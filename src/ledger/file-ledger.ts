@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
-import { makeFolder } from '../make-folder.ts';
-import { folderFault } from '../ownership.ts';
+import { makeOwnFolder } from '../make-folder.ts';
 import { lostFingerprint, type Job, type JobKind, type RecordedEvent } from '../job.ts';
 import { appendFile, createExclusively, readBytes } from './durable-file.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
@@ -23,7 +22,7 @@ import type { Ledger } from './ledger.ts';
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
   for (const folder of [stateDir, ...Object.values(folders)])
-    await local(() => makeOwnFolder(folder), stateDir);
+    await local(() => makeOwnFolder(folder, true), stateDir);
   const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
   const read = (id: string): Job | undefined => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined);
   const index = new IndexLog(join(stateDir, 'index.log'), {
@@ -73,15 +72,6 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   return Object.entries(values).flatMap(([kind, value]) =>
     value ? [{ kind: kind as IndexEntry['kind'], value, id }] : [],
   );
-}
-
-// One that another user made would hold what that user wants to be believed of jobs and budgets.
-async function makeOwnFolder(folder: string): Promise<void> {
-  await makeFolder(folder);
-  const fault = folderFault(folder);
-  if (fault === undefined) return;
-  const advice = 'Make it your own (chown, chmod 700), or name another folder with MGW_STATE_DIR.';
-  throw new Error(`${folder} ${fault}. ${advice}`);
 }
 
 // Complete or not there at all: a process that dies here leaves no record without a beginning.

@@ -6,7 +6,7 @@ import { protocols } from '../../protocols/registry.ts';
 import { printableLine } from '../../printable.ts';
 import { speechFlags } from '../../speech/flags.ts';
 import { messageOf } from '../../errors.ts';
-import { nearest } from './nearest.ts';
+import { nearestName } from '../../nearest.ts';
 
 /** What a row may be about. */
 export const kinds: readonly JobKind[] = ['a', 'b', 'c', 'tts'];
@@ -58,12 +58,13 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
   const others = kinds.filter((other) => names[other].has(name));
   if (kind !== undefined && others.length > 0)
     return `there is no field ${shown} for protocol ${kind}; there is one for ${others.join(', ')}`;
-  const near = nearest(name, kind === undefined ? allNames : names[kind]);
-  const hint =
-    near === undefined
-      ? `there are: ${[...(kind === undefined ? allNames : names[kind])].join(', ')}, set.PATH`
-      : `did you mean ${near}?`;
-  return `there is no field ${shown}; ${hint}`;
+  return `there is no field ${shown}; ${nameHint(name, [...(kind === undefined ? allNames : names[kind])], 'set.PATH')}`;
+}
+
+/** What was probably meant by a name that there is not, however short it is; else all the names that there are. */
+export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
+  const near = nearestName(name, known, Math.max(1, Math.floor(name.length / 3)));
+  return near === undefined ? `there are: ${[...known, ...others].join(', ')}` : `did you mean ${near}?`;
 }
 
 function pathFault(name: string): string | undefined {

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { shownValue } from '../../protocols/violations.ts';
-import { nearest } from './nearest.ts';
+import { nameHint } from './fields.ts';
 import type { Problem } from './problem.ts';
 import type { WrittenField } from './record.ts';
 import { headSchema, manifestNames } from './schema.ts';
@@ -33,7 +33,5 @@ export function readHead(fields: readonly WrittenField[], report: (problem: Prob
 }
 
 function unknownName(name: string): string {
-  const near = nearest(name, manifestNames);
-  const hint = near === undefined ? `there are: ${manifestNames.join(', ')}` : `did you mean ${near}?`;
-  return `a manifest has no ${shownValue(name)}; ${hint}`;
+  return `a manifest has no ${shownValue(name)}; ${nameHint(name, manifestNames)}`;
 }

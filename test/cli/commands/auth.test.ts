@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../../support/cli.ts';
 import { userHere } from '../../support/one-process.ts';
+import { httpServer, says } from '../../support/servers.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
 const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
@@ -123,4 +124,14 @@ describe('auth logout', () => {
     const { stderr } = await userHere('https://gateway.example').run(['auth', 'logout']);
     expect(stderr).toContain('MGW_API_KEY is still set');
   });
+});
+
+it('a refusal on record is not said to be one of the present key', async () => {
+  const server = await httpServer();
+  server.answers.push(says({ error: { message: 'Invalid token' } }, 401));
+  const user = await userHere(server.url);
+  const refused = await user.run(['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini']);
+  expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('with the key from')]);
+  const later = await user.run(['jobs', 'wait', '@last'], { env: { MGW_API_KEY: 'sk-another' } });
+  expect([later.code, later.stderr]).toEqual([3, expect.not.stringContaining('with the key from')]);
 });
