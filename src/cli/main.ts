@@ -13,6 +13,8 @@ import { jsonDocument } from './output/json.ts';
 import { exitCodeOf, type Outcome } from './output/outcome.ts';
 import { withGlobals, withWay, type Ways } from './output/next.ts';
 import { createProgram, type Program } from './program.ts';
+import type { Screen, Screens } from './help/format.ts';
+import { columnsOf, paintOn, plain } from './output/colour.ts';
 import { helpOf } from './usage.ts';
 
 /**
@@ -23,7 +25,11 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
   // Whoever writes is told by `write`; nobody is there to hear of it a second time.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
-  const ended = await outcomeOf(argv, (globals) => (context = createContext(io, globals)));
+  const ended = await outcomeOf(
+    argv,
+    screensOf(argv, io),
+    (globals) => (context = createContext(io, globals)),
+  );
   const outcome = await withKeyOrigin(ended, context);
   const globals = context?.globals ?? { json: asksForJson(argv) };
   const redact: Redact = (text) => context?.redact(text) ?? text;
@@ -43,14 +49,18 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
   return exitCode;
 }
 
-async function outcomeOf(argv: string[], open: (globals: Globals) => Context): Promise<Outcome> {
+async function outcomeOf(
+  argv: string[],
+  screens: Screens,
+  open: (globals: Globals) => Context,
+): Promise<Outcome> {
   let outcome: Outcome = { json: {} };
   const act = async (globals: Globals, action: Action): Promise<void> => {
     outcome = (await action(open(globals))) ?? outcome;
   };
   let program: Program | undefined;
   try {
-    program = await createProgram(argv, act);
+    program = await createProgram(argv, act, screens);
     await program.root.parseAsync(argv, { from: 'user' });
     return withNext(outcome, program, argv);
   } catch (error) {
@@ -82,8 +92,23 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
 }
 
 function asksForJson(argv: string[]): boolean {
+  return flagsOf(argv).includes('--json');
+}
+
+function flagsOf(argv: string[]): string[] {
   const end = argv.indexOf('--');
-  return (end === -1 ? argv : argv.slice(0, end)).includes('--json');
+  return end === -1 ? argv : argv.slice(0, end);
+}
+
+// Help is written before its flags have been read.
+function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
+  const flags = flagsOf(argv);
+  const isPlain = flags.includes('--no-color') || flags.includes('--json');
+  const screenOf = (stream: Io['stdout']): Screen => ({
+    width: columnsOf(stream),
+    paint: isPlain ? plain : paintOn(stream, env),
+  });
+  return { out: screenOf(stdout), err: screenOf(stderr) };
 }
 
 type Redact = (text: string) => string;

@@ -1,29 +1,44 @@
-import { Command } from 'commander';
+import { Command, CommanderError } from 'commander';
 import type { Act, Register, Run } from './action.ts';
 import { addGlobals, type Globals } from './globals.ts';
-import { helpStyle } from './output/help.ts';
+import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../version.ts';
 
+type Load = () => Promise<Register>;
+
 // In the order of the help. Of these only the one that is named is loaded, where the arguments name one.
-const loaders: Record<string, () => Promise<Register>> = {
-  video: async () => (await import('./commands/video/video.ts')).registerVideo,
-  jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
-  batch: async () => (await import('./commands/batch/batch.ts')).registerBatch,
-  budget: async () => (await import('./commands/budget.ts')).registerBudget,
-  spend: async () => (await import('./commands/spend.ts')).registerSpend,
-  tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
-  schema: async () => (await import('./commands/schema.ts')).registerSchema,
-  models: async () => (await import('./commands/models.ts')).registerModels,
-  responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,
-  api: async () => (await import('./commands/api/api.ts')).registerApi,
-  sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
-  auth: async () => (await import('./commands/auth.ts')).registerAuth,
-  config: async () => (await import('./commands/config.ts')).registerConfig,
-  doctor: async () => (await import('./commands/doctor.ts')).registerDoctor,
-  completion: async () => (await import('./commands/completion.ts')).registerCompletion,
-  help: async () => (await import('./commands/help.ts')).registerHelp,
+const groups: Record<string, Record<string, Load>> = {
+  Make: {
+    video: async () => (await import('./commands/video/video.ts')).registerVideo,
+    tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
+    responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,
+    batch: async () => (await import('./commands/batch/batch.ts')).registerBatch,
+  },
+  Jobs: {
+    jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
+  },
+  Money: {
+    spend: async () => (await import('./commands/spend.ts')).registerSpend,
+    budget: async () => (await import('./commands/budget.ts')).registerBudget,
+  },
+  Gateway: {
+    models: async () => (await import('./commands/models.ts')).registerModels,
+    schema: async () => (await import('./commands/schema.ts')).registerSchema,
+    api: async () => (await import('./commands/api/api.ts')).registerApi,
+    sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
+  },
+  'Set-up': {
+    auth: async () => (await import('./commands/auth.ts')).registerAuth,
+    config: async () => (await import('./commands/config.ts')).registerConfig,
+    doctor: async () => (await import('./commands/doctor.ts')).registerDoctor,
+    completion: async () => (await import('./commands/completion.ts')).registerCompletion,
+    help: async () => (await import('./commands/help.ts')).registerHelp,
+  },
 };
+const loaders = Object.entries(groups).flatMap(([group, members]) =>
+  Object.entries(members).map(([name, load]) => ({ group, name, load })),
+);
 
 // They write down what every command takes.
 const needsAll = new Set(['completion', 'help']);
@@ -38,30 +53,38 @@ export interface Program {
  * The command line for some arguments: all of it, or only the part that they name. Its parser prints nothing and
  * ends nothing: it throws MgwError('usage') for wrong arguments, and CommanderError with exit code 0 after help.
  */
-export async function createProgram(argv: readonly string[], act: Act): Promise<Program> {
+export async function createProgram(argv: readonly string[], act: Act, screens = pages): Promise<Program> {
   let printed = '';
-  const take = (text: string): void => void (printed += text);
+  const take = (text: string, { width }: Screen): void => void (printed += fitted(text, width));
   const root = new Command('mgw')
-    .description(
-      'Video and speech jobs on a media generation gateway.\nNever pays twice by itself, never loses a handle.',
-    )
+    .description('Video and speech on a media gateway. Never pays twice, never loses a handle.')
     .version(version, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help')
     .helpCommand(false)
-    .configureOutput({ writeOut: take, writeErr: take, outputError: () => undefined })
-    .configureHelp(helpStyle)
-    .addHelpText('after', examples);
+    .configureOutput({
+      writeOut: (text) => take(text, screens.out),
+      writeErr: (text) => take(text, screens.err),
+      outputError: () => undefined,
+      getOutHasColors: () => true,
+      getErrHasColors: () => true,
+    });
   addGlobals(root);
+  const name = firstOperand(root, argv);
+  const isOverview = name === undefined && !argv.some((word) => word === '-h' || word === '--help');
+  root.configureHelp(helpStyle(screens, isOverview)).addHelpText('after', isOverview ? firstSteps : examples);
   const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
-  for (const register of await Promise.all(needed(root, argv).map((load) => load()))) register(root, run);
+  for (const { group, register } of await load(name)) {
+    root.commandsGroup(group);
+    register(root, run);
+  }
   for (const command of allCommands(root)) endsByThrowing(command);
   return { root, printed: () => printed };
 }
 
-function needed(root: Command, argv: readonly string[]): (() => Promise<Register>)[] {
-  const name = firstOperand(root, argv);
-  const named = name === undefined || needsAll.has(name) ? undefined : loaders[name];
-  return named === undefined ? Object.values(loaders) : [named];
+function load(name: string | undefined): Promise<{ group: string; register: Register }[]> {
+  const named = loaders.filter((one) => one.name === name && !needsAll.has(one.name));
+  const needed = named.length === 0 ? loaders : named;
+  return Promise.all(needed.map(async ({ group, load }) => ({ group, register: await load() })));
 }
 
 // The first word that is neither a flag nor the value of one; the parser judges them all.
@@ -72,18 +95,26 @@ function firstOperand(root: Command, argv: readonly string[]): string | undefine
   return undefined;
 }
 
+// Whoever types `mgw` alone wants to see what there is; that is no mistake.
 function endsByThrowing(command: Command): void {
   command.exitOverride((error) => {
+    if (error.code === 'commander.help' && command.parent === null)
+      throw new CommanderError(0, error.code, error.message);
     throw error.exitCode === 0 ? error : usageErrorOf(error, command);
   });
 }
 
+const firstSteps = `
+Try it, offline and free:
+  $ mgw --sandbox video c submit "a paper boat" -m vendor-h3-mini -o boat.mp4
+Help: mgw COMMAND --help, mgw help TOPIC, mgw --help. Set-up: mgw auth login.`;
+
 const examples = `
 Examples:
-  $ mgw --sandbox video c submit "a paper boat at sea" --model vendor-h3-mini -o boat.mp4
-  $ mgw video c submit "a paper boat at sea" --model vendor-h3-mini --key boat-1 -o boat-1.mp4
+  $ mgw --sandbox video c submit "a paper boat at sea" -m vendor-h3-mini -o boat.mp4
+  $ mgw video c submit "a paper boat at sea" -m vendor-h3-mini --key boat-1 -o boat-1.mp4
   $ mgw jobs ls
-  $ mgw help exit-codes`;
+  $ mgw help resuming`;
 
 /** A command and everything below it. */
 export function allCommands(command: Command): Command[] {

@@ -14,7 +14,7 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
     case 'commander.unknownOption':
       return unknownFlag(command, quoted, hint);
     case 'commander.optionMissingArgument':
-      return complaint(command, `${quoted}: its value is missing.`);
+      return complaint(command, `${quoted.replace(/^-\w, /, '')}: its value is missing.`);
     case 'commander.missingArgument':
       return missingArgument(command, quoted);
     case 'commander.excessArguments':

@@ -32,6 +32,8 @@ export interface Flag {
   aliases?: readonly string[];
   /** Group in the help. */
   group?: string;
+  /** Values that completion offers; a model may take others. */
+  words?: readonly string[];
 }
 
 /** The listing gives a field that was left out (`fill`), or only judges what is there (`check`). */

@@ -65,7 +65,9 @@ const completions = '.local/share/bash-completion/completions';
 function examplesOf(command: Command): string[] {
   const before = printed().length;
   command.outputHelp();
-  const help = printed().slice(before);
+  const help = printed()
+    .slice(before)
+    .replace(/ \\\n {6}/g, ' ');
   return [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);
 }
 

@@ -19,9 +19,7 @@ import { readStdin } from '../stdin.ts';
 
 /** `mgw auth login|status|logout`: where the key comes from. No flag takes a key: a process list shows flags. */
 export function registerAuth(parent: Command, run: Run): void {
-  const group = parent
-    .command('auth')
-    .description('the API key: keep it, look where it comes from, remove it');
+  const group = parent.command('auth').description('keep the API key, look where it comes from, remove it');
   const login = group
     .command('login')
     .description('keep an API key, asked for without echo or read from standard input')

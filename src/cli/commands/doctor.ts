@@ -10,7 +10,7 @@ import type { Run } from '../action.ts';
 export function registerDoctor(parent: Command, run: Run): void {
   const command = parent
     .command('doctor')
-    .description('check the set-up: config, state folder, network, key, clock; free of charge')
+    .description('check the set-up, free of charge')
     .addHelpText('after', '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work')
     .action(() => run(command, doctor));
 }

@@ -8,7 +8,7 @@ import { registerExitCodes } from './exit-codes.ts';
 export function registerHelp(root: Command, run: Run): void {
   const help = root
     .command('help')
-    .description('print help on a command, or on what the exit codes or budgets mean')
+    .description('help on a command or a topic')
     .argument('[command...]', 'the command, such as: video c submit')
     .addHelpText('after', '\nExamples:\n  $ mgw help video c submit\n  $ mgw help exit-codes')
     .action((path: string[]) => named(root, path).help());

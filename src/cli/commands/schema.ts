@@ -5,7 +5,7 @@ import type { Run } from '../action.ts';
 
 /** `mgw schema video a|b|c | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
 export function registerSchema(parent: Command, run: Run): void {
-  const schema = parent.command('schema').description('the JSON Schema of a body or of a file of many jobs');
+  const schema = parent.command('schema').description('the JSON Schema of a body or a batch');
   const add = (command: Command, make: () => Promise<JsonObject>): void => {
     command.action(() => run(command, async () => outcomeOf(await make())));
   };

@@ -31,7 +31,7 @@ Examples:
 export function registerSpend(parent: Command, run: Run): void {
   const command = parent
     .command('spend')
-    .description('what the jobs cost, under a budget or not')
+    .description('what was spent')
     .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
     .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')

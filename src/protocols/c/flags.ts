@@ -2,27 +2,38 @@ import { decimalNumber, listFlag, switchFlag, valueFlag } from '../parse.ts';
 import type { Flag } from '../protocol.ts';
 
 const asset = { group: 'Assets' };
+const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 
 /**
  * The flags of `mgw video c submit`, for the unified fields (specification 2.5). The native fields of the self-hosted
  * models (`seconds`, `audios`, `mode`) are reached with `--set` and `--body`.
  */
 export const flags: readonly Flag[] = [
-  valueFlag('--model <name>', 'model', 'model name'),
-  valueFlag('--prompt <text>', 'prompt', 'what the video shows, at most 30000 characters'),
-  valueFlag('--duration <seconds>', 'duration', 'length: vendor-h3 4 to 15, the self-hosted models 5 to 15', {
-    aliases: ['seconds'],
-    parse: decimalNumber,
-  }),
-  valueFlag('--resolution <size>', 'resolution', 'vendor-h3 768P or 2K, the self-hosted models 720p'),
   valueFlag(
-    '--aspect-ratio <ratio>',
-    'aspect_ratio',
-    '16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive',
-    { aliases: ['ratio'] },
+    '-m, --model <name>',
+    'model',
+    'the model, such as vendor-h3-mini: mgw models --protocol c lists them',
   ),
+  valueFlag('--prompt <text>', 'prompt', 'what the video shows, at most 30000 characters'),
+  valueFlag(
+    '-d, --duration <seconds>',
+    'duration',
+    'length: vendor-h3 4 to 15 (default 5), the self-hosted models 5 to 15',
+    { aliases: ['seconds'], parse: decimalNumber },
+  ),
+  valueFlag(
+    '--resolution <size>',
+    'resolution',
+    'vendor-h3 768P (default) or 2K, the self-hosted models 720p',
+    { words: ['768P', '2K', '720p'] },
+  ),
+  valueFlag('--aspect-ratio <ratio>', 'aspect_ratio', `${ratios.slice(0, -1).join(', ')} or adaptive`, {
+    aliases: ['ratio'],
+    words: ratios,
+  }),
   valueFlag('--mode <mode>', 'generation_mode', 't2v, i2v or r2v; left out, the assets decide', {
     aliases: ['mode'],
+    words: ['t2v', 'i2v', 'r2v'],
   }),
   switchFlag(
     '--prompt-optimization',

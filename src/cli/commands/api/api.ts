@@ -24,7 +24,7 @@ A POST may cost money: it is not recorded, and tried again only where it certain
 export function registerApi(parent: Command, run: Run): void {
   const command = parent
     .command('api')
-    .description('make a raw call; prints the body of the answer')
+    .description('make a raw call of the gateway')
     .argument('<method>', 'GET or POST')
     .argument('<path>', 'path below the base URL, with its query')
     .addOption(single('--body <json>', 'the body: JSON, @FILE, or - for stdin'))
@@ -33,7 +33,7 @@ export function registerApi(parent: Command, run: Run): void {
       oneOf(single('--auth <how>', 'how the key is sent (default bearer)'), ['bearer', 'x-api-key', 'none']),
     )
     .option('--include', 'print status and headers before the body')
-    .addOption(requestTimeoutOption());
+    .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
   command
     .addHelpText('after', examples)

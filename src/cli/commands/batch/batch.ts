@@ -23,7 +23,7 @@ budget ended it.`;
 export function registerBatch(parent: Command, run: Run): void {
   const batch = parent
     .command('batch')
-    .description('many jobs from one file; each row is paid for once')
+    .description('many jobs from one file, each paid for once')
     .addHelpText('after', topic);
   registerPlan(batch, run);
   registerRunBatch(batch, run);

@@ -30,6 +30,6 @@ export function addRunOptions(command: Command): void {
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     );
   command.addOption(sidecarOption());
-  for (const option of budgetOptions('this batch')) command.addOption(option);
   addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
+  for (const option of budgetOptions('this batch')) command.addOption(option);
 }

@@ -9,7 +9,7 @@ import { registerWait } from './wait.ts';
 
 /** `mgw jobs ls|show|wait|resolve|rm|export|import`: the ledger. */
 export function registerJobs(parent: Command, run: Run): void {
-  const jobs = parent.command('jobs').description('the jobs that mgw has submitted, and what became of them');
+  const jobs = parent.command('jobs').description('what was submitted, and what became of it');
   for (const register of [
     registerLs,
     registerShow,

@@ -4,15 +4,16 @@ import { bearer } from '../../../exchange.ts';
 import { currentOwner } from '../../../ledger/owner.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
-import { repeatable, single } from '../../options.ts';
+import { bodyOptions, requestOptions } from '../../job-options.ts';
+import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
 import type { ResponsesOptions } from './body.ts';
 
 const examples = `
 Examples:
-  $ mgw responses "Write a haiku about the sea" --model text-1 --stream
-  $ mgw responses --file question.txt --model text-1 --instructions "Answer in one word" --json
+  $ mgw responses "Write a haiku about the sea" -m text-1 --stream
+  $ mgw responses --file question.txt -m text-1 --instructions "Answer in one word" --json
   $ mgw responses --body @request.json --set max_output_tokens=200
 Not a job: it is not recorded, and never sent again once it may have been charged.`;
 
@@ -20,20 +21,20 @@ Not a job: it is not recorded, and never sent again once it may have been charge
 export function registerResponses(parent: Command, run: Run): void {
   const command = parent
     .command('responses')
-    .description('ask a model; prints the text of its answer')
+    .description('ask a text model')
     .argument('[input]', 'what to ask; - reads it from stdin')
-    .addOption(single('--model <name>', 'the model, as mgw models lists it'))
+    .optionsGroup('Question:')
+    .addOption(single('-m, --model <name>', 'the model, as mgw models lists it'))
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
     .addOption(single('--file <file>', 'the input is in this file; - reads it from stdin'))
-    .addOption(single('--body <@file>', 'the body as JSON: @file.json, or - for stdin'))
-    .addOption(repeatable('--set <path=value>', 'set a body field in native spelling'))
-    .option('--dry-run', 'show the request that would be sent, and send nothing')
+    .optionsGroup('Waiting:')
     .addOption(
       single('--timeout <duration>', 'how long it may take in all, such as 90s or 20m (default 30m)'),
     )
-    .addOption(requestTimeoutOption());
+    .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
+  for (const option of requestOptions('max_output_tokens=200', ...bodyOptions())) command.addOption(option);
   command
     .addHelpText('after', examples)
     .action((input: string | undefined) =>

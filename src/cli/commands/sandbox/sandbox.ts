@@ -8,9 +8,7 @@ import { registerStart } from './start.ts';
 
 /** `mgw sandbox start|exec|bill|reset|faults`: the stand-in gateway, offline and free of charge. */
 export function registerSandbox(parent: Command, run: Run): void {
-  const sandbox = parent
-    .command('sandbox')
-    .description('the built-in gateway to try and test with, offline and free');
+  const sandbox = parent.command('sandbox').description('a gateway to try and test with, offline and free');
   for (const register of [registerStart, registerExec, registerBill, registerReset, registerFaults])
     register(sandbox, run);
 }

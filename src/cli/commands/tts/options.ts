@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { speechFlags } from '../../../speech/flags.ts';
 import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
-import { repeatable, single, wholeNumber } from '../../options.ts';
+import { jobOptions, noCheckOption, requestOptions } from '../../job-options.ts';
+import { single, wholeNumber } from '../../options.ts';
 import {
   addOutputOptions,
   addRetriesOption,
@@ -27,9 +28,11 @@ export interface TtsOptions extends OutputOptions, BudgetOptions {
 
 /** Adds the flags of `mgw tts`. */
 export function addTtsOptions(command: Command): void {
-  addSpeechOptions(command);
+  command.optionsGroup('Speech:');
+  for (const { flags, description, parse } of speechFlags)
+    command.addOption(single(flags, description, parse));
   command
-    .addOption(repeatable('--set <path=value>', 'set a body field in native spelling: req_params.…'))
+    .addOption(single('--file <file>', 'the text is in this file; - reads it from stdin'))
     .option(
       '--split',
       'speak a long text in pieces, and join them; run again, it pays for missing pieces only',
@@ -39,25 +42,22 @@ export function addTtsOptions(command: Command): void {
     )
     .addOption(
       single('--concurrency <n>', 'how many pieces are spoken at once (default 3)', wholeNumber(1, 64)),
-    )
-    .addOption(single('--key <name>', 'name this job for ever: the same key never pays twice'))
-    .option('--new', 'a deliberate second take of an earlier submission')
-    .option('--dry-run', 'show the request that would be sent, and send nothing')
-    .option('--no-check', 'skip the local checks')
+    );
+  addOutputOptions(command);
+  command.addOption(sidecarOption());
+  command
     .addOption(
       single(
         '--timeout <duration>',
         'how long it may take in all, such as 90s or 20m (default 30m)',
       ).helpGroup('Waiting:'),
     )
-    .addOption(requestTimeoutOption());
+    .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
-  for (const option of budgetOptions('this text')) command.addOption(option);
-  addOutputOptions(command);
-  command.addOption(sidecarOption());
-}
-
-function addSpeechOptions(command: Command): void {
-  for (const { flags, description, parse } of speechFlags)
-    command.addOption(single(flags, description, parse));
+  const others = [
+    ...jobOptions(),
+    ...budgetOptions('this text'),
+    ...requestOptions('req_params.speaker=NAME', noCheckOption()),
+  ];
+  for (const option of others) command.addOption(option);
 }

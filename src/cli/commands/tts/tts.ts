@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
-import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { checkSidecar, checkStdout } from '../../wait-options.ts';
 import { checkKeyName } from '../video/key-name.ts';
@@ -18,9 +17,8 @@ Examples:
 export function registerTts(parent: Command, run: Run): void {
   const command = parent
     .command('tts')
-    .description('speak a text; prints the path of the audio')
-    .argument('[text]', 'what to speak; - reads it from stdin')
-    .addOption(single('--file <file>', 'the text is in this file; - reads it from stdin'));
+    .description('speak a text')
+    .argument('[text]', 'what to speak; - reads it from stdin');
   addTtsOptions(command);
   command
     .addHelpText('after', examples)

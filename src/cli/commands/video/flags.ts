@@ -7,8 +7,7 @@ import { readInputFile, readInputText } from '../../input-file.ts';
 /** Adds a protocol's table of flags to its `submit`. */
 export function addProtocolFlags(command: Command, protocol: Protocol): void {
   for (const flag of protocol.flags) {
-    for (const option of optionsFor(flag))
-      command.addOption(flag.group ? option.helpGroup(`${flag.group}:`) : option);
+    for (const option of optionsFor(flag)) command.addOption(option.helpGroup(`${flag.group ?? 'Video'}:`));
   }
 }
 
@@ -16,10 +15,7 @@ function optionsFor(flag: Flag): Option[] {
   if (flag.kind === 'list') return [repeatable(flag.flags, flag.description)];
   if (flag.kind !== 'switch') return [single(flag.flags, flag.description)];
   const name = longName(flag);
-  return [
-    new Option(`--${name}`, flag.description),
-    new Option(`--no-${name}`, `the opposite of --${name}, said explicitly`),
-  ];
+  return [new Option(`--${name}`, flag.description), new Option(`--no-${name}`, `the opposite of --${name}`)];
 }
 
 /** The protocol's flags that were given, by long name, with files read. */

@@ -8,6 +8,7 @@ import { payingDeps } from '../../../session/paying-deps.ts';
 import { budgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
+import { bodyOptions, jobOptions, noCheckOption, requestOptions } from '../../job-options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
   addOutputOptions,
@@ -17,13 +18,12 @@ import {
   sidecarOption,
   targetOf,
 } from '../../wait-options.ts';
-import { oneOf, repeatable, single } from '../../options.ts';
 import { configured } from '../../../session/protocols.ts';
 import type { SubmissionBody } from '../../../session/video-body.ts';
 import { addProtocolFlags } from './flags.ts';
 import { submissionBody } from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';
-import { submitExamples } from './examples.ts';
+import { setExamples, submitExamples } from './examples.ts';
 import { checkKeyName } from './key-name.ts';
 import type { SubmitOptions } from './submit-options.ts';
 
@@ -34,23 +34,20 @@ export function registerSubmit(group: Command, protocol: Protocol, run: Run): vo
     .description('submit a video; prints the job id, or with -o waits and saves the video')
     .argument('[prompt]', 'what to generate; - reads it from stdin');
   addProtocolFlags(command, protocol);
-  command
-    .addOption(repeatable('--set <path=value>', 'set a body field in native spelling'))
-    .addOption(single('--body <@file>', 'the body as JSON, in native spelling: @file.json, or @- for stdin'))
-    .addOption(single('--key <name>', 'name this job for ever: the same key never submits twice'))
-    .option('--new', 'a deliberate second take of an earlier submission')
-    .option('--dry-run', 'show the request that would be sent, and send nothing')
-    .option('--no-check', 'skip the local checks')
-    .addOption(new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'));
-  if (protocol.endpoints !== undefined) {
-    command.addOption(
-      oneOf(single('--endpoint <name>', 'which of the equivalent paths'), protocol.endpoints),
-    );
-  }
-  for (const option of budgetOptions('this submission')) command.addOption(option);
-  addWaitOptions(command);
   addOutputOptions(command);
   command.addOption(sidecarOption());
+  command.addOption(
+    new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'),
+  );
+  addWaitOptions(command);
+  for (const option of jobOptions()) command.addOption(option);
+  for (const option of budgetOptions('this submission')) command.addOption(option);
+  for (const option of requestOptions(
+    setExamples[protocol.name],
+    ...bodyOptions(protocol.endpoints),
+    noCheckOption(),
+  ))
+    command.addOption(option);
   command.addHelpText('after', submitExamples[protocol.name]);
   command.action((prompt: string | undefined) =>
     run(command, (context) => submitCommand(context, protocol, prompt, command.opts())),

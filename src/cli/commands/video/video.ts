@@ -13,7 +13,7 @@ const titles = {
 
 /** `mgw video a|b|c submit|status|fetch`. */
 export function registerVideo(parent: Command, run: Run): void {
-  const video = parent.command('video').description('generate videos');
+  const video = parent.command('video').description('make a video, through protocol a, b or c');
   for (const protocol of Object.values(protocols)) {
     const group = video.command(protocol.name).description(titles[protocol.name]);
     registerSubmit(group, protocol, run);

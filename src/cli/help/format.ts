@@ -1,0 +1,176 @@
+import { Help, type Command, type HelpConfiguration, type Option } from 'commander';
+import { plain, type Paint } from '../output/colour.ts';
+import { wrapped, wrappedCommand } from './wrap.ts';
+
+/** Where help is shown. */
+export interface Screen {
+  /** Columns; 80 where it is no terminal. */
+  width: number;
+  paint: Paint;
+}
+
+/** What has no terminal. */
+const page: Screen = { width: 80, paint: plain };
+
+/** Where help is shown that was asked for, and that of a mistake. */
+export interface Screens {
+  out: Screen;
+  err: Screen;
+}
+
+/** Help that no terminal shows. */
+export const pages: Screens = { out: page, err: page };
+
+/** A flag, an argument or a command, and what is said of it. */
+type Entry = [term: string, description: string];
+
+// Beside less than this a description begins below its term, and so it does below a longer term than the second.
+const leastText = 24;
+const longestTerm = 30;
+const labelled = 72;
+
+/** How help looks, and in what order: what is needed first comes first, the global flags by name alone at the end. */
+export function helpStyle(screens: Screens, isOverview: boolean): HelpConfiguration {
+  let screen = screens.out;
+  return {
+    prepareContext: ({ error }) => void (screen = error ? screens.err : screens.out),
+    showGlobalOptions: true,
+    visibleCommands,
+    visibleOptions,
+    formatHelp: (command, help) =>
+      command.parent === null
+        ? frontPage(command, help, screen, isOverview)
+        : commandPage(command, help, screen),
+  };
+}
+
+/** Help in lines that fit: examples as a shell takes them, the rest broken at blanks. */
+export function fitted(help: string, width: number): string {
+  const fit = (line: string): string =>
+    line.startsWith('  $ ')
+      ? wrappedCommand(line, width, '      ')
+      : wrapped(line, width, /^ */.exec(line)?.[0]);
+  return help
+    .split('\n')
+    .map((line) => (line.length <= width || line.includes('\x1b') ? line : fit(line)))
+    .join('\n');
+}
+
+type Group = [title: string, entries: Entry[]];
+
+function frontPage(root: Command, help: Help, screen: Screen, isOverview: boolean): string {
+  const commands = commandGroups(root, help);
+  const options = isOverview ? [] : optionGroups(root, help);
+  const lists = screen.width < labelled ? listed([...commands, ...options], screen) : listed(options, screen);
+  const block = screen.width < labelled ? [] : [table(commands, screen)];
+  return sections([wrapped(help.commandDescription(root), screen.width), ...block, ...lists]);
+}
+
+function commandPage(command: Command, help: Help, screen: Screen): string {
+  const usage = wrapped(help.commandUsage(command), screen.width - 7, '  ');
+  const args = help
+    .visibleArguments(command)
+    .map((one): Entry => [one.name(), help.argumentDescription(one)]);
+  const names = help.visibleGlobalOptions(command).map(({ short, long }) => short ?? long ?? '');
+  const groups: Group[] = [
+    ['Arguments:', args],
+    ...commandGroups(command, help),
+    ...optionGroups(command, help),
+  ];
+  return sections([
+    `${screen.paint('bold', 'Usage:')} ${usage}`,
+    wrapped(help.commandDescription(command), screen.width),
+    ...listed(groups, screen),
+    wrapped(`Global options, see mgw --help: ${['-h', ...names].join(' ')}`, screen.width),
+  ]);
+}
+
+function sections(texts: string[]): string {
+  return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
+}
+
+function commandGroups(command: Command, help: Help): Group[] {
+  const visible = help.visibleCommands(command);
+  const groups = help.groupItems(visible, visible, (child) => child.helpGroup() || 'Commands:');
+  return [...groups].map(([title, commands]) => [
+    title,
+    commands.map((child) => [child.name(), help.subcommandDescription(child)]),
+  ]);
+}
+
+function optionGroups(command: Command, help: Help): Group[] {
+  const visible = help.visibleOptions(command);
+  const groups = help.groupItems(visible, visible, (option) => option.helpGroupHeading ?? 'Options:');
+  return [...groups].map(([title, options]) => [
+    title,
+    options.map((option) => [termOf(option, command), descriptionOf(option)]),
+  ]);
+}
+
+// All commands in one block, so that they fit onto a screen: the groups stand on the left.
+function table(groups: Group[], { width, paint }: Screen): string {
+  const label = Math.max(...groups.map(([title]) => title.length)) + 1;
+  const column = columnOf(groups);
+  const lines = groups.flatMap(([title, entries]) =>
+    entries
+      .flatMap((entry) => item(entry, column, { width: width - label, paint }).split('\n'))
+      .map(
+        (line, index) =>
+          paint('bold', index === 0 ? title : '') +
+          ' '.repeat(label - (index === 0 ? title.length : 0)) +
+          line,
+      ),
+  );
+  return lines.join('\n');
+}
+
+function listed(groups: Group[], screen: Screen): string[] {
+  const column = columnOf(groups);
+  return groups
+    .filter(([, entries]) => entries.length > 0)
+    .map(([title, entries]) =>
+      [screen.paint('bold', title), ...entries.map((entry) => item(entry, column, screen))].join('\n'),
+    );
+}
+
+// Where descriptions begin.
+function columnOf(groups: Group[]): number {
+  const lengths = groups.flatMap(([, entries]) => entries.map(([term]) => term.length));
+  return Math.max(0, ...lengths.filter((length) => length <= longestTerm)) + 4;
+}
+
+function item([term, description]: Entry, column: number, { width, paint }: Screen): string {
+  const isNarrow = width - column < leastText;
+  const indent = ' '.repeat(isNarrow ? 8 : column);
+  const text = wrapped(indent + description, width, indent);
+  const shown = `  ${paint('cyan', isNarrow ? term.trimStart() : term)}`;
+  return isNarrow || term.length + 4 > column ? `${shown}\n${text}` : shown + text.slice(term.length + 2);
+}
+
+// A group's own `help` works and is not listed.
+function visibleCommands(this: Help, command: Command): Command[] {
+  const visible = Help.prototype.visibleCommands.call(this, command);
+  return visible.filter((child) => command.commands.includes(child));
+}
+
+// -h is told with the global flags; a switch and its opposite are one entry.
+function visibleOptions(this: Help, command: Command): Option[] {
+  const visible = Help.prototype.visibleOptions.call(this, command);
+  return visible.filter(({ long }) =>
+    long === '--help' ? command.parent === null : !command.options.some((other) => isOpposite(long, other)),
+  );
+}
+
+function isOpposite(long: string | undefined, { long: other = '' }: Option): boolean {
+  return long === other.replace('--', '--no-');
+}
+
+function termOf(option: Option, command: Command): string {
+  const hasOpposite = command.options.some(({ long }) => isOpposite(long, option));
+  const flags = hasOpposite ? option.flags.replace('--', '--[no-]') : option.flags;
+  return option.short === undefined ? `    ${flags}` : flags;
+}
+
+function descriptionOf({ description, argChoices }: Option): string {
+  return argChoices === undefined ? description : `${description}: ${argChoices.join(', ')}`;
+}

@@ -1,0 +1,25 @@
+import type { Writable } from 'node:stream';
+
+/** Text in a colour or a weight, or as it is where the stream shows none. */
+export type Paint = (style: Style, text: string) => string;
+
+type Style = keyof typeof codes;
+
+const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 };
+
+/** A stream that may be a terminal. */
+type Terminal = Writable & { isTTY?: boolean; columns?: number };
+
+/** No colour at all. */
+export const plain: Paint = (_, text) => text;
+
+/** The colours of a stream: none where it is no terminal, or one that shows none, or they are not wanted. */
+export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
+  const shown = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
+  return shown ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
+}
+
+/** How many columns a stream shows: 80 where it is no terminal, or does not say. */
+export function columnsOf({ isTTY, columns }: Terminal): number {
+  return isTTY === true && columns !== undefined && columns > 0 ? columns : 80;
+}
