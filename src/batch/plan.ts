@@ -5,7 +5,7 @@ import { pathsAt } from '../jobs/target.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import type { Problem } from './manifest/problem.ts';
 import type { Row } from './manifest/row.ts';
-import { sameFileName, type OutputPlace } from './output.ts';
+import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
 import { rowStates, standingOf, type RowState, type StandingDeps } from './row-state.ts';
 import { countOf, hashOf, modelOf, type Work } from './work.ts';

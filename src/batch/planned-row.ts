@@ -1,7 +1,7 @@
 import type { Row } from './manifest/row.ts';
 import type { Standing } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
-import { outputPath, slugOf, type OutputPlace } from './output.ts';
+import { outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
 
 /** A row with its name, its work and its place. */
 export interface NamedRow {
@@ -30,6 +30,7 @@ export function named(row: Row, work: Work, name: string, place: OutputPlace): N
   const seed = fieldOf(work, 'seed');
   const values = {
     id,
+    key: `${name}/${id}`,
     name,
     ext: extensionOf(work),
     index: String(row.index),

@@ -31,3 +31,14 @@ export function goalOf(command: Goal['command'], ask: Ask, target: Target | unde
   if (target === undefined) return { command, ask };
   return { command, ask, output: target.kind === 'stdout' ? '-' : resolve(target.path) };
 }
+
+/**
+ * The file that a job was asked for by the command that paid for it, absolute: first of all one that was not delivered yet.
+ * Undefined where it was asked for none.
+ */
+export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
+  const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
+  const { output } = goals.find(({ isDelivered }) => !isDelivered) ?? goals.at(-1) ?? {};
+  // The slash is a batch's alone: its outputs are templates, and what was not known then is the job's id.
+  return key?.includes('/') ? output?.replaceAll('{job}', id) : output;
+}

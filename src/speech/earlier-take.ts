@@ -27,7 +27,7 @@ export async function deliverEarlier(
   const part = partOf(last) ?? (await sink.leftOver());
   if (last.state === 'failed') throw endedError(last, part);
   if (last.state !== 'succeeded') throw await cutOff(last, part, deps);
-  const recovered = await sink.recover([...last.files, ...keptFile(last)]);
+  const recovered = await sink.recover(savedSpeech(last));
   if (recovered === undefined) throw goneError(last);
   const { file } = recovered;
   if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
@@ -88,6 +88,11 @@ export function endedError(job: Job, part: string | undefined = partOf(job)): Mg
   const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
   if (code === 'speech_incomplete') return incompleteError(job, `an earlier run ended so: ${message}`, part);
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
+}
+
+/** Where the audio of a job that succeeded may be. */
+export function savedSpeech(job: Job): JobFile[] {
+  return [...job.files, ...keptFile(job)];
 }
 
 // The place of audio that was whole and not yet published, as the record of its end has it.

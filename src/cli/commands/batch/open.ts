@@ -1,7 +1,7 @@
 import { basename, extname } from 'node:path';
 import { openManifest } from '../../../batch/manifest/manifest.ts';
 import { givenDefaults } from '../../../batch/manifest/row.ts';
-import { outputPlace, type OutputPlace } from '../../../batch/output.ts';
+import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/work.ts';
 import { parseDecimal, type Decimal } from '../../../decimal.ts';

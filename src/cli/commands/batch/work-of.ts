@@ -1,5 +1,5 @@
 import type { Row } from '../../../batch/manifest/row.ts';
-import { fixedExtension, type OutputPlace } from '../../../batch/output.ts';
+import { fixedExtension, type OutputPlace } from '../../../jobs/output-template.ts';
 import type { Work } from '../../../batch/work.ts';
 import { usageError } from '../../../errors.ts';
 import type { Model } from '../../../protocols/models.ts';

@@ -1,19 +1,21 @@
 import type { Command } from 'commander';
 import type { Run } from '../../action.ts';
 import { registerExport, registerImport } from './transfer.ts';
+import { registerFetch } from './fetch.ts';
 import { registerLs } from './ls.ts';
 import { registerResolve } from './resolve.ts';
 import { registerRm } from './rm.ts';
 import { registerShow } from './show.ts';
 import { registerWait } from './wait.ts';
 
-/** `mgw jobs ls|show|wait|resolve|rm|export|import`: the ledger. */
+/** `mgw jobs ls|show|wait|fetch|resolve|rm|export|import`: the ledger. */
 export function registerJobs(parent: Command, run: Run): void {
   const jobs = parent.command('jobs').description('what was submitted, and what became of it');
   for (const register of [
     registerLs,
     registerShow,
     registerWait,
+    registerFetch,
     registerResolve,
     registerRm,
     registerExport,

@@ -3,9 +3,7 @@ import type { Command } from 'commander';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
 import type { Job } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
-import { pendingError, rejectedError, showCommand } from '../../../jobs/errors.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import { shownState } from '../../../jobs/reconcile.ts';
 import { goalOf } from '../../../jobs/target.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
@@ -17,6 +15,7 @@ import { configured } from '../../../session/protocols.ts';
 import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
+import { speechProblem } from './spoken.ts';
 
 /** `mgw jobs wait REF...`: waits until every job has ended; prints a line for each as it ends. */
 export function registerWait(jobs: Command, run: Run): void {
@@ -69,7 +68,10 @@ async function waitForOne(
       import('../../../jobs/ref.ts'),
     ]);
     const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
-    if (found.protocol === 'tts') return withLine(found, await spokenOutcome(found));
+    if (found.protocol === 'tts') {
+      const error = await speechProblem(found);
+      return withLine(found, { json: { job: jobView(found) }, error });
+    }
     const protocol = configured(protocols[found.protocol], await context.settings());
     const job = await jobFor(found.id, protocol, deps);
     const wanted = { goal: goalOf('wait', 'finish', undefined), force: false, deadline };
@@ -82,23 +84,4 @@ async function waitForOne(
 
 function withLine(job: Job, outcome: Outcome): Outcome {
   return { ...outcome, text: jobLine(job) };
-}
-
-// Speech is over when its command is: there is nothing at the gateway to wait for, only an end to tell.
-async function spokenOutcome(job: Job): Promise<Outcome> {
-  const json = { job: jobView(job) };
-  const [{ endedBadly, endedError }, { unknownSpeechError }] = await Promise.all([
-    import('../../../speech/earlier-take.ts'),
-    import('../../../speech/errors.ts'),
-  ]);
-  if (endedBadly(job)) return { json, error: endedError(job) };
-  if (job.state === 'rejected') return { json, error: rejectedError(job) };
-  if (shownState(job) === 'unknown')
-    return { json, error: unknownSpeechError(job, job.error?.message ?? 'The answer was lost') };
-  if (job.state === 'succeeded') return { json };
-  // Under way in another process, or never sent.
-  return {
-    json,
-    error: pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) }),
-  };
 }

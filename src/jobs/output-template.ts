@@ -1,17 +1,29 @@
 import { extname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { printableLine } from '../printable.ts';
 
-/** Where the files of a batch go: a folder, and the template of their names in it. */
+/** Where the files of several jobs go: a folder, and the template of their names in it. */
 export interface OutputPlace {
   /** Absolute path. */
   folder: string;
   template: string;
 }
 
-/** What stands for each placeholder; undefined where a row has none. */
+/** What stands for each placeholder; undefined where a row or a job has none. */
 export type OutputValues = Record<Placeholder, string | undefined>;
 
-const placeholders = ['id', 'ext', 'index', 'name', 'model', 'protocol', 'seed', 'slug', 'job', 'n'] as const;
+const placeholders = [
+  'id',
+  'key',
+  'ext',
+  'index',
+  'name',
+  'model',
+  'protocol',
+  'seed',
+  'slug',
+  'job',
+  'n',
+] as const;
 type Placeholder = (typeof placeholders)[number];
 
 const defaultTemplate = '{id}.{ext}';
@@ -43,16 +55,16 @@ export function fixedExtension(template: string): string {
 }
 
 /**
- * The absolute path of a row's file; `own` is the row's own template. {@link openPlaceholders} stay in it.
+ * The absolute path of a file; `own` is a template of its own. {@link openPlaceholders} without a value stay in it.
  * @throws Error whose message says what is wrong.
  */
 export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
   const template = own ?? place.template;
   checkPlaceholders(template);
   const name = template.replace(/\{([a-z]+)\}/g, (text, placeholder: Placeholder) => {
-    if ((openPlaceholders as readonly string[]).includes(placeholder)) return text;
     const value = values[placeholder];
-    if (value === undefined || value === '') throw new Error(`{${placeholder}}: the row has none`);
+    if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
+    if (value === undefined || value === '') throw new Error(`{${placeholder}}: there is none`);
     return inName(value);
   });
   return inside(place.folder, name);
@@ -66,7 +78,7 @@ function checkPlaceholders(template: string): void {
       );
 }
 
-// What a row says never names another folder, nor a hidden file.
+// What is put in never names another folder, nor a hidden file.
 function inName(value: string): string {
   const plain = value.replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-').replace(/^\.+/, '_');
   return plain.slice(0, longestName);

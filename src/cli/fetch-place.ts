@@ -1,0 +1,121 @@
+import { extname } from 'node:path';
+import { stat } from 'node:fs/promises';
+import { messageOf, usageError } from '../errors.ts';
+import type { Job } from '../job.ts';
+import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from '../jobs/output-template.ts';
+import { askedOutput, pathsAt, type Target } from '../jobs/target.ts';
+import { at, type Json } from '../json.ts';
+import { promptOf } from './output/asked-for.ts';
+import { targetOf, type OutputOptions } from './wait-options.ts';
+
+/** Where the results of one or more jobs go, as `-o` has it. */
+export type FetchPlace =
+  | { kind: 'stdout' }
+  | { kind: 'file'; path: string }
+  /** A folder, whose names mgw chooses, or a template; the folder is made where there is none. */
+  | { kind: 'names'; place: OutputPlace; isFolder: boolean }
+  /** Each job's own: the file that it was asked for. */
+  | { kind: 'asked' };
+
+/** A job to be fetched, its place among them from 1, and how many files it makes. */
+export interface Fetched {
+  job: Job;
+  index: number;
+  count: number;
+}
+
+/**
+ * What `-o` means for `count` jobs.
+ * @throws MgwError('usage') for several jobs and one file, and for a template that cannot be read.
+ */
+export async function fetchPlace(options: OutputOptions, count: number): Promise<FetchPlace> {
+  const target = targetOf(options);
+  if (target === undefined) return { kind: 'asked' };
+  if (target.kind === 'stdout') {
+    if (count > 1) throw usageError('Standard output takes one result: name one REF, or a folder by -o.');
+    return target;
+  }
+  const { path } = target;
+  if (/\{[^{}]*\}/.test(path) && !/^[^{}]*(\{n\}[^{}]*)+$/.test(path))
+    return { kind: 'names', place: templateOf(path), isFolder: false };
+  if (path.endsWith('/') || (await stat(path).catch(() => undefined))?.isDirectory() === true)
+    return { kind: 'names', place: templateOf(`${path}/`), isFolder: true };
+  if (count > 1)
+    throw usageError(
+      `--output names a file for ${count} jobs: name a folder, or a template such as {id}.{ext}.`,
+    );
+  return { kind: 'file', path };
+}
+
+function templateOf(path: string): OutputPlace {
+  try {
+    return outputPlace(path);
+  } catch (error) {
+    throw usageError(`--output: ${messageOf(error)}`);
+  }
+}
+
+/**
+ * Where each job's result goes.
+ * @throws MgwError('usage') where a name cannot be made, leaves its folder, or would be that of two jobs.
+ */
+export function targetsIn(place: FetchPlace, fetched: readonly Fetched[]): Target[] {
+  const owners = new Map<string, string>();
+  return fetched.map((each) => {
+    const target = targetIn(place, each);
+    if (target.kind === 'stdout') return target;
+    for (const path of pathsAt(target, each.job, each.count)) {
+      const other = owners.get(sameFileName(path));
+      if (other !== undefined)
+        throw usageError(
+          `${each.job.id} and ${other} would both be saved as ${path}: name them apart, as by -o 'out/{id}.{ext}'.`,
+        );
+      owners.set(sameFileName(path), each.job.id);
+    }
+    return target;
+  });
+}
+
+function targetIn(place: FetchPlace, { job, index, count }: Fetched): Target {
+  if (place.kind === 'stdout' || place.kind === 'file') return place;
+  if (place.kind === 'asked')
+    return { kind: 'file', path: askedOutput(job) ?? `${job.id}.${extensionOf(job)}` };
+  // A key is what a person calls the job by.
+  const own = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
+  try {
+    const path = outputPath(place.place, valuesOf(job, index), own);
+    return { kind: 'file', path: count === 1 ? path.replaceAll('{n}', '1') : path };
+  } catch (error) {
+    throw usageError(`--output for ${job.id}: ${messageOf(error)}`);
+  }
+}
+
+function valuesOf(job: Job, index: number): Parameters<typeof outputPath>[1] {
+  const { id, key, model, protocol } = job;
+  const request = job.request as Json | undefined;
+  const seed = at(request, 'seed') ?? at(request, 'parameters.seed');
+  const prompt = promptOf(job);
+  return {
+    id,
+    key,
+    job: id,
+    ext: extensionOf(job),
+    index: String(index),
+    name: key?.includes('/') ? key.split('/')[0] : undefined,
+    model,
+    protocol,
+    seed: seed === undefined ? undefined : JSON.stringify(seed),
+    slug: prompt === undefined ? undefined : slugOf(prompt),
+    n: undefined,
+  };
+}
+
+const spokenExtensions: Record<string, string> = { ogg_opus: 'ogg' };
+
+function extensionOf({ protocol, request, files }: Job): string {
+  if (protocol !== 'tts') return 'mp4';
+  const saved = extname(files[0]?.path ?? '').slice(1);
+  if (saved !== '' && saved !== 'part') return saved;
+  const format = at(request as Json | undefined, 'req_params.audio_params.format');
+  return typeof format === 'string' ? (spokenExtensions[format] ?? format) : 'mp3';
+}

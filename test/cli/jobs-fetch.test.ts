@@ -1,0 +1,120 @@
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { newUser, type CliResult, type User } from '../support/cli.ts';
+import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+
+let gateway: GatewayC;
+let user: User;
+
+beforeEach(async () => {
+  gateway = await startGatewayC();
+  gateway.polls = 0;
+  user = newUser(gateway.url);
+});
+
+afterEach(() => gateway.close());
+
+const waiting = ['--poll-interval', '50ms'];
+
+function submit(...args: string[]): Promise<CliResult> {
+  const prompt = ['a paper boat at sea', '--model', 'vendor-h3-mini', '--duration', '5'];
+  return user.run(['video', 'c', 'submit', ...prompt, ...waiting, ...args]);
+}
+
+function fetch(...args: string[]): Promise<CliResult> {
+  return user.run(['jobs', 'fetch', ...args, ...waiting]);
+}
+
+function paths(...names: string[]): string {
+  return names.map((name) => `${join(user.cwd, name)}\n`).join('');
+}
+
+describe('jobs fetch', { concurrent: false }, () => {
+  it('saves to the file that the job was asked for, and the command that paid then pays nothing', async () => {
+    const first = await submit('-o', 'boat.mp4', '--timeout', '1ms');
+    expect(first.code).toBe(8);
+    expect(await fetch('@last')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
+    expect(await submit('-o', 'boat.mp4')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
+  it('names jobs in a folder by their key, else by their id, each once, and makes the folder', async () => {
+    const { stdout: keyed } = await submit('--key', 'boat-1');
+    const { stdout: plain } = await submit('--new');
+    const refs = `${plain}${keyed}@boat-1\n`;
+    const ran = await user.run(['jobs', 'fetch', '-', '-o', 'new/out/', ...waiting], { stdin: refs });
+    expect(ran.stdout).toBe(paths(`new/out/${plain.trim()}.mp4`, 'new/out/boat-1.mp4'));
+    expect(ran.code).toBe(0);
+    const again = await user.run(['jobs', 'fetch', '-', '-o', 'new/out/', ...waiting], { stdin: refs });
+    expect(again).toMatchObject({ code: 0, stdout: ran.stdout });
+    expect(gateway.posts()).toHaveLength(2);
+  });
+
+  it('names jobs by a template, in folders that the template names', async () => {
+    await submit('--key', 'one');
+    await submit('--key', 'two');
+    const ran = await fetch('@one', '@two', '-o', 'out/{protocol}/{index}-{slug}-{key}.{ext}');
+    expect(ran.stdout).toBe(
+      paths('out/c/1-a-paper-boat-at-sea-one.mp4', 'out/c/2-a-paper-boat-at-sea-two.mp4'),
+    );
+  });
+
+  it.each([
+    ['out/{model}/clip.mp4', /would both be saved as .*out\/vendor-h3-mini\/clip\.mp4/],
+    ['out/{key}/../../../{id}.mp4', /is not in the output folder/],
+    ['out/{colour}.mp4', /there is no \{colour\}/],
+    ['out/{seed}.mp4', /\{seed\}: there is none/],
+    ['clip.mp4', /names a file for 2 jobs/],
+    ['-', /Standard output takes one result/],
+  ])('refuses -o %s for two jobs before it asks for either', async (output, message) => {
+    await submit('--key', 'one');
+    await submit('--key', 'two');
+    const before = gateway.requests.length;
+    const ran = await fetch('@one', '@two', '-o', output);
+    expect(ran.stderr).toMatch(message);
+    expect(ran.code).toBe(2);
+    expect(gateway.requests).toHaveLength(before);
+  });
+
+  it('refuses two jobs that were asked for one file, and leaves a file that is not theirs alone', async () => {
+    await submit('-o', 'boat.mp4');
+    await submit('-o', 'boat.mp4', '--force');
+    const ids = await user.run(['jobs', 'ls', '-q']);
+    const both = await fetch(...ids.stdout.trim().split('\n'));
+    expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining('would both be saved') as string });
+    writeFileSync(join(user.cwd, 'boat.mp4'), 'mine');
+    expect(await fetch('@last')).toMatchObject({ code: 10 });
+    expect(readFileSync(join(user.cwd, 'boat.mp4'), 'utf8')).toBe('mine');
+  });
+
+  it('goes on with the others where one cannot be had, and says which', async () => {
+    await submit('--key', 'one');
+    const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
+    expect(ran.code).toBe(11);
+    expect(ran.json.files.map(({ path }) => path)).toEqual([join(user.cwd, 'out/one.mp4')]);
+    expect(ran.stderr).toContain('@none: No job is called @none here.');
+  });
+
+  it('asks once with --no-wait', async () => {
+    gateway.polls = 1000;
+    await submit();
+    expect(await fetch('@last', '--no-wait')).toMatchObject({ code: 8 });
+    expect(gateway.requests.filter(({ method }) => method === 'GET')).toHaveLength(1);
+  });
+});
+
+it('jobs fetch takes speech from where it is still whole, and tells where it is not', async () => {
+  const speaker = newUser(undefined, { MGW_SANDBOX: '1' });
+  const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
+  expect(spoken.code, spoken.stderr).toBe(0);
+  const saved = join(speaker.cwd, 'hello.mp3');
+  expect(await speaker.run(['jobs', 'fetch', '@hello'])).toMatchObject({ code: 0, stdout: `${saved}\n` });
+  const copied = await speaker.run(['jobs', 'fetch', '@hello', '-o', 'out/']);
+  expect(copied).toMatchObject({ code: 0, stdout: `${join(speaker.cwd, 'out/hello.mp3')}\n` });
+  expect(readFileSync(join(speaker.cwd, 'out/hello.mp3'))).toEqual(readFileSync(saved));
+  rmSync(saved);
+  rmSync(join(speaker.cwd, 'out/hello.mp3'));
+  expect(await speaker.run(['jobs', 'fetch', '@hello', '-o', 'out/'])).toMatchObject({ code: 9 });
+  expect(existsSync(join(speaker.cwd, 'out/hello.mp3'))).toBe(false);
+});
