@@ -1,7 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { newUser, type CliResult, type User } from '../support/cli.ts';
+import type { CliResult, User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 
 /** Runs one after the other; gives the exit codes. */
 async function runAll(user: User, commands: string[][]): Promise<number[]> {
@@ -15,7 +16,7 @@ const c = (prompt: string, ...more: string[]): string[] => [
 ];
 
 describe('after a bad day at the sandbox', () => {
-  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  const user = userHere(undefined, { MGW_SANDBOX: '1' });
   let script: CliResult;
 
   beforeAll(async () => {
@@ -43,10 +44,8 @@ describe('after a bad day at the sandbox', () => {
       ].join('\n'),
     );
     const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
-    script = await user.run([
-      ...['sandbox', 'exec', '--pace', '100ms', ...faults.flatMap((fault) => ['--fault', fault])],
-      ...['--', 'sh', 'day.sh'],
-    ]);
+    const flags = ['--pace', '100ms', ...faults.flatMap((fault) => ['--fault', fault])];
+    script = await user.start(['sandbox', 'exec', ...flags, '--', 'sh', 'day.sh']).result;
   }, 120_000);
 
   const read = (name: string): Record<string, unknown> =>
@@ -72,7 +71,7 @@ describe('after a bad day at the sandbox', () => {
 
 describe('a standing budget', () => {
   it('holds for all that pays under it, and can be raised', async () => {
-    const user = newUser(undefined, { MGW_SANDBOX: '1' });
+    const user = userHere(undefined, { MGW_SANDBOX: '1' });
     await user.run(['budget', 'set', 'clips', '20']);
     await user.run(['config', 'set', 'budget', 'clips']);
     expect(await runAll(user, [c('one'), c('two')])).toEqual([0, 0]);
@@ -104,7 +103,7 @@ describe('a standing budget', () => {
   }, 60_000);
 
   it('that was never set is no budget: nothing is sent under it', async () => {
-    const user = newUser(undefined, { MGW_SANDBOX: '1' });
+    const user = userHere(undefined, { MGW_SANDBOX: '1' });
     const refused = await user.run([...c('one'), '--budget-name', 'clips', '--json']);
     expect(refused.json.error).toMatchObject({
       code: 'usage',
@@ -115,7 +114,7 @@ describe('a standing budget', () => {
 });
 
 it('--budget counts all takes of a command, and pieces of a text together', async () => {
-  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
   expect(await runAll(user, [take(), take(), take('--new'), c('one', '--budget', '20', '--new')])).toEqual([
     0, 12, 12, 0,
@@ -135,7 +134,7 @@ it('--budget counts all takes of a command, and pieces of a text together', asyn
 
 describe('prices', () => {
   it('are checked when they are set, shown, and told by a dry run', async () => {
-    const user = newUser('http://127.0.0.1:9');
+    const user = userHere('http://127.0.0.1:9');
     const set = (key: string, ...words: string[]): string[] => ['config', 'set', key, ...words];
     const wrong = await user.run(set('prices.c.vendor-h3-mini', 'seconds=0.12'));
     expect(wrong.code).toBe(2);
@@ -186,7 +185,7 @@ describe('prices', () => {
   }, 60_000);
 
   it('that cannot be read are no price: nothing is sent', async () => {
-    const user = newUser('http://127.0.0.1:9');
+    const user = userHere('http://127.0.0.1:9');
     await user.run(['config', 'set', 'prices.tts', '10k_characters=3']);
     const path = join(user.env['MGW_CONFIG_DIR'] ?? '', 'config.json');
     writeFileSync(path, readFileSync(path, 'utf8').replace('10k_characters=3', 'much'));
@@ -197,7 +196,7 @@ describe('prices', () => {
 });
 
 it('jobs resolve --resubmit pays under a budget, and leaves the doubt where there is no room', async () => {
-  const user = newUser();
+  const user = userHere();
   const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', 'submit-reply-lostx1']);
   const printed = await new Promise<string>((resolve) => {
     let text = '';

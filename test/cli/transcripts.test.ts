@@ -20,7 +20,7 @@ function hold(step: Step, ran: Ran): void {
   expect(ran.code, about).toBe(step.code);
 }
 
-describe.concurrent('a person at a terminal sees what the transcript says:', () => {
+describe('a person at a terminal sees what the transcript says:', () => {
   const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
   it.each(shells)('$name', { timeout: 60_000 }, async ({ steps }) => {
     const shell = newShell();

@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { main } from '../../src/cli/main.ts';
 import { systemClock, type Clock } from '../../src/clock.ts';
@@ -11,10 +11,11 @@ export async function runHere(
   args: string[],
   env: NodeJS.ProcessEnv,
   input: Buffer | string = '',
+  clock = hurried(),
 ): Promise<CliResult> {
   const [stdin, stdout, stderr] = [new PassThrough(), new Gathered(), new Gathered()];
   stdin.end(input);
-  const code = await main(args, { stdin, stdout, stderr, env, clock: hurried() });
+  const code = await main(args, { stdin, stdout, stderr, env, clock });
   return {
     code,
     stdout: stdout.text,
@@ -54,9 +55,9 @@ export function runHereAs({ cwd, env }: User, args: string[], input?: string): P
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-';
-  const isFile =
-    path !== '' && !path.startsWith('/') && statSync(join(folder, path), { throwIfNoEntry: false })?.isFile();
-  return isOutput || isFile ? at + resolve(folder, path) : word;
+  if (path === '' || isAbsolute(path)) return word;
+  const isFile = (): boolean => statSync(join(folder, path), { throwIfNoEntry: false })?.isFile() === true;
+  return isOutput || isFile() ? at + join(folder, path) : word;
 }
 
 /** {@link newUser}, whose runs are in this very process; what they start is not. */

@@ -3,6 +3,8 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { systemClock } from '../../src/clock.ts';
+import { runHere, wordsOf } from './one-process.ts';
 
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
@@ -10,7 +12,10 @@ const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 export interface Shell {
   home: string;
   env: NodeJS.ProcessEnv;
-  /** Runs a line as a shell does; what is not read from stdin is at its end at once. */
+  /**
+   * Runs a line as a shell does; what is not read from stdin is at its end at once. One of plain words for mgw runs in
+   * this very process, whose folder and home change meanwhile: one line at a time.
+   */
   run(line: string): Promise<Ran>;
   /** Takes the home away. */
   close(): void;
@@ -33,7 +38,7 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   return {
     home,
     env: variables,
-    run: (line) => runLine(line, home, variables),
+    run: (line) => (isPlain(line) ? runInside(line, home, variables) : runLine(line, home, variables)),
     close: () => rmSync(home, { recursive: true, force: true }),
   };
 }
@@ -42,6 +47,26 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
 export function program(folder: string, name: string, text: string): void {
   writeFileSync(join(folder, name), `#!/bin/sh\n${text}\n`);
   chmodSync(join(folder, name), 0o755);
+}
+
+// A script gets the streams of the process that runs it.
+function isPlain(line: string): boolean {
+  return /^(\w+=\S+ )*mgw /.test(line) && !/[|<>&;$'\\*~]|\bsandbox exec\b/.test(line);
+}
+
+async function runInside(line: string, cwd: string, variables: NodeJS.ProcessEnv): Promise<Ran> {
+  const words = wordsOf(line);
+  const at = words.indexOf('mgw');
+  const set = words.slice(0, at).map((word) => word.split('=', 2) as [string, string]);
+  const [folder, home] = [process.cwd(), process.env['HOME']];
+  process.chdir(cwd);
+  process.env['HOME'] = cwd;
+  try {
+    return await runHere(words.slice(at + 1), { ...variables, ...Object.fromEntries(set) }, '', systemClock);
+  } finally {
+    process.chdir(folder);
+    process.env['HOME'] = home;
+  }
 }
 
 function runLine(line: string, cwd: string, env: NodeJS.ProcessEnv): Promise<Ran> {
