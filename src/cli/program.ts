@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import type { Act, Register, Run } from './action.ts';
 import { addGlobals, type Globals } from './globals.ts';
+import { topics } from './help/topics.ts';
 import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../version.ts';
@@ -114,7 +115,9 @@ Examples:
   $ mgw --sandbox video c submit "a paper boat at sea" -m vendor-h3-mini -o boat.mp4
   $ mgw video c submit "a paper boat at sea" -m vendor-h3-mini --key boat-1 -o boat-1.mp4
   $ mgw jobs ls
-  $ mgw help resuming`;
+  $ mgw help resuming
+
+Topics of mgw help: ${topics.map(({ name }) => name).join(', ')}`;
 
 /** A command and everything below it. */
 export function allCommands(command: Command): Command[] {

@@ -1,24 +1,67 @@
 import type { Command } from 'commander';
+import { renderMarkdown, tableOf } from '../help/markdown.ts';
+import { readTopic, topics, type Topic } from '../help/topics.ts';
+import { columnsOf, paintOn, plain } from '../output/colour.ts';
+import type { Outcome } from '../output/outcome.ts';
+import type { Context } from '../context.ts';
 import type { Run } from '../action.ts';
+import { nearestName } from '../../nearest.ts';
 import { unknownCommand } from '../usage.ts';
-import { registerBudgets } from './budgets.ts';
-import { registerExitCodes } from './exit-codes.ts';
 
-/** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help exit-codes` and the like print a topic. */
+/** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
 export function registerHelp(root: Command, run: Run): void {
   const help = root
     .command('help')
     .description('help on a command or a topic')
     .argument('[command...]', 'the command, such as: video c submit')
-    .addHelpText('after', '\nExamples:\n  $ mgw help video c submit\n  $ mgw help exit-codes')
+    .commandsGroup('Topics:')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw help resuming\n  $ mgw help video c submit\n  $ mgw help exit-codes',
+    )
     .action((path: string[]) => named(root, path).help());
-  registerBudgets(help, run);
-  registerExitCodes(help, run);
+  for (const topic of topics) {
+    const command = help
+      .command(topic.name)
+      .description(topic.about)
+      .argument('[command...]', 'where it is a command as well: one of its commands')
+      .action((path: string[]) =>
+        path.length === 0
+          ? run(command, (context) => show(topic, context))
+          : named(root, [topic.name, ...path]).help(),
+      );
+  }
+}
+
+async function show(topic: Topic, { io, globals }: Context): Promise<Outcome> {
+  const page = await readTopic(topic);
+  const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
+  const text = renderMarkdown(page, { width: columnsOf(io.stdout), paint });
+  return { json: topic.name === 'exit-codes' ? { exit_codes: codesOf(page) } : { help: page }, text };
+}
+
+function codesOf(page: string): unknown[] {
+  const [, ...rows] = tableOf(page);
+  return rows.map(([code, name, meaning, charged, then]) => ({
+    code: Number(code),
+    name,
+    meaning,
+    charged,
+    then,
+  }));
 }
 
 function named(command: Command, [name, ...rest]: string[]): Command {
   if (name === undefined) return command;
   const found = command.commands.find((one) => one.name() === name || one.aliases().includes(name));
-  if (found === undefined) throw unknownCommand(command, name);
+  if (found === undefined) throw unknownCommand(command, name, nearTo(command, name));
   return named(found, rest);
+}
+
+// A topic may have been meant as well as a command.
+function nearTo(command: Command, name: string): string | undefined {
+  const names = command.commands.map((child) => child.name());
+  const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;
+  const near = nearestName(name, known);
+  return near === undefined ? undefined : `${near}?`;
 }

@@ -48,8 +48,8 @@ function cut(word: string, width: number, measure: Measure): string[] {
 
 /**
  * A command in lines of at most `width` columns that a POSIX shell still takes as one: each but the last ends with a
- * backslash. A flag stays with its value; a word that is longer than
- * a line is left whole.
+ * backslash. A flag stays with its value. Only a word that is longer
+ * than a line is broken.
  */
 export function wrappedCommand(command: string, width: number, indent: string): string {
   if (command.length <= width) return command;
@@ -65,5 +65,5 @@ export function wrappedCommand(command: string, width: number, indent: string): 
       current = indent + word;
     }
   }
-  return [...lines, current].join('\n');
+  return wrapped([...lines, current].join('\n'), width, indent);
 }

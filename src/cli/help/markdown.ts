@@ -1,0 +1,178 @@
+import type { Screen } from './format.ts';
+import { wrapped, wrappedCommand } from './wrap.ts';
+
+type Block =
+  | { kind: 'heading' | 'text'; text: string }
+  | { kind: 'item'; text: string }
+  | { kind: 'code'; language: string; lines: string[] }
+  | { kind: 'table'; rows: string[][] };
+
+/** A page of Markdown as a terminal shows it: the kinds of block that the documentation has, in lines that fit. */
+export function renderMarkdown(page: string, screen: Screen): string {
+  let text = '';
+  let before: Block['kind'] | undefined;
+  for (const block of blocksOf(page.split('\n'))) {
+    if (before !== undefined) text += before === 'item' && block.kind === 'item' ? '\n' : '\n\n';
+    text += rendered(block, screen);
+    before = block.kind;
+  }
+  return text;
+}
+
+/** The rows of the first table of a page, its head first, without marks. */
+export function tableOf(page: string): string[][] {
+  const found = [...blocksOf(page.split('\n'))].find((block) => block.kind === 'table');
+  return found?.kind === 'table' ? found.rows.map((row) => row.map(withoutMarks)) : [];
+}
+
+function* blocksOf(lines: readonly string[]): Generator<Block> {
+  for (let at = 0; at < lines.length;) {
+    const line = lines[at] ?? '';
+    const isFence = line.startsWith('```');
+    const ends = endOf(line);
+    let end = at + 1;
+    while (end < lines.length && !ends(lines[end] ?? '')) end += 1;
+    const block = blockOf(line, lines.slice(at, end));
+    if (block !== undefined) yield block;
+    at = isFence ? end + 1 : end;
+  }
+}
+
+function endOf(first: string): (line: string) => boolean {
+  if (first.startsWith('```')) return (line) => line.startsWith('```');
+  if (first.startsWith('|')) return (line) => !line.startsWith('|');
+  if (first === '' || first.startsWith('#')) return () => true;
+  return (line) => line === '' || /^([-#|]|```)/.test(line);
+}
+
+function blockOf(first: string, lines: string[]): Block | undefined {
+  if (first === '') return undefined;
+  if (first.startsWith('```')) return { kind: 'code', language: first.slice(3), lines: lines.slice(1) };
+  if (first.startsWith('#')) return { kind: 'heading', text: first.replace(/^#+ /, '') };
+  if (first.startsWith('|'))
+    return { kind: 'table', rows: lines.filter((_, index) => index !== 1).map(cellsOf) };
+  const text = lines.map((line) => line.trim()).join(' ');
+  return first.startsWith('- ') ? { kind: 'item', text: text.slice(2) } : { kind: 'text', text };
+}
+
+function cellsOf(line: string): string[] {
+  const cells = line
+    .slice(1)
+    .split(/(?<!\\)\|/)
+    .slice(0, -1);
+  return cells.map((cell) => cell.trim().replaceAll('\\|', '|'));
+}
+
+function rendered(block: Block, screen: Screen): string {
+  const { width, paint } = screen;
+  switch (block.kind) {
+    case 'heading':
+      return fit(block.text, width, '', (line) => paint('bold', withoutMarks(line)));
+    case 'text':
+      return fit(block.text, width, '', (line) => marked(line, screen));
+    case 'item':
+      return fit(`- ${block.text}`, width, '  ', (line) => marked(line, screen));
+    case 'code':
+      return block.lines.map((line) => codeLine(line, block.language, width)).join('\n');
+    case 'table':
+      return tableText(block.rows, screen);
+  }
+}
+
+// A command stays one that can be pasted.
+function codeLine(line: string, language: string, width: number): string {
+  const isCommand = (language === 'sh' || line.startsWith('$ ')) && !/(^| )#/.test(line);
+  const indent = `    ${/^ */.exec(line)?.[0] ?? ''}`;
+  return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
+}
+
+// What is marked is not counted, and a mark may begin in one line and end in the next: marks are put on words.
+function fit(text: string, width: number, indent: string, paint: (line: string) => string): string {
+  return paint(wrapped(onWords(text), width, indent, (line) => withoutMarks(line).length));
+}
+
+function onWords(text: string): string {
+  const each = (mark: string) => (_: string, inner: string) =>
+    inner
+      .split(' ')
+      .map((word) => `${mark}${word}${mark}`)
+      .join(' ');
+  return linked(text)
+    .replace(/`([^`]+)`/g, each('`'))
+    .replace(/\*\*([^*]+)\*\*/g, each('**'));
+}
+
+function marked(text: string, { paint }: Screen): string {
+  return text
+    .replace(/`([^`]+)`/g, (_, code: string) => paint('cyan', code))
+    .replace(/\*\*([^*]+)\*\*/g, (_, bold: string) => paint('bold', bold));
+}
+
+function withoutMarks(text: string): string {
+  return linked(text)
+    .replace(/`([^`]+)`/g, '$1')
+    .replace(/\*\*([^*]+)\*\*/g, '$1');
+}
+
+function linked(text: string): string {
+  return text.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1');
+}
+
+const gap = 2;
+const leastColumn = 14;
+
+function tableText(rows: string[][], screen: Screen): string {
+  const columns = rows[0]?.length ?? 0;
+  const natural = Array.from({ length: columns }, (_, column) =>
+    Math.max(...rows.map((row) => withoutMarks(row[column] ?? '').length)),
+  );
+  const widths = shares(natural, screen.width - gap * (columns - 1));
+  return widths === undefined
+    ? records(rows, screen)
+    : rows.map((row, index) => line(row, widths, index, screen)).join('\n');
+}
+
+// The widest give way; undefined where one would become too narrow to be read.
+function shares(natural: number[], room: number): number[] | undefined {
+  const widths = [...natural];
+  while (widths.reduce((sum, width) => sum + width, 0) > room) {
+    const widest = widths.indexOf(Math.max(...widths));
+    if ((widths[widest] ?? 0) <= leastColumn) return undefined;
+    widths[widest] = (widths[widest] ?? 0) - 1;
+  }
+  return widths;
+}
+
+function line(row: string[], widths: number[], index: number, screen: Screen): string {
+  const cells = row.map((cell, column) => {
+    const text = wrapped(onWords(cell), widths[column] ?? 1, '', (part) => withoutMarks(part).length);
+    return text.split('\n');
+  });
+  const height = Math.max(...cells.map((cell) => cell.length));
+  return Array.from({ length: height }, (_, at) => {
+    const parts = cells.map((cell, column) => {
+      const part = cell[at] ?? '';
+      const shown = index === 0 ? screen.paint('bold', withoutMarks(part)) : marked(part, screen);
+      const isLast = column === cells.length - 1;
+      return isLast ? shown : shown + ' '.repeat((widths[column] ?? 0) - withoutMarks(part).length + gap);
+    });
+    return parts.join('').trimEnd();
+  }).join('\n');
+}
+
+// On a narrow screen: the first cell, and below it the others, each after the name of its column.
+function records([head = [], ...rows]: string[][], screen: Screen): string {
+  const entry = (row: string[]): string => {
+    const others = row
+      .slice(1)
+      .flatMap((cell, index) =>
+        cell === '' ? [] : [`${head.length > 2 ? `${head[index + 1] ?? ''}: ` : ''}${cell}`],
+      );
+    const first = fit(row[0] ?? '', screen.width, '', (text) => marked(text, screen));
+    return [
+      first,
+      ...others.map((text) => fit(`    ${text}`, screen.width, '    ', (one) => marked(one, screen))),
+    ].join('\n');
+  };
+  return rows.map(entry).join('\n');
+}

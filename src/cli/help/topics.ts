@@ -1,0 +1,38 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+/** A topic of `mgw help`: a page of the documentation, which the package carries. */
+export interface Topic {
+  name: string;
+  about: string;
+  /** Its file in `docs/`. */
+  page: string;
+}
+
+/** In the order of the help. */
+export const topics: readonly Topic[] = [
+  topic('resuming', 'the same command again; what to do when an answer was lost'),
+  topic('scripting', 'lines that are safe to run again'),
+  topic('batch', 'many jobs from one file', 'batches'),
+  topic('budgets', 'what may be spent, and how it is counted'),
+  topic('sandbox', 'a gateway to try and test with'),
+  topic('refs', 'how a job is named'),
+  topic('output', 'what is on stdout, and what --json prints'),
+  topic('exit-codes', 'what the exit codes mean'),
+  topic('environment', 'variables, profiles and the config file'),
+];
+
+function topic(name: string, about: string, page = name): Topic {
+  return { name, about, page: `${page}.md` };
+}
+
+/** The page of a topic, in Markdown. */
+export function readTopic({ page }: Topic): Promise<string> {
+  return readFile(join(packageFolder(import.meta.dirname), 'docs', page), 'utf8');
+}
+
+// The bundle and the source lie at different depths.
+function packageFolder(folder: string): string {
+  return existsSync(join(folder, 'package.json')) ? folder : packageFolder(dirname(folder));
+}

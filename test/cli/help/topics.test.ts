@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { renderMarkdown } from '../../../src/cli/help/markdown.ts';
+import { topics } from '../../../src/cli/help/topics.ts';
+import { plain } from '../../../src/cli/output/colour.ts';
+import { exitCodes } from '../../../src/errors.ts';
+import { runHere } from '../../support/one-process.ts';
+
+const pageOf = (file: string): string => readFileSync(`docs/${file}`, 'utf8');
+const wordsOf = (text: string): string[] => text.match(/[\w@./-]*\w/g) ?? [];
+
+// What only Markdown needs: the fences with their languages, the lines below the heads of tables, the targets of links.
+const bare = (page: string): string =>
+  page
+    .replace(/^```\w*$/gm, '')
+    .replace(/^[|-]+$/gm, '')
+    .replace(/\]\([^)]*\)/g, ']')
+    .replace(/[`*\\]/g, '');
+
+describe.each(topics)('mgw help $name', ({ name, page }) => {
+  it('prints its page of the documentation, word for word', async () => {
+    const { code, stdout } = await runHere(['help', name], {});
+    expect(code).toBe(0);
+    expect(wordsOf(stdout.replaceAll('\\\n', '')).sort()).toEqual(wordsOf(bare(pageOf(page))).sort());
+  });
+
+  it.each([40, 80, 200])('fits %i columns', (width) => {
+    const lines = renderMarkdown(pageOf(page), { width, paint: plain }).split('\n');
+    expect(lines.filter((line) => line.length > width)).toEqual([]);
+  });
+});
+
+it('prints the topics of the design', () => {
+  const wanted = 'exit-codes environment refs resuming output scripting batch budgets sandbox';
+  expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
+});
+
+it('has every exit code on its page, in numbers where --json asks for them', async () => {
+  const { json } = await runHere(['help', 'exit-codes', '--json'], {});
+  const codes = json['exit_codes'] as { code: number; name: string; charged: string }[];
+  expect(Object.fromEntries(codes.map(({ code, name }) => [name, code]))).toEqual(exitCodes);
+  expect(codes[7]).toMatchObject({ name: 'unknown', charged: 'maybe' });
+});
+
+it('takes a topic that is a command too as the command, where more follows', async () => {
+  expect((await runHere(['help', 'batch', 'run'], {})).stdout).toContain('Usage: mgw batch run');
+});
+
+it.each([
+  [['vidoe'], 'video'],
+  [['resumming'], 'resuming'],
+  [['jobs', 'shwo'], 'show'],
+])('mgw help %j: did you mean %s?', async (words, meant) => {
+  expect((await runHere(['help', ...words], {})).stderr).toContain(`Did you mean ${meant}?`);
+});
