@@ -72,6 +72,13 @@ export interface AttemptMoney {
   budgets?: string[];
 }
 
+/** What a person thinks of a job's result. */
+export interface Rating {
+  /** 1 to 5. */
+  rating?: number;
+  note?: string;
+}
+
 /** A line of a job's log. The job is the fold of its lines (design 4). */
 export type JobEvent =
   | {
@@ -84,6 +91,8 @@ export type JobEvent =
       account: string;
       model?: string;
       key?: string;
+      /** Words that the row of a batch gave its job. */
+      tags?: string[];
       request?: unknown;
       /** True where the body was too large to record: it cannot be sent again from the record. */
       elided?: boolean;
@@ -116,7 +125,9 @@ export type JobEvent =
   /** The run ended before that. */
   | { type: 'detached'; run: string; exit_code: number }
   /** A person decided what became of an attempt in doubt. */
-  | { type: 'resolved'; attempt?: number; how: 'adopted' | 'not-created' | 'resubmit' };
+  | { type: 'resolved'; attempt?: number; how: 'adopted' | 'not-created' | 'resubmit' }
+  /** What a person thinks of the result; what is absent is taken back. */
+  | ({ type: 'rated' } & Rating);
 
 /** An event with the time it was recorded, ISO 8601 in UTC. */
 export type RecordedEvent = JobEvent & { at: string };
@@ -143,6 +154,10 @@ export interface Job {
   details?: unknown;
   /** Of the last attempt. */
   cost?: JobCost;
+  tags?: string[];
+  rating?: number;
+  note?: string;
+  rated_at?: string;
   /** What the ledger knows in addition to what `--json` shows. */
   record: JobRecord;
 }

@@ -91,6 +91,7 @@ function rendered(
     auth: protocol.auth,
     read: (reply) => protocol.readSubmission(reply, body),
     key: planned.take.key,
+    tags: planned.row.tags,
     fresh: false,
     goal,
     deadline,
@@ -124,7 +125,7 @@ function rendered(
 
 async function spoken(
   work: SpeechWork,
-  { path, take }: PlannedRow,
+  { path, take, row }: PlannedRow,
   deps: JobDeps,
   { force, sidecar }: RowOptions,
   deadline: Deadline,
@@ -135,7 +136,7 @@ async function spoken(
   const wavRate = format.wav ? sampleRate : undefined;
   const sink = new FileSink({ target: path, force, mime: format.mime, wavRate });
   const { variant } = submissionOf(work);
-  const order = { body, variant, key: take.key, fresh: false, output: path, deadline };
+  const order = { body, variant, key: take.key, tags: row.tags, fresh: false, output: path, deadline };
   const { job, file, delivered } = await speak(order, deps, sink);
   return { value: file === undefined ? [] : [file], job, delivered };
 }

@@ -150,6 +150,7 @@ async function create(order: Order, deps: JobDeps, { secondTakeOf }: Found, bega
     account: deps.account,
     model: order.model,
     key: order.key,
+    ...(order.tags?.length && { tags: order.tags }),
     ...recordedBody(order.body),
   };
   await ledger.create(id, [prepared, began]);

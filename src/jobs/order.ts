@@ -33,6 +33,8 @@ export interface Order {
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Names the job for ever. */
   key?: string;
+  /** Words to find the job by. */
+  tags?: string[];
   /** A deliberate second take: earlier jobs of the same body are not looked at. */
   fresh: boolean;
   goal: Goal;

@@ -60,6 +60,7 @@ export const exportedEvents = z
         account: text,
         model: text.optional(),
         key: text.optional(),
+        tags: z.array(text).max(32).optional(),
         request: z.unknown().optional(),
         elided: z.boolean().optional(),
       }),
@@ -84,6 +85,7 @@ export const exportedEvents = z
       event('delivered', { run: text }),
       event('detached', { run: text, exit_code: z.number() }),
       event('resolved', { attempt: attempt.optional(), how: z.enum(['adopted', 'not-created', 'resubmit']) }),
+      event('rated', { rating: z.number().int().min(1).max(5).optional(), note: text.optional() }),
     ]),
   )
   .min(1);

@@ -28,6 +28,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }): Job {
     protocol: first.protocol,
     model: first.model,
     key: first.key,
+    tags: first.tags,
     state: 'prepared',
     base_url: first.base_url,
     created_at: first.at,
@@ -70,6 +71,11 @@ function apply(job: Job, event: RecordedEvent): void {
     case 'file':
       job.files = [...job.files.filter((file) => file.path !== event.file.path), event.file];
       job.fetched_at = event.at;
+      break;
+    case 'rated':
+      job.rating = event.rating;
+      job.note = event.note;
+      job.rated_at = event.at;
   }
 }
 

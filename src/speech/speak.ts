@@ -24,6 +24,8 @@ export interface SpeechOrder {
   /** Sets apart jobs of one body: a piece of a longer text, a WAV made of PCM. */
   variant?: string;
   key?: string;
+  /** Words to find the job by. */
+  tags?: string[];
   /** A deliberate second take. */
   fresh: boolean;
   /** Where the audio goes: an absolute path, or `-` for a stream. */
@@ -107,6 +109,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
     read: readSpeechHead,
     send: (client, request, options) => call.send(client, request, options),
     key: order.key,
+    tags: order.tags,
     fresh: order.fresh,
     goal: { command: 'submit', ask: 'file', output: order.output },
     isOneShot: true,

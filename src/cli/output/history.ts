@@ -25,6 +25,8 @@ function textOf(event: RecordedEvent): string {
       return `unknown whether it was accepted: ${errorText(event.error)}`;
     case 'resolved':
       return resolutionTexts[event.how];
+    case 'rated':
+      return `rated ${event.rating ?? '-'}${event.note === undefined ? '' : `: ${event.note}`}`;
     case 'accepted':
       return `accepted as ${event.handle}${nativeText(event.native_status)}`;
     case 'observed':
