@@ -1,4 +1,4 @@
-// Imports point down: cli, library → batch → session → budget, jobs, speech, responses, protocols, config, sandbox → ledger,
+// Imports point down: cli, library → batch, gallery → session → budget, jobs, speech, responses, protocols, config, sandbox → ledger,
 // http → vocabulary.
 const layer = (name, from, to, comment) => ({
   name,
@@ -8,7 +8,7 @@ const layer = (name, from, to, comment) => ({
   to: { path: to },
 });
 const folders =
-  '^src/(cli|library|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
+  '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
 
 export default {
   forbidden: [
@@ -16,25 +16,25 @@ export default {
     layer(
       'http-looks-down',
       '^src/http/',
-      '^src/(cli|library|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger)/',
+      '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger)/',
       'http knows only the vocabulary.',
     ),
     layer(
       'ledger-looks-down',
       '^src/ledger/',
-      '^src/(cli|library|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|http)/',
+      '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|http)/',
       'The ledger keeps records; what they mean for money is decided above it.',
     ),
     layer(
       'budget-looks-down',
       '^src/budget/',
-      '^src/(cli|library|batch|session|jobs|speech|responses|config|sandbox|http)/',
+      '^src/(cli|library|gallery|batch|session|jobs|speech|responses|config|sandbox|http)/',
       'A budget knows amounts; what became of a job is told to it.',
     ),
     layer(
       'protocols-are-pure',
       '^src/protocols/',
-      '^src/(cli|library|batch|session|budget|jobs|speech|responses|config|sandbox|ledger)/',
+      '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|config|sandbox|ledger)/',
       'A protocol makes one exchange; what is above it decides.',
     ),
     layer(
@@ -81,7 +81,7 @@ export default {
     ),
     layer(
       'machinery-is-not-cli',
-      '^src/(batch|session|budget|jobs|speech|responses|config|sandbox)/',
+      '^src/(gallery|batch|session|budget|jobs|speech|responses|config|sandbox)/',
       '^src/(cli|library)/',
       'Only cli talks to people, and only library to programs.',
     ),
@@ -102,7 +102,7 @@ export default {
     layer(
       'config-stands-alone',
       '^src/config/',
-      '^src/(batch|session|budget|jobs|speech|responses|protocols|http|sandbox|ledger)/',
+      '^src/(gallery|batch|session|budget|jobs|speech|responses|protocols|http|sandbox|ledger)/',
       'config/ knows only the vocabulary.',
     ),
     layer(
@@ -113,9 +113,15 @@ export default {
     ),
     layer(
       'the-client-speaks-through-undici',
-      '^src/(?!sandbox/)',
+      '^src/(?!sandbox/|gallery/)',
       '^(node:)?(http|https|http2|net|tls)$',
-      'One HTTP stack; the sandbox has its own. Types count, and so does what is loaded later.',
+      'One HTTP stack; the sandbox has its own, and so has a gallery that is served. Types count, and so does what is loaded later.',
+    ),
+    layer(
+      'a-page-runs-in-a-browser',
+      '^src/gallery/page/',
+      '^(?!src/gallery/(page/|data\\.ts$))',
+      'It shares with mgw nothing but the shape of its data.',
     ),
     {
       name: 'sandbox-shares-nothing-with-the-client',
@@ -125,7 +131,12 @@ export default {
       to: { path: '^src/', pathNot: '^src/sandbox/' },
     },
     { name: 'no-circles', severity: 'error', from: {}, to: { circular: true } },
-    { name: 'no-unresolved', severity: 'error', from: {}, to: { couldNotResolve: true } },
+    {
+      name: 'no-unresolved',
+      severity: 'error',
+      from: {},
+      to: { couldNotResolve: true, pathNot: '^virtual:' },
+    },
   ],
   options: {
     doNotFollow: { path: ['node_modules', '^dist/'] },

@@ -1,4 +1,5 @@
 import { defineConfig } from 'rolldown';
+import { galleryPage } from './rolldown.gallery.mjs';
 import { thirdPartyLicences } from './rolldown.licences.mjs';
 
 // commander can start other programs as its subcommands, for which it loads child_process and the network stack
@@ -45,7 +46,7 @@ export default defineConfig({
   platform: 'node',
   preserveEntrySignatures: 'allow-extension',
   external: [/^node:/],
-  plugins: [withoutChildProcess, withoutHttp2, thirdPartyLicences()],
+  plugins: [withoutChildProcess, withoutHttp2, galleryPage(), thirdPartyLicences()],
   resolve: { conditionNames: ['node', 'import', 'default'] },
   output: {
     dir: 'dist',

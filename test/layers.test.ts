@@ -59,6 +59,7 @@ const broken: [rule: string, from: string, to: string][] = [
   ['the-client-speaks-through-undici', 'src/cli/typed.ts', 'type node:net'],
   ['the-client-speaks-through-undici', 'src/http/late.ts', 'late node:tls'],
   ['sandbox-shares-nothing-with-the-client', 'src/sandbox/shares.ts', 'src/errors.ts'],
+  ['a-page-runs-in-a-browser', 'src/gallery/page/reads.ts', 'src/json.ts'],
   ['no-circles', 'src/cli/circle.ts', 'src/cli/leaf-of-circle.ts'],
   ['no-unresolved', 'src/cli/lost.ts', './nowhere.ts'],
 ];
@@ -76,6 +77,8 @@ const kept: [from: string, to: string][] = [
   ['src/protocols/registry.ts', 'src/protocols/a/leaf.ts'],
   ['src/sandbox/uses.ts', 'src/sandbox/leaf.ts'],
   ['src/sandbox/listens.ts', 'node:http'],
+  ['src/gallery/listens.ts', 'node:http'],
+  ['src/gallery/page/shows.ts', 'src/gallery/data.ts'],
 ];
 
 function fixture(): string {

@@ -36,7 +36,7 @@ beforeAll(() => {
   home = join(folder, 'home');
   for (const made of [clone, home, join(clone, 'dist')]) mkdirSync(made);
   const names = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'bin', 'docs', 'src'];
-  for (const name of [...names, 'tsconfig.json', 'rolldown.config.mjs', 'rolldown.licences.mjs'])
+  for (const name of [...names, 'tsconfig.json', 'rolldown.config.mjs', 'rolldown.gallery.mjs', 'rolldown.licences.mjs'])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
   symlinkSync(join(repository, 'node_modules'), join(clone, 'node_modules'));
   writeFileSync(join(clone, 'dist', 'left-from-another-build.cjs'), '');

@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { rolldown } from 'rolldown';
+
+const name = 'virtual:gallery-page';
+const folder = join(import.meta.dirname, 'src/gallery/page');
+
+/** The script and the style of the gallery's page as two texts, which `virtual:gallery-page` exports. */
+export function galleryPage() {
+  return {
+    name: 'gallery-page',
+    resolveId: (id) => (id === name ? `\0${name}` : undefined),
+    async load(id) {
+      if (id !== `\0${name}`) return undefined;
+      const style = readFileSync(join(folder, 'style.css'), 'utf8');
+      return `export const script = ${JSON.stringify(await script())};\nexport const style = ${JSON.stringify(plain(style))};`;
+    },
+  };
+}
+
+async function script() {
+  const bundle = await rolldown({ input: join(folder, 'main.ts'), platform: 'browser' });
+  const { output } = await bundle.generate({ format: 'iife', minify: true, sourcemap: false });
+  await bundle.close();
+  const [chunk, ...others] = output;
+  if (others.length > 0) throw new Error('the page of the gallery is one script');
+  if (/<\/script|<!--/i.test(chunk.code))
+    throw new Error('the script of the gallery would end its own element');
+  return chunk.code;
+}
+
+function plain(style) {
+  return style
+    .replace(/\/\*[^]*?\*\//g, '')
+    .replace(/\s*\n\s*/g, '\n')
+    .trim();
+}

@@ -1,0 +1,95 @@
+import type { Command } from 'commander';
+import { usageError } from '../../../errors.ts';
+import type { Job } from '../../../job.ts';
+import { findJob, missing } from '../../../jobs/ref.ts';
+import type { Run } from '../../action.ts';
+import type { Context } from '../../context.ts';
+import { single, wholeNumber } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { readRefs } from '../../refs.ts';
+import { sinceOption, sinceTime } from '../../since.ts';
+import type { GalleryOptions } from './gallery-options.ts';
+
+const defaultLimit = 2000;
+
+const more = `
+The page links the files where they are, so keep it next to them, or let --copy put them next to it. It works from a
+disk, in a CI artifact and on a web server, and fetches nothing from elsewhere. --serve shows it on this machine
+alone until Ctrl-C, and saves ratings as they are made.
+
+Examples:
+  $ mgw jobs gallery -o review/
+  $ mgw jobs gallery --batch clips --since 1d -o review/`;
+
+/** `mgw jobs gallery [REF...]`: one page with the results of jobs, to look at, compare and rate. */
+export function registerGallery(jobs: Command, run: Run): void {
+  const command = jobs
+    .command('gallery')
+    .description('make a page to look at results, compare and rate them')
+    .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin (default: all jobs)')
+    .addOption(single('--batch <name>', 'the jobs of this batch'))
+    .addOption(sinceOption())
+    .addOption(
+      single(
+        '--limit <n>',
+        `the newest ones, at most so many (default ${defaultLimit})`,
+        wholeNumber(1, 20_000),
+      ),
+    )
+    .addOption(
+      single('-o, --output <folder>', 'where index.html goes (default: the current folder)').helpGroup(
+        'Output:',
+      ),
+    )
+    .option('--force', 'replace an index.html that is not a gallery')
+    .option('--copy', 'put the files into media/ next to the page')
+    .option('--serve', 'show it on this machine until Ctrl-C, and write no file')
+    .addOption(single('--port <n>', 'port of --serve (default: any free one)', wholeNumber(0, 65_535)))
+    .addHelpText('after', more)
+    .action((refs: string[]) => run(command, (context) => gallery(context, refs, command.opts())));
+}
+
+async function gallery(context: Context, refs: string[], options: GalleryOptions): Promise<Outcome> {
+  check(refs, options);
+  const given = refs.length === 0 ? undefined : await readRefs(refs, context.io);
+  const jobs = (): Promise<Job[]> => jobsOf(context, given, options);
+  if (options.serve) return (await import('./serve-gallery.ts')).serveGallery(context, jobs, options);
+  return (await import('./write-gallery.ts')).writeGallery(context, await jobs(), options);
+}
+
+function check(refs: readonly string[], options: GalleryOptions): void {
+  const { batch, since, limit, output, serve, port, copy, force } = options;
+  if (refs.length > 0 && (batch !== undefined || since !== undefined || limit !== undefined))
+    throw usageError('Give REFs, or choose by --batch, --since and --limit.');
+  if (serve && (output !== undefined || copy || force))
+    throw usageError('--serve writes no file: leave --output, --copy and --force out.');
+  if (!serve && port !== undefined) throw usageError('--port goes with --serve.');
+  if (output === '' || output === '-')
+    throw usageError('--output: give a folder, or a file whose name ends in .html.');
+}
+
+async function jobsOf(
+  context: Context,
+  refs: readonly string[] | undefined,
+  { batch, since, limit = defaultLimit }: GalleryOptions,
+): Promise<Job[]> {
+  const ledger = await context.ledger();
+  if (refs !== undefined) {
+    const jobs: Job[] = [];
+    for (const ref of refs) jobs.push((await findJob(ledger, ref)) ?? missing(ref));
+    return jobs;
+  }
+  const start = since === undefined ? '' : sinceTime(since, context.clock.now());
+  const jobs: Job[] = [];
+  for (const id of await ledger.ids()) {
+    const job = await ledger.read(id);
+    if (job === undefined || job.created_at < start) continue;
+    if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) continue;
+    if (jobs.length === limit) {
+      context.progress.note(`Older jobs are left out: --limit takes more than ${limit}.`);
+      break;
+    }
+    jobs.push(job);
+  }
+  return jobs;
+}

@@ -1,0 +1,105 @@
+import type { Command } from 'commander';
+import { exitCodes, usageError } from '../../../errors.ts';
+import type { Job } from '../../../job.ts';
+import { longestNote, rateJob } from '../../../jobs/rate.ts';
+import { findJob, missing } from '../../../jobs/ref.ts';
+import { jobView } from '../../../jobs/view.ts';
+import { printableLine } from '../../../printable.ts';
+import type { Run } from '../../action.ts';
+import type { Context } from '../../context.ts';
+import { readInputFile } from '../../input-file.ts';
+import { single } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { decodeUtf8, readStdin } from '../../stdin.ts';
+
+interface RateOptions {
+  note?: string;
+  clear?: boolean;
+  import?: string;
+}
+
+const examples = `
+Examples:
+  $ mgw jobs rate @last 4 --note "the sea is too calm"
+  $ mgw jobs rate @last --clear`;
+
+/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: what a person thinks of results. */
+export function registerRate(jobs: Command, run: Run): void {
+  const command = jobs
+    .command('rate')
+    .description('say how good a result is; mgw batch retry --rated uses it')
+    .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
+    .argument('[rating]', '1 (bad) to 5 (good)')
+    .addOption(single('--note <text>', 'a note, in place of the one before', noteText))
+    .option('--clear', 'take rating and note back')
+    .addOption(single('--import <file>', 'take in the ratings.json of a gallery; - reads it from stdin'))
+    .addHelpText('after', examples)
+    .action((ref: string | undefined, rating: string | undefined) =>
+      run(command, (context) => rate(context, ref, rating, command.opts())),
+    );
+}
+
+function noteText(text: string): string {
+  if (text.length <= longestNote) return text;
+  throw new Error(`a text of at most ${longestNote} characters`);
+}
+
+async function rate(
+  context: Context,
+  ref: string | undefined,
+  given: string | undefined,
+  options: RateOptions,
+): Promise<Outcome> {
+  const { note, clear = false, import: file } = options;
+  if (file !== undefined) {
+    if (ref !== undefined || note !== undefined || clear)
+      throw usageError('--import takes everything from its file: leave the rest out.');
+    return importRatings(context, file);
+  }
+  if (ref === undefined) throw usageError('Which job? Give its REF and a rating, or --import FILE.');
+  if (clear ? given !== undefined || note !== undefined : given === undefined && note === undefined)
+    throw usageError('Give a rating from 1 to 5, --note TEXT, both, or --clear alone.');
+  if (given !== undefined && !/^[1-5]$/.test(given))
+    throw usageError(`${printableLine(given, 60) || '""'} is no rating: allowed is 1 (bad) to 5 (good).`);
+  const ledger = await context.ledger();
+  const found = (await findJob(ledger, ref)) ?? missing(ref);
+  const rating = given === undefined ? found.rating : Number(given);
+  const said = clear ? {} : { rating, note: note ?? found.note };
+  const job = await rateJob(ledger, found.id, said);
+  return { json: { job: jobView(job) }, text: lineOf(job) };
+}
+
+function lineOf({ id, rating, note }: Job): string {
+  const words = [
+    id,
+    rating === undefined ? 'not rated' : `rated ${rating}`,
+    note && printableLine(note, 200),
+  ];
+  return words.filter((word) => word !== undefined && word !== '').join(' ');
+}
+
+// What was said later counts, wherever it was said.
+async function importRatings(context: Context, file: string): Promise<Outcome> {
+  const text =
+    file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);
+  const { readRatings } = await import('../../../gallery/ratings-file.ts');
+  const ratings = readRatings(text, file === '-' ? 'Standard input' : file);
+  const ledger = await context.ledger();
+  const rated: Job[] = [];
+  const [unknown, older]: [string[], string[]] = [[], []];
+  for (const { job: id, at, ...said } of ratings) {
+    const job = await ledger.read(id);
+    if (job === undefined) unknown.push(id);
+    else if ((job.rated_at ?? '') > at) older.push(id);
+    else rated.push(await rateJob(ledger, id, said));
+  }
+  if (unknown.length > 0) context.progress.note(`Not in this ledger, and left out: ${unknown.join(', ')}.`);
+  if (older.length > 0) context.progress.note(`Rated here since, and left as they are: ${older.join(', ')}.`);
+  const json = {
+    rated: rated.map(jobView),
+    ...(unknown.length > 0 && { unknown }),
+    ...(older.length > 0 && { older }),
+  };
+  const exitCode = unknown.length > 0 ? exitCodes.partial : exitCodes.ok;
+  return { json, text: rated.map(lineOf).join('\n'), exitCode };
+}

@@ -1,0 +1,157 @@
+import { basename, dirname, extname } from 'node:path';
+import { expensesOf } from '../budget/spend.ts';
+import { formatDecimal } from '../decimal.ts';
+import type { Job, JobFile, RecordedEvent } from '../job.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { shownState } from '../jobs/reconcile.ts';
+import { printable } from '../printable.ts';
+import { askedText } from './asked.ts';
+import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
+import { redoRow } from './redo.ts';
+import { wayOn } from './way-on.ts';
+
+/** What the items of a page are made with. */
+export interface CollectDeps {
+  /** Takes secrets out of a text: the key, and what signs an address. */
+  redact: (text: string) => string;
+  /** The address of a job's file; undefined where it cannot be had from the page. */
+  hrefOf: (job: Job, index: number) => string | undefined;
+  /** Bytes; undefined where there is no such file. */
+  sizeOf: (path: string) => number | undefined;
+  peaksOf: (file: JobFile) => Promise<string | undefined>;
+  /** A command as it is typed. */
+  commandText: (words: readonly string[]) => string;
+  /** Folders whose names are taken out of texts, in addition to those of the files. */
+  folders: readonly string[];
+}
+
+/** Jobs as a page shows them. */
+export async function collectItems(
+  jobs: readonly Job[],
+  ledger: Pick<Ledger, 'events'>,
+  deps: CollectDeps,
+): Promise<GalleryItem[]> {
+  const folders = [...new Set([...deps.folders, ...jobs.flatMap(foldersOf)])]
+    .filter(({ length }) => length > 1)
+    .sort((one, other) => other.length - one.length);
+  const items: GalleryItem[] = [];
+  for (const job of jobs) items.push(await itemOf(job, await ledger.events(job.id), { ...deps, folders }));
+  return items;
+}
+
+async function itemOf(
+  job: Job,
+  events: readonly (RecordedEvent | undefined)[],
+  deps: CollectDeps,
+): Promise<GalleryItem> {
+  const state = stateOf(job);
+  const files = await filesOf(job, deps);
+  const next = wayOn(
+    job,
+    state,
+    job.files.some(({ path }) => deps.sizeOf(path) !== undefined),
+  );
+  const redo = redoRow(job, deps.redact);
+  const prompt = askedText(job, 'prompt');
+  return {
+    id: job.id,
+    key: job.key,
+    protocol: job.protocol,
+    model: job.model,
+    state,
+    created: job.created_at,
+    // The row says it too, where it has one: a page holds it once.
+    prompt: 'row' in redo && sayer(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
+    seed: askedText(job, 'seed'),
+    duration: askedText(job, 'duration'),
+    resolution: askedText(job, 'resolution'),
+    tags: job.tags,
+    ...priceOf(job, events),
+    reason: reasonOf(job, state, deps),
+    command: next && deps.commandText(next),
+    files,
+    rating: job.rating,
+    note: job.note === undefined ? undefined : deps.redact(job.note),
+    rated: job.rated_at,
+    ...('row' in redo ? { redo: redo.row } : { noRedo: redo.why }),
+  };
+}
+
+// What a row of a manifest says to be shown or spoken.
+function sayer(row: Record<string, unknown>): unknown {
+  return row['prompt'] ?? row['text'];
+}
+
+function stateOf(job: Job): ShownState {
+  const state = shownState(job);
+  const isRefused = state === 'failed' || state === 'rejected';
+  return isRefused && job.error?.code === 'content_policy' ? 'filtered' : state;
+}
+
+function priceOf(
+  job: Job,
+  events: readonly (RecordedEvent | undefined)[],
+): Pick<GalleryItem, 'price' | 'charge'> {
+  const last = expensesOf(job, events).at(-1);
+  if (last === undefined) return {};
+  return { price: last.amount && formatDecimal(last.amount), charge: last.kind };
+}
+
+function reasonOf(
+  job: Job,
+  state: ShownState,
+  { redact, folders, hrefOf, sizeOf }: CollectDeps,
+): string | undefined {
+  if (state === 'succeeded') {
+    const lost = job.files.find(({ path }) => sizeOf(path) === undefined);
+    const far = job.files.find((_, index) => hrefOf(job, index) === undefined);
+    if (lost !== undefined) return `${basename(lost.path)} is gone.`;
+    if (far !== undefined) return `${basename(far.path)} is too far away to be linked: --copy puts it here.`;
+    return job.files.length === 0 ? 'Its result was not saved.' : undefined;
+  }
+  if (job.error === undefined) return undefined;
+  return withoutPlaces(withoutQueries(redact(printable(job.error.message, 1000))), folders);
+}
+
+// An address stays known without what may sign it.
+function withoutQueries(text: string): string {
+  return text.replace(/(https?:\/\/[^\s?#"'<>]+)\?[^\s"'<>]*/gi, '$1?[…]');
+}
+
+function withoutPlaces(text: string, folders: readonly string[]): string {
+  return folders.reduce((shown, folder) => shown.replaceAll(folder, '…'), text);
+}
+
+const kinds: Record<string, GalleryFile['kind']> = {
+  '.mp4': 'video',
+  '.m4v': 'video',
+  '.mov': 'video',
+  '.webm': 'video',
+  '.mp3': 'audio',
+  '.wav': 'audio',
+  '.ogg': 'audio',
+  '.opus': 'audio',
+  '.m4a': 'audio',
+};
+
+async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
+  const files: GalleryFile[] = [];
+  for (const [index, file] of job.files.entries()) {
+    const [href, bytes] = [deps.hrefOf(job, index), deps.sizeOf(file.path)];
+    if (href === undefined || bytes === undefined) continue;
+    const kind = kindOf(job, file);
+    const peaks = kind === 'audio' ? await deps.peaksOf(file) : undefined;
+    files.push({ href, name: basename(file.path), kind, bytes, peaks });
+  }
+  return files;
+}
+
+// No browser plays samples without a header.
+function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
+  if (mime === 'audio/L16') return 'other';
+  return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');
+}
+
+function foldersOf(job: Job): string[] {
+  return job.files.map(({ path }) => dirname(path));
+}

@@ -1,0 +1,203 @@
+import type { GalleryItem } from '../data.ts';
+import { foreign, make, mark } from './dom.ts';
+import { onKeys, ratingKeys } from './keys.ts';
+import type { Marks } from './marks.ts';
+import { release } from './posters.ts';
+import { nameOf, promptOf } from './select.ts';
+import { stars, type Stars } from './stars.ts';
+import { factsOf } from './words.ts';
+
+/** How many items play at once at most: each takes a decoder. */
+export const mostCompared = 9;
+/** How far two may be apart before one is moved, s. */
+const tolerance = 0.06;
+
+interface Pane {
+  item: GalleryItem;
+  element: HTMLElement;
+  media: HTMLMediaElement | undefined;
+  stars: Stars;
+}
+
+/** Several items side by side that play in step: the longest one leads. */
+export class CompareView {
+  readonly element = make('dialog', { class: 'compare', 'aria-label': 'Side by side' });
+  readonly #marks: Marks;
+  #panes: Pane[] = [];
+  /** The pane that keys rate, and that is heard. */
+  #current = 0;
+  #shown = '';
+  #isPlaying = false;
+  readonly #play = make('button', { type: 'button', class: 'play', onclick: () => this.#toggle() }, 'Play');
+  readonly #seek = make('input', {
+    type: 'range',
+    min: 0,
+    max: 1000,
+    value: 0,
+    'aria-label': 'Time',
+    oninput: () => this.#jump((Number(this.#seek.value) / 1000) * this.#length),
+  });
+  readonly #clock = make('span', { class: 'clock' });
+
+  constructor(marks: Marks, close: () => void) {
+    this.#marks = marks;
+    this.element.addEventListener('cancel', (event) => {
+      event.preventDefault();
+      close();
+    });
+    this.#close = make('button', { type: 'button', title: 'close (Esc)', onclick: close }, '✕');
+    onKeys(this.element, () => ({
+      ' ': () => this.#toggle(),
+      ArrowLeft: () => this.#point(this.#current - 1),
+      ArrowRight: () => this.#point(this.#current + 1),
+      x: () => this.#again(),
+      ...ratingKeys((rating) => this.#said({ rating })),
+    }));
+  }
+
+  readonly #close: HTMLButtonElement;
+
+  /** Shows items; an empty list closes the view. */
+  show(items: readonly GalleryItem[]): void {
+    const shown = items.map(({ id }) => id).join();
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    this.#pause();
+    for (const { media } of this.#panes) if (media !== undefined) release(media);
+    if (items.length === 0) {
+      this.#panes = [];
+      this.element.close();
+      return;
+    }
+    this.#panes = items.slice(0, mostCompared).map((item, place) => this.#paneOf(item, place));
+    const columns = this.#panes.length < 4 ? this.#panes.length : Math.ceil(Math.sqrt(this.#panes.length));
+    const panes = make('div', { class: 'panes' }, ...this.#panes.map(({ element }) => element));
+    panes.style.setProperty('--columns', String(columns));
+    const controls = make('div', { class: 'controls' }, this.#play, this.#seek, this.#clock, this.#close);
+    this.element.replaceChildren(panes, controls);
+    if (!this.element.open) this.element.showModal();
+    this.#point(0);
+    this.#start();
+  }
+
+  /** Shows what is said of an item now. */
+  update(id: string): void {
+    const pane = this.#panes.find(({ item }) => item.id === id);
+    const { rating, again = false } = this.#marks.of(id);
+    pane?.stars.show(rating);
+    pane?.element.classList.toggle('again', again);
+  }
+
+  get #length(): number {
+    return Math.max(0, ...this.#panes.map(({ media }) => media?.duration || 0));
+  }
+
+  get #leader(): HTMLMediaElement | undefined {
+    return this.#panes.map(({ media }) => media).find((media) => media && media.duration === this.#length);
+  }
+
+  #paneOf(item: GalleryItem, place: number): Pane {
+    const file = item.files.find(({ kind }) => kind !== 'other');
+    const name = file?.kind === 'audio' ? 'audio' : 'video';
+    const media = file && make(name, { preload: 'auto', playsinline: true, tabindex: -1, src: file.href });
+    const rating = stars((given) => this.#marks.set(item.id, { rating: given }));
+    const element = make(
+      'figure',
+      { class: `pane ${file?.kind ?? 'none'}`, onclick: () => this.#point(place) },
+      media ?? make('p', { class: 'lack' }, foreign(item.reason ?? item.state)),
+      make(
+        'figcaption',
+        { title: promptOf(item) },
+        foreign(nameOf(item), { class: 'name' }),
+        make('span', { class: 'facts' }, ...factsOf(item).map((fact) => foreign(fact))),
+        rating.element,
+      ),
+    );
+    const pane = { item, element, media, stars: rating };
+    rating.show(this.#marks.of(item.id).rating);
+    element.classList.toggle('again', this.#marks.of(item.id).again ?? false);
+    return pane;
+  }
+
+  #point(place: number): void {
+    const last = this.#panes.length - 1;
+    this.#current = Math.min(last, Math.max(0, place));
+    this.#panes.forEach(({ element, media }, index) => {
+      mark(element, 'aria-current', index === this.#current && 'true');
+      if (media !== undefined) media.muted = index !== this.#current;
+    });
+  }
+
+  #said(change: Parameters<Marks['set']>[1]): void {
+    const pane = this.#panes[this.#current];
+    if (pane !== undefined) this.#marks.set(pane.item.id, change);
+  }
+
+  #again(): void {
+    const id = this.#panes[this.#current]?.item.id ?? '';
+    this.#said({ again: !this.#marks.of(id).again });
+  }
+
+  // None begins before all can: a late one would be behind from the first frame on.
+  #start(): void {
+    const shown = this.#shown;
+    const all = this.#panes.flatMap(({ media }) => (media === undefined ? [] : [ready(media)]));
+    void Promise.all(all).then(() => {
+      if (shown === this.#shown && shown !== '') this.#toggle(true);
+    });
+  }
+
+  #toggle(isPlaying = !this.#isPlaying): void {
+    if (!isPlaying) {
+      this.#pause();
+      return;
+    }
+    const at = this.#leader?.currentTime ?? 0;
+    this.#jump(at >= this.#length - 0.05 ? 0 : at);
+    this.#isPlaying = true;
+    this.#play.textContent = 'Pause';
+    for (const { media } of this.#panes) media?.play().catch(() => undefined);
+    requestAnimationFrame(() => this.#keepStep());
+  }
+
+  #pause(): void {
+    this.#isPlaying = false;
+    this.#play.textContent = 'Play';
+    for (const { media } of this.#panes) media?.pause();
+  }
+
+  #jump(time: number): void {
+    for (const { media } of this.#panes)
+      if (media !== undefined) media.currentTime = Math.min(time, media.duration || 0);
+    this.#tell(time);
+  }
+
+  #keepStep(): void {
+    const leader = this.#leader;
+    if (!this.#isPlaying || leader === undefined) return;
+    const time = leader.currentTime;
+    if (leader.ended) this.#toggle(true);
+    else {
+      for (const { media } of this.#panes) {
+        if (media === undefined || media === leader || media.seeking || time >= media.duration) continue;
+        if (Math.abs(media.currentTime - time) > tolerance) media.currentTime = time;
+        if (media.paused) media.play().catch(() => undefined);
+      }
+      this.#tell(time);
+      requestAnimationFrame(() => this.#keepStep());
+    }
+  }
+
+  #tell(time: number): void {
+    this.#seek.value = String(this.#length > 0 ? (1000 * time) / this.#length : 0);
+    this.#clock.textContent = `${time.toFixed(1)} / ${this.#length.toFixed(1)} s`;
+  }
+}
+
+function ready(media: HTMLMediaElement): Promise<void> {
+  if (media.readyState >= 3) return Promise.resolve();
+  return new Promise((resolve) => {
+    for (const name of ['canplay', 'error', 'emptied'])
+      media.addEventListener(name, () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,39 @@
+/** What an element is made with: attributes, a listener for each `on…`, and for switches `true` or `false`. */
+export type Attributes = Record<string, string | number | boolean | undefined | ((event: Event) => void)>;
+
+/**
+ * Makes an element. Texts become text nodes and attributes are set one by one: nothing is ever read as HTML, whatever a prompt
+ * or a file name says.
+ */
+export function make<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  attributes: Attributes = {},
+  ...children: (Node | string | undefined | false)[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (typeof value === 'function') element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? '' : String(value));
+  }
+  element.append(...children.filter((child) => child !== undefined && child !== false));
+  return element;
+}
+
+/** A text of which nobody knows in which direction it is written. */
+export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
+  return make('bdi', { dir: 'auto', ...attributes }, text);
+}
+
+/** Sets or removes an attribute. */
+export function mark(element: Element, name: string, value: string | boolean): void {
+  if (value === false) element.removeAttribute(name);
+  else element.setAttribute(name, value === true ? '' : value);
+}
+
+/** True where keys are for what is typed there. */
+export function isTypedInto(target: EventTarget | null): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLInputElement) return target.type !== 'checkbox' && target.type !== 'range';
+  return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
+}

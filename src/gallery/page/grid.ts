@@ -1,0 +1,165 @@
+import type { GalleryItem } from '../data.ts';
+import { make, mark } from './dom.ts';
+import type { Mark } from './select.ts';
+import { tileOf, type Tile, type TileDeps } from './tile.ts';
+
+/** Rows above and below what is seen that are there already. */
+const spareRows = 2;
+const narrowest = 232;
+const gap = 14;
+/** What stands under the picture of a tile, px. */
+const aboutHeight = 132;
+const rowHeight = 92;
+
+/** The items as tiles or as rows; only those on the screen, and a few around them, are there. */
+export class Grid {
+  readonly element = make('div', { class: 'items', role: 'list', 'aria-label': 'Jobs' });
+  readonly #deps: TileDeps;
+  readonly #markOf: (id: string) => Mark;
+  readonly #isCompared: (id: string) => boolean;
+  readonly #tiles = new Map<string, Tile>();
+  #items: GalleryItem[] = [];
+  #isList = false;
+  #columns = 1;
+  #height = rowHeight;
+  #width = 0;
+  /** The place of the item that has the focus, or had it last. */
+  #current = 0;
+  #isDrawing = false;
+
+  constructor(deps: TileDeps, markOf: (id: string) => Mark, isCompared: (id: string) => boolean) {
+    this.#deps = deps;
+    this.#markOf = markOf;
+    this.#isCompared = isCompared;
+    addEventListener('scroll', () => this.#soon(), { passive: true });
+    new ResizeObserver(() => this.#measure()).observe(this.element);
+    this.element.addEventListener('focusin', ({ target }) => {
+      const id = (target as HTMLElement).closest<HTMLElement>('.tile')?.dataset['id'];
+      const place = this.#items.findIndex((item) => item.id === id);
+      if (place >= 0) this.#point(place);
+    });
+  }
+
+  /** The item that keys are about. */
+  get current(): GalleryItem | undefined {
+    return this.#items[this.#current];
+  }
+
+  show(items: GalleryItem[], isList: boolean): void {
+    const id = this.current?.id;
+    this.#items = items;
+    this.#isList = isList;
+    this.#current = Math.max(
+      0,
+      items.findIndex((item) => item.id === id),
+    );
+    this.element.classList.toggle('list', isList);
+    this.#measure();
+  }
+
+  /** Shows what is said of an item now. */
+  update(id: string): void {
+    this.#tiles.get(id)?.show(this.#markOf(id), this.#isCompared(id));
+  }
+
+  /** Plays the current item in its tile, or ends that. */
+  toggle(): void {
+    this.#tiles.get(this.current?.id ?? '')?.toggle();
+  }
+
+  /** Moves the focus by columns and rows. */
+  move(columns: number, rows: number): void {
+    const to = this.#current + columns + rows * this.#columns;
+    this.focus(this.#items[Math.min(this.#items.length - 1, Math.max(0, to))]?.id ?? '');
+  }
+
+  /** Brings an item into view and gives it the focus. */
+  focus(id: string): void {
+    const place = this.#items.findIndex((item) => item.id === id);
+    if (place < 0) return;
+    this.#point(place);
+    const top = this.#topOf(place) + this.element.offsetTop;
+    const bar = document.querySelector('header')?.offsetHeight ?? 0;
+    if (top < scrollY + bar) scrollTo({ top: top - bar - gap });
+    else if (top + this.#height > scrollY + innerHeight)
+      scrollTo({ top: top + this.#height - innerHeight + gap });
+    this.#draw();
+    this.#tiles.get(id)?.focus.focus({ preventScroll: true });
+  }
+
+  #point(place: number): void {
+    const before = this.#tiles.get(this.current?.id ?? '');
+    if (before !== undefined) before.focus.tabIndex = -1;
+    this.#current = place;
+    const now = this.#tiles.get(this.current?.id ?? '');
+    if (now !== undefined) now.focus.tabIndex = 0;
+  }
+
+  #topOf(place: number): number {
+    return Math.floor(place / this.#columns) * (this.#height + gap);
+  }
+
+  #measure(): void {
+    const width = this.element.clientWidth;
+    if (width === 0) return;
+    this.#columns = this.#isList ? 1 : Math.max(1, Math.floor((width + gap) / (narrowest + gap)));
+    this.#width = (width - gap * (this.#columns - 1)) / this.#columns;
+    this.#height = this.#isList ? rowHeight : Math.round((this.#width * 9) / 16) + aboutHeight;
+    const rows = Math.ceil(this.#items.length / this.#columns);
+    this.element.style.height = `${Math.max(0, rows * (this.#height + gap) - gap)}px`;
+    this.#draw();
+  }
+
+  #soon(): void {
+    if (this.#isDrawing) return;
+    this.#isDrawing = true;
+    requestAnimationFrame(() => {
+      this.#isDrawing = false;
+      this.#draw();
+    });
+  }
+
+  #draw(): void {
+    const step = this.#height + gap;
+    const top = scrollY - this.element.offsetTop;
+    const first = Math.max(0, Math.floor(top / step) - spareRows) * this.#columns;
+    const last = (Math.ceil((top + innerHeight) / step) + spareRows) * this.#columns;
+    const seen = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
+    // What has the focus stays: the keys of a tile that is gone would be lost.
+    const current = this.current;
+    if (current !== undefined && this.element.contains(document.activeElement))
+      seen.set(current.id, this.#current);
+    for (const [id, tile] of this.#tiles) if (!seen.has(id)) this.#drop(id, tile);
+    // From the last to the first: each is put before the one that comes after it, as it is read.
+    let next: Element | null = null;
+    for (const [id, place] of [...seen].sort(([, one], [, other]) => other - one))
+      next = this.#put(id, place, next) ?? next;
+  }
+
+  #drop(id: string, tile: Tile): void {
+    tile.remove();
+    tile.element.remove();
+    this.#tiles.delete(id);
+  }
+
+  #put(id: string, place: number, next: Element | null): Element | undefined {
+    const item = this.#items[place];
+    if (item === undefined) return undefined;
+    let tile = this.#tiles.get(id);
+    if (tile === undefined) {
+      tile = tileOf(item, this.#deps);
+      tile.focus.tabIndex = place === this.#current ? 0 : -1;
+      this.#tiles.set(id, tile);
+      tile.show(this.#markOf(id), this.#isCompared(id));
+      this.element.insertBefore(tile.element, next);
+    }
+    const { style } = tile.element;
+    const left = (place % this.#columns) * (this.#width + gap);
+    style.width = `${this.#width}px`;
+    style.height = `${this.#height}px`;
+    style.transform = `translate(${left}px, ${this.#topOf(place)}px)`;
+    mark(tile.element, 'aria-posinset', String(place + 1));
+    mark(tile.element, 'aria-setsize', String(this.#items.length));
+    return tile.element;
+  }
+}

@@ -1,0 +1,145 @@
+import type { GalleryData, GalleryItem } from '../data.ts';
+import { BigView } from './big.ts';
+import { CompareView, mostCompared } from './compare.ts';
+import { make } from './dom.ts';
+import { ExportView } from './export.ts';
+import { Grid } from './grid.ts';
+import { onKeys, ratingKeys } from './keys.ts';
+import { Marks } from './marks.ts';
+import { Posters } from './posters.ts';
+import { chosen, hashOf, relatives, viewOf, type View } from './select.ts';
+import { SoundPlayer } from './sound.ts';
+import { Toolbar } from './toolbar.ts';
+
+const data = JSON.parse(document.getElementById('data')?.textContent ?? '') as GalleryData;
+const items = new Map(data.items.map((item) => [item.id, item]));
+const marks = new Marks(data);
+const picked = new Set<string>();
+let view = viewOf(location.hash);
+let shown: GalleryItem[] = [];
+
+const toolbar = new Toolbar(data.items, {
+  change: (change) => go(change),
+  compare: () => go({ compare: [...picked].join(',') }),
+  exportAll: () => exportView.show(),
+});
+const grid = new Grid(
+  {
+    posters: new Posters(),
+    sounds: new SoundPlayer(),
+    open: (id) => go({ open: id }),
+    rate: (id, rating) => marks.set(id, { rating }),
+    toggleAgain,
+    toggleCompare,
+  },
+  marks.of,
+  (id) => picked.has(id),
+);
+const big = new BigView({
+  marks,
+  step,
+  close: () => leave({ open: '' }),
+  compare: (item) => go({ compare: idsOf(relatives(item, data.items)) }),
+  search: () => {
+    leave({ open: '' });
+    toolbar.focusSearch();
+  },
+  relativesOf: (item) => relatives(item, data.items).length,
+});
+const compareView = new CompareView(marks, () => leave({ compare: '' }));
+const exportView = new ExportView(data, marks);
+const trouble = make('p', { class: 'trouble', role: 'alert' });
+const empty = make('p', { class: 'empty' }, 'Nothing fits these filters.');
+
+function idsOf(list: readonly GalleryItem[]): string {
+  return list
+    .slice(0, mostCompared)
+    .map(({ id }) => id)
+    .join(',');
+}
+
+// What is opened can be gone back from; a filter is not a step of its own.
+function go(change: Partial<View>): void {
+  const next = { ...view, ...change };
+  const hash = `#${hashOf(next)}`;
+  const isOpening = (change.open ?? '') !== '' || (change.compare ?? '') !== '';
+  if (isOpening && view.open === '' && view.compare === '') location.hash = hash;
+  else location.replace(hash);
+  show(next);
+}
+
+function leave(change: Partial<View>): void {
+  go(change);
+  if (view.open === '' && lastOpen !== '') grid.focus(lastOpen);
+}
+
+let lastOpen = '';
+
+function show(next: View): void {
+  view = next;
+  if (view.open !== '') lastOpen = view.open;
+  shown = chosen(data.items, view, marks.of);
+  grid.show(shown, view.layout === 'list');
+  empty.hidden = shown.length > 0;
+  const compared = view.compare.split(',').flatMap((id) => items.get(id) ?? []);
+  const place = shown.findIndex(({ id }) => id === view.open);
+  big.show(
+    compared.length > 0 ? undefined : items.get(view.open),
+    place < 0 ? '' : `${place + 1} / ${shown.length}`,
+  );
+  compareView.show(compared);
+  toolbar.show(view, shown.length, data.items.length, picked.size);
+}
+
+function step(by: number): void {
+  const place = shown.findIndex(({ id }) => id === view.open) + by;
+  const next = shown[place];
+  if (next !== undefined) go({ open: next.id });
+}
+
+function toggleAgain(id: string): void {
+  marks.set(id, { again: !marks.of(id).again });
+}
+
+function toggleCompare(id: string): void {
+  if (!picked.delete(id) && picked.size < mostCompared) picked.add(id);
+  grid.update(id);
+  toolbar.show(view, shown.length, data.items.length, picked.size);
+}
+
+const withCurrent = (act: (item: GalleryItem) => void) => () => grid.current && act(grid.current);
+
+onKeys(document, () => {
+  if (document.querySelector('dialog[open]') !== null) return {};
+  return {
+    ArrowLeft: () => grid.move(-1, 0),
+    ArrowRight: () => grid.move(1, 0),
+    ArrowUp: () => grid.move(0, -1),
+    ArrowDown: () => grid.move(0, 1),
+    ' ': () => grid.toggle(),
+    x: withCurrent(({ id }) => toggleAgain(id)),
+    c: withCurrent(({ id }) => toggleCompare(id)),
+    '/': () => toolbar.focusSearch(),
+    ...ratingKeys((rating) => grid.current && marks.set(grid.current.id, { rating })),
+  };
+});
+
+marks.onChange((id) => {
+  grid.update(id);
+  big.update(id);
+  compareView.update(id);
+});
+marks.onTrouble = (text) => {
+  trouble.textContent = text;
+};
+addEventListener('hashchange', () => {
+  if (location.hash.slice(1) !== hashOf(view)) show(viewOf(location.hash));
+});
+document.body.append(
+  toolbar.element,
+  make('main', {}, trouble, empty, grid.element),
+  big.element,
+  compareView.element,
+  exportView.element,
+);
+show(view);

@@ -1,0 +1,108 @@
+import type { ExportedRating, GalleryData, GalleryItem } from '../data.ts';
+import type { Mark } from './select.ts';
+
+interface Kept extends Mark {
+  /** ISO 8601 in UTC. */
+  at: string;
+}
+
+const prefix = 'mgw:';
+
+/**
+ * What a person said of the items. It is kept in the browser, for each job by itself, so that two pages or windows lose nothing of
+ * each other's; where the page is served, also in the ledger. What is newer counts.
+ */
+export class Marks {
+  readonly #items: Map<string, GalleryItem>;
+  readonly #save: GalleryData['save'];
+  readonly #kept = new Map<string, Kept>();
+  readonly #listeners: ((id: string) => void)[] = [];
+  /** Ratings go out one after the other: the last one is to stand. */
+  #sent: Promise<void> = Promise.resolve();
+  /** Told where something could not be kept. */
+  onTrouble: (text: string) => void = () => undefined;
+
+  constructor({ items, save }: GalleryData) {
+    this.#items = new Map(items.map((item) => [item.id, item]));
+    this.#save = save;
+    for (const { id } of items) this.#read(id);
+    addEventListener('storage', ({ key }) => {
+      const id = key?.startsWith(prefix) ? key.slice(prefix.length) : '';
+      if (!this.#items.has(id)) return;
+      this.#read(id);
+      this.#tell(id);
+    });
+  }
+
+  /** What was said of an item; the same function every time. */
+  readonly of = (id: string): Mark => {
+    const item = this.#items.get(id);
+    const kept = this.#kept.get(id);
+    if (kept === undefined) return { rating: item?.rating, note: item?.note };
+    if (kept.at >= (item?.rated ?? '')) return kept;
+    return { rating: item?.rating, note: item?.note, again: kept.again };
+  };
+
+  /** Says something of an item in addition to what was said. */
+  set(id: string, change: Mark): void {
+    const before = this.of(id);
+    const { rating, note, again } = { ...before, ...change };
+    const kept: Kept = { rating, note, again, at: new Date().toISOString() };
+    this.#kept.set(id, kept);
+    this.#write(id, kept);
+    this.#tell(id);
+    if (rating !== before.rating || note !== before.note)
+      this.#sent = this.#sent.then(() => this.#send(id, { rating, note }));
+  }
+
+  onChange(listener: (id: string) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** The ratings and notes that the page holds. */
+  exported(): ExportedRating[] {
+    return [...this.#items.values()].flatMap(({ id, rated }) => {
+      const { rating, note } = this.of(id);
+      const at = this.#kept.get(id)?.at ?? rated;
+      return at === undefined || (rating === undefined && !note && rated === undefined)
+        ? []
+        : [{ job: id, rating, note: note || undefined, at }];
+    });
+  }
+
+  #tell(id: string): void {
+    for (const listener of this.#listeners) listener(id);
+  }
+
+  #read(id: string): void {
+    try {
+      const kept = JSON.parse(localStorage.getItem(prefix + id) ?? 'null') as Kept | null;
+      if (kept !== null && typeof kept.at === 'string') this.#kept.set(id, kept);
+    } catch {
+      // A browser that keeps nothing says so when something is to be kept.
+    }
+  }
+
+  #write(id: string, kept: Kept): void {
+    try {
+      localStorage.setItem(prefix + id, JSON.stringify(kept));
+    } catch {
+      this.onTrouble('This browser keeps nothing of this page: export the ratings before you close it.');
+    }
+  }
+
+  async #send(job: string, { rating, note }: Mark): Promise<void> {
+    if (this.#save === undefined) return;
+    try {
+      const { path, token } = this.#save;
+      const headers = { 'content-type': 'application/json', 'x-mgw-token': token };
+      const body = JSON.stringify({ job, rating, note: note || undefined });
+      const answer = await fetch(path, { method: 'POST', headers, body });
+      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    } catch {
+      this.onTrouble(
+        'The rating is kept in this browser only: mgw could not be reached. Export the ratings.',
+      );
+    }
+  }
+}

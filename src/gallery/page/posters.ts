@@ -1,0 +1,101 @@
+/** How many posters are made at once: each takes a decoder. */
+const atOnce = 3;
+/** How many posters are kept; of those that were not seen for longest the first go. */
+const mostKept = 400;
+const width = 480;
+const patienceMs = 15_000;
+
+interface Wanted {
+  href: string;
+  done: (poster: ImageBitmap | undefined) => void;
+}
+
+/**
+ * Makes posters of videos, a few at a time, from a frame of the video itself. The picture may be drawn and not read where the page is a
+ * file; it is only drawn.
+ */
+export class Posters {
+  readonly #kept = new Map<string, ImageBitmap>();
+  readonly #queue: Wanted[] = [];
+  #busy = 0;
+
+  /** Asks for a poster; `done` is called once, unless it is given up before. @returns gives it up */
+  request(href: string, done: Wanted['done']): () => void {
+    const kept = this.#kept.get(href);
+    if (kept !== undefined) {
+      this.#kept.delete(href);
+      this.#kept.set(href, kept);
+      done(kept);
+      return () => undefined;
+    }
+    const wanted = { href, done };
+    this.#queue.push(wanted);
+    this.#next();
+    return () => {
+      const place = this.#queue.indexOf(wanted);
+      if (place >= 0) this.#queue.splice(place, 1);
+      wanted.done = () => undefined;
+    };
+  }
+
+  #next(): void {
+    if (this.#busy >= atOnce) return;
+    const wanted = this.#queue.shift();
+    if (wanted === undefined) return;
+    this.#busy += 1;
+    void posterOf(wanted.href)
+      .catch(() => undefined)
+      .then((poster) => {
+        this.#busy -= 1;
+        if (poster !== undefined) this.#keep(wanted.href, poster);
+        wanted.done(poster);
+        this.#next();
+      });
+  }
+
+  #keep(href: string, poster: ImageBitmap): void {
+    this.#kept.set(href, poster);
+    const [oldest] = this.#kept;
+    if (this.#kept.size <= mostKept || oldest === undefined) return;
+    this.#kept.delete(oldest[0]);
+    oldest[1].close();
+  }
+}
+
+async function posterOf(href: string): Promise<ImageBitmap> {
+  const video = document.createElement('video');
+  video.muted = true;
+  video.preload = 'auto';
+  try {
+    await event(video, 'loadeddata', () => (video.src = href));
+    const second = Math.min(1, video.duration / 3);
+    if (second > 0) await event(video, 'seeked', () => (video.currentTime = second));
+    const resizeWidth = Math.min(width, video.videoWidth);
+    return await createImageBitmap(video, { resizeWidth, resizeQuality: 'medium' });
+  } finally {
+    release(video);
+  }
+}
+
+function event(video: HTMLVideoElement, name: string, begin: () => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(() => reject(new Error('it takes too long')), patienceMs);
+    video.addEventListener(
+      name,
+      () => {
+        clearTimeout(late);
+        resolve();
+      },
+      { once: true },
+    );
+    video.addEventListener('error', () => reject(new Error('it cannot be played')), { once: true });
+    begin();
+  });
+}
+
+/** Gives back the decoder and the file of a player that is no longer needed. */
+export function release(media: HTMLMediaElement): void {
+  media.pause();
+  media.removeAttribute('src');
+  media.load();
+}

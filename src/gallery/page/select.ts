@@ -1,0 +1,142 @@
+import type { GalleryItem } from '../data.ts';
+
+/** What is shown of all items, and how: what the page's address holds. An empty text leaves a filter open. */
+export interface View {
+  text: string;
+  state: string;
+  model: string;
+  protocol: string;
+  tag: string;
+  rating: string;
+  sort: string;
+  layout: string;
+  /** The id of the job in the big view. */
+  open: string;
+  /** Ids of the jobs that play side by side, separated by commas. */
+  compare: string;
+}
+
+/** What a person said of an item in the page. */
+export interface Mark {
+  rating?: number;
+  note?: string;
+  /** To be made again. */
+  again?: boolean;
+}
+
+/** How all is shown where the address says nothing. */
+export const plainView: View = {
+  text: '',
+  state: '',
+  model: '',
+  protocol: '',
+  tag: '',
+  rating: '',
+  sort: 'newest',
+  layout: 'grid',
+  open: '',
+  compare: '',
+};
+
+/** The view that an address says, `#text=boat&rating=4`. */
+export function viewOf(hash: string): View {
+  const given = new URLSearchParams(hash.replace(/^#/, ''));
+  const members = Object.entries(plainView).map(([name, value]) => [name, given.get(name) ?? String(value)]);
+  return Object.fromEntries(members) as View;
+}
+
+/** The address of a view: what differs from {@link plainView}. */
+export function hashOf(view: View): string {
+  const members = Object.entries(view).filter(([name, value]) => value !== plainView[name as keyof View]);
+  return String(new URLSearchParams(members as [string, string][]));
+}
+
+/** The filters by rating, by their values. */
+export const ratings: Record<string, [label: string, fits: (mark: Mark) => boolean]> = {
+  none: ['not rated', ({ rating }) => rating === undefined],
+  '5': ['5 stars', ({ rating }) => rating === 5],
+  '4': ['4 or more', ({ rating = 0 }) => rating >= 4],
+  '3': ['3 or less', ({ rating = 9 }) => rating <= 3],
+  '2': ['2 or less', ({ rating = 9 }) => rating <= 2],
+  note: ['with a note', ({ note = '' }) => note !== ''],
+  again: ['to be made again', ({ again = false }) => again],
+};
+
+type Order = (one: GalleryItem, other: GalleryItem, markOf: (id: string) => Mark) => number;
+
+/** The orders, by their values; items are given newest first. */
+export const orders: Record<string, [label: string, order: Order | undefined]> = {
+  newest: ['newest first', undefined],
+  oldest: ['oldest first', (one, other) => compare(one.id, other.id)],
+  name: ['by name', (one, other) => compare(nameOf(one), nameOf(other))],
+  prompt: ['by prompt', (one, other) => compare(promptOf(one), promptOf(other))],
+  model: ['by model', (one, other) => compare(one.model ?? '', other.model ?? '')],
+  best: ['best first', (one, other, of) => (of(other.id).rating ?? 0) - (of(one.id).rating ?? 0)],
+  worst: ['worst first', (one, other, of) => (of(one.id).rating ?? 9) - (of(other.id).rating ?? 9)],
+  price: ['dearest first', (one, other) => Number(other.price ?? 0) - Number(one.price ?? 0)],
+};
+
+const words = new Intl.Collator('en', { numeric: true });
+
+function compare(one: string, other: string): number {
+  return words.compare(one, other);
+}
+
+/** The items of a view, in its order. */
+export function chosen(
+  items: readonly GalleryItem[],
+  view: View,
+  markOf: (id: string) => Mark,
+): GalleryItem[] {
+  const wanted = view.text
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  const fits = ratings[view.rating]?.[1];
+  const found = items.filter(
+    (item) =>
+      (view.state === '' || item.state === view.state) &&
+      (view.model === '' || item.model === view.model) &&
+      (view.protocol === '' || item.protocol === view.protocol) &&
+      (view.tag === '' || item.tags?.includes(view.tag) === true) &&
+      (fits === undefined || fits(markOf(item.id))) &&
+      (wanted.length === 0 || holds(item, markOf(item.id), wanted)),
+  );
+  const order = orders[view.sort]?.[1];
+  return order === undefined ? found : found.sort((one, other) => order(one, other, markOf));
+}
+
+function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]): boolean {
+  const { id, key = '', model = '', reason = '', tags = [], seed = '', files } = item;
+  const names = files.map(({ name }) => name);
+  const text = [id, key, model, reason, seed, note, promptOf(item), ...tags, ...names]
+    .join('\n')
+    .toLowerCase();
+  return wanted.every((word) => text.includes(word));
+}
+
+/** What an item was asked to show or to say. */
+export function promptOf({ prompt, redo }: GalleryItem): string {
+  const said = prompt ?? redo?.['prompt'] ?? redo?.['text'];
+  return typeof said === 'string' ? said : '';
+}
+
+/** What an item is called: its row, its key or its id. */
+export function nameOf({ id, key }: GalleryItem): string {
+  if (key === undefined) return id;
+  const [, row, take] = key.split('/');
+  return row === undefined ? key : take === undefined ? row : `${row}, take ${take}`;
+}
+
+/** What can be compared with an item: the takes of its prompt, and the same row of other batches. It comes first. */
+export function relatives(item: GalleryItem, items: readonly GalleryItem[]): GalleryItem[] {
+  const [prompt, row] = [promptOf(item), item.key?.split('/')[1]];
+  const others = items.filter(
+    (other) =>
+      other !== item &&
+      other.files.length > 0 &&
+      ((prompt !== '' && promptOf(other) === prompt) ||
+        (row !== undefined && other.key?.split('/')[1] === row)),
+  );
+  return [item, ...others];
+}

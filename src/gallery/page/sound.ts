@@ -1,0 +1,115 @@
+import type { GalleryFile } from '../data.ts';
+import { make, mark } from './dom.ts';
+import { release } from './posters.ts';
+
+/** Into how many parts a sound is divided to be drawn. */
+const parts = 96;
+/** Larger files are not read as a whole to be drawn. */
+const mostBytes = 32 * 1024 * 1024;
+
+const known = new Map<string, Promise<string | undefined>>();
+let turn: Promise<unknown> = Promise.resolve();
+
+/**
+ * How loud a sound is, a digit for each of equal parts: as mgw found it, or else decoded here, one file after the other.
+ * Undefined where neither can be: a page that is a file may play what is next to it, and not read it.
+ */
+export function peaksOf(file: GalleryFile): Promise<string | undefined> {
+  if (file.peaks !== undefined) return Promise.resolve(file.peaks);
+  if (!location.protocol.startsWith('http') || file.bytes > mostBytes) return Promise.resolve(undefined);
+  let peaks = known.get(file.href);
+  if (peaks === undefined) {
+    peaks = turn.then(() => decoded(file.href)).catch(() => undefined);
+    turn = peaks;
+    known.set(file.href, peaks);
+  }
+  return peaks;
+}
+
+async function decoded(href: string): Promise<string> {
+  const answer = await fetch(href);
+  const context = new OfflineAudioContext(1, 1, 24_000);
+  const samples = (await context.decodeAudioData(await answer.arrayBuffer())).getChannelData(0);
+  const length = Math.max(1, Math.floor(samples.length / parts));
+  const loudest = Array.from({ length: parts }, (_, part) =>
+    samples
+      .subarray(part * length, (part + 1) * length)
+      .reduce((most, value) => Math.max(most, Math.abs(value)), 0),
+  );
+  const most = Math.max(...loudest, 0.01);
+  return loudest.map((value) => Math.round((9 * value) / most)).join('');
+}
+
+const svg = 'http://www.w3.org/2000/svg';
+
+/** Draws peaks as bars; without any, a plain line. */
+export function waveform(peaks: string | undefined): SVGSVGElement {
+  const drawing = document.createElementNS(svg, 'svg');
+  mark(drawing, 'viewBox', `0 0 ${parts} 20`);
+  mark(drawing, 'preserveAspectRatio', 'none');
+  mark(drawing, 'aria-hidden', 'true');
+  mark(drawing, 'class', 'wave');
+  const path = document.createElementNS(svg, 'path');
+  const bars = peaks === undefined ? 'M0 10H96' : barsOf(peaks);
+  mark(path, 'd', bars);
+  mark(path, 'class', peaks === undefined ? 'plain' : 'bars');
+  drawing.append(path);
+  return drawing;
+}
+
+function barsOf(peaks: string): string {
+  const step = parts / peaks.length;
+  return Array.from(peaks, (digit, place) => {
+    const half = Math.max(0.4, Number(digit));
+    return `M${((place + 0.5) * step).toFixed(2)} ${10 - half}v${2 * half}`;
+  }).join('');
+}
+
+/** A sound in a tile: its waveform, which is clicked to play from there, and how far it has got. */
+export function soundOf(file: GalleryFile, player: SoundPlayer): HTMLElement {
+  const head = make('span', { class: 'head' });
+  const box = make('div', { class: 'sound' }, waveform(file.peaks), head);
+  if (file.peaks === undefined)
+    void peaksOf(file).then((peaks) => {
+      if (peaks !== undefined) box.firstChild?.replaceWith(waveform(peaks));
+      else box.title = 'No waveform: a page that is a file may play sounds, and not read them.';
+    });
+  box.addEventListener('click', (event) => {
+    event.stopPropagation();
+    const { left, width } = box.getBoundingClientRect();
+    player.toggle(file.href, box, (event.clientX - left) / width);
+  });
+  return box;
+}
+
+/** Plays one sound at a time. */
+export class SoundPlayer {
+  #audio: HTMLAudioElement | undefined;
+  #href = '';
+  #box: HTMLElement | undefined;
+
+  /** Plays from a place (0 to 1), or ends what is playing. */
+  toggle(href: string, box: HTMLElement, place = 0): void {
+    const isOwn = this.#href === href && this.#audio?.paused === false;
+    this.stop();
+    if (isOwn) return;
+    const audio = new Audio(href);
+    [this.#audio, this.#href, this.#box] = [audio, href, box];
+    box.classList.add('playing');
+    audio.addEventListener('loadedmetadata', () => {
+      if (place > 0.05) audio.currentTime = place * audio.duration;
+    });
+    audio.addEventListener('timeupdate', () => {
+      box.style.setProperty('--played', String(audio.currentTime / audio.duration || 0));
+    });
+    audio.addEventListener('ended', () => this.stop());
+    audio.play().catch(() => this.stop());
+  }
+
+  stop(): void {
+    if (this.#audio !== undefined) release(this.#audio);
+    this.#box?.classList.remove('playing');
+    this.#box?.style.removeProperty('--played');
+    this.#audio = undefined;
+  }
+}

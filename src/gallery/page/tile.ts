@@ -1,0 +1,171 @@
+import type { GalleryItem } from '../data.ts';
+import { foreign, make, mark } from './dom.ts';
+import { release, type Posters } from './posters.ts';
+import { nameOf, promptOf, type Mark } from './select.ts';
+import { soundOf, type SoundPlayer } from './sound.ts';
+import { stars } from './stars.ts';
+import { factsOf } from './words.ts';
+
+/** What tiles are made with. */
+export interface TileDeps {
+  posters: Posters;
+  sounds: SoundPlayer;
+  open: (id: string) => void;
+  rate: (id: string, rating: number | undefined) => void;
+  toggleAgain: (id: string) => void;
+  toggleCompare: (id: string) => void;
+}
+
+/** A tile on the page. */
+export interface Tile {
+  element: HTMLElement;
+  /** What takes the focus. */
+  focus: HTMLElement;
+  show(mark: Mark, isCompared: boolean): void;
+  /** Plays the item, or ends that. */
+  toggle(): void;
+  /** Gives back what it holds. */
+  remove(): void;
+}
+
+const restMs = 150;
+const reduced = matchMedia('(prefers-reduced-motion: reduce)');
+
+/** The tile of an item. */
+export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
+  const { id } = item;
+  const media = mediaOf(item, deps);
+  const rating = stars((given) => deps.rate(id, given), true);
+  const again = toggle('again', 'Make again (x)', () => deps.toggleAgain(id));
+  const compared = toggle('compared', 'Compare (c)', () => deps.toggleCompare(id));
+  const note = make('span', { class: 'has-note', title: 'There is a note.' }, '✎');
+  const open = make('button', {
+    type: 'button',
+    class: 'open',
+    'aria-label': labelOf(item),
+    onclick: () => deps.open(id),
+  });
+  const element = make(
+    'div',
+    { class: `tile ${item.state}`, role: 'listitem', 'data-id': id },
+    open,
+    make('div', { class: 'media' }, media.element, badgeOf(item)),
+    make(
+      'div',
+      { class: 'about' },
+      make('div', { class: 'name' }, foreign(nameOf(item)), note),
+      foreign(item.reason ?? promptOf(item), {
+        class: item.reason === undefined ? 'prompt' : 'prompt reason',
+      }),
+      make('div', { class: 'facts' }, ...factsOf(item).map((fact) => foreign(fact))),
+      make('div', { class: 'tools' }, rating.element, compared, again),
+    ),
+  );
+  media.listen(element, open);
+  return {
+    element,
+    focus: open,
+    toggle: media.toggle,
+    remove: media.remove,
+    show: (said, isCompared) => {
+      rating.show(said.rating);
+      mark(again, 'aria-pressed', String(said.again ?? false));
+      mark(compared, 'aria-pressed', String(isCompared));
+      note.hidden = !said.note;
+    },
+  };
+}
+
+function labelOf(item: GalleryItem): string {
+  const state = item.state === 'succeeded' ? '' : `${item.state}. `;
+  return `${nameOf(item)}: ${state}${promptOf(item).slice(0, 200)}`;
+}
+
+function toggle(name: string, label: string, act: () => void): HTMLButtonElement {
+  const symbol = name === 'again' ? '↻' : '◫';
+  const onclick = (event: Event): void => {
+    event.stopPropagation();
+    act();
+  };
+  return make(
+    'button',
+    { type: 'button', class: `tool ${name}`, title: label, 'aria-label': label, tabindex: -1, onclick },
+    symbol,
+  );
+}
+
+function badgeOf({ state, files }: GalleryItem): HTMLElement | undefined {
+  const isFine = state === 'succeeded' && files.length > 0;
+  const count = files.length > 1 ? `${files.length} files` : undefined;
+  const text = isFine ? count : state === 'succeeded' ? 'no file' : state;
+  return text === undefined ? undefined : make('span', { class: 'badge' }, text);
+}
+
+interface TileMedia {
+  element: HTMLElement | undefined;
+  listen(tile: HTMLElement, focus: HTMLElement): void;
+  toggle: () => void;
+  remove: () => void;
+}
+
+function mediaOf(item: GalleryItem, deps: TileDeps): TileMedia {
+  const [file] = item.files;
+  if (file?.kind === 'video') return videoMedia(file.href, deps.posters);
+  if (file?.kind === 'audio') {
+    const element = soundOf(file, deps.sounds);
+    return { ...still(element), toggle: () => deps.sounds.toggle(file.href, element) };
+  }
+  return still(make('div', { class: 'nothing', 'aria-hidden': 'true' }, file === undefined ? '∅' : '♪'));
+}
+
+function still(element: HTMLElement): TileMedia {
+  return { element, listen: () => undefined, toggle: () => undefined, remove: () => undefined };
+}
+
+function videoMedia(href: string, posters: Posters): TileMedia {
+  const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
+  const element = make('div', { class: 'film' }, canvas);
+  const giveUp = posters.request(href, (poster) => {
+    if (poster === undefined) element.append(make('span', { class: 'nothing' }, 'cannot be played'));
+    else draw(canvas, poster);
+  });
+  let video: HTMLVideoElement | undefined;
+  let rest: number | undefined;
+  const stop = (): void => {
+    clearTimeout(rest);
+    if (video === undefined) return;
+    release(video);
+    video.remove();
+    video = undefined;
+  };
+  const play = (): void => {
+    if (video !== undefined) return;
+    video = make('video', { class: 'preview', loop: true, playsinline: true, tabindex: -1 });
+    video.muted = true;
+    video.src = href;
+    element.append(video);
+    video.play().catch(() => undefined);
+  };
+  return {
+    element,
+    toggle: () => (video === undefined ? play() : stop()),
+    remove: () => {
+      giveUp();
+      stop();
+    },
+    listen: (tile, focus) => {
+      tile.addEventListener('pointerenter', ({ pointerType }) => {
+        if (pointerType === 'mouse' && !reduced.matches) rest = setTimeout(play, restMs);
+      });
+      tile.addEventListener('pointerleave', stop);
+      focus.addEventListener('blur', stop);
+    },
+  };
+}
+
+function draw(canvas: HTMLCanvasElement, poster: ImageBitmap): void {
+  canvas.width = poster.width;
+  canvas.height = poster.height;
+  canvas.getContext('2d')?.drawImage(poster, 0, 0);
+  canvas.classList.add('drawn');
+}

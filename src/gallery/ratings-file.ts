@@ -1,0 +1,31 @@
+import { usageError } from '../errors.ts';
+import { isObject, tryParseJson, type Json } from '../json.ts';
+import { jobIdForm } from '../ledger/job-id.ts';
+import type { ExportedRating } from './data.ts';
+
+/**
+ * The ratings in the text of a `ratings.json`.
+ * @throws MgwError('usage') saying which entry is none.
+ */
+export function readRatings(text: string, name: string): ExportedRating[] {
+  const json = tryParseJson(text);
+  const entries = isObject(json) ? json['ratings'] : undefined;
+  if (!Array.isArray(entries)) throw usageError(`${name} is no ratings.json of a gallery.`);
+  return entries.map((entry, index) => {
+    const rating = readRating(entry);
+    if (rating === undefined) throw usageError(`${name}: entry ${index + 1} is no rating.`);
+    return rating;
+  });
+}
+
+/** A rating as a page sends and exports it; undefined where it is none. */
+export function readRating(entry: Json | undefined): ExportedRating | undefined {
+  if (!isObject(entry)) return undefined;
+  const { job, rating, note, at = '' } = entry;
+  const isRating =
+    rating === undefined || (Number.isInteger(rating) && Number(rating) >= 1 && Number(rating) <= 5);
+  const isNote = note === undefined || typeof note === 'string';
+  if (typeof job !== 'string' || !jobIdForm.test(job) || !isRating || !isNote || typeof at !== 'string')
+    return undefined;
+  return { job, rating: rating as number | undefined, note, at };
+}

@@ -1,0 +1,140 @@
+import { extname } from 'node:path';
+import type { Job } from '../job.ts';
+import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
+import { compose, longName, type FlagValue } from '../protocols/compose.ts';
+import { fieldSteps } from '../protocols/field-path.ts';
+import type { Flag } from '../protocols/protocol.ts';
+import { protocols } from '../protocols/registry.ts';
+import { flagsOf, requestOf } from './asked.ts';
+
+/** A row of a manifest, or why there can be none. */
+export type Redo = { row: JsonObject } | { why: string };
+
+/**
+ * The row of a manifest that asks for what a job asked for, under a name that follows from the job's: the row of one job
+ * is the same in every page, so that making it again twice is paid for once.
+ * @param redact takes secrets out of a text; what holds one makes no row
+ */
+export function redoRow(job: Job, redact: (text: string) => string): Redo {
+  const request = requestOf(job);
+  if (request === undefined || job.record.elided) return { why: 'its body was too large to be recorded' };
+  const text = JSON.stringify(request);
+  if (redact(text) !== text || hasSignedAddress(text)) return { why: 'its body holds a signed address' };
+  const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request);
+  if (fields === undefined) return { why: 'its body cannot be put into a row' };
+  const tags = job.tags === undefined ? {} : { tags: job.tags };
+  return { row: { id: redoId(job), protocol: job.protocol, ...fields, ...tags } };
+}
+
+// A value of a query that nobody would type.
+function hasSignedAddress(text: string): boolean {
+  return /https?:\/\/[^\s"?]+\?[^\s"]*=[\w%+/.~-]{32,}/i.test(text);
+}
+
+const longestName = 96;
+
+// Of a row that was made again its first name, so that names do not grow.
+function redoId({ id, key }: Job): string {
+  const name = key?.split('/')[1] ?? key;
+  const chance = id.slice(-8);
+  return name === undefined ? `again-${chance}` : `${bare(name)}-again-${chance}`;
+}
+
+function bare(name: string): string {
+  return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, longestName);
+}
+
+// By flags as far as these say exactly the same, and the rest as a body.
+function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
+  if (job.protocol === 'tts') return undefined;
+  const protocol = protocols[job.protocol];
+  const body = structuredClone(request);
+  const flags: Record<string, FlagValue> = {};
+  for (const flag of protocol.flags) {
+    const value = takenFrom(body, flag);
+    if (value !== undefined) flags[longName(flag)] = value;
+  }
+  const rest = withoutEmpty(body);
+  const hasRest = isObject(rest) && Object.keys(rest).length > 0;
+  const again = compose(protocol, { flags, ...(hasRest && { body: rest }) });
+  if (canonicalJson(again) !== canonicalJson(request)) return { body: request };
+  return { ...(flags as JsonObject), ...(hasRest && { body: rest }) };
+}
+
+function takenFrom(body: JsonObject, flag: Flag): string | boolean | undefined {
+  if (flag.kind === 'file' || flag.kind === 'list' || flag.atFile === true) return undefined;
+  const steps = fieldSteps(flag.field);
+  const holder = steps.slice(0, -1).reduce<Json | undefined>(memberOf, body);
+  const last = steps.at(-1) ?? '';
+  const value = memberOf(holder, last);
+  const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
+  const given = [true, false, text].find((each) => says(flag, each, value));
+  if (given === undefined) return undefined;
+  Reflect.deleteProperty(holder as JsonObject, last);
+  return given;
+}
+
+function memberOf(holder: Json | undefined, step: string): Json | undefined {
+  if (typeof holder !== 'object' || holder === null || !Object.hasOwn(holder, step)) return undefined;
+  return (holder as JsonObject)[step];
+}
+
+function says(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
+  if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
+  // A text of blanks is an absent field to a table, and no value to a flag.
+  if (typeof given === 'string' && given.trim() === '') return false;
+  try {
+    return canonicalJson(flag.parse === undefined ? given : flag.parse(given)) === canonicalJson(value);
+  } catch {
+    return false;
+  }
+}
+
+// What held nothing but what flags say is made by these again.
+function withoutEmpty(value: Json): Json | undefined {
+  if (Array.isArray(value)) {
+    const members = value.map(withoutEmpty);
+    return members.every((each) => each === undefined) && value.length > 0 ? undefined : value;
+  }
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).map(([name, each]) => [name, withoutEmpty(each ?? null)] as const);
+  const kept = members.filter(([, each]) => each !== undefined);
+  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+}
+
+const speechParams = new Set(['text', 'speaker', 'audio_params']);
+
+function speechFields(job: Job, request: JsonObject): JsonObject | undefined {
+  const params = request['req_params'];
+  if (!isObject(params) || typeof params['text'] !== 'string') return undefined;
+  const audio = isObject(params['audio_params']) ? params['audio_params'] : {};
+  const fields: JsonObject = { text: params['text'] };
+  for (const flag of flagsOf(job)) {
+    const name = longName(flag);
+    const value = name === 'speaker' ? params['speaker'] : audio[name.replaceAll('-', '_')];
+    if (value !== undefined) fields[name] = name === 'format' ? formatOf(job, value) : value;
+  }
+  const others: [string, Json | undefined][] = [
+    ...Object.entries(request).filter(([name]) => name !== 'req_params'),
+    ...prefixed('req_params', params, (name) => !speechParams.has(name)),
+    ...prefixed('req_params.audio_params', audio, (name) => name !== 'format' && name !== 'sample_rate'),
+  ];
+  for (const [path, value] of others) fields[`set.${path}`] = value;
+  return fields;
+}
+
+function prefixed(
+  path: string,
+  members: JsonObject,
+  isTaken: (name: string) => boolean,
+): [string, Json | undefined][] {
+  return Object.entries(members)
+    .filter(([name]) => isTaken(name))
+    .map(([name, value]) => [`${path}.${name}`, value]);
+}
+
+// A WAV is asked for as PCM, and its name tells.
+function formatOf({ files, record }: Job, format: Json): Json {
+  const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
+  return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
+}

@@ -1,0 +1,139 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { basename } from 'node:path';
+import { messageOf, usageError } from '../errors.ts';
+import type { Job, JobFile } from '../job.ts';
+import { tryParseJson } from '../json.ts';
+import type { ExportedRating, GalleryData } from './data.ts';
+import { readRating } from './ratings-file.ts';
+import { sendFile } from './send-file.ts';
+
+/** What a served gallery shows and takes. */
+export interface GalleryDeps {
+  page(hrefOf: (job: Job, index: number) => string, save: GalleryData['save']): Promise<string>;
+  fileOf(job: string, index: number): Promise<JobFile | undefined>;
+  rate(rating: ExportedRating): Promise<void>;
+}
+
+/** A gallery that is served. */
+export interface GalleryServer {
+  /** `http://127.0.0.1:PORT/TOKEN/`: whoever does not know it gets nothing. */
+  url: string;
+  close(): Promise<void>;
+}
+
+const mostRatingBytes = 64 * 1024;
+const ratingsPath = 'ratings';
+
+/**
+ * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its address holds a token made at random, so that neither another user of
+ * the machine nor a page of another origin can read or rate; requests under any other host name are refused.
+ * @throws MgwError('usage') where the port cannot be had.
+ */
+export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
+  const token = randomBytes(24).toString('base64url');
+  const server = createServer({ requestTimeout: 60_000 });
+  await listen(server, port);
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  server.on('request', (request, response) => {
+    answer(request, response, { host, token, deps }).catch((error: unknown) => {
+      if (response.headersSent) response.destroy();
+      else refuse(response, 500, messageOf(error));
+    });
+  });
+  return {
+    url: `http://${host}/${token}/`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+interface Serving {
+  host: string;
+  token: string;
+  deps: GalleryDeps;
+}
+
+async function answer(request: IncomingMessage, response: ServerResponse, serving: Serving): Promise<void> {
+  response.setHeader('x-content-type-options', 'nosniff');
+  response.setHeader('referrer-policy', 'no-referrer');
+  response.setHeader('cross-origin-resource-policy', 'same-origin');
+  if (isForeign(request, serving)) refuse(response, 403, 'This gallery is for this machine alone.');
+  else await route(request, response, serving);
+}
+
+async function route(request: IncomingMessage, response: ServerResponse, serving: Serving): Promise<void> {
+  const { token, deps } = serving;
+  const [own, ...steps] = (request.url ?? '').split('?')[0]?.split('/').slice(1) ?? [];
+  const [folder = '', job = '', index = ''] = steps;
+  const isRead = request.method === 'GET' || request.method === 'HEAD';
+  if (own !== token) refuse(response, 404, 'Open the address that mgw printed.');
+  else if (request.method === 'POST' && folder === ratingsPath) await takeRating(request, response, serving);
+  else if (!isRead) refuse(response, 405, 'This is only read.');
+  else if (folder === '') sendPage(response, await deps.page(hrefOf, { path: ratingsPath, token }));
+  else {
+    const file = folder === 'media' ? await deps.fileOf(job, Number(index)) : undefined;
+    if (file === undefined) refuse(response, 404, 'There is no such file.');
+    else await sendFile(request, response, file);
+  }
+}
+
+function hrefOf({ id, files }: Job, index: number): string {
+  return `media/${id}/${index}/${encodeURIComponent(basename(files[index]?.path ?? ''))}`;
+}
+
+// A page of another origin may send requests here; the browser says so, or says a host name that is not ours.
+function isForeign({ headers }: IncomingMessage, { host }: Serving): boolean {
+  const site = headers['sec-fetch-site'] ?? 'none';
+  const origin = headers.origin ?? `http://${host}`;
+  return headers.host !== host || origin !== `http://${host}` || !['none', 'same-origin'].includes(site);
+}
+
+function sendPage(response: ServerResponse, html: string): void {
+  response.writeHead(200, { 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store' });
+  response.end(html);
+}
+
+async function takeRating(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { token, deps }: Serving,
+): Promise<void> {
+  const isOurs =
+    request.headers['x-mgw-token'] === token && request.headers['content-type'] === 'application/json';
+  const rating = isOurs ? readRating(tryParseJson(await bodyOf(request))) : undefined;
+  if (!isOurs) refuse(response, 403, 'Only the page itself may rate.');
+  else if (rating === undefined) refuse(response, 400, 'This is no rating.');
+  else {
+    await deps.rate(rating);
+    response.writeHead(204).end();
+  }
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request) {
+    chunks.push(chunk as Buffer);
+    size += (chunk as Buffer).length;
+    if (size > mostRatingBytes) throw new Error('The rating is too long.');
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function refuse(response: ServerResponse, status: number, text: string): void {
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`);
+}
+
+function listen(server: Server, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error) =>
+      reject(usageError(`--port: cannot listen on ${port}: ${messageOf(error)}.`)),
+    );
+    server.listen(port, '127.0.0.1', resolve);
+  });
+}
