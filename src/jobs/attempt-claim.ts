@@ -35,9 +35,11 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   const last = await ledger.read(job.id);
   if (last !== undefined && (last.record.attempts !== job.record.attempts || last.handle !== undefined))
     return 'changed';
+  // Without its event a claim that was confirmed tells of a record that has lost it.
+  const isUnsent = life === 'dead' && last?.record.damaged === 0 && (await ledger.isTentative(name));
   // The dead give no claim up: where this one is still theirs, nobody else has the attempt.
   if ((await ledger.claimed(name)) !== holder) return 'changed';
-  return life === 'dead' && last?.record.damaged === 0 ? 'unsent' : 'unknown';
+  return isUnsent ? 'unsent' : 'unknown';
 }
 
 // A claim whose content is damaged was made by somebody; nobody can be asked.

@@ -121,10 +121,11 @@ class Attempts implements PaymentRecord {
     const { handle, state, record } = this.job;
     if (handle !== undefined || (this.#attempt > 0 && state !== 'prepared')) throw new SentElsewhere();
     const claim = attemptClaim(this.job);
-    if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
+    if ((await ledger.claim(claim, JSON.stringify(owner), true)) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
     try {
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
+      await ledger.confirm(claim);
     } catch (error) {
       // Nothing is sent without its record; a claim that stayed would look like a submission that was lost.
       await ledger.release(claim).catch(() => undefined);

@@ -115,35 +115,52 @@ function withFile<T>(path: string, use: (file: number, stat: Stats) => T): T | u
 /**
  * Creates a file with its content as one step: of any number of processes one gets true. Nobody ever sees it
  * half-written, but on a file system without hard links. Where it throws, this process has not created it.
+ * @param draft another name in the same folder, which nobody else uses; the file goes by it too where `keepsDraft`
  */
-export async function createExclusively(path: string, text: string, unique: string): Promise<boolean> {
-  const draft = `${path}.${unique}.tmp`;
+export async function createExclusively(
+  path: string,
+  text: string,
+  draft: string,
+  keepsDraft = false,
+): Promise<boolean> {
   await writeNew(draft, text);
+  let isKept = false;
   try {
-    await link(draft, path).catch(async (error: unknown) => {
-      if (withoutLinks.has(systemCode(error) ?? '')) await writeNew(path, text);
-      // A link over a network may take effect and be said to have failed.
-      else if ((await stat(draft)).nlink < 2) throw error;
-    });
+    isKept = (await isLinked(draft, path, text)) && keepsDraft;
   } catch (error) {
     if (systemCode(error) === 'EEXIST') return false;
     throw error;
   } finally {
     // A draft that is left over is never read.
-    await unlink(draft).catch(() => undefined);
+    if (!isKept) await unlink(draft).catch(() => undefined);
   }
-  await syncOrUndo(path);
+  await syncOrUndo(isKept ? [path, draft] : [path]);
+  return true;
+}
+
+// False where the file had to be written under its name.
+async function isLinked(draft: string, path: string, text: string): Promise<boolean> {
+  try {
+    await link(draft, path);
+  } catch (error) {
+    if (withoutLinks.has(systemCode(error) ?? '')) {
+      await writeNew(path, text);
+      return false;
+    }
+    // A link over a network may take effect and be said to have failed.
+    if ((await stat(draft)).nlink < 2) throw error;
+  }
   return true;
 }
 
 // What file systems without hard links answer (FAT, some network and container mounts).
 const withoutLinks = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EACCES']);
 
-async function syncOrUndo(path: string): Promise<void> {
+async function syncOrUndo(names: readonly [string, ...string[]]): Promise<void> {
   try {
-    await syncFolder(dirname(path));
+    await syncFolder(dirname(names[0]));
   } catch (error) {
-    await unlink(path);
+    for (const name of names) await unlink(name);
     throw error;
   }
 }

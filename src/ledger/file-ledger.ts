@@ -76,7 +76,7 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
 
 // Complete or not there at all: a process that dies here leaves no record without a beginning.
 async function createJob(path: string, text: string): Promise<void> {
-  if (!(await createExclusively(path, text, randomUUID()))) throw new Error(`${path} exists`);
+  if (!(await createExclusively(path, text, draftOf(path)))) throw new Error(`${path} exists`);
 }
 
 async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> {
@@ -134,21 +134,55 @@ async function listIds(folder: string): Promise<string[]> {
   return ids.sort().reverse();
 }
 
-function claimsIn(folder: string, stateDir: string): Pick<Ledger, 'claim' | 'claimed' | 'release'> {
+function claimsIn(folder: string, stateDir: string): ClaimMethods {
   const pathOf = (name: string): string => join(folder, claimFile(name));
   const claimed = (name: string): Promise<string | undefined> =>
     local(() => readClaim(pathOf(name)), stateDir);
+  /** The second name that each tentative claim of this process goes by. */
+  const drafts = new Map<string, string>();
+  const removeDraft = async (name: string): Promise<void> => {
+    const draft = drafts.get(name);
+    drafts.delete(name);
+    if (draft !== undefined) await unlink(draft).catch(ignoreMissing);
+  };
   return {
     claimed,
-    claim: async (name, content) => {
+    claim: async (name, content, isTentative = false) => {
+      const path = pathOf(name);
+      const draft = draftOf(path);
       const won = await local(
-        () => createExclusively(pathOf(name), withChecksum(content), randomUUID()),
+        () => createExclusively(path, withChecksum(content), draft, isTentative),
         stateDir,
       );
+      if (won && isTentative) drafts.set(name, draft);
       return won ? undefined : ((await claimed(name)) ?? '');
     },
-    release: (name) => local(() => unlink(pathOf(name)).catch(ignoreMissing), stateDir),
+    confirm: (name) => local(() => removeDraft(name), stateDir),
+    isTentative: (name) => local(() => hasDraft(folder, claimFile(name)), stateDir),
+    release: (name) =>
+      local(async () => {
+        await unlink(pathOf(name)).catch(ignoreMissing);
+        await removeDraft(name);
+      }, stateDir),
   };
+}
+
+type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isTentative' | 'claimed' | 'release'>;
+
+function draftOf(path: string): string {
+  return `${path}.${randomUUID()}.tmp`;
+}
+
+// A file by two names. A link that was made since, by whoever copies the folder so, has another name.
+async function hasDraft(folder: string, file: string): Promise<boolean> {
+  const claim = await stat(join(folder, file)).catch(() => undefined);
+  if (claim === undefined || claim.nlink < 2) return false;
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith(`${file}.`) || !name.endsWith('.tmp')) continue;
+    const draft = await stat(join(folder, name)).catch(() => undefined);
+    if (draft?.ino === claim.ino && draft.dev === claim.dev) return true;
+  }
+  return false;
 }
 
 // Without hard links a claim may be seen before its content: one that was made just now is given a moment.

@@ -1,5 +1,7 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
+import { statSync, type Stats } from 'node:fs';
 import { readTail } from './durable-file.ts';
+import { hashLength, idStart, LineTable, search } from './line-table.ts';
 
 /** What jobs are looked up by; `removed` marks a job whose record was taken away on purpose. */
 export type IndexKind = 'fingerprint' | 'handle' | 'key' | 'removed';
@@ -11,9 +13,8 @@ export interface IndexEntry {
   id: string;
 }
 
-const hashLength = 16;
 const idLength = 18;
-const lineLength = 2 * hashLength + 1 + idLength + 1;
+const lineLength = idStart + idLength + 1;
 /** Bytes. */
 const lately = 64 * 1024;
 /** So many searches are quicker than making a table of all lines. */
@@ -26,12 +27,9 @@ export class IndexLines {
   #length = 0;
   #hasNul = false;
   #highest: string | undefined;
-  #seen = { ino: -1, mtimeMs: -1 };
+  #seen: Stats | undefined;
   #searches = 0;
-  /** Places of lines by each of their hashes, up to {@link #tabled}; of no use where a line has another length. */
-  #table = new Map<number, number[]>();
-  #tabled = 0;
-  #isRegular = true;
+  #table = new LineTable(lineLength);
 
   constructor(path: string) {
     this.#path = path;
@@ -52,35 +50,41 @@ export class IndexLines {
     return this.#highest;
   }
 
+  /** The file as it was when it was read last, the same object until it changes; undefined where there was none. */
+  get seen(): Stats | undefined {
+    return this.#seen;
+  }
+
+  // Synchronous: it is asked several times for each submission, and takes a tenth of a trip to the thread pool.
   /** Reads what is new. */
   refresh(): void {
+    const now = statSync(this.#path, { throwIfNoEntry: false });
+    if (now !== undefined && isSame(now, this.#seen) && now.size === this.#length) return;
     const read = readTail(this.#path, ({ ino, size, mtimeMs }) => {
-      const isSame = ino === this.#seen.ino && (size > this.#length || mtimeMs === this.#seen.mtimeMs);
-      if (!isSame || size < this.#length) this.#forget();
+      const isOld = ino === this.#seen?.ino && (size > this.#length || mtimeMs === this.#seen.mtimeMs);
+      if (!isOld || size < this.#length) this.#forget();
       return this.#length;
     });
     if (read === undefined) this.#forget();
-    else {
-      this.#seen = read.stat;
-      this.#append(read.tail);
-    }
+    else this.#append(read.tail);
+    this.#seen = read?.stat;
   }
 
   /** Whose value it is: newest first; damage may have made an id none. With an id, only that job's lines count. */
   idsIn(entry: IndexEntry): string[] {
+    const [bytes, hashes] = [this.bytes, hashesOf(entry)];
     this.#searches += 1;
-    const places = this.#searches > mostSearches ? this.#lookUp(entry) : undefined;
-    if (places === undefined) return idsIn(this.bytes, entry);
-    const ids = places.map((place) => this.#idAt(place));
+    if (this.#searches > mostSearches) this.#table.extend(bytes);
+    const found = this.#searches > mostSearches ? this.#table.find(bytes, hashes) : search(bytes, hashes);
+    const places = [...found].sort((one, other) => other - one);
+    const ids = places.map((place) => bytes.toString('latin1', place, place + idLength));
     return [...new Set(ids)].filter((id) => entry.id === '' || id === entry.id);
   }
 
   #forget(): void {
     this.#length = 0;
     this.#hasNul = false;
-    this.#table.clear();
-    this.#tabled = 0;
-    this.#isRegular = true;
+    this.#table = new LineTable(lineLength);
   }
 
   #append(tail: Buffer): void {
@@ -96,43 +100,10 @@ export class IndexLines {
     tail.copy(this.#buffer, this.#length);
     this.#length = length;
   }
-
-  // Undefined where the lines are not all of one length: the text has to be searched then.
-  #lookUp(entry: IndexEntry): number[] | undefined {
-    while (this.#isRegular && this.#tabled + lineLength <= this.#length) this.#addToTable(this.#tabled);
-    if (!this.#isRegular || this.#tabled !== this.#length) return undefined;
-    const found = new Set<number>();
-    for (const [index, hash] of hashesOf(entry).entries())
-      for (const place of this.#table.get(tableKey(hash)) ?? [])
-        if (
-          this.#buffer.toString('latin1', place + index * hashLength, place + (index + 1) * hashLength) ===
-          hash
-        )
-          found.add(place);
-    return [...found].sort((one, other) => other - one);
-  }
-
-  #addToTable(place: number): void {
-    const line = this.#buffer.toString('latin1', place, place + lineLength);
-    this.#isRegular = line.endsWith('\n') && line.indexOf('\n') === lineLength - 1;
-    this.#tabled += lineLength;
-    for (const start of [0, hashLength]) {
-      const key = tableKey(line.slice(start, start + hashLength));
-      const places = this.#table.get(key);
-      if (places === undefined) this.#table.set(key, [place]);
-      else places.push(place);
-    }
-  }
-
-  #idAt(place: number): string {
-    const start = place + 2 * hashLength + 1;
-    return this.#buffer.toString('latin1', start, start + idLength);
-  }
 }
 
-// As much of a hash as a number holds exactly; NaN for what damage has made of one.
-function tableKey(hash: string): number {
-  return Number.parseInt(hash.slice(0, 12), 16);
+function isSame(one: Stats, other: Stats | undefined): boolean {
+  return one.ino === other?.ino && one.mtimeMs === other.mtimeMs && one.ctimeMs === other.ctimeMs;
 }
 
 /** The line of an entry: two hashes, so that no single damage makes a job unseen, and the job's id. */
@@ -142,23 +113,8 @@ export function lineOf(entry: IndexEntry): string {
 
 /** The two hashes of a kind and a value. */
 export function hashesOf({ kind, value }: Pick<IndexEntry, 'kind' | 'value'>): [string, string] {
-  const hash = createHash('sha256').update(`${kind}\n${value}`).digest('hex');
-  return [hash.slice(0, hashLength), hash.slice(hashLength, 2 * hashLength)];
-}
-
-function idsIn(bytes: Buffer, entry: IndexEntry): string[] {
-  const [first, second] = hashesOf(entry);
-  const found = new Map<number, string>();
-  for (const [hash, skip] of [
-    [first, 2 * hashLength + 1],
-    [second, hashLength + 1],
-  ] as const) {
-    for (let at = bytes.indexOf(hash); at >= 0; at = bytes.indexOf(hash, at + 1))
-      found.set(at + skip, bytes.toString('latin1', at + skip, at + skip + idLength));
-  }
-  const places = [...found.keys()].sort((one, other) => other - one);
-  const ids = places.map((place) => found.get(place) ?? '');
-  return [...new Set(ids)].filter((id) => entry.id === '' || id === entry.id);
+  const digits = hash('sha256', `${kind}\n${value}`);
+  return [digits.slice(0, hashLength), digits.slice(hashLength, 2 * hashLength)];
 }
 
 /** Either hash of a line with its id: enough to find it. */

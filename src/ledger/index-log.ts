@@ -1,6 +1,7 @@
-import { statSync } from 'node:fs';
-import { stat, utimes } from 'node:fs/promises';
+import { statSync, type Stats } from 'node:fs';
+import { utimes } from 'node:fs/promises';
 import { systemCode } from '../errors.ts';
+import { together } from '../together.ts';
 import { appendFile, createFile, readBytes, replaceText } from './durable-file.ts';
 import {
   hashesOf,
@@ -39,6 +40,11 @@ export class IndexLog {
   /** Of this process: while one is under way, an index that is older than the jobs is as it should be. */
   readonly #changes = new Set<Promise<unknown>>();
   #judging: Promise<void> | undefined;
+  /** The file as it was when it was found to be whole. */
+  #whole: Stats | undefined;
+  /** Lines that are to be written together. */
+  #queued: string[] = [];
+  readonly #write = together(() => this.#writeQueued());
 
   constructor(path: string, jobs: Indexed) {
     this.#path = path;
@@ -62,7 +68,12 @@ export class IndexLog {
   /** Adds entries, durable on return. */
   async add(entries: readonly IndexEntry[]): Promise<void> {
     if (entries.length === 0) return;
-    const text = entries.map(lineOf).join('');
+    this.#queued.push(...entries.map(lineOf));
+    await this.#write();
+  }
+
+  async #writeQueued(): Promise<void> {
+    const text = this.#queued.splice(0).join('');
     try {
       await appendFile(this.#path, text, '\n');
     } catch (error) {
@@ -70,7 +81,7 @@ export class IndexLog {
       await createFile(this.#path, '').catch(ignoreExisting);
       await appendFile(this.#path, text, '\n');
     }
-    await this.#noteSize();
+    this.#noteSize();
   }
 
   /** The jobs that go by a value and were not removed, newest first; a job's file may be gone all the same. */
@@ -101,14 +112,16 @@ export class IndexLog {
   }
 
   #isOlder(): boolean {
-    const [own, folder] = [timeOf(this.#path), timeOf(this.#jobs.folder)];
     this.#lines.refresh();
-    return own < folder;
+    return (this.#lines.seen?.mtimeMs ?? 0) < timeOf(this.#jobs.folder);
   }
 
   #isDamaged(): boolean {
-    const { bytes, hasNul } = this.#lines;
-    return hasNul || bytes.length < Number(readBytes(this.#sizePath) ?? 0);
+    const { bytes, hasNul, seen } = this.#lines;
+    if (seen !== undefined && seen === this.#whole) return false;
+    const isDamaged = hasNul || bytes.length < Number(readBytes(this.#sizePath) ?? 0);
+    if (!isDamaged) this.#whole = seen;
+    return isDamaged;
   }
 
   async #judge(): Promise<void> {
@@ -118,17 +131,16 @@ export class IndexLog {
     const isDamaged = this.#isDamaged();
     if (!isOlder && !isDamaged) return;
     await this.#complete(isDamaged);
-    await this.#noteSize();
+    this.#noteSize();
     const time = new Date(Math.ceil(folder) + 1);
     await utimes(this.#path, time, time);
     this.#lines.refresh();
   }
 
   // A size that was seen once: an index that is shorter has lost something.
-  async #noteSize(): Promise<void> {
-    const { size } = await stat(this.#path);
+  #noteSize(): void {
     try {
-      replaceText(this.#sizePath, String(size));
+      replaceText(this.#sizePath, String(statSync(this.#path).size));
     } catch {
       // Losing this loses only that check.
     }
@@ -153,7 +165,6 @@ export class IndexLog {
 }
 
 // 0 for what is not there: nothing is older.
-// Synchronous: it is asked several times for each submission, and takes a tenth of a trip to the thread pool.
 function timeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }

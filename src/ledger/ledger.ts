@@ -26,9 +26,14 @@ export interface Ledger {
   remove(id: string): Promise<void>;
   /**
    * Claims a name for ever: undefined where the claim is ours now, else the content of the claim that stands.
-   * Of any number of processes exactly one gets undefined.
+   * Of any number of processes exactly one gets undefined. A tentative claim is one that nothing is done under before
+   * {@link confirm} has returned.
    */
-  claim(name: string, content: string): Promise<string | undefined>;
+  claim(name: string, content: string, isTentative?: boolean): Promise<string | undefined>;
+  /** Something is about to be done under a tentative claim of this process. @throws MgwError('local_io') where it must not be. */
+  confirm(name: string): Promise<void>;
+  /** True where a claim is shown to be tentative still; while this machine runs, that stays true of a dead process. */
+  isTentative(name: string): Promise<boolean>;
   /** The content of a claim, or undefined where nobody holds it; empty where the claim is damaged. */
   claimed(name: string): Promise<string | undefined>;
   /** Gives a claim up. */

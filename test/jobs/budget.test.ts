@@ -241,7 +241,7 @@ describe('a process that dies', () => {
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', deadOwner()];
     await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner }, limit);
-    await deps.ledger.claim(`send.${id}.1`, JSON.stringify(owner));
+    await deps.ledger.claim(`send.${id}.1`, JSON.stringify(owner), true);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 

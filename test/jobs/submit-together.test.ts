@@ -3,6 +3,7 @@ import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { keyClaim } from '../../src/jobs/create-or-resume.ts';
+import type { Owner } from '../../src/job.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
@@ -175,12 +176,13 @@ describe('one job', () => {
 describe('a claim without its event', () => {
   async function claimedOnly(
     owner: object,
+    isTentative = true,
   ): Promise<[Awaited<ReturnType<typeof httpServer>>, string, string]> {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state, { retries: 0 });
     server.answers.push(says({}, 429));
     const { job } = await run(deps, orderOf({ key: 'k' }));
-    await deps.ledger.claim(`send.${job?.id ?? ''}.2`, JSON.stringify(owner));
+    await deps.ledger.claim(`send.${job?.id ?? ''}.2`, JSON.stringify(owner), isTentative);
     return [server, state, job?.id ?? ''];
   }
 
@@ -214,11 +216,12 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it.each([
-    ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }],
-    ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }],
-  ])('%s makes the job unknown, and a person can end that', async (_, owner) => {
-    const [server, state, id] = await claimedOnly(owner);
+  it.each<[string, Owner, boolean]>([
+    ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, true],
+    ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }, true],
+    ['of a dead process whose event was lost', deadOwner(), false],
+  ])('%s makes the job unknown, and a person can end that', async (_, owner, isTentative) => {
+    const [server, state, id] = await claimedOnly(owner, isTentative);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
     const lost = await run(deps, order);

@@ -2,6 +2,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import {
   appendFileSync,
   chmodSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -229,6 +230,23 @@ describe('a claim', () => {
     },
   );
 
+  it('is tentative until it is confirmed, for other processes too', async () => {
+    const { ledger, state } = await made();
+    const other = await openFileLedger(state, () => now);
+    for (const name of ['key', 'send', 'given-up']) await ledger.claim(name, 'mine', name !== 'key');
+    expect(await other.claim('send', 'theirs', true)).toBe('mine');
+    const isTentative = async (): Promise<boolean[]> =>
+      Promise.all(['key', 'send', 'given-up'].map((name) => other.isTentative(name)));
+    expect(await isTentative()).toEqual([false, true, true]);
+    await ledger.confirm('send');
+    await ledger.release('given-up');
+    expect(await isTentative()).toEqual([false, false, false]);
+    expect(readdirSync(join(state, 'claims')).sort()).toEqual(['key', 'send']);
+    // As a copy of the folder by links would leave it.
+    linkSync(join(state, 'claims', 'send'), join(state, 'send'));
+    expect(await other.isTentative('send')).toBe(false);
+  });
+
   it('stands though its content is damaged', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
@@ -328,6 +346,24 @@ describe('an index', () => {
       if (found.includes(id)) continue;
       expect(await ledger.read(found[0] ?? '')).toBeUndefined();
     }
+  });
+
+  it('finds every job however often it is asked, also among lines that are torn or run together', async () => {
+    const { ledger, state } = await made();
+    const path = join(state, 'index.log');
+    const ids: string[] = [];
+    for (const rubbish of ['\n', '0123456789', '\n\n', `${'x'.repeat(51)}\n`, '']) {
+      ids.push(await make(ledger, 5 + ids.length));
+      appendFileSync(path, rubbish);
+    }
+    const text = readFileSync(path, 'latin1');
+    const second = text.indexOf('\n', text.indexOf(ids[1] ?? ''));
+    writeFileSync(path, `${text.slice(0, second)}x${text.slice(second + 1)}`, 'latin1');
+    for (let asked = 0; asked < 30; asked += 1) {
+      expect(await ledger.lookup('key', 'boat')).toEqual([...ids].reverse());
+      for (const id of ids) expect(await ledger.lookup('handle', handleOf(id))).toEqual([id]);
+    }
+    expect(readFileSync(path, 'latin1')).toHaveLength(text.length);
   });
 
   it('gives ids that rise though the clock goes back', async () => {

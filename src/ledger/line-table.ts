@@ -1,0 +1,79 @@
+/** Digits of a hash. */
+export const hashLength = 16;
+/** Where a line's id begins: after two hashes and a blank. */
+export const idStart = 2 * hashLength + 1;
+const blank = 0x20;
+const newline = 0x0a;
+
+/**
+ * The lines of an index by either of the hashes that each begins with, so that a look-up does not search all of them.
+ * What is no whole line (torn by a crash, or closed off) is kept apart, and searched.
+ */
+export class LineTable {
+  readonly #lineLength: number;
+  /** Starts of whole lines, by the beginning of each of their hashes. */
+  readonly #lines = new Map<number, number | number[]>();
+  /** From and to. */
+  readonly #others: [number, number][] = [];
+  #end = 0;
+
+  constructor(lineLength: number) {
+    this.#lineLength = lineLength;
+  }
+
+  /** Takes in what was added to the bytes that it has seen. */
+  extend(bytes: Buffer): void {
+    for (let end = bytes.indexOf(newline, this.#end); end >= 0; end = bytes.indexOf(newline, this.#end)) {
+      const start = this.#end;
+      this.#end = end + 1;
+      if (this.#end - start === this.#lineLength && bytes[start + idStart - 1] === blank) {
+        this.#add(keyAt(bytes, start), start);
+        this.#add(keyAt(bytes, start + hashLength), start);
+      } else if (end > start) this.#others.push([start, this.#end]);
+    }
+  }
+
+  /** Where the ids of the lines with one of an entry's two hashes begin, in no order; `bytes` are those that it has seen. */
+  find(bytes: Buffer, hashes: readonly [string, string]): Set<number> {
+    const found = new Set<number>();
+    for (const [index, hash] of hashes.entries()) {
+      const lines = this.#lines.get(keyAt(Buffer.from(hash, 'latin1'), 0)) ?? [];
+      for (const line of typeof lines === 'number' ? [lines] : lines) {
+        const start = line + index * hashLength;
+        if (bytes.toString('latin1', start, start + hashLength) === hash) found.add(line + idStart);
+      }
+    }
+    for (const [from, to] of [...this.#others, [this.#end, bytes.length] as const])
+      for (const id of search(bytes.subarray(from, to), hashes)) found.add(from + id);
+    return found;
+  }
+
+  #add(key: number, line: number): void {
+    const lines = this.#lines.get(key);
+    if (lines === undefined) this.#lines.set(key, line);
+    else if (typeof lines === 'number') this.#lines.set(key, [lines, line]);
+    else lines.push(line);
+  }
+}
+
+/** Where the ids of the lines with one of an entry's two hashes begin, in no order. */
+export function search(bytes: Buffer, [first, second]: readonly [string, string]): Set<number> {
+  const found = new Set<number>();
+  for (const [hash, skip] of [
+    [first, idStart],
+    [second, idStart - hashLength],
+  ] as const) {
+    for (let at = bytes.indexOf(hash); at >= 0; at = bytes.indexOf(hash, at + 1)) found.add(at + skip);
+  }
+  return found;
+}
+
+// As much of a hash as a number holds exactly: twelve digits. What damage has made of one gives some number as well.
+function keyAt(bytes: Buffer, start: number): number {
+  let key = 0;
+  for (let at = start; at < start + 12; at += 1) {
+    const digit = bytes[at] ?? 0;
+    key = key * 16 + ((digit & 0xf) + (digit >> 6) * 9);
+  }
+  return key;
+}

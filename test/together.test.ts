@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest';
+import { together } from '../src/together.ts';
+
+interface Run {
+  end: () => void;
+  fail: (error: Error) => void;
+}
+
+it('runs once for all who ask while it is under way, begun after they asked, and tells each how it went', async () => {
+  const runs: Run[] = [];
+  const ask = together(() => new Promise<void>((end, fail) => runs.push({ end, fail })));
+  const first = ask();
+  await expect.poll(() => runs).toHaveLength(1);
+  const meanwhile = [ask(), ask()];
+  expect(runs).toHaveLength(1);
+  runs[0]?.end();
+  await first;
+  await expect.poll(() => runs).toHaveLength(2);
+  const late = ask();
+  runs[1]?.fail(new Error('disk full'));
+  for (const each of meanwhile) await expect(each).rejects.toThrow('disk full');
+  await expect.poll(() => runs).toHaveLength(3);
+  runs[2]?.end();
+  await late;
+  expect(runs).toHaveLength(3);
+});
