@@ -3,8 +3,13 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { lifeOf } from '../ledger/owner.ts';
 
 /** The claim that the next attempt of a job stands for. */
-export function attemptClaim({ id, record }: Job): string {
-  return `send.${id}.${record.attempts + 1}`;
+export function attemptClaim(job: Job): string {
+  return claimOfAttempt(job, job.record.attempts + 1);
+}
+
+/** The claim that one attempt of a job stands for, from 1. */
+export function claimOfAttempt({ id }: Pick<Job, 'id'>, attempt: number): string {
+  return `send.${id}.${attempt}`;
 }
 
 /** How the next attempt of a job stands, which has no `sending` event in the job as it was read. */

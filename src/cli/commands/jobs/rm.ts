@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { usageError } from '../../../errors.ts';
 import { isFinal, type Job } from '../../../job.ts';
-import { keyClaim } from '../../../jobs/create-or-resume.ts';
-import type { Ledger } from '../../../ledger/ledger.ts';
+import { forget } from '../../../jobs/forget.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { Context } from '../../context.ts';
@@ -33,10 +32,4 @@ async function rm(context: Context, refs: string[], options: { force?: boolean }
   }
   for (const job of jobs) await forget(ledger, job);
   return { json: { removed: jobs.map((job) => job.id) }, text: jobs.map((job) => job.id).join('\n') };
-}
-
-// The key goes first: a key without a job would block for ever, a job without its key does no harm.
-async function forget(ledger: Ledger, job: Job): Promise<void> {
-  if (job.key !== undefined) await ledger.release(keyClaim(job.key));
-  await ledger.remove(job.id);
 }

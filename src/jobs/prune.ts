@@ -1,0 +1,92 @@
+import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
+import { isFinal, type Job } from '../job.ts';
+import { timeOf } from '../ledger/job-id.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { lifeOf } from '../ledger/owner.ts';
+import { forget } from './forget.ts';
+
+/**
+ * Why a job is kept, in the order in which they are asked: it is not old enough; it has not ended, or its record is
+ * damaged; a process is at it; the command that paid for it did not deliver it, and resumes; it is what keeps speech from
+ * being paid for again; its key names it for ever.
+ */
+export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
+export type KeepReason = (typeof keepReasons)[number];
+
+/** What is pruned. */
+export interface PruneOptions {
+  /** Ms since 1970: what last happened to a job must be before it. */
+  before: number;
+  /** Jobs with a key too, whose same command would then pay again. */
+  keys: boolean;
+  /** Removes nothing, and tells what would be. */
+  dryRun: boolean;
+}
+
+/** What a prune came to. */
+export interface Pruned {
+  /** Ids, the oldest first. */
+  removed: string[];
+  kept: Record<KeepReason, number>;
+}
+
+/**
+ * Takes out of the ledger the jobs that have ended and that no promise needs any more: whatever the same command would
+ * not pay for again stays.
+ * @throws MgwError('local_io') where the ledger cannot be read or written.
+ */
+export async function prune(ledger: Ledger, options: PruneOptions): Promise<Pruned> {
+  const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as Pruned['kept'];
+  const removed: string[] = [];
+  // The oldest first: what a later take of the same made superfluous goes before that take does.
+  for (const id of (await ledger.ids()).reverse()) {
+    const job = timeOf(id) < options.before ? await ledger.read(id) : undefined;
+    const reason = job === undefined ? 'newer' : await reasonToKeep(job, ledger, options);
+    if (job === undefined || reason !== undefined) {
+      kept[reason ?? 'newer'] += 1;
+      continue;
+    }
+    if (!options.dryRun) await forget(ledger, job);
+    removed.push(id);
+  }
+  return { removed, kept };
+}
+
+async function reasonToKeep(
+  job: Job,
+  ledger: Ledger,
+  { before, keys }: PruneOptions,
+): Promise<KeepReason | undefined> {
+  if (lastTimeOf(job) >= before) return 'newer';
+  if (!isFinal(job.state) || job.record.damaged > 0) return 'open';
+  if (job.record.runs.some(({ owner }) => lifeOf(owner) !== 'dead')) return 'in_use';
+  if (job.state === 'succeeded' && isUndelivered(job)) return 'undelivered';
+  if (job.protocol === 'tts' && (isStandingPiece(job) || (await blocksSpeech(job, ledger)))) return 'speech';
+  return job.key !== undefined && !keys ? 'key' : undefined;
+}
+
+function lastTimeOf(job: Job): number {
+  const times = [job.created_at, job.submitted_at, job.finished_at, job.fetched_at];
+  return Math.max(...times.map((time) => (time === undefined ? 0 : Date.parse(time))));
+}
+
+// A handle that was imported has no command that could be typed again.
+function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
+  return fingerprint !== '' && !(goals.length > 0 && goals.every(({ isDelivered }) => isDelivered));
+}
+
+// `tts --split` takes a whole piece for its own by the job that made it; its name bears the job's fingerprint.
+function isStandingPiece({ files, record: { fingerprint } }: Job): boolean {
+  const isPiece = (path: string): boolean => basename(path).endsWith(`-${fingerprint.slice(0, 16)}`);
+  return files.some(({ path }) => isPiece(path) && existsSync(path));
+}
+
+// Speech that was billed and broke off is not paid for again by itself, as long as no later take of it was.
+async function blocksSpeech({ id, state, handle, record }: Job, ledger: Ledger): Promise<boolean> {
+  if (state !== 'failed' || handle === undefined) return false;
+  const others = await ledger.lookup('fingerprint', record.fingerprint);
+  for (const other of others)
+    if (other > id && (await ledger.read(other))?.handle !== undefined) return false;
+  return true;
+}

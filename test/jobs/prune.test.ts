@@ -1,0 +1,146 @@
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
+import { prune, type KeepReason, type Pruned } from '../../src/jobs/prune.ts';
+import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
+import { freshFolder } from '../support/servers.ts';
+import { deadOwner } from './harness.ts';
+
+const day = 86_400_000;
+const now = 100 * day;
+const error = { code: 'task_failed', message: 'no' };
+const owner = deadOwner();
+const goal: Goal = { command: 'submit', ask: 'file', output: '/clips/boat.mp4' };
+
+const sent: JobEvent[] = [
+  { type: 'began', run: 'r', owner, ...goal },
+  { type: 'sending', attempt: 1, owner },
+];
+const accepted: JobEvent[] = [...sent, { type: 'accepted', handle: 'task_1' }];
+const succeeded: JobEvent[] = [...accepted, { type: 'finished', state: 'succeeded', native_status: '' }];
+const delivered: JobEvent[] = [...succeeded, { type: 'delivered', run: 'r' }];
+const failed: JobEvent[] = [...accepted, { type: 'finished', state: 'failed', native_status: '', error }];
+
+let folder: string;
+let ledger: Ledger;
+
+beforeEach(async () => {
+  folder = freshFolder();
+  ledger = await openFileLedger(folder, () => now);
+});
+
+interface Made {
+  key?: string;
+  protocol?: JobKind;
+  fingerprint?: string;
+  age?: number;
+}
+
+async function make(
+  events: readonly (JobEvent | undefined)[],
+  { age = 60, key, protocol = 'c', fingerprint = 'f'.repeat(64) }: Made = {},
+): Promise<string> {
+  const at = new Date(now - age * day).toISOString();
+  const id = newJobId(now - age * day);
+  const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'g', fingerprint, account: '', key };
+  const all = [prepared, ...events].map((event): RecordedEvent | undefined => event && { ...event, at });
+  await ledger.create(id, all);
+  return id;
+}
+
+function pruned(options: { keys?: boolean; dryRun?: boolean } = {}): Promise<Pruned> {
+  return prune(ledger, { before: now - 30 * day, keys: false, dryRun: false, ...options });
+}
+
+describe('prune removes', () => {
+  it.each<[string, JobEvent[], Made?]>([
+    ['what succeeded and was delivered', delivered],
+    ['what failed', failed],
+    ['what was rejected', [...sent, { type: 'rejected', attempt: 1, error }]],
+    ['a handle that was imported and has ended', succeeded.slice(2), { fingerprint: '' }],
+    ['speech that was rejected', [...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' }],
+  ])('%s, with its claims', async (_, events, made) => {
+    const id = await make(events, made);
+    if (events.some(({ type }) => type === 'sending')) await ledger.claim(`send.${id}.1`, 'x');
+    expect(await pruned()).toMatchObject({ removed: [id] });
+    expect(await ledger.read(id)).toBeUndefined();
+    expect(readdirSync(join(folder, 'claims'))).toEqual([]);
+  });
+
+  it('what has a key, only where it is asked to, and then the key is free', async () => {
+    const id = await make(delivered, { key: 'boat-1' });
+    await ledger.claim('key.boat-1', id);
+    expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
+    expect(await pruned({ keys: true })).toMatchObject({ removed: [id] });
+    expect(await ledger.claimed('key.boat-1')).toBeUndefined();
+  });
+
+  it('nothing where it is only to tell', async () => {
+    const id = await make(delivered);
+    expect(await pruned({ dryRun: true })).toMatchObject({ removed: [id] });
+    expect(await ledger.read(id)).toBeDefined();
+  });
+});
+
+describe('prune keeps, with --keys too,', () => {
+  it.each<[string, KeepReason, (JobEvent | undefined)[], Made?]>([
+    ['what is not old enough', 'newer', delivered, { age: 29 }],
+    ['what was never sent', 'open', []],
+    ['what is in doubt', 'open', [...sent, { type: 'unknown', attempt: 1, error }]],
+    ['what is being sent', 'open', sent],
+    ['what is under way', 'open', accepted],
+    ['what has a damaged record', 'open', [...delivered, undefined]],
+    ['what was not delivered', 'undelivered', succeeded],
+    [
+      'what was delivered to one of two commands',
+      'undelivered',
+      [{ type: 'began', run: 'other', owner, ...goal, output: '/clips/other.mp4' }, ...delivered],
+    ],
+    [
+      'what a process is at',
+      'in_use',
+      [...delivered, { type: 'began', run: 's', owner: currentOwner(), ...goal, command: 'fetch' }],
+    ],
+    [
+      'what a process elsewhere may be at',
+      'in_use',
+      [
+        ...delivered,
+        {
+          type: 'began',
+          run: 's',
+          owner: { ...owner, pid: 1, host: 'elsewhere' },
+          ...goal,
+          command: 'fetch',
+        },
+      ],
+    ],
+    ['speech that broke off', 'speech', failed, { protocol: 'tts' }],
+  ])('%s', async (_, reason, events, made) => {
+    const id = await make(events, { key: 'boat-1', ...made });
+    const { removed, kept } = await pruned({ keys: true });
+    expect({ removed, [reason]: kept[reason] }).toEqual({ removed: [], [reason]: 1 });
+    expect(await ledger.read(id)).toBeDefined();
+  });
+
+  it('a piece of a longer text, as long as it stands', async () => {
+    const fingerprint = 'abcdef0123456789'.repeat(4);
+    const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
+    const file = { path, bytes: 1, sha256: '0'.repeat(64) };
+    await make([...delivered, { type: 'file', file }], { protocol: 'tts', fingerprint });
+    mkdirSync(join(folder, 'book.mp3.pieces'));
+    writeFileSync(path, 'x');
+    expect(await pruned()).toMatchObject({ removed: [], kept: { speech: 1 } });
+    expect(existsSync(path)).toBe(true);
+  });
+
+  it('no speech that broke off where a later take of it was paid for', async () => {
+    const first = await make(failed, { protocol: 'tts', age: 61 });
+    const second = await make(delivered, { protocol: 'tts' });
+    expect(await pruned()).toMatchObject({ removed: [first, second] });
+  });
+});
