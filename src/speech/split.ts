@@ -1,5 +1,5 @@
-/** Something that can be spoken: a letter, a digit, or a symbol that is read out. */
-const speakable = /[\p{L}\p{N}\p{Sc}\p{Sm}\p{Extended_Pictographic}]/u;
+/** Something that can be spoken (specification 2.6): a letter, a digit, or a symbol that is read out. */
+export const speakable = /[\p{L}\p{N}\p{Sc}\p{Sm}\p{Extended_Pictographic}]/u;
 
 // Where a text may be cut, best first; each pattern ends after the place. Closing quotes and brackets stay with
 // their sentence, and so does the white space after it.
@@ -15,11 +15,6 @@ const places: readonly RegExp[] = [
 // How much white space is looked at after a place.
 const mostBlanks = 256;
 
-/** True where a text holds something that can be spoken (specification 2.6). */
-export function isSpeakable(text: string): boolean {
-  return speakable.test(text);
-}
-
 /**
  * Cuts a text into pieces of at most `maxCharacters` code points, each at the last place that fits: the end of a
  * paragraph, a line, a sentence (also 。！？), a clause, a word; and only where there is none of these between two
@@ -29,7 +24,7 @@ export function isSpeakable(text: string): boolean {
 export function splitText(text: string, maxCharacters: number): string[] {
   return cutText(text, maxCharacters)
     .map((piece) => piece.trim())
-    .filter(isSpeakable);
+    .filter((piece) => speakable.test(piece));
 }
 
 /** Cuts a text as {@link splitText} does, with nothing left out: the pieces joined are the text. */

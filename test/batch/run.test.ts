@@ -295,6 +295,7 @@ it('has a schema, as each body has', async () => {
     ['video a', 'instances'],
     ['video b', 'ModelVersion'],
     ['video c', 'aspect_ratio'],
+    ['tts', 'sample_rate'],
   ] as const) {
     const { code, stdout } = await runHereAs(scene.user, ['schema', ...what.split(' ')]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining(`"${field}": {`) as string });

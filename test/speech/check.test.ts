@@ -17,7 +17,9 @@ describe('a body', () => {
   });
 
   test.each([
-    [{}, 'req_params.text'],
+    [{}, 'req_params'],
+    [params({ spekaer: 'a' }), 'req_params.spekaer'],
+    [params({ audio_params: 'mp3' }), 'req_params.audio_params'],
     [params({ text: '' }), 'req_params.text'],
     [params({ text: ' …! ' }), 'req_params.text'],
     [params({ text: 7 }), 'req_params.text'],

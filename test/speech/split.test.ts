@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cutText, isSpeakable, splitText } from '../../src/speech/split.ts';
+import { cutText, speakable, splitText } from '../../src/speech/split.ts';
 
 const length = (text: string): number => Array.from(text).length;
 
@@ -72,7 +72,7 @@ describe('for any text', () => {
         for (const piece of pieces) {
           expect(length(piece)).toBeLessThanOrEqual(limit);
           expect(piece).not.toMatch(/\p{Surrogate}/u);
-          expect(isSpeakable(piece)).toBe(true);
+          expect(speakable.test(piece)).toBe(true);
         }
         const spoken = (parts: string[]): string =>
           parts.join('').replace(/[^\p{L}\p{N}\p{Extended_Pictographic}]/gu, '');

@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
+import type { $ZodType } from 'zod/v4/core';
 import type { JsonObject } from '../../json.ts';
 import type { ProtocolName } from '../../job.ts';
 import type { Run } from '../action.ts';
 
-/** `mgw schema video a|b|c | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
+/** `mgw schema video a|b|c | tts | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
 export function registerSchema(parent: Command, run: Run): void {
   const schema = parent.command('schema').description('the JSON Schema of a body or a batch');
   const add = (command: Command, make: () => Promise<JsonObject>): void => {
@@ -14,6 +15,7 @@ export function registerSchema(parent: Command, run: Run): void {
     add(video.command(name).description(`of the body of Protocol ${name.toUpperCase()}`), () =>
       bodySchema(name),
     );
+  add(schema.command('tts').description('of the body of speech'), speechSchema);
   add(
     schema.command('batch').description('of a manifest in YAML; $defs.row is that of a line of JSON Lines'),
     manifestSchema,
@@ -25,11 +27,16 @@ function outcomeOf(schema: JsonObject): { json: Record<string, unknown>; text: s
 }
 
 async function bodySchema(name: ProtocolName): Promise<JsonObject> {
-  const [{ protocols }, { toJSONSchema }] = await Promise.all([
-    import('../../protocols/registry.ts'),
-    import('zod/v4/core'),
-  ]);
-  const { schema } = await protocols[name].checks();
+  const { protocols } = await import('../../protocols/registry.ts');
+  return asJsonSchema((await protocols[name].checks()).schema);
+}
+
+async function speechSchema(): Promise<JsonObject> {
+  return asJsonSchema((await import('../../speech/check.ts')).schema);
+}
+
+async function asJsonSchema(schema: $ZodType): Promise<JsonObject> {
+  const { toJSONSchema } = await import('zod/v4/core');
   return toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as unknown as JsonObject;
 }
 
