@@ -129,7 +129,7 @@ describe('auth logout', () => {
 it('a refusal on record is not said to be one of the present key', async () => {
   const server = await httpServer();
   server.answers.push(says({ error: { message: 'Invalid token' } }, 401));
-  const user = await userHere(server.url);
+  const user = userHere(server.url);
   const refused = await user.run(['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini']);
   expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('with the key from')]);
   const later = await user.run(['jobs', 'wait', '@last'], { env: { MGW_API_KEY: 'sk-another' } });
