@@ -3,7 +3,6 @@ import { originText } from '../config/source.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { asSentence } from '../http/advice.ts';
 import { printable } from '../printable.ts';
-import { accountOf } from '../session/account.ts';
 import type { Action } from './action.ts';
 import { createContext, type Context } from './context.ts';
 import type { Globals } from './globals.ts';
@@ -81,11 +80,13 @@ function withNext(outcome: Outcome, program: Program | undefined, argv: string[]
 // Which key was refused, and where: there may be several of either.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
-  if (context === undefined || error?.code !== 'auth' || error.next?.includes('--trust-origin'))
+  // What names a way of its own (another key, an origin to trust) has said it already.
+  if (context === undefined || error?.code !== 'auth' || error.next?.join(' ') !== 'mgw auth status')
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
   // A refusal that is on record may be of another key.
+  const { accountOf } = await import('../session/account.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const asked = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
   return { ...outcome, error: error.with({}, `${asSentence(error.message)} ${asked}`) };

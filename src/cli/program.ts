@@ -30,7 +30,7 @@ const groups: Record<string, Record<string, Load>> = {
     sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
   },
   'Set-up': {
-    auth: async () => (await import('./commands/auth.ts')).registerAuth,
+    auth: async () => (await import('./commands/auth/auth.ts')).registerAuth,
     config: async () => (await import('./commands/config.ts')).registerConfig,
     doctor: async () => (await import('./commands/doctor.ts')).registerDoctor,
     completion: async () => (await import('./commands/completion.ts')).registerCompletion,

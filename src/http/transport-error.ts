@@ -52,5 +52,10 @@ function reasonOf(cause: unknown): TransportReason {
 // An AggregateError (every address of a name failed) has an empty message of its own.
 function wordsOf(cause: unknown): string {
   const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
+  // OpenSSL's own words give the file and line of its source.
+  const code = systemCode(cause) ?? '';
+  if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG)$/.test(code))
+    return 'what answers there does not speak TLS (is it an http:// address?)';
+  if (code.startsWith('ERR_SSL_')) return `TLS failed (${code})`;
   return printableLine(messageOf(inner) || systemCode(cause) || 'no reason given', 300);
 }

@@ -11,6 +11,7 @@ import { newShell, program, type Shell } from '../support/shell.ts';
 // Not run, each for its reason.
 const skipped: Record<string, string> = {
   'mgw sandbox start --port 8787': 'serves until it is interrupted',
+  'mgw auth login': 'asks at a terminal',
   'mgw auth login --base-url https://gateway.example.com': 'asks at a terminal',
 };
 // What an example with a name that stands for the reader's own comes to.

@@ -3,33 +3,93 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../../support/cli.ts';
 import { userHere } from '../../support/one-process.ts';
-import { httpServer, says } from '../../support/servers.ts';
+import { closedPort, httpServer, says, type HttpServer } from '../../support/servers.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
 const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
 
+const listing = says({ data: [{ id: 'vendor-h3-mini' }, { id: 'Video-B' }] });
+
+/** A gateway that gives these answers to `GET /v1/models`. */
+async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpServer> {
+  const server = await httpServer();
+  server.answers.push(...answers);
+  return server;
+}
+
 describe('auth login', () => {
-  it('keeps the key and the gateway, for the user alone, and prints neither key nor data', async () => {
+  it('keeps a key that the gateway accepts, for the user alone, and prints neither key nor data', async () => {
+    const gateway = await gatewayThat(listing);
     const user = userHere();
-    const login = await user.run(['auth', 'login', '--base-url', 'https://Gateway.example/'], {
+    const login = await user.run(['auth', 'login', '--base-url', `${gateway.url}/`], {
       stdin: `${canaryKey}\n`,
     });
     expect(login).toMatchObject({ code: 0, stdout: '' });
     expect(login.stderr).toContain(configOf(user));
+    expect(login.stderr).toContain('accepted, for 2 models');
     expect(login.stderr).not.toContain(canaryKey);
-    expect(kept(user)).toEqual({
-      profiles: { default: { api_key: canaryKey, base_url: 'https://gateway.example' } },
-    });
+    expect(gateway.requests).toMatchObject([
+      { path: '/v1/models', headers: { authorization: `Bearer ${canaryKey}` } },
+    ]);
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: canaryKey, base_url: gateway.url } } });
     expect(statSync(configOf(user)).mode & 0o777).toBe(0o600);
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
 
+  it.each([
+    [
+      'a key that is refused',
+      says({ error: { message: `No user of ${canaryKey}` } }, 401),
+      3,
+      'auth',
+      'refused the key',
+    ],
+    [
+      'an address that is no gateway',
+      says('<html>hello</html>'),
+      6,
+      'bad_reply',
+      'does not answer as a gateway does',
+    ],
+  ] as const)('keeps nothing of %s, unless told to', async (_, answer, code, name, words) => {
+    const gateway = await gatewayThat(answer);
+    const user = userHere();
+    const args = ['auth', 'login', '--base-url', gateway.url, '--json'];
+    const login = await user.run(args, { stdin: canaryKey });
+    expect(login).toMatchObject({ code, json: { error: { code: name, charged: 'no' } } });
+    expect(login.json.error.message).toContain(`${gateway.url} ${words}: `);
+    expect(login.stdout).not.toContain(canaryKey);
+    expect(existsSync(configOf(user))).toBe(false);
+    expect((await user.run([...args, '--no-verify'], { stdin: canaryKey })).code).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: canaryKey, base_url: gateway.url } } });
+    expect(gateway.requests).toHaveLength(1);
+  });
+
+  it('tries the key that it is given, and not the one of the environment', async () => {
+    const gateway = await gatewayThat(listing);
+    const user = userHere(gateway.url);
+    const login = await user.run(['auth', 'login'], { stdin: 'key-1' });
+    expect([login.code, login.stderr]).toEqual([
+      0,
+      expect.stringContaining('MGW_API_KEY is set and goes before it.'),
+    ]);
+    expect(gateway.requests).toMatchObject([{ headers: { authorization: 'Bearer key-1' } }]);
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
+  });
+
+  it('wants to know the gateway where nobody can be asked', async () => {
+    const login = await userHere().run(['auth', 'login', '--json'], { stdin: 'key-1' });
+    expect(login).toMatchObject({
+      code: 2,
+      json: { error: { next: expect.arrayContaining(['--base-url']) as unknown } },
+    });
+  });
+
   it('makes a profile, and changes nothing else in it later', async () => {
     const user = userHere();
-    await user.run(['auth', 'login', '--profile', 'work', '--base-url', 'http://10.0.0.1', '--allow-http'], {
-      stdin: 'key-1',
-    });
-    const again = await user.run(['--json', 'auth', 'login', '--profile', 'work'], { stdin: 'key-2\r\n' });
+    const login = ['auth', 'login', '--no-verify', '--profile', 'work'];
+    await user.run([...login, '--base-url', 'http://10.0.0.1', '--allow-http'], { stdin: 'key-1' });
+    const again = await user.run(['--json', ...login], { stdin: 'key-2\r\n' });
     expect(again.json).toMatchObject({ ok: true, profile: 'work', config_file: configOf(user) });
     const work = { api_key: 'key-2', base_url: 'http://10.0.0.1', allow_http: true };
     expect(kept(user)).toEqual({ profiles: { work } });
@@ -44,7 +104,12 @@ describe('auth login', () => {
     ['sésame-1234', 'not ASCII'],
   ])('refuses the key %j without echoing it, and keeps nothing', async (key, why) => {
     const user = userHere();
-    const { code, stdout, stderr } = await user.run(['auth', 'login'], { stdin: key });
+    const { code, stdout, stderr } = await user.run(
+      ['auth', 'login', '--base-url', 'https://gateway.example'],
+      {
+        stdin: key,
+      },
+    );
     expect(code).toBe(2);
     expect(stderr).toContain(why);
     expect(stdout + stderr).not.toMatch(/s[eé]same|1234/);
@@ -70,16 +135,27 @@ describe('auth login', () => {
 });
 
 describe('auth status', () => {
-  it('says where everything comes from, and shows nothing of the key', async () => {
-    const user = userHere('https://gateway.example');
+  it('says where everything comes from, that the key is accepted, and shows nothing of it', async () => {
+    const gateway = await gatewayThat(listing, listing);
+    const user = userHere(gateway.url);
     const { code, stdout, stderr } = await user.run(['auth', 'status']);
     expect(code).toBe(0);
-    expect(stdout).toMatch(/base_url +https:\/\/gateway\.example +environment MGW_BASE_URL/);
+    expect(stdout).toMatch(/base_url +http:\/\/127\.0\.0\.1:\d+ +environment MGW_BASE_URL/);
     expect(stdout).toMatch(/api_key +\(set\) +environment MGW_API_KEY/);
+    expect(stdout).toMatch(/accepted +yes, for 2 models/);
     expect(stdout + stderr).not.toContain(canaryKey.slice(3, 12));
     expect(stdout + stderr).not.toContain(canaryKey.slice(-4));
     const { json } = await user.run(['auth', 'status', '--json']);
-    expect(json['auth']).toMatchObject({ profile: 'default', key_source: 'environment MGW_API_KEY' });
+    const auth = { profile: 'default', key_source: 'environment MGW_API_KEY', accepted: true, models: 2 };
+    expect(json['auth']).toMatchObject(auth);
+  });
+
+  it('says that the key is refused, or that nobody answered', async () => {
+    const gateway = await gatewayThat(says({ error: { message: 'Invalid token' } }, 401));
+    const refused = await userHere(gateway.url).run(['auth', 'status', '--json']);
+    expect(refused).toMatchObject({ code: 3, json: { auth: { accepted: false }, error: { code: 'auth' } } });
+    const silent = await userHere(`http://127.0.0.1:${await closedPort()}`).run(['auth', 'status']);
+    expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +not known/)]);
   });
 
   it('exits 2 where there is no key or a bad one', async () => {
@@ -110,8 +186,10 @@ describe('auth status', () => {
 describe('auth logout', () => {
   it('takes the key out of its profile and leaves the rest', async () => {
     const user = userHere();
-    await user.run(['auth', 'login', '--base-url', 'https://gateway.example'], { stdin: canaryKey });
-    await user.run(['auth', 'login', '--profile', 'work'], { stdin: 'work-key' });
+    await user.run(['auth', 'login', '--no-verify', '--base-url', 'https://gateway.example'], {
+      stdin: canaryKey,
+    });
+    await user.run(['auth', 'login', '--no-verify', '--profile', 'work'], { stdin: 'work-key' });
     const logout = await user.run(['auth', 'logout', '--json']);
     expect(logout.json).toMatchObject({ ok: true, profile: 'default', removed: true });
     expect(kept(user)).toEqual({

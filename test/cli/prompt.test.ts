@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { readHidden, type } from '../../src/cli/hidden-prompt.ts';
+import { readHidden, readLine, type } from '../../src/cli/prompt.ts';
 import type { Io } from '../../src/cli/io.ts';
 import { readAll } from '../support/read-all.ts';
 
@@ -22,6 +22,22 @@ function terminal(): Terminal {
   const stdout = new PassThrough();
   return { io: { stdin, stdout, stderr, env: {} }, stdin, modes, shown: () => String(readAll(stderr)) };
 }
+
+describe('readLine', () => {
+  it('reads a line', async () => {
+    const { io, stdin } = terminal();
+    const line = readLine(io, 'Address: ');
+    stdin.write('gateway.example\n');
+    expect(await line).toBe('gateway.example');
+  });
+
+  it('ends with 130 where the terminal goes away', async () => {
+    const { io, stdin } = terminal();
+    const line = readLine(io, 'Address: ');
+    stdin.end('gate');
+    await expect(line).rejects.toMatchObject({ exitCode: 130 });
+  });
+});
 
 describe('readHidden', () => {
   it('reads a line key by key, shows the question alone, and gives the terminal back', async () => {

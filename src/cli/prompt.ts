@@ -1,5 +1,23 @@
+import { createInterface } from 'node:readline/promises';
 import { MgwError, usageError } from '../errors.ts';
 import { write, type Io } from './io.ts';
+
+/**
+ * Asks on the terminal for a line; the question goes to stderr.
+ * @throws MgwError with exit code 130 on Ctrl-C and where the terminal goes away (Ctrl-D), and `usage` where stdin is no terminal.
+ */
+export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
+  if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');
+  const asking = createInterface({ input: stdin, output: stderr });
+  try {
+    return await new Promise((resolve, reject) => {
+      asking.once('SIGINT', () => reject(interrupted())).once('close', () => reject(interrupted()));
+      asking.question(question).then(resolve, reject);
+    });
+  } finally {
+    asking.close();
+  }
+}
 
 interface Terminal {
   setRawMode(on: boolean): unknown;
@@ -15,7 +33,7 @@ export async function readHidden(io: Io, question: string): Promise<string> {
   await write(io.stderr, question);
   stdin.setRawMode(true);
   try {
-    return await readLine(io);
+    return await readKeys(io);
   } finally {
     stdin.setRawMode(false);
     stdin.pause();
@@ -27,7 +45,7 @@ function isTerminal(stream: unknown): stream is Terminal {
   return typeof (stream as Partial<Terminal>).setRawMode === 'function';
 }
 
-function readLine({ stdin }: Io): Promise<string> {
+function readKeys({ stdin }: Io): Promise<string> {
   return new Promise((resolve, reject) => {
     let line = '';
     const settle = (end: () => void): void => {

@@ -1,0 +1,176 @@
+import type { Command } from 'commander';
+import { parseBaseUrl } from '../../../config/base-url.ts';
+import { baseUrlRule, resolveNoInput } from '../../../config/derived.ts';
+import { checkKey, keyOfFile } from '../../../config/key.ts';
+import { lookUp, type Layers } from '../../../config/layers.ts';
+import { configPath } from '../../../config/read.ts';
+import { resolveSettings, type Settings } from '../../../config/resolve.ts';
+import type { ConfigFile, Profile } from '../../../config/schema.ts';
+import { badSetting } from '../../../config/source.ts';
+import { messageOf, MgwError, toMgwError, usageError, type ErrorCode } from '../../../errors.ts';
+import { asSentence } from '../../../http/advice.ts';
+import { isLoopbackHost } from '../../../loopback.ts';
+import { fetchModels } from '../../../session/models.ts';
+import { openSession } from '../../../session/session.ts';
+import type { Run } from '../../action.ts';
+import type { Context } from '../../context.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { readHidden, readLine } from '../../prompt.ts';
+import { interruptions } from '../../signals.ts';
+import { readStdin } from '../../stdin.ts';
+import { keyVariables, ownLayers } from './own-layers.ts';
+
+/** `mgw auth login`: keeps a gateway's address and a key that it accepts. */
+export function registerLogin(auth: Command, run: Run): void {
+  const command = auth
+    .command('login')
+    .description("keep a gateway's address and an API key that it accepts")
+    .option('--no-verify', 'keep them without asking the gateway')
+    .addHelpText(
+      'after',
+      '\nWhat is missing is asked for on a terminal, the key without echo. In a script the key is read from' +
+        '\nstandard input. Both are tried by GET /v1/models, which is free of charge.' +
+        '\n\nExamples:\n  $ mgw auth login\n  $ mgw auth login --base-url https://gateway.example.com' +
+        '\n  $ mgw auth login --profile work --base-url https://gateway.example.com < key.txt',
+    )
+    .action((options: { verify: boolean }) => run(command, (context) => login(context, options.verify)));
+}
+
+type OwnLayers = Layers & { file: ConfigFile };
+
+async function login(context: Context, verify: boolean): Promise<Outcome> {
+  const { io, globals, progress } = context;
+  const layers = await ownLayers(context);
+  const { value: profile } = layers.profileName;
+  const baseUrl = await addressFor(context, layers, verify);
+  const own: Profile = {
+    ...layers.profile,
+    api_key: await askForKey(context, layers),
+    ...(baseUrl !== undefined && { base_url: baseUrl }),
+    ...(globals.allowHttp && { allow_http: true }),
+  };
+  const models = verify ? await tryOut(context, layers, own) : undefined;
+  const { changeProfile } = await import('../../../config/store.ts');
+  await changeProfile(io.env, profile, (before) => ({ ...before, ...own }));
+  const file = configPath(io.env);
+  const tried =
+    models === undefined ? 'was not tried' : `is accepted, for ${models} model${models === 1 ? '' : 's'}`;
+  progress.note(`The key ${tried}. It is kept in ${file}, profile "${profile}".`);
+  for (const hint of hints(layers, own)) progress.note(hint);
+  return { json: { profile, config_file: file, base_url: baseUrl, models } };
+}
+
+// The address to keep; undefined where the one that is configured stays.
+async function addressFor(context: Context, layers: OwnLayers, verify: boolean): Promise<string | undefined> {
+  const { globals, io, progress } = context;
+  const allowHttp = globals.allowHttp ?? layers.profile.allow_http ?? false;
+  const found = lookUp(baseUrlRule, layers);
+  if (found?.source === 'flag') {
+    const text = String(found.value);
+    try {
+      return parseBaseUrl(text, allowHttp);
+    } catch (error) {
+      throw badSetting('base_url', found, text, error);
+    }
+  }
+  if (found !== undefined) return undefined;
+  if (!mayAsk(context, layers)) {
+    if (!verify) return undefined;
+    throw usageError('Name the gateway that the key is for.', [
+      ...['mgw', 'auth', 'login', '--base-url', 'https://GATEWAY'],
+    ]);
+  }
+  for (;;) {
+    const typed = (await readLine(io, 'Address of the gateway: ')).trim();
+    try {
+      return parseBaseUrl(withScheme(typed), allowHttp);
+    } catch (error) {
+      progress.note(`Give ${messageOf(error)}.`);
+    }
+  }
+}
+
+function withScheme(typed: string): string {
+  if (/^[a-z]+:\/\//i.test(typed)) return typed;
+  const isLoopback = URL.canParse(`http://${typed}`) && isLoopbackHost(new URL(`http://${typed}`).hostname);
+  return `${isLoopback ? 'http' : 'https'}://${typed}`;
+}
+
+function mayAsk({ io }: Context, layers: Layers): boolean {
+  return io.stdin.isTTY === true && !resolveNoInput(layers).value;
+}
+
+async function askForKey(context: Context, layers: Layers): Promise<string> {
+  const { io } = context;
+  const terminal = io.stdin.isTTY === true;
+  if (terminal && !mayAsk(context, layers))
+    throw usageError(
+      'Nobody may be asked for the key here. Give it on standard input: mgw auth login < key-file',
+    );
+  const key = terminal
+    ? (await readHidden(io, 'API key (not shown): ')).trim()
+    : keyOfFile(await readStdin(io));
+  try {
+    return checkKey(key);
+  } catch (error) {
+    const from = terminal ? 'that was typed' : 'on standard input';
+    throw new MgwError('config', `The key ${from} cannot be used: ${messageOf(error)}.`);
+  }
+}
+
+// Asks as the profile would once it is kept: how many models the key may use. Undefined in the sandbox, which takes any.
+async function tryOut(context: Context, layers: OwnLayers, own: Profile): Promise<number | undefined> {
+  const settings = settingsWith(layers, own);
+  const { baseUrl, sandbox } = settings;
+  if (sandbox.value || baseUrl === undefined) return undefined;
+  const { progress, clock, globals } = context;
+  progress.note(`Asking ${new URL(baseUrl.value).host} whether it accepts the key ...`);
+  const session = openSession({
+    clock,
+    settings: () => Promise.resolve(settings),
+    note: (text) => progress.note(text),
+    trace: globals.verbose ? (line) => progress.note(line) : undefined,
+    signals: interruptions,
+  });
+  try {
+    return (await fetchModels(session, undefined, { retries: 1 })).length;
+  } catch (error) {
+    const told = toMgwError(error);
+    throw notKept(told.with({}, session.redact(told.message)), baseUrl.value, layers);
+  } finally {
+    await session.close();
+  }
+}
+
+function settingsWith({ flags, env, file, profileName: { value: name } }: OwnLayers, own: Profile): Settings {
+  const rest = { ...env, ...Object.fromEntries(keyVariables.map((variable) => [variable, undefined])) };
+  return resolveSettings({
+    flags,
+    env: rest,
+    file: { ...file, profiles: { ...file.profiles, [name]: own } },
+  });
+}
+
+const whatFailed: Partial<Record<ErrorCode, string>> = {
+  auth: 'refused the key',
+  unreachable: 'gave no answer',
+  bad_reply: 'does not answer as a gateway does',
+  not_found: 'does not answer as a gateway does',
+};
+
+function notKept(error: MgwError, baseUrl: string, { flags }: OwnLayers): MgwError {
+  const what = whatFailed[error.code] ?? 'did not list its models';
+  const text = `${baseUrl} ${what}: ${asSentence(error.message)} Nothing was kept; --no-verify keeps it untried.`;
+  const named = flags.baseUrl === undefined ? [] : ['--base-url', flags.baseUrl];
+  return error.with({ next: ['mgw', 'auth', 'login', ...named] }, text);
+}
+
+function hints({ env }: Layers, own: Profile): string[] {
+  const first = keyVariables.find((name) => env[name] !== undefined);
+  return [
+    ...(first === undefined ? [] : [`${first} is set and goes before it.`]),
+    ...(own.base_url !== undefined || env['MGW_BASE_URL']
+      ? []
+      : ['No gateway is configured yet: mgw config set base_url https://…']),
+  ];
+}

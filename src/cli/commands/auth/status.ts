@@ -1,0 +1,84 @@
+import type { Command } from 'commander';
+import { configPath } from '../../../config/read.ts';
+import { requireKey, type Settings } from '../../../config/resolve.ts';
+import { originText } from '../../../config/source.ts';
+import { toMgwError, type MgwError } from '../../../errors.ts';
+import { accountOf } from '../../../session/account.ts';
+import { fetchModels } from '../../../session/models.ts';
+import type { Run } from '../../action.ts';
+import type { Context } from '../../context.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { table } from '../../output/table.ts';
+
+/** `mgw auth status`: which gateway and which key are in use, where they come from, and whether the key is accepted. */
+export function registerStatus(auth: Command, run: Run): void {
+  const command = auth
+    .command('status')
+    .description('show which gateway and which key are in use, and whether the key is accepted')
+    .addHelpText(
+      'after',
+      '\nThe key itself is never shown. Asks for GET /v1/models, which is free of charge.' +
+        '\n\nExamples:\n  $ mgw auth status\n  $ mgw auth status --profile work --json',
+    )
+    .action(() => run(command, showStatus));
+}
+
+async function showStatus(context: Context): Promise<Outcome> {
+  const settings = await context.settings();
+  const file = configPath(context.io.env);
+  const profile = settings.profile.value;
+  if (settings.sandbox.value) {
+    const auth = { profile, sandbox: true, config_file: file };
+    return { json: { auth }, text: 'The sandbox is in use: it needs no key.' };
+  }
+  const { baseUrl, baseUrlProblem, key } = settings;
+  const account = await tried(() => accountOf(requireKey(settings)));
+  const models = await tried(async () => (await fetchModels(context)).length);
+  const rows = [
+    ['profile', profile, originText(settings.profile)],
+    ['base_url', ...shownBaseUrl(settings)],
+    ['api_key', key ? (account.value ? '(set)' : '(unusable)') : '(none)', key ? originText(key) : ''],
+    ...(account.value ? [['account', account.value, '']] : []),
+    ['accepted', shownVerdict(models), ''],
+    ['config file', file, ''],
+  ];
+  const auth = {
+    profile,
+    base_url: baseUrl?.value,
+    base_url_source: baseUrl && originText(baseUrl),
+    key_source: key && originText(key),
+    account: account.value,
+    accepted: isAccepted(models),
+    models: models.value,
+    config_file: file,
+  };
+  const error = account.error ?? baseUrlProblem ?? models.error;
+  return { json: { auth }, text: table(['what', 'value', 'from'], rows), error };
+}
+
+function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
+  if (baseUrl !== undefined) return [baseUrl.value, originText(baseUrl)];
+  return [baseUrlProblem ? '(unusable)' : '(none)', ''];
+}
+
+// Undefined where the gateway did not say.
+function isAccepted({ value, error }: Tried<number>): boolean | undefined {
+  if (value !== undefined) return true;
+  return error?.code === 'auth' ? false : undefined;
+}
+
+function shownVerdict(models: Tried<number>): string {
+  if (models.value !== undefined) return `yes, for ${models.value} model${models.value === 1 ? '' : 's'}`;
+  return isAccepted(models) === false ? 'no' : 'not known';
+}
+
+/** What an attempt gave, or why it failed. */
+type Tried<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
+
+async function tried<T>(act: () => T | Promise<T>): Promise<Tried<T>> {
+  try {
+    return { value: await act() };
+  } catch (error) {
+    return { error: toMgwError(error) };
+  }
+}
