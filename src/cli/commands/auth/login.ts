@@ -28,8 +28,8 @@ export function registerLogin(auth: Command, run: Run): void {
     .option('--no-verify', 'keep them without asking the gateway')
     .addHelpText(
       'after',
-      '\nWhat is missing is asked for on a terminal, the key without echo. In a script the key is read from' +
-        '\nstandard input. Both are tried by GET /v1/models, which is free of charge.' +
+      '\nWhat is missing is asked for on a terminal, the key without echo. In a script the key is read from ' +
+        'standard input. Both are tried by GET /v1/models, which is free of charge.' +
         '\n\nExamples:\n  $ mgw auth login\n  $ mgw auth login --base-url https://gateway.example.com' +
         '\n  $ mgw auth login --profile work --base-url https://gateway.example.com < key.txt',
     )
