@@ -5,7 +5,6 @@ import { preloaded } from './preloads.ts';
 import { it, secured, shown, type SceneOptions } from './scene.ts';
 import { says } from './until.ts';
 
-const protocols = ['a', 'b', 'c'] as const;
 const tried = 'trying again in';
 
 describe.concurrent('a name that does not resolve twice, and then does', () => {
@@ -25,8 +24,8 @@ describe.concurrent('a name that does not resolve twice, and then does', () => {
 });
 
 describe.concurrent('a connection that is refused twice, and then stands', () => {
-  it.for(protocols)('is submitted once (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol, { host: '127.0.0.3' });
+  it('is submitted once', async ({ open }) => {
+    const scene = await open('c', { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = scene.start(scene.command('--key', 'boat'));
     await says(run, tried, 2);
@@ -38,8 +37,8 @@ describe.concurrent('a connection that is refused twice, and then stands', () =>
 });
 
 describe.concurrent('a connection that is refused for ever', () => {
-  it.for(protocols)('ends with exit 6, and the rerun submits (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol, { host: '127.0.0.3' });
+  it('ends with exit 6, and the rerun submits', async ({ open }) => {
+    const scene = await open('c', { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');
     expect(run.json).toMatchObject({
@@ -67,36 +66,29 @@ describe.concurrent('a connection that does not come to stand in time', () => {
     await scene.expectInvariants(1);
   });
 
-  it.for(protocols)(
-    'ends with exit 6 where TLS stalls, and the rerun submits (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol, secured());
-      scene.gateway.onTcp.push(...Array.from({ length: 9 }, () => () => true));
-      const run = await scene.submit(...briefly);
-      scene.gateway.onTcp.length = 0;
-      expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
-      const again = await scene.again();
-      expect(again.code, shown(again)).toBe(0);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('ends with exit 6 where TLS stalls, and the rerun submits', async ({ open }) => {
+    const scene = await open('c', secured());
+    scene.gateway.onTcp.push(...Array.from({ length: 9 }, () => () => true));
+    const run = await scene.submit(...briefly);
+    scene.gateway.onTcp.length = 0;
+    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+    const again = await scene.again();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
 });
 
 describe.concurrent('a certificate that is not valid', () => {
   const yesterday = new Date(Date.now() - 86_400_000);
   const expired = { hosts: ['localhost'], notBefore: new Date(0), notAfter: yesterday };
-  const cases: [string, 'a' | 'b' | 'c', () => SceneOptions][] = [
-    ...protocols.map((protocol): [string, 'a' | 'b' | 'c', () => SceneOptions] => [
-      'self-signed',
-      protocol,
-      () => ({ tls: selfSigned({ hosts: ['localhost'] }) }),
-    ]),
-    ['expired', 'c', () => secured(expired)],
-    ['for another host', 'c', () => secured({ hosts: ['other.example'] })],
+  const cases: [string, () => SceneOptions][] = [
+    ['self-signed', () => ({ tls: selfSigned({ hosts: ['localhost'] }) })],
+    ['expired', () => secured(expired)],
+    ['for another host', () => secured({ hosts: ['other.example'] })],
   ];
 
-  it.for(cases)('%s (%s): one handshake, exit 6, nothing sent', async ([, protocol, options], { open }) => {
-    const scene = await open(protocol, options());
+  it.for(cases)('%s: one handshake, exit 6, nothing sent', async ([, options], { open }) => {
+    const scene = await open('c', options());
     const run = await scene.submit();
     expect(run.json, shown(run)).toMatchObject({
       exit_code: 6,

@@ -13,8 +13,9 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { canaryKey, type User } from '../support/cli.ts';
 import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { userHere } from '../support/one-process.ts';
 import { filesBelow } from './commands.ts';
 
 const submit = [
@@ -34,7 +35,7 @@ let gateway: GatewayC;
 let user: User;
 beforeEach(async () => {
   gateway = await startGatewayC();
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
 });
 afterEach(() => gateway.close());
 
@@ -155,7 +156,7 @@ describe('files', () => {
       response.end(gateway.video);
     });
     const submitted = await user.run(submit);
-    const fetched = await user.run(['video', 'c', 'fetch', '@last', '--poll-interval', '20ms']);
+    const fetched = await user.start(['video', 'c', 'fetch', '@last', '--poll-interval', '20ms']).result;
     expect(fetched.stdout).toBe(`${join(user.cwd, `${submitted.stdout.trim()}.mp4`)}\n`);
     expect(existsSync(join(user.cwd, 'evil.mp4'))).toBe(false);
     expect(existsSync(join(user.cwd, '..', 'evil.mp4'))).toBe(false);

@@ -14,7 +14,7 @@ export interface Shell {
   env: NodeJS.ProcessEnv;
   /**
    * Runs a line as a shell does; what is not read from stdin is at its end at once. One of plain words for mgw runs in
-   * this very process, whose folder and home change meanwhile: one line at a time.
+   * this very process, whose folder and home change meanwhile: nothing else may need them.
    */
   run(line: string): Promise<Ran>;
   /** Takes the home away. */
@@ -38,7 +38,8 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   return {
     home,
     env: variables,
-    run: (line) => (isPlain(line) ? runInside(line, home, variables) : runLine(line, home, variables)),
+    run: (line) =>
+      isPlain(line) ? inTurn(() => runInside(line, home, variables)) : runLine(line, home, variables),
     close: () => rmSync(home, { recursive: true, force: true }),
   };
 }
@@ -52,6 +53,15 @@ export function program(folder: string, name: string, text: string): void {
 // A script gets the streams of the process that runs it.
 function isPlain(line: string): boolean {
   return /^(\w+=\S+ )*mgw /.test(line) && !/[|<>&;$'\\*~]|\bsandbox exec\b/.test(line);
+}
+
+let turn: Promise<unknown> = Promise.resolve();
+
+/** One at a time: a process has one folder and one home. */
+function inTurn(act: () => Promise<Ran>): Promise<Ran> {
+  const mine = turn.then(act);
+  turn = mine.catch(() => undefined);
+  return mine;
 }
 
 async function runInside(line: string, cwd: string, variables: NodeJS.ProcessEnv): Promise<Ran> {

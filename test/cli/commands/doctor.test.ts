@@ -6,7 +6,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Check } from '../../../src/cli/doctor/check.ts';
 import { checkNode } from '../../../src/cli/doctor/local.ts';
 import { checkClock } from '../../../src/cli/doctor/network.ts';
-import { canaryKey, newUser, type CliResult, type User } from '../../support/cli.ts';
+import { canaryKey, type CliResult, type User } from '../../support/cli.ts';
+import { userHere } from '../../support/one-process.ts';
 
 const servers: Server[] = [];
 afterEach(async () => {
@@ -37,7 +38,7 @@ async function examine(
 
 describe('doctor', () => {
   it('is content with a gateway that answers, and leaves nothing behind', async () => {
-    const user = newUser(await gateway(200, { data: [{ id: 'm' }] }));
+    const user = userHere(await gateway(200, { data: [{ id: 'm' }] }));
     const { result, checks } = await examine(user);
     expect(result.code).toBe(0);
     expect(Object.values(checks).map(({ status }) => status)).toEqual(Array(8).fill('ok'));
@@ -56,14 +57,14 @@ describe('doctor', () => {
   });
 
   it('is content with the sandbox', async () => {
-    const { result, checks } = await examine(newUser(), ['--sandbox']);
+    const { result, checks } = await examine(userHere(), ['--sandbox']);
     expect(result.code).toBe(0);
     expect(checks['key']?.status).toBe('ok');
   });
 
   it('exits 3 where the key is refused, and does not repeat it', async () => {
     const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
-    const { result, checks } = await examine(newUser(await gateway(401, body)));
+    const { result, checks } = await examine(userHere(await gateway(401, body)));
     expect(result.code).toBe(3);
     expect(result.json.error.code).toBe('auth');
     expect(checks['key']).toMatchObject({ status: 'fail', detail: 'Invalid token [redacted]' });
@@ -75,14 +76,14 @@ describe('doctor', () => {
     await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
     const { port } = free.address() as AddressInfo;
     await new Promise((resolve) => free.close(resolve));
-    const { result, checks } = await examine(newUser(`http://127.0.0.1:${port}`));
+    const { result, checks } = await examine(userHere(`http://127.0.0.1:${port}`));
     expect(result.code).toBe(6);
     expect(checks['connection']?.status).toBe('fail');
     expect(checks['key']?.status).toBe('skip');
   });
 
   it('exits 2 where nothing is configured, and names both ways on', async () => {
-    const { result, checks } = await examine(newUser());
+    const { result, checks } = await examine(userHere());
     expect(result.code).toBe(2);
     expect(checks['gateway']).toMatchObject({ status: 'fail' });
     expect(checks['gateway']?.detail).toMatch(/mgw auth login.*--sandbox/);
@@ -91,10 +92,10 @@ describe('doctor', () => {
 
   it('exits 2 where the key is missing or the config file cannot be used', async () => {
     const url = await gateway(200, { data: [] });
-    const keyless = await examine(newUser(undefined, { MGW_BASE_URL: url }));
+    const keyless = await examine(userHere(undefined, { MGW_BASE_URL: url }));
     expect(keyless.result.code).toBe(2);
     expect(keyless.checks['key']?.status).toBe('fail');
-    const user = newUser(url);
+    const user = userHere(url);
     mkdirSync(join(user.cwd, 'config'));
     writeFileSync(join(user.cwd, 'config', 'config.json'), 'x', { mode: 0o600 });
     const broken = await examine(user);
@@ -103,7 +104,7 @@ describe('doctor', () => {
   });
 
   it('exits 10 where the state folder cannot be written, and ends', async () => {
-    const user = newUser(await gateway(200, { data: [{ id: 'm' }] }), {
+    const user = userHere(await gateway(200, { data: [{ id: 'm' }] }), {
       MGW_STATE_DIR: '/proc/nowhere/state',
     });
     const { result, checks } = await examine(user);
@@ -114,14 +115,14 @@ describe('doctor', () => {
 
   it('warns of a clock that is off and of a key without models, and exits 0', async () => {
     const url = await gateway(200, { data: [] }, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
-    const { result, checks } = await examine(newUser(url));
+    const { result, checks } = await examine(userHere(url));
     expect(result.code).toBe(0);
     expect(checks['clock']?.status).toBe('warn');
     expect(checks['key']?.status).toBe('warn');
   });
 
   it('tells a person what to do', async () => {
-    const { stdout } = await newUser().run(['doctor']);
+    const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
     expect(stdout).toContain('→ "mgw auth login --base-url https://…" names one.');
   });
