@@ -1,3 +1,6 @@
+import { usageError } from './errors.ts';
+import { printableLine } from './printable.ts';
+
 const form = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
 
 /** What {@link isKeyName} allows, in words. */
@@ -7,4 +10,13 @@ export const keyNameForm =
 /** True for what can name a job: it is safe in a script, in a file name and in a log. */
 export function isKeyName(name: string): boolean {
   return form.test(name) && !name.includes('..');
+}
+
+/** Refuses what cannot name a job, and a name for what is to be made anew. @throws MgwError('usage'). */
+export function checkKeyName(key: string | undefined, fresh: boolean | undefined): void {
+  if (key === undefined) return;
+  if (fresh) throw usageError('--key and --new contradict each other: a key names one submission for ever.');
+  if (isKeyName(key)) return;
+  const shown = key === '' ? 'an empty name' : printableLine(key, 60);
+  throw usageError(`--key: ${shown} is not allowed; allowed: ${keyNameForm}`);
 }

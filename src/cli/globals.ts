@@ -46,13 +46,3 @@ export function addGlobals(program: Command): Command {
 function collect(value: string, before: string[] = []): string[] {
   return [...before, value];
 }
-
-/** The global flags, each with its value, that change which gateway or ledger is meant: a printed command needs them. */
-export function globalArguments(globals: Globals): string[][] {
-  return [
-    ...(globals.profile === undefined ? [] : [['--profile', globals.profile]]),
-    ...(globals.baseUrl === undefined ? [] : [['--base-url', globals.baseUrl]]),
-    ...(globals.sandbox ? [['--sandbox']] : []),
-    ...(globals.allowHttp ? [['--allow-http']] : []),
-  ];
-}

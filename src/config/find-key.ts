@@ -10,11 +10,13 @@ export interface KeyFound extends Origin {
 }
 
 /**
- * Finds the key without reading it: MGW_API_KEY, the file that MGW_API_KEY_FILE names, the profile. A variable
+ * Finds the key without reading it: the one that a program gives, MGW_API_KEY, the file that MGW_API_KEY_FILE names, the profile. A variable
  * that is set to nothing counts: in CI it is a secret that was not passed on, and no other key may take its place.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
-  const { env, profile, profileName } = layers;
+  const { flags, env, profile, profileName } = layers;
+  const given = flags.apiKey;
+  if (given !== undefined) return found({ source: 'flag', name: 'apiKey' }, () => given);
   const key = env['MGW_API_KEY'];
   if (key !== undefined) return found({ source: 'env', name: 'MGW_API_KEY' }, () => key);
   const path = env['MGW_API_KEY_FILE'];

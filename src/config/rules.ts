@@ -5,6 +5,8 @@ import { parseDuration } from '../duration.ts';
 export interface SettingFlags {
   profile?: string;
   baseUrl?: string;
+  /** Of a program: no flag takes a key, since a process list shows it. */
+  apiKey?: string;
   allowHttp?: boolean;
   /** `--trust-origin`, each time it was given. */
   trustOrigin?: readonly string[];

@@ -25,11 +25,16 @@ export interface Listener {
 /**
  * Listens on 127.0.0.1 (port 0 chooses a free one) and answers each request with what `handle` makes of it, after
  * refusing those of web pages and foreign host names with HTTP 403. An error of `handle` becomes HTTP 500.
- * Rejects with the system's error where the port cannot be had.
+ * Rejects with the system's error where the port cannot be had. With `unref` it keeps no process alive.
  */
-export async function listen(port: number, handle: (request: Request) => Promise<Reply>): Promise<Listener> {
+export async function listen(
+  port: number,
+  handle: (request: Request) => Promise<Reply>,
+  { unref = false } = {},
+): Promise<Listener> {
   const server = createServer({ requestTimeout: 60_000 });
   await start(server, port);
+  if (unref) server.unref();
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   server.on('request', (message, response) => void serve(message, response, origin, handle));
   return { origin, close: () => stop(server) };

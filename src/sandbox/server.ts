@@ -37,6 +37,8 @@ export interface SandboxOptions {
   faults?: string[];
   /** Makes task ids and the faults of chaos the same for the same seed, calls and fresh state directory. */
   seed?: number;
+  /** True lets the process end while it listens. */
+  unref?: boolean;
   /** Milliseconds since 1970; for tests. */
   now?: () => number;
 }
@@ -80,9 +82,10 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     ...{ stateDir, now, paceMs, seed, limits, voices, take, chance, ...addresses },
     streams: { open: 0 },
   };
-  const files = await listenForFiles(gateway);
+  const { unref } = options;
+  const files = await listenForFiles(gateway, unref);
   gateway.fileUrl = files.origin;
-  const main = await listen(port, (request) => answer(gateway, ROUTES, request)).catch(
+  const main = await listen(port, (request) => answer(gateway, ROUTES, request), { unref }).catch(
     async (error: unknown) => {
       await files.close();
       throw error;
@@ -99,11 +102,11 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
  * The file host keeps the port that it had first, so that the addresses of files outlive a restart; where something
  * else has that port, such as another sandbox over the same state directory, it takes any.
  */
-async function listenForFiles(gateway: Gateway): Promise<Listener> {
+async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {
   const handle = (request: Request): Promise<Reply> => answer(gateway, fileHost, request);
   const path = join(gateway.stateDir, 'file-port');
   const kept = Number(readWhole(path) ?? 0);
-  const files = await listen(kept, handle).catch(() => listen(0, handle));
+  const files = await listen(kept, handle, { unref }).catch(() => listen(0, handle, { unref }));
   if (kept === 0) writeOnce(path, new URL(files.origin).port);
   return files;
 }

@@ -8,6 +8,7 @@ import type { Session } from './session.ts';
 interface Limits {
   timeoutMs?: number;
   retries?: number;
+  signal?: AbortSignal;
 }
 
 /**
@@ -27,8 +28,20 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
   // Whoever waits for a listing is told soon that nobody answers; a submission has more patience.
   const unsentRetries = settings.retries.source === 'default' ? 2 : retries;
   const reply = await readWithRetries(
-    () => client.exchange(request, { auth: bearer, timeoutMs, maxBytes: 64 * 1024 * 1024 }),
-    { clock: session.clock, retries, unsentRetries, note: (text) => session.note(text) },
+    () =>
+      client.exchange(request, {
+        auth: bearer,
+        timeoutMs,
+        maxBytes: 64 * 1024 * 1024,
+        signal: limits.signal,
+      }),
+    {
+      clock: session.clock,
+      retries,
+      unsentRetries,
+      note: (text) => session.note(text),
+      signal: limits.signal,
+    },
   );
   const read = readModels(reply);
   if ('models' in read) return read.models;

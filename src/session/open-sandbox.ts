@@ -14,7 +14,7 @@ export async function openSandbox(
 ): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
   const { sandboxUrl: url, sandboxPaceMs } = settings;
   if (url === undefined)
-    return startSandbox({ stateDir, paceMs: sandboxPaceMs.value, limits: limitsOf(settings) });
+    return startSandbox({ stateDir, paceMs: sandboxPaceMs.value, limits: limitsOf(settings), unref: true });
   const { DEFAULT_KEY } = await import('../sandbox/auth.ts');
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
 }

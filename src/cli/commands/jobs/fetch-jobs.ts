@@ -1,24 +1,26 @@
-import { mkdir } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
 import { toMgwError, type MgwError } from '../../../errors.ts';
-import { localError } from '../../../http/local-error.ts';
 import type { Job } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import { pendingError } from '../../../jobs/errors.ts';
+import {
+  fetchPlace,
+  fileCount,
+  makeFolderOf,
+  targetsIn,
+  type FetchPlace,
+} from '../../../jobs/fetch-place.ts';
 import { goalOf, type Target } from '../../../jobs/target.ts';
 import { jobView } from '../../../jobs/view.ts';
-import { isObject } from '../../../json.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
+import { withOutput } from '../../../session/next.ts';
 import type { Context } from '../../context.ts';
-import { fetchPlace, targetsIn, type FetchPlace } from '../../fetch-place.ts';
-import { withOutput } from '../../output/next.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
-import { checkStdout, type OutputOptions } from '../../wait-options.ts';
+import { checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { problemOf } from '../video/status.ts';
-import { speechProblem } from './spoken.ts';
 
 /** The options of the commands that fetch. */
 export interface FetchOptions extends OutputOptions {
@@ -50,7 +52,7 @@ export async function fetchJobs(
 ): Promise<Outcome> {
   checkStdout(context, options);
   const refs = await readRefs(given, context.io);
-  const place = await fetchPlace(options, refs.length);
+  const place = await fetchPlace(targetOf(options), refs.length);
   const { timeoutMs } = await context.settings();
   const deps = await context.jobDeps();
   const deadline = deadlineIn(timeoutMs.value, context.clock);
@@ -85,18 +87,13 @@ async function planned(
   const all = [...found.values()];
   const targets = targetsIn(
     place,
-    all.map(({ job, protocol }, index) => ({ job, index: index + 1, count: countOf(job, protocol) })),
+    all.map(({ job, protocol }, index) => ({ job, index: index + 1, count: fileCount(job, protocol) })),
   );
   for (const [index, { ref, ...each }] of all.entries()) {
     const target = targets[index];
     if (target !== undefined) plan.set(ref, { ...each, target });
   }
   return plan;
-}
-
-function countOf({ request, record }: Job, protocol: Protocol | undefined): number {
-  const ordered = isObject(request) ? (protocol?.countOf?.(request) ?? 1) : 1;
-  return Math.max(ordered, record.results ?? 0);
 }
 
 interface Wanted {
@@ -112,7 +109,7 @@ async function fetchOne(
   { options, place, deadline }: Wanted,
 ): Promise<Outcome> {
   try {
-    if (place.kind === 'names' && target.kind === 'file') await makeFolderOf(target.path);
+    await makeFolderOf(place, target);
     if (protocol === undefined) return await fetchSpeech(context, job, target, deps, options, deadline);
     const pending = options.wait === false ? await notFinished(job, protocol, deps) : undefined;
     if (pending !== undefined)
@@ -130,13 +127,6 @@ async function fetchOne(
   }
 }
 
-async function makeFolderOf(path: string): Promise<void> {
-  const folder = dirname(resolve(path));
-  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
-    throw localError(error, folder, 'no');
-  });
-}
-
 async function fetchSpeech(
   context: Context,
   job: Job,
@@ -145,13 +135,14 @@ async function fetchSpeech(
   { force = false }: FetchOptions,
   deadline: Deadline,
 ): Promise<Outcome> {
-  const error = await speechProblem(job);
-  if (error !== undefined) return { json: { job: jobView(job) }, error };
-  const [{ deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
+  const [{ deliverSaved }, { FileSink }, { speechProblem }, { StreamSink }] = await Promise.all([
     import('../../../speech/deliver-saved.ts'),
     import('../../../speech/file-sink.ts'),
+    import('../../../speech/problem.ts'),
     import('../../../speech/stream-sink.ts'),
   ]);
+  const error = speechProblem(job);
+  if (error !== undefined) return { json: { job: jobView(job) }, error };
   const mime = job.files[0]?.mime ?? '';
   const sink =
     target.kind === 'stdout'

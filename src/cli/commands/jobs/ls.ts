@@ -6,7 +6,7 @@ import { shownState } from '../../../jobs/reconcile.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single, someOf, wholeNumber } from '../../options.ts';
-import { promptOf } from '../../output/asked-for.ts';
+import { promptOf } from '../../../jobs/asked-for.ts';
 import { fittedTable, type Column } from '../../output/fitted-table.ts';
 import { ago } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';

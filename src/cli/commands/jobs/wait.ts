@@ -15,7 +15,6 @@ import { configured } from '../../../session/protocols.ts';
 import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
-import { speechProblem } from './spoken.ts';
 
 /** `mgw jobs wait REF...`: waits until every job has ended; prints a line for each as it ends. */
 export function registerWait(jobs: Command, run: Run): void {
@@ -69,8 +68,8 @@ async function waitForOne(
     ]);
     const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
     if (found.protocol === 'tts') {
-      const error = await speechProblem(found);
-      return withLine(found, { json: { job: jobView(found) }, error });
+      const { speechProblem } = await import('../../../speech/problem.ts');
+      return withLine(found, { json: { job: jobView(found) }, error: speechProblem(found) });
     }
     const protocol = configured(protocols[found.protocol], await context.settings());
     const job = await jobFor(found.id, protocol, deps);

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
+import { checkKeyName } from '../../../key-name.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { checkSidecar, checkStdout } from '../../wait-options.ts';
-import { checkKeyName } from '../video/key-name.ts';
 import { addTtsOptions, type TtsOptions } from './options.ts';
 
 const examples = `

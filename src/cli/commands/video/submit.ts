@@ -1,8 +1,10 @@
 import { Option, type Command } from 'commander';
 import { deadlineIn, type Clock } from '../../../clock.ts';
 import type { Settings } from '../../../config/resolve.ts';
-import { fingerprintOf, type Order } from '../../../jobs/order.ts';
+import { fingerprintOf } from '../../../jobs/order.ts';
+import { checkKeyName } from '../../../key-name.ts';
 import { goalOf } from '../../../jobs/target.ts';
+import { videoOrder, type WantedVideo } from '../../../jobs/video-order.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { payingDeps } from '../../../session/paying-deps.ts';
 import { budgetOptions } from '../../budget-options.ts';
@@ -19,12 +21,10 @@ import {
   targetOf,
 } from '../../wait-options.ts';
 import { configured } from '../../../session/protocols.ts';
-import type { SubmissionBody } from '../../../session/video-body.ts';
 import { addProtocolFlags } from './flags.ts';
 import { submissionBody } from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';
 import { setExamples, submitExamples } from './examples.ts';
-import { checkKeyName } from './key-name.ts';
 import type { SubmitOptions } from './submit-options.ts';
 
 /** `mgw video X submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. */
@@ -73,44 +73,18 @@ async function submitCommand(
     const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
     return withCost(dryRun(exchange, protocol.auth, settings), [asked], context);
   }
-  const order = orderFor(protocol, composed, exchange, options, context.clock, settings);
+  const wanted = wantedBy(options, settings, context.clock);
+  const order = videoOrder(protocol, { ...composed, exchange }, wanted);
   const { name } = await context.gateway();
   const deps = await payingDeps(context, 'command', fingerprintOf(order, name), options);
   const { submitAndDeliver } = await import('./deliver.ts');
   return submitAndDeliver(context, protocol, order, deps, options);
 }
 
-function orderFor(
-  protocol: Protocol,
-  { body, asked }: SubmissionBody,
-  exchange: Order['exchange'],
-  options: SubmitOptions,
-  clock: Clock,
-  settings: Settings,
-): Order {
+function wantedBy(options: SubmitOptions, settings: Settings, clock: Clock): WantedVideo {
+  const { key, new: fresh = false, force = false, sidecar = false } = options;
   const target = targetOf(options);
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
-  return {
-    protocol: protocol.name,
-    model: protocol.modelOf(body),
-    body,
-    asked,
-    exchange,
-    auth: protocol.auth,
-    read: (reply) => protocol.readSubmission(reply, body),
-    key: options.key,
-    fresh: options.new ?? false,
-    goal: goalOf('submit', ask, target),
-    deadline: deadlineIn(settings.timeoutMs.value, clock),
-    beforeSending: async () => {
-      if (target === undefined) return;
-      const [{ checkTargetFree }, { checkSidecarsFree }] = await Promise.all([
-        import('../../../jobs/fetch.ts'),
-        import('../../../jobs/sidecar.ts'),
-      ]);
-      const count = protocol.countOf?.(body) ?? 1;
-      await checkTargetFree(target, count, options.force ?? false);
-      if (options.sidecar) await checkSidecarsFree(target, count, options.force ?? false);
-    },
-  };
+  const deadline = deadlineIn(settings.timeoutMs.value, clock);
+  return { goal: goalOf('submit', ask, target), deadline, key, fresh, target, force, sidecar };
 }

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { promptOf } from '../../../src/cli/output/asked-for.ts';
-import type { JobKind } from '../../../src/job.ts';
-import { applySets, longName } from '../../../src/protocols/compose.ts';
-import { protocols } from '../../../src/protocols/registry.ts';
+import { promptOf } from '../../src/jobs/asked-for.ts';
+import type { JobKind } from '../../src/job.ts';
+import { applySets, longName } from '../../src/protocols/compose.ts';
+import { protocols } from '../../src/protocols/registry.ts';
 
 it.each(Object.values(protocols).map((protocol) => ({ protocol, name: protocol.name })))(
   'the prompt of a job of Protocol $name is what --prompt sets',

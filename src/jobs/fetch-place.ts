@@ -1,14 +1,15 @@
-import { extname } from 'node:path';
-import { stat } from 'node:fs/promises';
+import { mkdir, stat } from 'node:fs/promises';
+import { dirname, extname, resolve } from 'node:path';
 import { messageOf, usageError } from '../errors.ts';
+import { localError } from '../http/local-error.ts';
 import type { Job } from '../job.ts';
-import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from '../jobs/output-template.ts';
-import { askedOutput, pathsAt, type Target } from '../jobs/target.ts';
-import { at, type Json } from '../json.ts';
-import { promptOf } from './output/asked-for.ts';
-import { targetOf, type OutputOptions } from './wait-options.ts';
+import { at, isObject, type Json } from '../json.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { promptOf } from './asked-for.ts';
+import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from './output-template.ts';
+import { askedOutput, pathsAt, type Target } from './target.ts';
 
-/** Where the results of one or more jobs go, as `-o` has it. */
+/** Where the results of one or more jobs go, by what `-o` says. */
 export type FetchPlace =
   | { kind: 'stdout' }
   | { kind: 'file'; path: string }
@@ -28,8 +29,7 @@ export interface Fetched {
  * What `-o` means for `count` jobs.
  * @throws MgwError('usage') for several jobs and one file, and for a template that cannot be read.
  */
-export async function fetchPlace(options: OutputOptions, count: number): Promise<FetchPlace> {
-  const target = targetOf(options);
+export async function fetchPlace(target: Target | undefined, count: number): Promise<FetchPlace> {
   if (target === undefined) return { kind: 'asked' };
   if (target.kind === 'stdout') {
     if (count > 1) throw usageError('Standard output takes one result: name one REF, or a folder by -o.');
@@ -73,6 +73,21 @@ export function targetsIn(place: FetchPlace, fetched: readonly Fetched[]): Targe
       owners.set(sameFileName(path), each.job.id);
     }
     return target;
+  });
+}
+
+/** How many files a job makes, as far as its record tells; one of speech, which goes by no protocol. */
+export function fileCount({ request, record }: Job, protocol: Protocol | undefined): number {
+  const ordered = isObject(request) ? (protocol?.countOf?.(request) ?? 1) : 1;
+  return Math.max(ordered, record.results ?? 0);
+}
+
+/** Makes the folder of a name that was made here. @throws MgwError('local_io'). */
+export async function makeFolderOf(place: FetchPlace, target: Target): Promise<void> {
+  if (place.kind !== 'names' || target.kind === 'stdout') return;
+  const folder = dirname(resolve(target.path));
+  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
+    throw localError(error, folder, 'no');
   });
 }
 

@@ -1,7 +1,7 @@
-import type { Job, JobKind } from '../../job.ts';
-import { at, type Json } from '../../json.ts';
+import type { Job, JobKind } from '../job.ts';
+import { at, type Json } from '../json.ts';
 
-// By the fields' native names, since a listing loads no protocol; `test/cli/output/asked-for.test.ts` holds them to the flags.
+// By the fields' native names, since a listing loads no protocol; `test/jobs/asked-for.test.ts` holds them to the flags.
 const promptField: Record<JobKind, string> = {
   a: 'instances.0.prompt',
   b: 'Prompt',

@@ -1,0 +1,179 @@
+import { resolve } from 'node:path';
+import type { Budget } from '../budget/budget.ts';
+import type { BudgetKind } from '../budget/open-budget.ts';
+import { deadlineIn, systemClock, type Deadline } from '../clock.ts';
+import type { Settings } from '../config/resolve.ts';
+import type { SettingFlags } from '../config/rules.ts';
+import { MgwError, toMgwError, usageError } from '../errors.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import { jobView } from '../jobs/view.ts';
+import type { Job } from '../job.ts';
+import { interrupted } from '../payment/errors.ts';
+import type { Signals } from '../payment/pay-once.ts';
+import { withGlobals, withOutput } from '../session/next.ts';
+import { openSession, type Session } from '../session/session.ts';
+import { checkNames, durationMs } from './inputs.ts';
+import type { CallOptions, ClientOptions } from './options.ts';
+
+/** What one call works with. */
+export interface Call {
+  session: Session;
+  settings: Settings;
+  signals: Signals;
+  /** Aborted when the client is closed. */
+  closing: AbortSignal;
+  deadline: Deadline;
+}
+
+/** What tells a call what to do, and its errors what to type next. */
+export interface CallInput extends CallOptions {
+  output?: string | undefined;
+  force?: boolean | undefined;
+}
+
+const optionNames: Record<keyof ClientOptions, true> = {
+  baseUrl: true,
+  apiKey: true,
+  stateDir: true,
+  configDir: true,
+  profile: true,
+  sandbox: true,
+  allowHttp: true,
+  trustedOrigins: true,
+  timeout: true,
+  pollInterval: true,
+  requestTimeout: true,
+  retries: true,
+  budgetName: true,
+  env: true,
+  onNote: true,
+};
+
+/** The calls of one client: each has its own signals, and all share a session. */
+export class Calls {
+  readonly #flags: SettingFlags;
+  readonly #session: Session;
+  readonly #underWay = new Map<AbortController, Promise<unknown>>();
+  readonly #closing = new AbortController();
+
+  constructor(options: ClientOptions) {
+    checkNames(options, optionNames, 'createClient');
+    const { onNote } = options;
+    this.#flags = flagsOf(options);
+    const never = new AbortController().signal;
+    this.#session = openSession({
+      clock: systemClock,
+      settings: async () =>
+        (await import('../session/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
+      // What the program does with a note must not come between a payment and its record.
+      note: (text) => onNote && queueMicrotask(() => onNote(text)),
+      signals: () => ({ soft: never, hard: never }),
+    });
+  }
+
+  /**
+   * Makes one call.
+   * @throws MgwError, whatever `work` throws: its job as users see it, and the key taken out.
+   */
+  async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
+    if (this.#closing.signal.aborted) throw usageError('The client is closed.');
+    const soft = new AbortController();
+    const hard = new AbortController();
+    const unlink = [link(input.signal, soft), link(input.giveUp, soft), link(input.giveUp, hard)];
+    const signals = { soft: soft.signal, hard: hard.signal };
+    const working = this.#work(input, signals, work);
+    this.#underWay.set(soft, working);
+    try {
+      return await working;
+    } catch (error) {
+      throw this.#told(error, input, signals);
+    } finally {
+      this.#underWay.delete(soft);
+      for (const each of unlink) each();
+    }
+  }
+
+  /** Ends what is under way, and closes the session; a second time does nothing. */
+  async close(): Promise<void> {
+    const reason = new Error('the client was closed');
+    this.#closing.abort(reason);
+    for (const soft of this.#underWay.keys()) soft.abort(reason);
+    await Promise.allSettled(this.#underWay.values());
+    await this.#session.close();
+  }
+
+  async #work<T>(input: CallInput, signals: Signals, work: (call: Call) => Promise<T>): Promise<T> {
+    const timeoutMs = input.timeout === undefined ? undefined : durationMs(input.timeout, 'timeout');
+    signals.soft.throwIfAborted();
+    const budgets: Budget[] = [];
+    const session = {
+      ...this.#session,
+      budget: async (kind: BudgetKind, name: string) => {
+        const budget = await this.#session.budget(kind, name);
+        budgets.push(budget);
+        return budget;
+      },
+    };
+    const settings = await session.settings();
+    const deadline = deadlineIn(timeoutMs ?? settings.timeoutMs.value, session.clock);
+    try {
+      return await work({ session, settings, signals, closing: this.#closing.signal, deadline });
+    } finally {
+      for (const budget of budgets) await budget.close();
+    }
+  }
+
+  #told(thrown: unknown, input: CallInput, { soft }: Signals): MgwError {
+    const isAbort = !(thrown instanceof MgwError) && soft.aborted;
+    const error = isAbort ? interrupted(soft, 'no') : toMgwError(thrown);
+    const cause = error.cause ?? (soft.aborted ? (soft.reason as unknown) : undefined);
+    const shown = error.with(
+      { job: error.job && shownJob(error.job), cause },
+      this.#session.redact(error.message),
+    );
+    return withGlobals(withOutput(shown, input), this.#flags);
+  }
+}
+
+/** A job without the ledger's bookkeeping, which the published types do not show either. */
+export function shownJob(job: Job): Job {
+  return jobView(job) as Job;
+}
+
+/** What a call works on jobs with: its own signals stand for the client's. */
+export function depsOf({ signals }: Call, deps: JobDeps): JobDeps {
+  return { ...deps, signals };
+}
+
+function flagsOf(options: ClientOptions): SettingFlags {
+  const { baseUrl, apiKey, profile, sandbox, allowHttp, trustedOrigins, retries, budgetName } = options;
+  const duration = (name: 'timeout' | 'pollInterval' | 'requestTimeout'): number | undefined => {
+    const given = options[name];
+    return given === undefined ? undefined : durationMs(given, name);
+  };
+  const flags = {
+    ...{ baseUrl, apiKey, profile, sandbox, allowHttp, trustOrigin: trustedOrigins, retries, budgetName },
+    timeout: duration('timeout'),
+    pollInterval: duration('pollInterval'),
+    requestTimeout: duration('requestTimeout'),
+  };
+  return Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
+}
+
+// The folders have no flag: they are given as the command line is given them.
+function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions): NodeJS.ProcessEnv {
+  return {
+    ...env,
+    ...(stateDir !== undefined && { MGW_STATE_DIR: resolve(stateDir) }),
+    ...(configDir !== undefined && { MGW_CONFIG_DIR: resolve(configDir) }),
+  };
+}
+
+// Taken off again: the program's signal may outlive any number of calls.
+function link(from: AbortSignal | undefined, to: AbortController): () => void {
+  if (from === undefined) return () => undefined;
+  const pass = (): void => to.abort(from.reason as unknown);
+  if (from.aborted) pass();
+  else from.addEventListener('abort', pass, { once: true });
+  return () => from.removeEventListener('abort', pass);
+}

@@ -1,0 +1,62 @@
+import { parseDuration } from '../duration.ts';
+import { messageOf, usageError } from '../errors.ts';
+import type { Target } from '../jobs/target.ts';
+import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
+import { nearestName } from '../nearest.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { protocols } from '../protocols/registry.ts';
+import type { Duration } from './options.ts';
+
+/**
+ * Refuses a member that there is not: a slip in `key` or `budget` could cost money.
+ * @throws MgwError('usage') with the name that is near.
+ */
+export function checkNames(given: object, names: Record<string, true>, what: string): void {
+  if (typeof given !== 'object' || given === null) throw usageError(`${what}: give an object of options.`);
+  const stray = Object.keys(given).find((name) => !Object.hasOwn(names, name));
+  if (stray === undefined) return;
+  const near = nearestName(stray, Object.keys(names));
+  const hint = near === undefined ? `There are: ${Object.keys(names).join(', ')}.` : `Did you mean ${near}?`;
+  throw usageError(`${what}: there is no option ${stray}. ${hint}`);
+}
+
+/** A duration in ms. @throws MgwError('usage') saying what is allowed. */
+export function durationMs(given: Duration, name: string): number {
+  const text = typeof given === 'number' ? `${given}ms` : given;
+  try {
+    return parseDuration(text);
+  } catch (error) {
+    throw usageError(`${name} ${text}: allowed is ${messageOf(error)}, or whole milliseconds.`);
+  }
+}
+
+/** The protocol of a name. @throws MgwError('usage') where there is none. */
+export function protocolNamed(name: string): Protocol {
+  if (Object.hasOwn(protocols, name)) return protocols[name as keyof typeof protocols];
+  throw usageError(`protocol: allowed is ${Object.keys(protocols).join(', ')}.`);
+}
+
+/** The file of an `output`. @throws MgwError('usage') for what cannot name one. */
+export function targetOf(output: string | undefined): (Target & { kind: 'file' }) | undefined {
+  if (output === undefined) return undefined;
+  if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
+    throw usageError('output: give the path of a file.');
+  return { kind: 'file', path: output };
+}
+
+/** An amount as exact decimal text. */
+export function amountText(budget: string | number | undefined): string | undefined {
+  return budget === undefined ? undefined : String(budget);
+}
+
+/** What a program gave as the JSON that goes out. @throws MgwError('usage') where it would not go out as it is. */
+export function jsonObject(given: object, name: string): JsonObject {
+  let json: Json | undefined;
+  try {
+    json = parseBodyJson(JSON.stringify(given) ?? 'null');
+  } catch (error) {
+    throw usageError(`${name}: ${messageOf(error)}.`);
+  }
+  if (!isObject(json)) throw usageError(`${name}: it must be an object.`);
+  return json;
+}

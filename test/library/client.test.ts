@@ -1,0 +1,411 @@
+import { existsSync, readFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi, type MockInstance } from 'vitest';
+import { createClient, MgwError, type Client, type ClientOptions } from '../../src/library/library.ts';
+import { end } from '../speech/frames.ts';
+import { speechServer } from '../speech/harness.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { create, startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { freshFolder } from '../support/servers.ts';
+
+const boat = {
+  protocol: 'c',
+  body: { model: 'vendor-h3-mini', prompt: 'a paper boat at sea', duration: 6 },
+} as const;
+const asTyped = [
+  'video',
+  'c',
+  'submit',
+  'a paper boat at sea',
+  '--model',
+  'vendor-h3-mini',
+  '--duration',
+  '6',
+];
+
+let gateway: GatewayC;
+let user: User;
+let prints: MockInstance[];
+
+beforeEach(async () => {
+  gateway = await startGatewayC();
+  onEnd(() => gateway.close());
+  user = newUser(gateway.url);
+  prints = [process.stdout, process.stderr].map((stream) => vi.spyOn(stream, 'write'));
+});
+
+afterEach(() => {
+  for (const print of prints) {
+    expect(print).not.toHaveBeenCalled();
+    print.mockRestore();
+  }
+});
+
+/** A client of the user: it shares gateway, key and ledger with their command line. */
+function clientOf(options: ClientOptions = {}): Client {
+  const client = createClient({ env: user.env, pollInterval: '5ms', ...options });
+  onEnd(() => client.close());
+  return client;
+}
+
+async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
+  const error: unknown = await promise.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(MgwError);
+  return error as MgwError;
+}
+
+/** A text that holds another. */
+const saying = (part: string): string => expect.stringContaining(part) as string;
+
+/** Resolves as soon as something holds that another process or a server brings about. */
+async function until(holds: () => boolean): Promise<void> {
+  await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 20_000, interval: 5 });
+}
+
+describe('a video', () => {
+  it('is submitted, waited for and fetched, each by a call of its own', async () => {
+    const client = clientOf();
+    const { job, resumed, files } = await client.submit(boat);
+    expect({ ...job, resumed, files }).toMatchObject({ protocol: 'c', handle: 'task_0001', resumed: false });
+    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual(boat.body);
+    expect(await client.wait(job.id)).toMatchObject({ id: job.id, state: 'succeeded' });
+    const output = join(freshFolder(), 'boat.mp4');
+    const fetched = await client.fetch('@last', { output });
+    expect(fetched).toMatchObject({ job: { id: job.id }, files: [{ path: output, mime: 'video/mp4' }] });
+    expect(readFileSync(output)).toEqual(gateway.video);
+    expect(await client.job(job.id)).not.toHaveProperty('record');
+  });
+
+  it('is waited for and saved in one call, with its sidecar', async () => {
+    const output = join(freshFolder(), 'boat.mp4');
+    const { job, files } = await clientOf().submit({ ...boat, output, sidecar: true });
+    expect(files).toEqual([expect.objectContaining({ path: output })]);
+    expect(JSON.parse(readFileSync(`${output}.json`, 'utf8'))).toMatchObject({ job: job.id });
+  });
+
+  it('tells each change while it is watched', async () => {
+    gateway.polls = 3;
+    const client = clientOf();
+    const { job } = await client.submit(boat);
+    const states: string[] = [];
+    for await (const seen of client.watch(job.id)) states.push(seen.state);
+    expect(states).toEqual(['queued', 'running', 'succeeded']);
+  });
+
+  it('is not watched any more by a loop that was left, and goes on', async () => {
+    gateway.polls = Infinity;
+    const client = clientOf();
+    const { job } = await client.submit(boat);
+    for await (const seen of client.watch(job.id)) if (seen.state === 'running') break;
+    const asked = gateway.requests.length;
+    gateway.polls = 0;
+    expect(gateway.requests.length).toBe(asked);
+    expect((await client.wait(job.id)).state).toBe('succeeded');
+  });
+});
+
+describe('money:', () => {
+  it('an answer that was lost is submit_unknown, by one POST however often it is called', async () => {
+    gateway.submits = [(_, response) => void (create(gateway), response.destroy())];
+    const client = clientOf();
+    const error = await errorOf(client.submit(boat));
+    expect(error).toMatchObject({ code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' });
+    expect(error.job).toMatchObject({ state: 'unknown', request: boat.body });
+    expect(error.job).not.toHaveProperty('record');
+    expect(error.next?.slice(0, 3)).toEqual(['mgw', 'jobs', 'resolve']);
+    expect((await errorOf(client.submit(boat))).job?.id).toBe(error.job?.id);
+    expect((await errorOf(clientOf().submit({ ...boat, key: 'k' }))).code).toBe('submit_unknown');
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
+  it('two clients with one key make one POST, and both get the job', async () => {
+    const [one, other] = await Promise.all(
+      [clientOf(), clientOf()].map((client) => client.submit({ ...boat, key: 'boat-7', wait: true })),
+    );
+    expect(one?.job).toEqual(other?.job);
+    expect(gateway.posts()).toHaveLength(1);
+    expect(
+      (await errorOf(clientOf().submit({ ...boat, body: { ...boat.body, duration: 8 }, key: 'boat-7' })))
+        .code,
+    ).toBe('conflict');
+  });
+
+  it('a call that ended well is made again as a second take; a new take is asked for', async () => {
+    const notes: string[] = [];
+    const client = clientOf({ onNote: (text) => notes.push(text) });
+    const first = await client.submit(boat);
+    const second = await client.submit(boat);
+    expect(notes).toContainEqual(saying(`second take of ${first.job.id}`));
+    await client.submit({ ...boat, newTake: true });
+    expect(second.job.id).not.toBe(first.job.id);
+    expect(gateway.posts()).toHaveLength(3);
+  });
+
+  it('what does not fit into its budget is not sent', async () => {
+    const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
+    expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
+    expect(gateway.posts()).toHaveLength(0);
+  });
+
+  it('a body that the command line would refuse is refused, and sent where nobody checks', async () => {
+    const client = clientOf();
+    const typo = { ...boat.body, durration: 6 };
+    const error = await errorOf(client.submit({ protocol: 'c', body: typo }));
+    expect(error).toMatchObject({
+      code: 'usage',
+      exitCode: 2,
+      message: saying('did you mean duration'),
+    });
+    expect(gateway.requests).toHaveLength(0);
+    await client.submit({ protocol: 'c', body: typo, check: false });
+    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual(typo);
+  });
+
+  it.each([
+    [{ ...boat, buget: '2' }, 'no option buget. Did you mean budget?'],
+    [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
+    [{ ...boat, key: 'a', newTake: true }, 'contradict'],
+    [{ ...boat, output: '' }, 'output: give the path of a file'],
+    [{ ...boat, sidecar: true }, 'name one by output'],
+    [{ ...boat, timeout: 'soon' }, 'timeout soon: allowed is'],
+    [{ ...boat, protocol: 'd' }, 'protocol: allowed is a, b, c'],
+    [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
+    [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'cannot be sent unchanged'],
+  ])('a slip sends nothing: %#', async (order, message) => {
+    const error = await errorOf(clientOf().submit(order as never));
+    expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });
+    expect(gateway.requests).toHaveLength(0);
+  });
+});
+
+describe('an abort', () => {
+  it('within a wait ends it at once, and the same call resumes the job', async () => {
+    gateway.polls = Infinity;
+    const client = clientOf({ pollInterval: '1h' });
+    const stop = new AbortController();
+    const output = join(freshFolder(), 'boat.mp4');
+    const waiting = errorOf(client.submit({ ...boat, output, signal: stop.signal }));
+    await until(
+      () => gateway.posts().length === 1 && existsSync(join(user.env['MGW_STATE_DIR'] ?? '', 'jobs')),
+    );
+    await until(() => gateway.created === 1);
+    stop.abort(new Error('enough'));
+    const error = await waiting;
+    expect(error).toMatchObject({
+      code: 'pending',
+      exitCode: 130,
+      retry: 'resume',
+      cause: new Error('enough'),
+    });
+    gateway.polls = 0;
+    const again = await clientOf().submit({ ...boat, output });
+    expect(again).toMatchObject({ resumed: true, job: { id: error.job?.id }, files: [{ path: output }] });
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
+  it('awaits the answer to what was paid for; giving it up leaves it unknown', async () => {
+    const answers: (() => void)[] = [];
+    gateway.submits = [1, 2].map(() => (_: unknown, response: ServerResponse) => {
+      answers.push(() => response.end(JSON.stringify({ task_id: create(gateway), status: 'queued' })));
+    });
+    const stop = new AbortController();
+    const first = errorOf(clientOf().submit({ ...boat, signal: stop.signal }));
+    await until(() => answers.length === 1);
+    stop.abort();
+    answers[0]?.();
+    expect(await first).toMatchObject({ code: 'pending', charged: 'yes', job: { handle: 'task_0001' } });
+
+    const giveUp = new AbortController();
+    const other = { ...boat, body: { ...boat.body, duration: 7 } };
+    const second = errorOf(clientOf().submit({ ...other, giveUp: giveUp.signal }));
+    await until(() => answers.length === 2);
+    giveUp.abort();
+    expect(await second).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
+  });
+
+  it('before the call sends nothing, and neither does a client that was closed', async () => {
+    const client = clientOf();
+    const error = await errorOf(client.submit({ ...boat, signal: AbortSignal.abort() }));
+    expect(error).toMatchObject({ code: 'pending', charged: 'no', retry: 'safe' });
+    await client.close();
+    expect((await errorOf(client.submit(boat))).code).toBe('usage');
+    expect(gateway.requests).toHaveLength(0);
+  });
+
+  it('by closing the client ends every wait', async () => {
+    gateway.polls = Infinity;
+    const client = clientOf();
+    const { job } = await client.submit(boat);
+    const waits = Array.from({ length: 20 }, () => errorOf(client.wait(job.id)));
+    await until(() => gateway.requests.length > 20);
+    await client.close();
+    for (const error of await Promise.all(waits)) expect(error.exitCode).toBe(130);
+  });
+});
+
+describe('with the command line', () => {
+  it('shares jobs: what a program left waiting is fetched by the same command, and the reverse', async () => {
+    const client = clientOf();
+    const { job } = await client.submit({ ...boat, key: 'shared' });
+    const shown = await user.run([
+      'video',
+      'c',
+      'fetch',
+      '@shared',
+      '-o',
+      'boat.mp4',
+      '--poll-interval',
+      '5ms',
+    ]);
+    expect(shown.stdout).toBe(`${join(user.cwd, 'boat.mp4')}\n`);
+    const typed = await user.run([...asTyped, '--key', 'typed', '--json']);
+    const { job: own } = await client.submit({ ...boat, key: 'typed', wait: true });
+    expect(own.id).toBe(typed.json.job.id);
+    expect(own.id).not.toBe(job.id);
+    expect(gateway.posts()).toHaveLength(2);
+  });
+
+  it('shares resuming: a program carries on with a command that timed out, and the reverse', async () => {
+    gateway.polls = Infinity;
+    const output = join(user.cwd, 'boat.mp4');
+    const timed = await user.run([...asTyped, '-o', output, '--timeout', '200ms', '--json']);
+    expect(timed.code).toBe(8);
+    const client = clientOf();
+    const error = await errorOf(client.submit({ ...boat, output, timeout: 100 }));
+    expect(error).toMatchObject({ code: 'pending', exitCode: 8, job: { id: timed.json.job.id } });
+    expect(error.next).toEqual(['mgw', 'video', 'c', 'fetch', error.job?.id, '-o', output]);
+    gateway.polls = 0;
+    const done = await user.run([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
+    expect(done.json.job.id).toBe(timed.json.job.id);
+    expect(gateway.posts()).toHaveLength(1);
+  });
+});
+
+describe('errors', () => {
+  it('carry what went wrong, what it cost, and the job', async () => {
+    gateway.queries = [{ body: { status: 'failed', error: { message: 'the model fell over' } } }];
+    const error = await errorOf(clientOf().submit({ ...boat, wait: true }));
+    expect(error).toMatchObject({
+      code: 'task_failed',
+      exitCode: 5,
+      charged: 'maybe',
+      retry: 'never',
+      message: saying('the model fell over'),
+      job: { state: 'failed', handle: 'task_0001' },
+      next: ['mgw', 'jobs', 'show', expect.stringMatching(/^job_/) as string],
+    });
+  });
+
+  it('never hold the key that a gateway quotes', async () => {
+    gateway.submits = [{ status: 401, body: { error: { message: `bad key ${canaryKey}` } } }];
+    const error = await errorOf(clientOf().submit(boat));
+    expect(error).toMatchObject({ code: 'auth', exitCode: 3 });
+    expect(`${error.message} ${JSON.stringify(error.job)}`).not.toContain(canaryKey);
+  });
+
+  it('tell of settings that are missing, of options that there are not, and of jobs that are unknown', async () => {
+    const bare = createClient({ env: {}, stateDir: freshFolder(), configDir: freshFolder() });
+    expect((await errorOf(bare.submit(boat))).code).toBe('config');
+    expect(() => createClient({ baseURL: gateway.url } as ClientOptions)).toThrow('Did you mean baseUrl?');
+    expect((await errorOf(clientOf().wait('@nobody'))).code).toBe('usage');
+    expect((await errorOf(clientOf().wait(' '))).code).toBe('usage');
+  });
+});
+
+describe('settings', () => {
+  it('given by the program win over the environment, and a handle is imported from the gateway', async () => {
+    const env = {
+      MGW_BASE_URL: 'http://127.0.0.1:9',
+      MGW_API_KEY: 'sk-another-key-1234',
+      MGW_STATE_DIR: freshFolder(),
+    };
+    const client = clientOf({ env, baseUrl: gateway.url, apiKey: canaryKey, configDir: freshFolder() });
+    const job = await client.wait('task_77', { protocol: 'c' });
+    expect(job).toMatchObject({ handle: 'task_77', state: 'succeeded' });
+    expect(gateway.requests[0]?.headers.authorization).toBe(`Bearer ${canaryKey}`);
+  });
+
+  it('may say the sandbox, which makes a video offline and lists its models', async () => {
+    const client = clientOf({ env: {}, sandbox: true, stateDir: freshFolder(), configDir: freshFolder() });
+    const [job, models] = await Promise.all([
+      client.submit({ ...boat, wait: true }).then((done) => done.job),
+      client.models({ protocol: 'c' }),
+    ]);
+    expect(job).toMatchObject({ state: 'succeeded', base_url: 'sandbox' });
+    expect(models.map(({ id }) => id)).toContain('vendor-h3-mini');
+  });
+});
+
+describe('speech', () => {
+  const [hello, world] = [Buffer.from('hello, '), Buffer.from('world')];
+
+  async function speaking(...answers: Parameters<typeof speechServer>) {
+    const server = await speechServer(...answers);
+    return { server, client: clientOf({ baseUrl: server.url }) };
+  }
+
+  it('is saved as a file, and by the same call with its key not paid for again', async () => {
+    const { server, client } = await speaking([hello, world, end]);
+    const order = { text: 'Hello, world.', output: join(freshFolder(), 'hello.mp3'), key: 'hello' };
+    const spoken = await client.speak(order);
+    expect(spoken).toMatchObject({ file: { path: order.output, bytes: 12 }, resumed: false });
+    expect(readFileSync(order.output, 'utf8')).toBe('hello, world');
+    expect(await client.speak(order)).toMatchObject({ job: { id: spoken.job.id }, resumed: true });
+    expect(await client.wait(spoken.job.id)).toMatchObject({ state: 'succeeded' });
+    const copy = join(freshFolder(), 'copy.mp3');
+    expect((await client.fetch(spoken.job.id, { output: copy })).files).toMatchObject([
+      { path: copy, bytes: 12 },
+    ]);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('is given as it arrives, the first piece before the second is sent', async () => {
+    let sendRest: () => void = () => undefined;
+    const { client } = await speaking(async (response) => {
+      const { speechBody } = await import('../speech/frames.ts');
+      response.writeHead(200);
+      response.write(speechBody([hello]));
+      sendRest = () => response.end(speechBody([world, end]));
+    });
+    const pieces = client.speakStream({ text: 'Hello, world.', params: { speaker: 'someone' } });
+    expect((await pieces.next()).value).toEqual(hello);
+    sendRest();
+    expect((await pieces.next()).value).toEqual(world);
+    expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
+  });
+
+  it('that is cut gives what came, and then says so', async () => {
+    const { client } = await speaking([hello]);
+    const heard: Uint8Array[] = [];
+    const listen = async (): Promise<void> => {
+      for await (const piece of client.speakStream({ text: 'Hello, world.' })) heard.push(piece);
+    };
+    expect(await errorOf(listen())).toMatchObject({
+      code: 'speech_incomplete',
+      charged: 'yes',
+      retry: 'never',
+    });
+    expect(Buffer.concat(heard)).toEqual(hello);
+  });
+
+  it('may be given up by its reader, also by closing the client in the loop', async () => {
+    const { server, client } = await speaking((response) => {
+      response.writeHead(200);
+      response.write(`${JSON.stringify({ code: 0, data: hello.toString('base64') })}\n`);
+    });
+    for await (const piece of client.speakStream({ text: 'One.' })) if (piece.length > 0) break;
+    const closing = async (): Promise<void> => {
+      for await (const piece of client.speakStream({ text: 'Two.' })) {
+        expect(piece).toEqual(hello);
+        await client.close();
+      }
+    };
+    expect((await errorOf(closing())).charged).toBe('yes');
+    expect(server.requests).toHaveLength(2);
+  });
+});

@@ -1,0 +1,32 @@
+/** As much of JSON Schema as the schemas of bodies use. */
+export interface JsonSchema {
+  type?: string;
+  description?: string;
+  enum?: string[];
+  anyOf?: JsonSchema[];
+  items?: JsonSchema;
+  properties?: Record<string, JsonSchema>;
+  required?: string[];
+  not?: object;
+}
+
+/** The TypeScript type of a JSON Schema; `optional` names members that may be left out all the same. */
+export function typeText(schema: JsonSchema, optional: readonly string[] = []): string {
+  if (schema.not !== undefined) return 'never';
+  if (schema.enum !== undefined) return schema.enum.map((word) => `'${word}'`).join(' | ');
+  if (schema.anyOf !== undefined) return schema.anyOf.map((one) => typeText(one, optional)).join(' | ');
+  if (schema.type === 'array') return `(${typeText(schema.items ?? {}, optional)})[]`;
+  if (schema.type === 'integer') return 'number';
+  if (schema.type !== 'object') return schema.type ?? 'unknown';
+  const { properties = {}, required = [] } = schema;
+  const members = Object.entries(properties).map(([name, member]) => {
+    const isNeeded = required.includes(name) && !optional.includes(name);
+    const comment = member.description === undefined ? '' : `/** ${sentence(member.description)} */\n`;
+    return `${comment}${name}${isNeeded ? '' : '?'}: ${typeText(member, optional)};`;
+  });
+  return `{\n${members.join('\n')}\n}`;
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
