@@ -1,5 +1,6 @@
 import { takeKey } from '../jobs/takes.ts';
 import type { PlannedRow } from './planned-row.ts';
+import { pathOfTake } from './row-state.ts';
 
 /** Which rows of a batch a command is about, and which of them it carries out. */
 export interface Choice {
@@ -23,6 +24,26 @@ export const everyRow: Choice = {
   toCarryOut: (planned) => (open.has(planned.state) ? planned : undefined),
   retake: () => undefined,
 };
+
+/**
+ * `batch retry --rated`: rows whose latest result is rated `most` or less get a new take, which is paid for and saved next to
+ * that result. What such a run began before is carried on with.
+ */
+export function retryOfRated(most: number): Choice {
+  const isPoor = ({ state, take }: PlannedRow): boolean =>
+    state === 'done' && (take.job?.rating ?? Infinity) <= most;
+  const isBegun = ({ state, take }: PlannedRow): boolean => take.number > 1 && open.has(state);
+  return {
+    isAbout: (planned) => isPoor(planned) || isBegun(planned),
+    toCarryOut: (planned, before) => {
+      if (isBegun(planned)) return planned;
+      if (!isPoor(planned) || planned.take.number !== before) return undefined;
+      const next = nextTake(planned);
+      return { ...next, path: pathOfTake(planned.rowPath ?? planned.path, next.take.number) };
+    },
+    retake: () => undefined,
+  };
+}
 
 /**
  * `batch retry`: rows that ended badly get a new take, which is paid for. What is open is carried on with, and what is in

@@ -1,4 +1,5 @@
 import { statSync } from 'node:fs';
+import { join, parse } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
 import { isFingerprintOf } from '../jobs/create-or-resume.ts';
@@ -26,6 +27,9 @@ export interface Standing {
   take: Take;
   /** What differs from the job, where the row was changed. */
   changes?: string[];
+  /** Where the take's file goes, where that is next to an earlier one's; `rowPath` is where the row's goes. */
+  path?: string;
+  rowPath?: string;
 }
 
 /** What a row's standing is found out with. */
@@ -51,7 +55,24 @@ export async function standingOf({ key, work, path }: Whereabouts, deps: Standin
   if (job === undefined) return { state: 'new', take };
   const changes = changesOf(job, work, deps);
   if (changes !== undefined) return { state: 'changed', take, changes };
-  return { state: stateOf(job, path, countOf(work)), take };
+  const own = ownPath(job, path);
+  const state = stateOf(job, own ?? path, countOf(work));
+  return own === undefined ? { state, take } : { state, take, path: own, rowPath: path };
+}
+
+/** Where a later take goes that leaves the file of the earlier one where it is: `clip.2.mp4` next to `clip.mp4`. */
+export function pathOfTake(path: string, number: number): string {
+  const { dir, name, ext } = parse(path);
+  return path.includes('{job}') ? path : join(dir, `${name}.${number}${ext}`);
+}
+
+// The command that pays for a job says where it wants the file.
+function ownPath({ record }: Job, path: string): string | undefined {
+  const wanted = record.goals.map(({ output = '' }) => output);
+  return wanted.find((output) => {
+    const number = Number(/\.(\d+)(?:\.[^./\\]*)?$/.exec(output)?.[1] ?? 1);
+    return number > 1 && output !== path && pathOfTake(path, number) === output;
+  });
 }
 
 function stateOf(job: Job, path: string, count: number): RowState {

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { retryOf } from '../../../batch/choice.ts';
+import { retryOf, retryOfRated, type Choice } from '../../../batch/choice.ts';
 import { usageError } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
-import { repeatable } from '../../options.ts';
+import { repeatable, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { execute } from './execute.ts';
@@ -11,21 +11,26 @@ import { addRunOptions, type RunBatchOptions } from './run-options.ts';
 
 interface RetryOptions extends RunBatchOptions {
   failed?: boolean;
+  rated?: number;
   id?: string[];
 }
 
 const examples = `
 Examples:
   $ mgw batch retry clips.csv --failed
-  $ mgw batch retry clips.csv --id intro --id outro`;
+  $ mgw batch retry clips.csv --id intro --id outro
+  $ mgw batch retry clips.csv --rated 2`;
 
-/** `mgw batch retry FILE --failed|--id ID...`: a new take of rows that ended badly; it is paid for again. */
+/** `mgw batch retry FILE --failed|--rated N|--id ID...`: a new take of rows that ended badly or were rated low; it is paid for again. */
 export function registerRetry(batch: Command, run: Run): void {
   const command = batch
     .command('retry')
-    .description('a new take of rows that ended badly or were changed: it is paid for again')
+    .description('a new take of rows that ended badly, were rated low or were changed: it is paid for again')
     .argument('<batch>', 'its file, or its name where it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
+    .addOption(
+      single('--rated <n>', 'all rows whose result is rated n or less; it is kept', wholeNumber(1, 5)),
+    )
     .addOption(repeatable('--id <id...>', 'the row of this id'));
   addRunOptions(command);
   command
@@ -34,7 +39,11 @@ export function registerRetry(batch: Command, run: Run): void {
 }
 
 function retry(context: Context, given: string, options: RetryOptions): Promise<Outcome> {
-  const { failed = false, id: ids } = options;
-  if (failed === (ids !== undefined)) throw usageError('Give either --failed, or --id ID for each row.');
-  return execute(context, given, options, retryOf(ids && new Set(ids)));
+  return execute(context, given, options, choiceOf(options));
+}
+
+function choiceOf({ failed = false, rated, id: ids }: RetryOptions): Choice {
+  const chosen = [failed, rated !== undefined, ids !== undefined].filter(Boolean);
+  if (chosen.length !== 1) throw usageError('Give either --failed, --rated N, or --id ID for each row.');
+  return rated === undefined ? retryOf(ids && new Set(ids)) : retryOfRated(rated);
 }
