@@ -4,6 +4,7 @@ import { onKeys, ratingKeys } from './keys.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
 import { nameOf, promptOf } from './select.ts';
+import { waveform } from './sound.ts';
 import { stars, type Stars } from './stars.ts';
 import { factsOf } from './words.ts';
 
@@ -100,11 +101,17 @@ export class CompareView {
     const file = item.files.find(({ kind }) => kind !== 'other');
     const name = file?.kind === 'audio' ? 'audio' : 'video';
     const media = file && make(name, { preload: 'auto', playsinline: true, tabindex: -1, src: file.href });
+    const shown =
+      file === undefined || media === undefined
+        ? make('p', { class: 'lack' }, foreign(item.reason ?? 'There is nothing that a browser plays.'))
+        : file.kind === 'audio'
+          ? make('div', { class: 'heard' }, waveform(file.peaks), media)
+          : media;
     const rating = stars((given) => this.#marks.set(item.id, { rating: given }));
     const element = make(
       'figure',
       { class: `pane ${file?.kind ?? 'none'}`, onclick: () => this.#point(place) },
-      media ?? make('p', { class: 'lack' }, foreign(item.reason ?? item.state)),
+      shown,
       make(
         'figcaption',
         { title: promptOf(item) },

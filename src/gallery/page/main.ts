@@ -17,6 +17,8 @@ const marks = new Marks(data);
 const picked = new Set<string>();
 let view = viewOf(location.hash);
 let shown: GalleryItem[] = [];
+/** True where going back closes what is open. */
+let canGoBack = false;
 
 const toolbar = new Toolbar(data.items, {
   change: (change) => go(change),
@@ -41,7 +43,8 @@ const big = new BigView({
   close: () => leave({ open: '' }),
   compare: (item) => go({ compare: idsOf(relatives(item, data.items)) }),
   search: () => {
-    leave({ open: '' });
+    canGoBack = false;
+    go({ open: '' });
     toolbar.focusSearch();
   },
   relativesOf: (item) => relatives(item, data.items).length,
@@ -63,21 +66,24 @@ function go(change: Partial<View>): void {
   const next = { ...view, ...change };
   const hash = `#${hashOf(next)}`;
   const isOpening = (change.open ?? '') !== '' || (change.compare ?? '') !== '';
-  if (isOpening && view.open === '' && view.compare === '') location.hash = hash;
-  else location.replace(hash);
+  if (isOpening && view.open === '' && view.compare === '') {
+    location.hash = hash;
+    canGoBack = true;
+  } else location.replace(hash);
   show(next);
 }
 
+// What was opened in this page is closed by going back, so that the browser's own way back does not open it again.
 function leave(change: Partial<View>): void {
-  go(change);
-  if (view.open === '' && lastOpen !== '') grid.focus(lastOpen);
+  const isOwn = canGoBack;
+  canGoBack = false;
+  if (isOwn) history.back();
+  else go(change);
 }
 
-let lastOpen = '';
-
 function show(next: View): void {
+  const before = view.open;
   view = next;
-  if (view.open !== '') lastOpen = view.open;
   shown = chosen(data.items, view, marks.of);
   grid.show(shown, view.layout === 'list');
   empty.hidden = shown.length > 0;
@@ -89,6 +95,7 @@ function show(next: View): void {
   );
   compareView.show(compared);
   toolbar.show(view, shown.length, data.items.length, picked.size);
+  if (before !== '' && view.open === '' && view.compare === '') grid.focus(before);
 }
 
 function step(by: number): void {

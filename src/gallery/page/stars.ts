@@ -16,14 +16,16 @@ export function stars(set: (rating: number | undefined) => void, isQuiet = false
           set(shown === rating ? undefined : rating);
         },
       },
-      '★',
+      '☆',
     ),
   );
   const element = make('span', { class: 'stars', role: 'group', 'aria-label': 'Rating' }, ...buttons);
   const show = (rating: number | undefined): void => {
     shown = rating;
     buttons.forEach((button, index) => {
-      button.classList.toggle('on', rating !== undefined && index < rating);
+      const isOn = rating !== undefined && index < rating;
+      button.classList.toggle('on', isOn);
+      button.textContent = isOn ? '★' : '☆';
       mark(button, 'aria-pressed', String(rating === index + 1));
     });
   };

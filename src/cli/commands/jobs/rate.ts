@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { exitCodes, usageError } from '../../../errors.ts';
-import type { Job } from '../../../job.ts';
+import type { Job, Rating } from '../../../job.ts';
 import { longestNote, rateJob } from '../../../jobs/rate.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
@@ -78,6 +78,10 @@ function lineOf({ id, rating, note }: Job): string {
   return words.filter((word) => word !== undefined && word !== '').join(' ');
 }
 
+function isSame(job: Job, { rating, note }: Rating): boolean {
+  return job.rating === rating && (job.note ?? '') === (note ?? '').trim();
+}
+
 // What was said later counts, wherever it was said.
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
@@ -90,7 +94,7 @@ async function importRatings(context: Context, file: string): Promise<Outcome> {
   for (const { job: id, at, ...said } of ratings) {
     const job = await ledger.read(id);
     if (job === undefined) unknown.push(id);
-    else if ((job.rated_at ?? '') > at) older.push(id);
+    else if (!isSame(job, said) && (job.rated_at ?? '') > at) older.push(id);
     else rated.push(await rateJob(ledger, id, said));
   }
   if (unknown.length > 0) context.progress.note(`Not in this ledger, and left out: ${unknown.join(', ')}.`);

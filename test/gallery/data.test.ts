@@ -1,0 +1,226 @@
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { readRow } from '../../src/batch/manifest/row.ts';
+import { collectItems, type CollectDeps } from '../../src/gallery/collect.ts';
+import { Links, sizeOf } from '../../src/gallery/links.ts';
+import { Peaks } from '../../src/gallery/peaks.ts';
+import { redoRow } from '../../src/gallery/redo.ts';
+import { redoRows } from '../../src/gallery/page/redo.ts';
+import { chosen, hashOf, plainView, viewOf } from '../../src/gallery/page/select.ts';
+import { rangeOf } from '../../src/gallery/send-file.ts';
+import type { Job, JobEvent, JobKind } from '../../src/job.ts';
+import { foldJob } from '../../src/ledger/fold.ts';
+import type { Json, JsonObject } from '../../src/json.ts';
+import { compose } from '../../src/protocols/compose.ts';
+import { protocols } from '../../src/protocols/registry.ts';
+import { redactor } from '../../src/redact.ts';
+import { wavHeader } from '../../src/speech/wav.ts';
+
+const id = 'job_1m81drhkcpw8an';
+const at = '2026-11-22T08:00:00.000Z';
+
+function jobOf(protocol: JobKind, request: Json, more: JobEvent[] = [], key?: string): Job {
+  const prepared = {
+    type: 'prepared',
+    protocol,
+    base_url: 'sandbox',
+    fingerprint: 'f',
+    account: '',
+    request,
+    key,
+  };
+  const job = foldJob(id, [prepared, ...more].map((event) => ({ at, ...event })) as never);
+  if (job === undefined) throw new Error('no job');
+  return job;
+}
+
+const key = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
+const deps = (links: Links): CollectDeps => ({
+  redact: redactor([key]),
+  hrefOf: ({ files }, index) => links.to(files[index]?.path ?? ''),
+  sizeOf,
+  peaksOf: () => Promise.resolve(undefined),
+  commandText: (words) => words.join(' '),
+  folders: ['/home/anna'],
+});
+
+describe('an item', () => {
+  it('holds no key, no signed address and no place on this machine', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'mgw-gallery-'));
+    const name = 'a #?%"<b>.mp4';
+    mkdirSync(join(folder, 'clips'));
+    writeFileSync(join(folder, 'clips', name), 'film');
+    const file = { path: join(folder, 'clips', name), bytes: 4, sha256: '0'.repeat(64) };
+    const message = `${key} cannot read https://cdn.example.com/a.png?X-Sig=abc&e=1 for /home/anna/a.png or ${folder}/clips/b`;
+    const job = jobOf(
+      'c',
+      { model: 'm', prompt: `with ${key}`, image: 'https://a.example/x.png?sign=abcdef' },
+      [
+        { type: 'accepted', handle: 't' },
+        { type: 'file', file },
+        { type: 'finished', state: 'failed', native_status: 'x', error: { code: 'content_policy', message } },
+      ],
+    );
+    const [item] = await collectItems(
+      [job],
+      { events: () => Promise.resolve([]) },
+      deps(new Links(join(folder, 'review'))),
+    );
+    expect(item).toMatchObject({
+      state: 'filtered',
+      files: [{ href: '../clips/a%20%23%3F%25%22%3Cb%3E.mp4', name, kind: 'video', bytes: 4 }],
+      noRedo: 'its body holds a signed address',
+      command: `mgw jobs show ${id}`,
+    });
+    const text = JSON.stringify(item);
+    for (const secret of [key, 'canary', 'X-Sig', 'sign=', 'abcdef', '/home/anna', folder])
+      expect(text).not.toContain(secret);
+    expect(item?.reason).toContain('https://cdn.example.com/a.png?[…]');
+  });
+
+  it('links nothing that only an absolute path would lead to', () => {
+    const links = new Links('/proc/self/nowhere');
+    expect(links.to('/usr/share/film.mp4')).toBeUndefined();
+  });
+});
+
+// A row as the manifest reads it, composed as its command would.
+function composed(row: JsonObject): Json {
+  const fields = Object.entries(row).map(([name, value]) => ({ name, value: value ?? null, line: 1 }));
+  const faults: string[] = [];
+  const read = readRow({ line: 1, fields }, 1, new Map(), ({ message }) => faults.push(message));
+  expect(faults).toEqual([]);
+  if (read === undefined || read.kind === 'tts') return read as never;
+  return compose(protocols[read.kind], { flags: read.flags, set: read.set, body: read.body as JsonObject });
+}
+
+describe('a row that makes a job again', () => {
+  it.each<[JobKind, JsonObject]>([
+    [
+      'c',
+      {
+        model: 'vendor-h3',
+        prompt: 'a boat',
+        duration: 5,
+        reference_image_urls: ['https://a.example/1.png'],
+      },
+    ],
+    ['c', { model: 'other', prompt: 'a boat', seconds: '5', seed: 7, prompt_optimization: false }],
+    [
+      'b',
+      {
+        ModelName: 'B',
+        ModelVersion: '2.0',
+        Prompt: 'a boat',
+        FileInfos: [{ Type: 'Url', Url: 'https://a.example/1.png' }],
+        OutputConfig: { Duration: 5, AudioGeneration: 'Enabled', Other: 'x' },
+      },
+    ],
+    [
+      'a',
+      {
+        model: 'veo',
+        instances: [{ prompt: 'a <boat>', image: { bytesBase64Encoded: 'AAAA' } }],
+        parameters: { durationSeconds: 8, seed: 3, generateAudio: true },
+      },
+    ],
+  ])('of %s asks for the very same', (protocol, request) => {
+    const redo = redoRow(jobOf(protocol, request, [], 'm/boat/2'), redactor([key]));
+    const row = 'row' in redo ? redo.row : {};
+    expect(row).toMatchObject({ id: 'boat-again-hkcpw8an', protocol });
+    expect(composed(row)).toEqual(request);
+  });
+
+  it('of speech keeps the WAV that it was saved as', () => {
+    const request = {
+      req_params: {
+        text: 'A boat.',
+        speaker: 's',
+        audio_params: { format: 'pcm', sample_rate: 16000, speed: 2 },
+      },
+    };
+    const file = { path: '/x/a.wav', bytes: 1, sha256: '0'.repeat(64) };
+    expect(redoRow(jobOf('tts', request, [{ type: 'file', file }]), (text) => text)).toEqual({
+      row: {
+        ...{ id: 'again-hkcpw8an', protocol: 'tts', text: 'A boat.', speaker: 's', format: 'wav' },
+        ...{ 'sample-rate': 16000, 'set.req_params.audio_params.speed': 2 },
+      },
+    });
+  });
+
+  it('is left out of redo.jsonl unless it is marked or rated low enough, and has no seed unless it shall', () => {
+    const items = ['a', 'b', 'c'].map(
+      (each) =>
+        ({
+          id: each,
+          protocol: 'c',
+          state: 'succeeded',
+          created: at,
+          files: [],
+          redo: { id: each, seed: 1 },
+        }) as const,
+    );
+    const marks: Record<string, object> = { a: { again: true, rating: 5 }, b: { rating: 2 } };
+    const lines = (atMost: number, hasSeeds: boolean): string[] =>
+      redoRows(items as never, (each) => marks[each] ?? {}, atMost, hasSeeds).lines;
+    expect(lines(0, true)).toEqual(['{"id":"a","seed":1}']);
+    expect(lines(2, false)).toEqual(['{"id":"a"}', '{"id":"b"}']);
+  });
+});
+
+it('the address of a page holds its view', () => {
+  const view = { ...plainView, text: 'a boat & #?', rating: '4', open: id };
+  expect(viewOf(`#${hashOf(view)}`)).toEqual(view);
+  expect(hashOf(plainView)).toBe('');
+});
+
+it('a view holds what fits all of its filters, in its order', () => {
+  const item = (each: string, model: string, prompt: string, tags: string[]): never =>
+    ({
+      id: each,
+      key: `m/${each}`,
+      model,
+      prompt,
+      tags,
+      protocol: 'c',
+      state: 'succeeded',
+      files: [],
+    }) as never;
+  const items = [
+    item('r10', 'x', 'a boat', ['sea']),
+    item('r9', 'x', 'a Boat at dusk', ['sea']),
+    item('r8', 'y', 'a boat', []),
+  ];
+  const shown = (view: object): string[] =>
+    chosen(items, { ...plainView, ...view }, (each) => (each === 'r9' ? { rating: 4 } : {})).map(
+      (one) => one.id,
+    );
+  expect(shown({ text: 'BOAT a', model: 'x', sort: 'name' })).toEqual(['r9', 'r10']);
+  expect([shown({ tag: 'sea', text: 'dusk' }), shown({ rating: '4' }), shown({ rating: 'none' })]).toEqual([
+    ['r9'],
+    ['r9'],
+    ['r10', 'r8'],
+  ]);
+});
+
+it.each([
+  [undefined, undefined],
+  ['bytes=0-', { first: 0, last: 9 }],
+  ['bytes=2-4', { first: 2, last: 4 }],
+  ['bytes=8-99', { first: 8, last: 9 }],
+  ['bytes=-3', { first: 7, last: 9 }],
+  ['bytes=10-', 'none'],
+  ['bytes=0-1,3-4', undefined],
+  ['bytes=4-2', undefined],
+])('the range %s of ten bytes', (header, range) => {
+  expect(rangeOf(header, 10)).toEqual(range);
+});
+
+it('a waveform is as loud as the samples', async () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'mgw-gallery-')), 'a.wav');
+  const samples = Int16Array.from({ length: 960 }, (_, index) => (index < 480 ? 0 : 20_000));
+  writeFileSync(path, Buffer.concat([wavHeader(8000, 1920), Buffer.from(samples.buffer)]));
+  expect(await new Peaks().of(path)).toBe('0'.repeat(48) + '9'.repeat(48));
+});
