@@ -1,6 +1,7 @@
 import { lstat, mkdir, open, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { systemCode } from './errors.ts';
+import { together } from './together.ts';
 import { folderFault } from './ownership.ts';
 
 /**
@@ -43,8 +44,26 @@ async function makeOne(folder: string, mode: number): Promise<void> {
   await syncFolder(path.dirname(folder));
 }
 
-/** Makes the names in a folder durable: without it a crash of the machine may lose a file's name, though not its bytes. */
+/** Syncs of each folder: the one under way, and the one that will be made for all who asked since. */
+const syncs = new Map<string, { ask: () => Promise<void>; waiting: number }>();
+
+/**
+ * Makes the names in a folder durable: without it a crash of the machine may lose a file's name, though not its bytes.
+ * One sync does for all who ask before it begins.
+ */
 export async function syncFolder(folder: string): Promise<void> {
+  const own = syncs.get(folder) ?? { ask: together(() => syncNow(folder)), waiting: 0 };
+  syncs.set(folder, own);
+  own.waiting += 1;
+  try {
+    await own.ask();
+  } finally {
+    own.waiting -= 1;
+    if (own.waiting === 0) syncs.delete(folder);
+  }
+}
+
+async function syncNow(folder: string): Promise<void> {
   try {
     const file = await open(folder, 'r');
     await file.sync().finally(() => file.close());

@@ -89,8 +89,16 @@ export function isSameGateway(one: string, other: string): boolean {
   return gatewayName(one) === gatewayName(other);
 }
 
+// Of the last one: each row of a batch asks for the same.
+let lastNamed = { gateway: '', name: '' };
+
 // A base URL, the loopback names as one; what is no URL (the sandbox's constant name) stays as it is.
 function gatewayName(gateway: string): string {
+  if (lastNamed.gateway !== gateway) lastNamed = { gateway, name: nameOfGateway(gateway) };
+  return lastNamed.name;
+}
+
+function nameOfGateway(gateway: string): string {
   if (!URL.canParse(gateway)) return gateway;
   const url = new URL(gateway);
   if (isLoopbackHost(url.hostname)) url.hostname = 'localhost';

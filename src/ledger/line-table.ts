@@ -43,8 +43,8 @@ export class LineTable {
         if (bytes.toString('latin1', start, start + hashLength) === hash) found.add(line + idStart);
       }
     }
-    for (const [from, to] of [...this.#others, [this.#end, bytes.length] as const])
-      for (const id of search(bytes.subarray(from, to), hashes)) found.add(from + id);
+    for (const [from, to] of this.#others) addFound(found, bytes, from, to, hashes);
+    addFound(found, bytes, this.#end, bytes.length, hashes);
     return found;
   }
 
@@ -54,6 +54,16 @@ export class LineTable {
     else if (typeof lines === 'number') this.#lines.set(key, [lines, line]);
     else lines.push(line);
   }
+}
+
+function addFound(
+  found: Set<number>,
+  bytes: Buffer,
+  from: number,
+  to: number,
+  hashes: readonly [string, string],
+): void {
+  if (from < to) for (const id of search(bytes.subarray(from, to), hashes)) found.add(from + id);
 }
 
 /** Where the ids of the lines with one of an entry's two hashes begin, in no order. */

@@ -65,9 +65,13 @@ export function described<T extends BodySchema>(schema: T, flags: readonly Flag[
   return schema;
 }
 
+// What a check found is advised of next: a batch has thousands of bodies, and none has to be read twice.
+const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.core.$ZodIssue[] }>();
+
 /** Every field of a body that breaks the schema, each once, and every one that is probably misnamed. */
 export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
   const issues = z.safeParse(schema, body).error?.issues ?? [];
+  shapes.set(body, { schema, issues });
   const found = issues.flatMap((issue) => {
     if (issue.code !== 'unrecognized_keys')
       return [violation(flags, issue.path.join('.'), valueAt(body, issue.path), issue.message)];
@@ -84,7 +88,9 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
 
 /** A note about the fields that the schema does not name, where there are any. */
 export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[] {
-  const issues = z.safeParse(schema, body).error?.issues ?? [];
+  const checked = shapes.get(body);
+  const issues =
+    checked?.schema === schema ? checked.issues : (z.safeParse(schema, body).error?.issues ?? []);
   const fields = issues.flatMap((issue) =>
     issue.code === 'unrecognized_keys'
       ? issue.keys.map((key) => shownValue([...issue.path, key].join('.')))

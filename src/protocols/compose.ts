@@ -40,15 +40,25 @@ export function longName(flag: Flag): string {
  * @throws MgwError('usage') naming the flag, or `--set` and its path.
  */
 export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
-  const body = structuredClone(input.body ?? {});
+  const body = input.body === undefined ? {} : structuredClone(input.body);
   applyFlags(body, protocol, input.flags);
   applySets(body, input.set ?? []);
   applyDefaults(body, protocol, input.defaults ?? {});
   return body;
 }
 
+const tables = new WeakMap<Protocol['flags'], Map<string, Flag>>();
+
+function tableOf({ flags }: Protocol): Map<string, Flag> {
+  const known = tables.get(flags);
+  if (known !== undefined) return known;
+  const table = new Map(flags.map((flag) => [longName(flag), flag]));
+  tables.set(flags, table);
+  return table;
+}
+
 function applyFlags(body: JsonObject, protocol: Protocol, given: Record<string, FlagValue>): void {
-  const table = new Map(protocol.flags.map((flag) => [longName(flag), flag]));
+  const table = tableOf(protocol);
   const unknown = Object.keys(given).find((name) => !table.has(name));
   if (unknown !== undefined) throw usageError(`--${unknown} is not a flag of Protocol ${protocol.name}.`);
   const written = new Map<string, Json>();

@@ -47,7 +47,8 @@ export async function composeVideo(
   const asked = protocol.normalise(compose(protocol, input));
   const settings = await session.settings();
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
-  const composed = protocol.normalise(compose(protocol, { ...input, defaults: known(protocol, defaults) }));
+  const hasDefaults = Object.keys(known(protocol, defaults)).length > 0;
+  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : asked;
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   if (isChecked) refuse(faultsOfItsOwn(checks, composed, mayFill), protocol, composed);

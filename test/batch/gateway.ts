@@ -33,6 +33,10 @@ export interface BatchGateway extends Origin {
   taskOf: (prompt: string) => string;
   /** Polls until a task is finished. */
   polls: number;
+  /** Videos that a task of Protocol A makes. */
+  samples: number;
+  /** Tasks whose files are gone. */
+  gone: Set<string>;
   /** Requests that submit. */
   posts(): Seen[];
   /** Requests that ask for the listing. */
@@ -81,7 +85,9 @@ export async function startBatchGateway(): Promise<BatchGateway> {
       return;
     }
     if (path.startsWith('/file/') || path.endsWith('/content')) {
-      file(response, gateway.video);
+      const id = path.split('/').find((part) => part.startsWith('task-')) ?? '';
+      if (gateway.gone.has(id)) json(response, { error: { message: 'it is gone' } }, 410);
+      else file(response, gateway.video);
       return;
     }
     const [, model] = /^\/v1beta\/models\/([^/:]+):predictLongRunning$/.exec(path) ?? [];
@@ -130,7 +136,8 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     const { isDone, isDoomed } = look(id);
     if (path.startsWith('/v1beta/')) {
       const name = path.slice('/v1beta/'.length);
-      const samples = { generatedSamples: [{ video: { uri: `${gateway.url}/file/${id}` } }] };
+      const sample = { video: { uri: `${gateway.url}/file/${id}` } };
+      const samples = { generatedSamples: Array.from({ length: gateway.samples }, () => sample) };
       const good = { response: { generateVideoResponse: samples } };
       const bad = { error: { code: 13, message: 'it went wrong' } };
       json(response, { name, done: isDone, ...(isDone ? (isDoomed ? bad : good) : {}) });
@@ -154,6 +161,8 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     judge: () => undefined,
     taskOf: (prompt) => made.get(prompt) ?? '',
     polls: 1,
+    samples: 1,
+    gone: new Set(),
     posts: () =>
       gateway.requests.filter(
         ({ method, headers }) => method === 'POST' && headers['x-tc-action'] !== 'DescribeTaskDetail',

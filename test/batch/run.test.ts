@@ -1,8 +1,9 @@
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Running } from '../support/cli.ts';
 import { runHereAs } from '../support/one-process.ts';
 import type { Deed } from './gateway.ts';
-import { clips, openScene, type Scene } from './scene.ts';
+import { clips, openScene, type BatchJson, type Scene } from './scene.ts';
 
 let scene: Scene;
 beforeEach(async () => {
@@ -193,34 +194,109 @@ describe('a row that was changed', () => {
   });
 });
 
-describe('Ctrl-C', () => {
-  it('submits no more, waits for the answers to what was sent, and a rerun pays for the rest', async () => {
-    const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
-    const file = scene.file(
-      'm.csv',
-      clips(...prompts.map((prompt): [string, string] => [prompt.slice(2), prompt])),
-    );
+describe('an interruption', () => {
+  const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
+
+  /** A run of four rows, of which two are sent and wait for their answers. */
+  async function interrupted(): Promise<{
+    running: Running;
+    file: string;
+    answer: () => void;
+    told: Promise<void>;
+  }> {
+    const rows = prompts.map((prompt): [string, string] => [prompt.slice(2), prompt]);
+    const file = scene.file('m.csv', clips(...rows));
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
-    const asked = new Promise<void>((resolve) => {
-      scene.gateway.judge = (prompt) => {
-        if (prompt === 'a cat') resolve();
+    let asked = 0;
+    const both = new Promise<void>((resolve) => {
+      scene.gateway.judge = () => {
+        if ((asked += 1) === 2) resolve();
         return { kind: 'wait', until };
       };
     });
     const more = ['-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms', '--concurrency', '2'];
-    const { child, result } = scene.user.start(['batch', 'run', file, ...more, '-v']);
-    await asked;
-    child.kill('SIGINT');
-    const isTold = new Promise((resolve) =>
-      child.stderr?.on('data', (text) => /Interrupted/.test(String(text)) && resolve(0)),
+    const running = scene.user.start(['batch', 'run', file, ...more, '-v', '--json']);
+    await both;
+    const told = new Promise<void>((resolve) =>
+      running.child.stderr?.on('data', (text) => /Interrupted/.test(String(text)) && resolve()),
     );
-    await isTold;
+    return { running, file, answer, told };
+  }
+
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)(
+    '%s: submits no more, waits for the answers to what was sent, and a rerun pays for the rest',
+    async (signal, code) => {
+      const { running, file, answer, told } = await interrupted();
+      running.child.kill(signal);
+      await told;
+      answer();
+      const ended = await running.result;
+      expect(ended.code).toBe(code);
+      expect(scene.gateway.posts()).toHaveLength(2);
+      const { batch, rows } = ended.json as unknown as BatchJson;
+      expect(batch.states).toMatchObject({ running: 2, new: 2 });
+      expect(rows.filter(({ state }) => state === 'running').map(({ next }) => next.slice(0, 3))).toEqual([
+        ['mgw', 'batch', 'run'],
+        ['mgw', 'batch', 'run'],
+      ]);
+      expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+      expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
+    },
+  );
+
+  it('that comes twice gives up the answers: their rows are in doubt, and are not sent again', async () => {
+    const { running, file, answer, told } = await interrupted();
+    running.child.kill('SIGINT');
+    await told;
+    running.child.kill('SIGINT');
+    const ended = await running.result;
+    expect(ended.code).toBe(130);
+    expect((ended.json as unknown as BatchJson).batch.states).toMatchObject({ unknown: 2, new: 2 });
     answer();
-    expect((await result).code).toBe(130);
-    expect(scene.gateway.posts()).toHaveLength(2);
-    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    scene.gateway.judge = () => undefined;
+    const again = await scene.read('run', file);
+    expect(again).toMatchObject({ exit_code: 11, batch: { states: { unknown: 2, done: 2 } } });
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
+  });
+});
+
+describe('the names of files', () => {
+  it('hold the job and the number of each file, where they are asked for', async () => {
+    scene.gateway.samples = 2;
+    const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
+    const file = scene.file('m.csv', row);
+    const { exit_code } = await scene.read('run', file, '-o', scene.at('out/{job}-{n}.{ext}'));
+    expect(exit_code).toBe(0);
+    const { json } = await runHereAs(scene.user, ['jobs', 'show', '@m/one', '--json']);
+    expect(readdirSync(scene.at('out')).sort()).toEqual([`${json.job.id}-1.mp4`, `${json.job.id}-2.mp4`]);
+    expect(await scene.read('run', file, '-o', scene.at('out/{job}-{n}.{ext}'))).toMatchObject({
+      exit_code: 0,
+      batch: { states: { done: 1 } },
+    });
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
+});
+
+describe('a row whose result is gone', () => {
+  it('is told, and paid for again by retry alone', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    scene.gateway.judge = () => {
+      scene.gateway.gone.add('task-1');
+      return undefined;
+    };
+    expect(await scene.read('run', file, '--concurrency', '1')).toMatchObject({
+      exit_code: 11,
+      rows: [{ id: 'a', next: expect.arrayContaining(['retry', '--id', 'a']) as string[] }],
+    });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
+    expect(await scene.batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 });
 
@@ -238,6 +314,26 @@ describe('a sidecar', () => {
       file: { name: 'three.mp4', bytes: scene.gateway.video.length },
     });
     expect(existsSync(scene.at('four.mp3.json'))).toBe(true);
+  });
+
+  it.each([
+    [
+      'clip.mp4',
+      ['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--poll-interval', '10ms'],
+      'c',
+    ],
+    ['voice.mp3', ['tts', 'good morning'], 'tts'],
+  ])('of %s is asked for by its own command too', async (name, command, protocol) => {
+    const args = [...command, '-o', scene.at(name), '--sidecar'];
+    expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
+    const { stdout } = await runHereAs(scene.user, ['jobs', 'show', '@last', '--json']);
+    const { job } = JSON.parse(stdout) as { job: { id: string; request: unknown } };
+    expect(JSON.parse(readFileSync(scene.at(`${name}.json`), 'utf8'))).toMatchObject({
+      job: job.id,
+      protocol,
+      request: job.request,
+      file: { name, bytes: readFileSync(scene.at(name)).length },
+    });
   });
 
   it('replaces nothing that is not one, and nothing is paid', async () => {

@@ -1,0 +1,40 @@
+import { Writable } from 'node:stream';
+import { afterEach, expect, it, vi } from 'vitest';
+import { Tally } from '../../../src/batch/tally.ts';
+import { BatchDisplay } from '../../../src/cli/output/batch-display.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+it('in a log tells each minute how far the run is, and nothing after its end', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  const lines: string[] = [];
+  const stderr = new Writable({
+    write: (text, _, done) => {
+      lines.push(String(text));
+      done();
+    },
+  });
+  const [clock, tally] = [new TestClock(), new Tally()];
+  for (let row = 0; row < 10; row += 1) tally.count('new', true);
+  const options = { stderr: stderr as NodeJS.WriteStream, env: {}, quiet: false, color: false, clock };
+  const display = new BatchDisplay(options, tally, () => '0.5 spent');
+  await display.start();
+  const minute = (): void => {
+    clock.advance(60_000);
+    vi.advanceTimersByTime(60_000);
+  };
+  minute();
+  for (let row = 0; row < 4; row += 1) tally.move('new', 'done');
+  tally.ended = 4;
+  minute();
+  expect(lines).toEqual([
+    '10 new; after 1m00s; 0.5 spent\n',
+    '6 new, 4 done; after 2m00s, 2.0 a minute, about 3m00s left; 0.5 spent\n',
+  ]);
+  display.stop();
+  minute();
+  expect(lines).toHaveLength(2);
+});
