@@ -41,8 +41,11 @@ const loaders = Object.entries(groups).flatMap(([group, members]) =>
   Object.entries(members).map(([name, load]) => ({ group, name, load })),
 );
 
-// They write down what every command takes.
-const needsAll = new Set(['completion', 'help']);
+// It writes down what every command takes.
+const needsAll = new Set(['help']);
+
+// What shells ask when a word is to be completed; of the commands only the one in the words is loaded.
+const asking = '__complete';
 
 /** A command line that can be parsed, and what its parser printed by itself: help, or the version. */
 export interface Program {
@@ -74,10 +77,13 @@ export async function createProgram(argv: readonly string[], act: Act, screens =
   const isOverview = name === undefined && !argv.some((word) => word === '-h' || word === '--help');
   root.configureHelp(helpStyle(screens, isOverview)).addHelpText('after', isOverview ? firstSteps : examples);
   const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
-  for (const { group, register } of await load(name)) {
+  const isAsked = name === asking;
+  const meant = isAsked ? firstOperand(root, argv.slice(argv.indexOf('--') + 1)) : name;
+  for (const { group, register } of await load(meant)) {
     root.commandsGroup(group);
     register(root, run);
   }
+  if (isAsked) (await import('./commands/complete.ts')).registerComplete(root, run);
   for (const command of allCommands(root)) endsByThrowing(command);
   return { root, printed: () => printed };
 }

@@ -2,6 +2,7 @@ import { MgwError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { queryTimeoutMs } from '../jobs/deps.ts';
 import { getModel, listModels, readModels, type Model } from '../protocols/models.ts';
+import { rememberModels } from './model-cache.ts';
 import type { Session } from './session.ts';
 
 /** Bounds that are tighter than those of the settings: the time of one call, ms, and how often it is repeated. */
@@ -44,7 +45,11 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     },
   );
   const read = readModels(reply);
-  if ('models' in read) return read.models;
+  if ('models' in read) {
+    // Whether it can be kept matters to nobody who asks for it.
+    if (id === undefined) await rememberModels(settings, read.models).catch(() => undefined);
+    return read.models;
+  }
   const { code, message, requestId } = read.failure;
   throw new MgwError(code, message, { requestId, retry: code === 'auth' ? 'never' : 'safe' });
 }

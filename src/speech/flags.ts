@@ -16,6 +16,7 @@ export const speechFlags: readonly Flag[] = [
     field: 'req_params.audio_params.format',
     kind: 'text',
     parse: text,
+    words: ['mp3', 'wav', 'pcm', 'ogg_opus'],
   },
   {
     flags: '--sample-rate <hertz>',

@@ -2,38 +2,36 @@ import { Argument, type Command } from 'commander';
 import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
 
-const shells = ['bash', 'zsh', 'fish'] as const;
+const shells = ['bash', 'zsh', 'fish', 'powershell'] as const;
 type Shell = (typeof shells)[number];
 
-/** `mgw completion SHELL`: a completion script, made from the very commands and flags of this program. */
+/** `mgw completion SHELL`: a script that asks `mgw __complete` what can follow. */
 export function registerCompletion(parent: Command, run: Run): void {
   const command = parent
     .command('completion')
     .description('print a completion script for a shell')
-    .addArgument(new Argument('<shell>', 'the shell').choices(shells))
+    .addArgument(new Argument('<shell>', 'the shell: bash, zsh, fish or powershell').choices(shells))
     .addHelpText('after', examples)
-    .action((shell: Shell) => run(command, () => completion(rootOf(command), shell)));
+    .action((shell: Shell) => run(command, () => completion(shell)));
 }
 
 const examples = `
+Models are completed from the last mgw models; nothing is asked of the gateway. For zsh the folder has to be on the fpath.
+
 Examples:
   $ mgw completion bash > ~/.local/share/bash-completion/completions/mgw
-  $ mgw completion zsh > ~/.zsh/completions/_mgw        # a folder of your fpath
-  $ mgw completion fish > ~/.config/fish/completions/mgw.fish`;
+  $ mgw completion zsh > ~/.zsh/completions/_mgw
+  $ mgw completion fish > ~/.config/fish/completions/mgw.fish
+  $ mgw completion powershell > mgw-completion.ps1`;
 
-function rootOf(command: Command): Command {
-  return command.parent === null ? command : rootOf(command.parent);
-}
-
-async function completion(program: Command, shell: Shell): Promise<Outcome> {
-  const { commandEntries } = await import('../completion/tree.ts');
-  const entries = commandEntries(program);
-  const script = (await writers[shell]())(entries);
+async function completion(shell: Shell): Promise<Outcome> {
+  const script = await scripts[shell]();
   return { json: { shell, script }, text: script.trimEnd() };
 }
 
-const writers = {
+const scripts = {
   bash: async () => (await import('../completion/bash.ts')).bashCompletion,
   zsh: async () => (await import('../completion/zsh.ts')).zshCompletion,
   fish: async () => (await import('../completion/fish.ts')).fishCompletion,
-} satisfies Record<Shell, unknown>;
+  powershell: async () => (await import('../completion/powershell.ts')).powershellCompletion,
+} satisfies Record<Shell, () => Promise<string>>;

@@ -1,95 +1,61 @@
-import { namesOf, quoted, valuedFlags, type CommandEntry, type FlagEntry } from './tree.ts';
-
-/** A completion script for bash 3.2 and newer: it needs no other package and starts no process. */
-export function bashCompletion(entries: readonly CommandEntry[]): string {
-  return `# bash completion for mgw, written by "mgw completion bash"
-_mgw_words() {
-  case $1 in
-${entries.map(wordsCase).join('\n')}
-  esac
-}
-
-_mgw_flags() {
-  case $1 in
-${entries.map(flagsCase).join('\n')}
-  esac
-}
-
-_mgw_value() {
-  case "$1 $2" in
-${entries.flatMap(valueCases).join('\n')}
-  esac
-}
-
-_mgw_takes_value() {
-  case $1 in
-    ${valuedFlags(entries).join(' | ')}) return 0 ;;
-  esac
-  return 1
-}
-
-${walk}`;
-}
-
-// Walks the words typed so far to the command that is meant, and offers what can follow.
-const walk = `_mgw() {
-  local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} path='' arguments='' word i value
-  COMPREPLY=()
-  # bash splits --flag=value into three words.
-  if [[ $cur == '=' ]]; then cur=''
-  elif [[ $prev == '=' ]]; then prev=\${COMP_WORDS[COMP_CWORD - 2]}
-  fi
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word=\${COMP_WORDS[i]}
-    if [[ $word == '--' ]]; then arguments=1; break
-    elif [[ $word == '=' ]]; then ((i++))
-    elif [[ $word == -* ]]; then
-      _mgw_takes_value "$word" && [[ \${COMP_WORDS[i + 1]} != '=' ]] && ((i++))
-    elif [[ " $(_mgw_words "$path") " == *" $word "* ]]; then path="\${path:+$path }$word"
+/** A completion script for bash 3.2 and newer, which asks mgw itself. */
+export const bashCompletion = `# bash completion for mgw, written by "mgw completion bash"
+_mgw() {
+  local line=\${COMP_LINE:0:COMP_POINT} word='' words=() i kind head cur IFS=$' \\t\\n'
+  # bash splits words at = and : too; what no blank stands between in the line is one word.
+  line=\${line#*"\${COMP_WORDS[0]}"}
+  for ((i = 1; i <= COMP_CWORD; i++)); do
+    cur=\${COMP_WORDS[i]}
+    if [[ $line == [[:space:]]* ]]; then
+      ((i > 1)) && words+=("$word")
+      word=''
+      line=\${line#"\${line%%[![:space:]]*}"}
     fi
+    ((i == COMP_CWORD)) && cur=$line
+    word+=$cur
+    line=\${line#"$cur"}
   done
-  if [[ -n $arguments ]]; then
-    local IFS=$'\\n'
-    compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen -A command -A file -- "$cur"))
-    return
-  elif _mgw_takes_value "$prev"; then value=$(_mgw_value "$path" "$prev")
-  elif [[ $cur == -* ]]; then
-    COMPREPLY=($(compgen -W "$(_mgw_flags "$path")" -- "$cur"))
-    return
-  else value="$(_mgw_words "$path") $(_mgw_value "$path" '')"
-  fi
-  if [[ $value == *'<file>'* ]]; then
-    compopt -o filenames 2>/dev/null
-    local IFS=$'\\n'
-    COMPREPLY=($(compgen -f -- "$cur"))
-  else COMPREPLY=($(compgen -W "$value" -- "$cur"))
-  fi
+  words+=("$word")
+  # A quote that is open belongs to the shell.
+  for i in "\${!words[@]}"; do
+    case \${words[i]} in
+      \\"*) words[i]=\${words[i]#?}; words[i]=\${words[i]%\\"} ;;
+      \\'*) words[i]=\${words[i]#?}; words[i]=\${words[i]%\\'} ;;
+    esac
+  done
+  word=\${words[\${#words[@]} - 1]}
+  COMPREPLY=()
+  # What readline takes for the word is the last of the pieces.
+  cur=\${COMP_WORDS[COMP_CWORD]#[\\"\\']}
+  [[ $cur == [=:] ]] && cur=''
+  head=\${word%"$cur"}
+  [[ $word == --*=* ]] && head=\${head#*=}
+  local first=1
+  while IFS= read -r cur; do
+    if [[ -n $first ]]; then kind=$cur first=''; continue; fi
+    cur=\${cur%%$'\\t'*}
+    cur=\${cur#"$head"}
+    COMPREPLY+=("$(printf '%q' "$cur")")
+  done < <(mgw __complete -- "\${words[@]}" 2>/dev/null)
+  case $kind in
+    program*)
+      compopt -o filenames 2>/dev/null
+      while IFS= read -r cur; do COMPREPLY+=("$cur"); done < <(compgen -A command -A file -- "$word") ;;
+    'files @')
+      [[ $word == --*=* ]] && word=\${word#*=}
+      compopt -o nospace 2>/dev/null
+      if [[ $word != @* ]]; then COMPREPLY+=(@)
+      else
+        while IFS= read -r cur; do COMPREPLY+=("@$(printf '%q' "$cur")"); done < <(compgen -f -- "\${word#@}")
+      fi ;;
+    files)
+      compopt -o filenames 2>/dev/null
+      [[ $word == --*=* ]] && word=\${word#*=}
+      while IFS= read -r cur; do COMPREPLY+=("$cur"); done < <(compgen -f -- "$word") ;;
+  esac
+  [[ \${#COMPREPLY[@]} -eq 1 && \${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
+  return 0
 }
 
 complete -F _mgw mgw
 `;
-
-function wordsCase({ path, commands }: CommandEntry): string {
-  return `    ${quoted(path)}) echo ${quoted(commands.map(({ name }) => name).join(' '))} ;;`;
-}
-
-function flagsCase({ path, flags }: CommandEntry): string {
-  return `    ${quoted(path)}) echo ${quoted(flags.flatMap(namesOf).join(' '))} ;;`;
-}
-
-// One line for each flag whose value can be completed, and one for the arguments of the command.
-function valueCases({ path, flags, argument }: CommandEntry): string[] {
-  const known = (flag: FlagEntry): boolean => flag.value !== undefined && flag.value.kind !== 'free';
-  const lines = flags.filter(known).map((flag) => {
-    const patterns = namesOf(flag).map((name) => quoted(`${path} ${name}`));
-    return `    ${patterns.join(' | ')}) echo ${quoted(offered(flag.value))} ;;`;
-  });
-  return argument.kind === 'free'
-    ? lines
-    : [...lines, `    ${quoted(`${path} `)}) echo ${quoted(offered(argument))} ;;`];
-}
-
-function offered(value: FlagEntry['value']): string {
-  return value?.kind === 'words' ? value.words.join(' ') : '<file>';
-}

@@ -1,0 +1,177 @@
+import { Option, type Argument } from 'commander';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { settableKeys } from '../../config/keys.ts';
+import { readConfig } from '../../config/read.ts';
+import type { Job } from '../../job.ts';
+import { isObject, tryParseJson } from '../../json.ts';
+import { shownState } from '../../jobs/reconcile.ts';
+import { longName } from '../../protocols/compose.ts';
+import type { Flag } from '../../protocols/protocol.ts';
+import { recallModels, type KnownModel } from '../../session/model-cache.ts';
+import { ledgerFolder } from '../../session/places.ts';
+import type { Context } from '../context.ts';
+import { pathOf, type Place } from './place.ts';
+
+/** A word that may be typed, and what is said of it. */
+export interface Candidate {
+  word: string;
+  about?: string;
+}
+
+/** What may be typed: words, and files too (`at` where each comes after an `@`). */
+export interface Offer {
+  words?: Candidate[];
+  files?: 'plain' | 'at';
+}
+
+type Source = (context: Context, place: Place) => Promise<Offer>;
+
+// So many jobs are looked at, the newest first.
+const recent = 100;
+
+/** What a flag or an argument takes. Nothing is asked of the gateway, and nothing is written. */
+export async function offer(context: Context, place: Place, what: Option | Argument): Promise<Offer> {
+  if (what.argChoices !== undefined) return words(what.argChoices);
+  const source = what instanceof Option ? bySwitch[what.long ?? ''] : byArgument[what.name()];
+  const own = source === undefined ? {} : await source(context, place);
+  if (own.words !== undefined || own.files !== undefined) return own;
+  const known = what instanceof Option ? (await flagOf(place, what))?.words : undefined;
+  if (known !== undefined) return words(known);
+  const term = what instanceof Option ? what.flags : `<${what.name()}>`;
+  return /[<[][^<>[\]]*(file|path|dir|folder|template)/i.test(term) ? { files: 'plain' } : {};
+}
+
+const bySwitch: Record<string, Source> = {
+  '--model': async (context, place) => ({ words: (await models(context, place)).map(modelWord) }),
+  '--model-version': async (context, place) => {
+    const named = place.given.get('--model');
+    const known = await models(context, place);
+    const of = known.filter(({ id }) => named === undefined || id === named);
+    return words(new Set(of.flatMap((model) => model.model_versions)));
+  },
+  '--profile': async (context) => words(await profiles(context)),
+  '--budget-name': async (context) => words(await budgets(context)),
+  '--batch': async (context) => words(await batches(context)),
+  '--key': async (context) => ({ words: await keys(context, '') }),
+  '--fault': faults,
+  '--body': () => Promise.resolve({ words: [{ word: '@-', about: 'standard input' }], files: 'at' }),
+  '--ext-info': () => Promise.resolve({ files: 'at' }),
+  '--set': () => Promise.resolve({}),
+  '--default': async () => {
+    const { rowFlags } = await import('../../batch/manifest/fields.ts');
+    const names = Object.values(rowFlags).flatMap((flags) => flags.map(longName));
+    return words(new Set(['protocol=', ...names.map((name) => `${name}=`)]));
+  },
+};
+
+const byArgument: Record<string, Source> = {
+  ref: refs,
+  refs,
+  key: () => Promise.resolve(words([...settableKeys, 'profile'])),
+  values: async (context, { args }) => {
+    if (args[0] === 'profile') return words(await profiles(context));
+    return args[0] === 'budget' ? words(await budgets(context)) : {};
+  },
+  name: async (context) => words(await budgets(context)),
+  id: async (context, place) => ({ words: (await models(context, place)).map(modelWord) }),
+  batch: async (context) => ({ ...words(await batches(context)), files: 'plain' }),
+  method: () => Promise.resolve(words(['GET', 'POST'])),
+  path: () => Promise.resolve({}),
+};
+
+function words(all: Iterable<string>): Offer {
+  return { words: [...all].map((word) => ({ word })) };
+}
+
+async function models(context: Context, { command }: Place): Promise<KnownModel[]> {
+  const settings = await context.settings();
+  const [group, protocol] = pathOf(command);
+  const known = settings.sandbox.value ? await sandboxModels() : await recallModels(settings);
+  if (group !== 'video') return known;
+  const marked = known.filter(({ protocols }) => protocols.some((name) => name === protocol));
+  return marked.length === 0 ? known.filter(({ protocols }) => protocols.length === 0) : marked;
+}
+
+async function sandboxModels(): Promise<KnownModel[]> {
+  const { MODELS } = await import('../../sandbox/models.ts');
+  return MODELS.map(({ id, area, versions = [] }) => ({
+    id,
+    protocols: area === 'tts' || area === 'responses' ? [] : [area],
+    model_versions: [...versions],
+  }));
+}
+
+function modelWord({ id, protocols }: KnownModel): Candidate {
+  return { word: id, about: protocols.length === 0 ? undefined : `protocol ${protocols.join(', ')}` };
+}
+
+async function profiles({ io }: Context): Promise<string[]> {
+  return [...new Set(['default', ...Object.keys((await readConfig(io.env)).profiles)])];
+}
+
+async function budgets(context: Context): Promise<string[]> {
+  const { budgetFolder, budgetNames } = await import('../../budget/open-budget.ts');
+  const folder = budgetFolder(ledgerFolder(await context.settings()), 'standing');
+  return budgetNames(await readdir(folder).catch(() => []));
+}
+
+async function batches(context: Context): Promise<string[]> {
+  const folder = join(ledgerFolder(await context.settings()), 'batches');
+  const files = await readdir(folder).catch(() => []);
+  const texts = await Promise.all(files.map((file) => readFile(join(folder, file), 'utf8').catch(() => '')));
+  return texts.flatMap((text) => {
+    const json = tryParseJson(text);
+    return isObject(json) && typeof json['name'] === 'string' ? [json['name']] : [];
+  });
+}
+
+async function faults(): Promise<Offer> {
+  const { FAULTS } = await import('../../sandbox/fault-catalogue.ts');
+  return { words: FAULTS.map(({ name, does }) => ({ word: name, about: does })) };
+}
+
+async function refs(context: Context, place: Place): Promise<Offer> {
+  const jobs = await newest(context, place);
+  if (jobs.length === 0) return { words: [] };
+  const ids = jobs.map((job) => ({ word: job.id, about: aboutJob(job) }));
+  const named = await keys(context, '@', place);
+  return { words: [{ word: '@last', about: 'the newest job' }, ...named, ...ids] };
+}
+
+async function keys(context: Context, mark: string, place?: Place): Promise<Candidate[]> {
+  const jobs = await newest(context, place);
+  return jobs.flatMap((job) =>
+    job.key === undefined ? [] : [{ word: mark + job.key, about: aboutJob(job) }],
+  );
+}
+
+async function newest(context: Context, place?: Place): Promise<Job[]> {
+  const ledger = await context.ledger();
+  const [group, protocol] = place === undefined ? [] : pathOf(place.command);
+  const found = await Promise.all((await ledger.ids()).slice(0, recent).map((id) => ledger.read(id)));
+  return found.filter(
+    (job): job is Job => job !== undefined && (group !== 'video' || job.protocol === protocol),
+  );
+}
+
+function aboutJob(job: Job): string {
+  return [shownState(job), job.model ?? ''].join(' ').trim();
+}
+
+// The flag of a protocol's table that an option was made of.
+async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
+  const [group, protocol = ''] = pathOf(command);
+  const [{ protocols }, { speechFlags }] = await Promise.all([
+    import('../../protocols/registry.ts'),
+    import('../../speech/flags.ts'),
+  ]);
+  const tables: Record<string, readonly Flag[]> = {
+    'video a': protocols.a.flags,
+    'video b': protocols.b.flags,
+    'video c': protocols.c.flags,
+    tts: speechFlags,
+  };
+  const table = tables[group === 'video' ? `video ${protocol}` : (group ?? '')] ?? [];
+  return table.find((flag) => `--${longName(flag)}` === long);
+}

@@ -1,0 +1,46 @@
+import { createHash } from 'node:crypto';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Settings } from '../config/resolve.ts';
+import { isObject, tryParseJson } from '../json.ts';
+import { makeFolder } from '../make-folder.ts';
+import type { Model } from '../protocols/models.ts';
+import { ledgerFolder } from './places.ts';
+
+/** What is kept of a model: enough to name it. */
+export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
+
+/**
+ * Keeps the listing of the gateway, for whoever must not ask it: completion and suggestions. It is a convenience, and
+ * nothing rests on it. @throws the system's error.
+ */
+export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {
+  const path = pathOf(settings);
+  const kept = models.map(({ id, protocols, model_versions }): KnownModel => ({
+    id,
+    protocols,
+    model_versions,
+  }));
+  await makeFolder(join(ledgerFolder(settings), 'models'));
+  await writeFile(`${path}.${process.pid}`, JSON.stringify({ models: kept }), { mode: 0o600 });
+  await rename(`${path}.${process.pid}`, path);
+}
+
+/** The models of the last listing of this gateway; none where it was never listed here. */
+export async function recallModels(settings: Settings): Promise<KnownModel[]> {
+  const kept = tryParseJson(await readFile(pathOf(settings), 'utf8').catch(() => ''));
+  const models = isObject(kept) && Array.isArray(kept['models']) ? kept['models'] : [];
+  return models.filter(isKnown);
+}
+
+function isKnown(value: unknown): value is KnownModel {
+  const { id, protocols, model_versions: versions } = (value ?? {}) as Partial<KnownModel>;
+  return typeof id === 'string' && Array.isArray(protocols) && Array.isArray(versions);
+}
+
+// Each gateway has models of its own.
+function pathOf(settings: Settings): string {
+  const gateway = settings.sandbox.value ? 'sandbox' : (settings.baseUrl?.value ?? '');
+  const name = createHash('sha256').update(gateway).digest('hex').slice(0, 32);
+  return join(ledgerFolder(settings), 'models', `${name}.json`);
+}

@@ -1,0 +1,148 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { newShell, type Shell } from '../../support/shell.ts';
+
+const has = (shell: string): boolean => spawnSync(shell, ['-c', 'true']).status === 0;
+let shell: Shell;
+
+beforeAll(async () => {
+  shell = newShell({ MGW_SANDBOX: '1', TERM: 'dumb' });
+  mkdirSync(join(shell.home, 'fpath'));
+  const ran = await shell.run(
+    `mgw video c submit "a boat" -m vendor-h3-mini --key boat-1 &&
+     mgw completion bash > mgw.bash && mgw completion zsh > fpath/_mgw && mgw completion fish > mgw.fish`,
+  );
+  expect(ran.code, ran.stderr).toBe(0);
+  for (const name of ['body.json', 'my clip.mp4']) writeFileSync(join(shell.home, name), '{}');
+});
+afterAll(() => shell.close());
+
+function output(program: string, args: string[]): string {
+  const { stdout, stderr } = spawnSync(program, args, { cwd: shell.home, env: shell.env, encoding: 'utf8' });
+  expect(stderr).toBe('');
+  return stdout;
+}
+
+/** A line that ends with the word to be completed, and what there is to choose from. */
+type Case = [line: string, offered: string[]];
+
+const cases: Case[] = [
+  ['vid', ['video']],
+  ['video c subm', ['submit']],
+  ['video c submit --dur', ['--duration']],
+  ['video c submit -m vendor-h3-m', ['vendor-h3-mini']],
+  ['jobs show @bo', ['@boat-1']],
+  ['jobs show @la', ['@last']],
+  ['--profile de', ['default']],
+  ['sandbox exec --fault submit-reply', ['submit-reply-lost']],
+  ['config set tts.sp', ['tts.speaker']],
+  ['help scr', ['scripting']],
+  ['jobs ls --state succ', ['succeeded']],
+  ['completion po', ['powershell']],
+];
+
+const bashScript = `
+source mgw.bash
+# As bash itself splits a line: at blanks, = and :.
+COMP_LINE="mgw $1" COMP_POINT=\${#COMP_LINE}
+COMP_WORDS=() word=''
+for ((i = 0; i < \${#COMP_LINE}; i++)); do
+  letter=\${COMP_LINE:i:1}
+  case $letter in
+    ' ') [[ -n $word ]] && COMP_WORDS+=("$word"); word='' ;;
+    [=:]) [[ -n $word ]] && COMP_WORDS+=("$word"); COMP_WORDS+=("$letter"); word='' ;;
+    *) word+=$letter ;;
+  esac
+done
+[[ -n $word || \${COMP_LINE: -1} == ' ' ]] && COMP_WORDS+=("$word")
+COMP_CWORD=$((\${#COMP_WORDS[@]} - 1))
+_mgw 2>/dev/null
+printf '%s\\n' "\${COMPREPLY[@]}"`;
+
+function inBash(line: string): string[] {
+  return linesOf(output('bash', ['--norc', '-c', bashScript, 'bash', line]));
+}
+
+// A shell inside zsh, whose keyboard is zsh's: what is completed stands in its line.
+const zshScript = `
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=''; fpath=(\\$PWD/fpath \\$fpath); autoload -Uz compinit; compinit -u -D"
+zpty -w shell "tell() { print -r -- \\"<\\$BUFFER>\\" > line }; zle -N tell; bindkey '^X' tell; touch ready"
+repeat 200; do [[ -e ready ]] && break; sleep 0.1; done
+zpty -w -n shell "mgw $1"$'\\t\\x18'
+repeat 200; do [[ -s line ]] && break; sleep 0.1; done
+cat line
+zpty -d shell`;
+
+function inZsh(line: string): string {
+  spawnSync('rm', ['-f', 'line', 'ready'], { cwd: shell.home });
+  return output('zsh', ['-f', '-c', zshScript, 'zsh', line]).trim();
+}
+
+function inFish(line: string): string[] {
+  const script = `source mgw.fish; complete -C 'mgw ${line}'`;
+  return linesOf(output('fish', ['--no-config', '-c', script])).map((each) => each.split('\t')[0] ?? '');
+}
+
+function linesOf(text: string): string[] {
+  return text.split('\n').filter((line) => line !== '');
+}
+
+describe.skipIf(!has('bash'))('in bash', () => {
+  it.each(cases)('%s', (line, offered) => expect(inBash(line)).toEqual(offered));
+
+  it.each<Case>([
+    ['video c submit --resolution=2', ['2K']],
+    ['video c submit --aspect-ratio 16:', ['9']],
+    ['video c submit --aspect-ratio=21:', ['9']],
+    ['video c submit --body @bo', ['@body.json']],
+    ['video c submit --body=@bo', ['@body.json']],
+    ['video c submit -o my', ['my clip.mp4']],
+    ['batch run clips.csv -d reso', ['resolution=']],
+    ['video c submit --prompt ', []],
+  ])('%s', (line, offered) => expect(inBash(line)).toEqual(offered));
+
+  it('leaves what comes after -- to the shell', () => {
+    expect(inBash('sandbox exec -- body')).toContain('body.json');
+  });
+
+  it('runs nothing that a key holds', () => {
+    expect(inBash("jobs show '@bo")).toEqual(['@boat-1']);
+  });
+});
+
+describe.skipIf(!has('zsh'))('in zsh', () => {
+  it.each(cases.slice(3, 6))('%s', (line, [offered = '']) => {
+    const head = line.slice(0, line.lastIndexOf(' ') + 1);
+    expect(inZsh(line)).toBe(`<mgw ${head}${offered} >`);
+  });
+
+  it.each([
+    ['video c submit --resolution=2', 'video c submit --resolution=2K '],
+    ['video c submit --body @bo', 'video c submit --body @body.json '],
+    ['video c submit --body=@bo', 'video c submit --body=@body.json '],
+    ['video c submit -o my', 'video c submit -o my\\ clip.mp4 '],
+    ['batch run clips.csv -d reso', 'batch run clips.csv -d resolution='],
+  ])('%s', (line, completed) => expect(inZsh(line)).toBe(`<mgw ${completed}>`));
+});
+
+describe.skipIf(!has('fish'))('in fish', () => {
+  it.each(cases)('%s', (line, offered) => expect(inFish(line)).toEqual(offered));
+
+  it.each<Case>([
+    ['video c submit --resolution=2', ['--resolution=2K']],
+    ['video c submit --body @bo', ['@body.json']],
+    ['video c submit --body=@bo', ['--body=@body.json']],
+    ['video c submit -o my', ['my clip.mp4']],
+  ])('%s', (line, offered) => expect(inFish(line)).toEqual(offered));
+});
+
+it('says in the log which shells were tried', () => {
+  const missing = ['bash', 'zsh', 'fish'].filter((name) => !has(name));
+  if (missing.length > 0)
+    console.warn(`Completion was not tried in ${missing.join(', ')}: not on this machine.`);
+  expect(readFileSync(join(shell.home, 'mgw.bash'), 'utf8')).toContain('complete -F _mgw mgw');
+});
