@@ -13,6 +13,11 @@ export interface Io {
   clock?: Clock;
 }
 
+/** The columns of a stream that is a terminal; undefined for anything else, which takes lines of any length. */
+export function columnsOf(stream: { isTTY?: boolean; columns?: number }): number | undefined {
+  return stream.isTTY === true && (stream.columns ?? 0) > 0 ? stream.columns : undefined;
+}
+
 /**
  * Writes and resolves when the text has left for the system. A closed pipe is the reader's wish (`mgw … | head`) and
  * no error.

@@ -7,14 +7,13 @@ import { withGlobals } from '../session/next.ts';
 import type { Action } from './action.ts';
 import { createContext, type Context } from './context.ts';
 import type { Globals } from './globals.ts';
-import { write, type Io } from './io.ts';
-import { errorText } from './output/human.ts';
+import { write, type Io, columnsOf } from './io.ts';
 import { jsonDocument } from './output/json.ts';
 import { exitCodeOf, type Outcome } from './output/outcome.ts';
 import { withWay, type Ways } from './output/next.ts';
 import { createProgram, type Program } from './program.ts';
 import type { Screen, Screens } from './help/format.ts';
-import { columnsOf, paintOn, plain } from './output/colour.ts';
+import { paintOn, plain } from './output/colour.ts';
 import { helpOf } from './usage.ts';
 
 /**
@@ -107,7 +106,7 @@ function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = flagsOf(argv);
   const isPlain = flags.includes('--no-color') || flags.includes('--json');
   const screenOf = (stream: Io['stdout']): Screen => ({
-    width: columnsOf(stream),
+    width: columnsOf(stream) ?? 80,
     paint: isPlain ? plain : paintOn(stream, env),
   });
   return { out: screenOf(stdout), err: screenOf(stderr) };
@@ -121,7 +120,12 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));
   if (text) await write(io.stdout, redact(`${text}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
-  const lines = [...(help ? [help, ''] : []), errorText(error), ...(globals.verbose ? traceOf(error) : [])];
+  const { errorText } = await import('./output/human.ts');
+  const lines = [
+    ...(help ? [help, ''] : []),
+    errorText(error, columnsOf(io.stderr)),
+    ...(globals.verbose ? traceOf(error) : []),
+  ];
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
@@ -145,6 +149,7 @@ async function complain(
   io: Io,
   redact: Redact,
 ): Promise<void> {
+  const { errorText } = await import('./output/human.ts');
   const error = toMgwError(thrown);
   const lines =
     printed === undefined && (paid === undefined || paid === 'no')

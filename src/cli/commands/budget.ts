@@ -11,6 +11,7 @@ import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
+import { columnsOf } from '../io.ts';
 
 /** `mgw budget ls|set|rm`: the standing budgets (design 14). */
 export function registerBudget(parent: Command, run: Run): void {
@@ -56,7 +57,8 @@ async function list(context: Context): Promise<Outcome> {
   const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
     ...[name, limit, per, spent, reserved, left],
   ]);
-  const text = rows.length === 0 ? '' : table(['name', 'limit', 'per', 'spent', 'reserved', 'left'], rows);
+  const head = ['name', 'limit', 'per', 'spent', 'reserved', 'left'];
+  const text = rows.length === 0 ? '' : table(head, rows, columnsOf(context.io.stdout));
   return { json: { budgets: views }, text };
 }
 

@@ -12,6 +12,7 @@ import type { Context } from '../context.ts';
 import { table } from '../output/table.ts';
 import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
+import { columnsOf } from '../io.ts';
 
 /** `mgw config list|get|set|unset|path`: the settings, each with its source (design 3). */
 export function registerConfig(parent: Command, run: Run): void {
@@ -69,7 +70,10 @@ async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
 async function listAll(context: Context): Promise<Outcome> {
   const rows = await rowsOf(context);
   const lines = rows.map((row) => [row.key, row.problem ?? shown(row.value), originText(row)]);
-  return { json: { settings: rows }, text: table(['setting', 'value', 'from'], lines) };
+  return {
+    json: { settings: rows },
+    text: table(['setting', 'value', 'from'], lines, columnsOf(context.io.stdout)),
+  };
 }
 
 function shown(value: SettingRow['value']): string {

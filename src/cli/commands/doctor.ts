@@ -5,6 +5,7 @@ import type { Check } from '../doctor/check.ts';
 import { table } from '../output/table.ts';
 import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../action.ts';
+import { columnsOf } from '../io.ts';
 
 /** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(parent: Command, run: Run): void {
@@ -22,7 +23,11 @@ async function doctor(context: Context): Promise<Outcome> {
     ...(hint === undefined || status === 'ok' ? [] : [['', '', `→ ${hint}`]]),
   ]);
   const view = checks.map(({ error, ...check }) => ({ ...check, ...(error && { code: error.code }) }));
-  return { json: { checks: view }, text: table(['check', 'result', 'detail'], rows), error: verdict(checks) };
+  return {
+    json: { checks: view },
+    text: table(['check', 'result', 'detail'], rows, columnsOf(context.io.stdout)),
+    error: verdict(checks),
+  };
 }
 
 async function examine(context: Context): Promise<Check[]> {

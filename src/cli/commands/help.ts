@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
 import { renderMarkdown, tableOf } from '../help/markdown.ts';
 import { readTopic, topics, type Topic } from '../help/topics.ts';
-import { columnsOf, paintOn, plain } from '../output/colour.ts';
+import { paintOn, plain } from '../output/colour.ts';
 import type { Outcome } from '../output/outcome.ts';
 import type { Context } from '../context.ts';
 import type { Run } from '../action.ts';
 import { nearestName } from '../../nearest.ts';
 import { unknownCommand } from '../usage.ts';
+import { columnsOf } from '../io.ts';
 
 /** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
 export function registerHelp(root: Command, run: Run): void {
@@ -36,7 +37,7 @@ export function registerHelp(root: Command, run: Run): void {
 async function show(topic: Topic, { io, globals }: Context): Promise<Outcome> {
   const page = await readTopic(topic);
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
-  const text = renderMarkdown(page, { width: columnsOf(io.stdout), paint });
+  const text = renderMarkdown(page, { width: columnsOf(io.stdout) ?? 80, paint });
   return { json: topic.name === 'exit-codes' ? { exit_codes: codesOf(page) } : { help: page }, text };
 }
 

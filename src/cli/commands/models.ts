@@ -7,6 +7,7 @@ import { addRetriesOption, requestTimeoutOption } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import type { Run } from '../action.ts';
+import { columnsOf } from '../io.ts';
 
 interface ModelsOptions {
   protocol?: string;
@@ -38,7 +39,10 @@ async function models(context: Context, id: string | undefined, options: ModelsO
     )
     .sort((one, other) => (one.id < other.id ? -1 : 1));
   if (shown.length === 0) context.progress.note(none(options.protocol, named.length));
-  return { json: { models: shown.map(view) }, text: shown.length === 0 ? '' : text(shown) };
+  return {
+    json: { models: shown.map(view) },
+    text: shown.length === 0 ? '' : text(shown, columnsOf(context.io.stdout)),
+  };
 }
 
 // A listing without marks is no proof that the protocol is not served.
@@ -58,12 +62,12 @@ function view(model: Model): Record<string, unknown> {
   return { ...raw, ...known };
 }
 
-function text(shown: readonly Model[]): string {
+function text(shown: readonly Model[], width: number | undefined): string {
   const rows = shown.map((model) => [
     model.id,
     model.protocols.join(',') || '-',
     model.model_versions.join(', ') || '-',
     model.endpoints.join(', ') || '-',
   ]);
-  return table(['id', 'protocol', 'versions', 'endpoints'], rows);
+  return table(['id', 'protocol', 'versions', 'endpoints'], rows, width);
 }

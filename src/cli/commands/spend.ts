@@ -10,6 +10,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { oneOf, single } from '../options.ts';
 import { table } from '../output/table.ts';
 import { sinceOption, sinceTime } from '../since.ts';
+import { columnsOf } from '../io.ts';
 
 interface SpendOptions {
   by?: SpendGroup;
@@ -62,7 +63,10 @@ async function spend(context: Context, { by = 'model', since, csv = false }: Spe
   if (csv) return { json: {}, text: csvOf(by, rows) };
   if (rows.length === 0) context.progress.note('Nothing was spent.');
   const json = { by, rows: rows.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })) };
-  return { json: { ...json, total: view(total) }, text: rows.length === 0 ? '' : textOf(by, rows, total) };
+  return {
+    json: { ...json, total: view(total) },
+    text: rows.length === 0 ? '' : textOf(by, rows, total, columnsOf(context.io.stdout)),
+  };
 }
 
 function view({ spent, failed, doubt }: Sums): Record<string, unknown> {
@@ -73,14 +77,19 @@ function sumView({ charges, total, known, unpriced }: Sum): Record<string, unkno
   return { charges, amount: total, ...(unpriced > 0 && { known: formatDecimal(known), unpriced }) };
 }
 
-function textOf(by: SpendGroup, rows: readonly [string, Sums][], total: Sums): string {
+function textOf(
+  by: SpendGroup,
+  rows: readonly [string, Sums][],
+  total: Sums,
+  width: number | undefined,
+): string {
   const cells = (name: string, { spent, failed, doubt }: Sums): string[] => [
     name,
     String(spent.charges),
     ...[spent, failed, doubt].map(sumText),
   ];
   const lines = rows.map(([name, sums]) => cells(name || '-', sums));
-  return table([by, 'charges', 'spent', 'failed', 'doubt'], [...lines, cells('total', total)]);
+  return table([by, 'charges', 'spent', 'failed', 'doubt'], [...lines, cells('total', total)], width);
 }
 
 function sumText({ known, unpriced, total }: Sum): string {

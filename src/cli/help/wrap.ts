@@ -55,6 +55,11 @@ export function wrappedCommand(command: string, width: number, indent: string): 
   if (command.length <= width) return command;
   const start = /^ */.exec(command)?.[0] ?? '';
   const words = command.trim().match(/(?:--?[a-z][\w-]* (?![-|>]))?(?:"[^"]*"|'[^']*'|[^\s"'])+/g) ?? [];
+  return commandOf(words, width, start, indent);
+}
+
+/** {@link wrappedCommand} of words as a shell takes them; it begins with `start`. */
+export function commandOf(words: readonly string[], width: number, start: string, indent: string): string {
   const lines: string[] = [];
   let current = '';
   for (const word of words) {

@@ -18,8 +18,3 @@ export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
   const shown = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
   return shown ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
 }
-
-/** How many columns a stream shows: 80 where it is no terminal, or does not say. */
-export function columnsOf({ isTTY, columns }: Terminal): number {
-  return isTTY === true && columns !== undefined && columns > 0 ? columns : 80;
-}

@@ -1,16 +1,22 @@
 import { exitCodes, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { shownState } from '../../jobs/reconcile.ts';
+import stringWidth from 'string-width';
 import { printable, printableLine } from '../../printable.ts';
+import { commandOf, wrapped } from '../help/wrap.ts';
 
-/** An error as a person reads it: what happened, whether money was spent, what to type next. */
-export function errorText(error: MgwError): string {
+/**
+ * An error as a person reads it: what happened, whether money was spent, what to type next. In lines of at most `width`
+ * columns where there is one.
+ */
+export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
   const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
   // Many gateways say it in the message already.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
-  if (error.next !== undefined) lines.push(`  next: ${error.next.map(shellWord).join(' ')}`);
-  return lines.join('\n');
+  const told = lines.map((line) => wrapped(line, width, '  ', stringWidth));
+  const { next } = error;
+  return [...told, ...(next ? [commandOf(next.map(shellWord), width, '  next: ', '    ')] : [])].join('\n');
 }
 
 function costOf(error: MgwError): string {

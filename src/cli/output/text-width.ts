@@ -2,11 +2,6 @@ import stringWidth from 'string-width';
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** The columns of a stream that is a terminal; undefined for anything else, which takes lines of any length. */
-export function columnsOf(stream: { isTTY?: boolean; columns?: number }): number | undefined {
-  return stream.isTTY === true && (stream.columns ?? 0) > 0 ? stream.columns : undefined;
-}
-
 /** As much of a line as `width` columns hold; a cut shows as `…`. */
 export function cutToWidth(line: string, width: number): string {
   return stringWidth(line) <= width ? line : `${head(line, width - 1)}…`;

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
-import { shellWord } from '../../../src/cli/output/human.ts';
+import { errorText, shellWord } from '../../../src/cli/output/human.ts';
+import { MgwError } from '../../../src/errors.ts';
 
 it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
   'the word %j is typed as it is, and holds no control character',
@@ -11,3 +12,15 @@ it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
     expect(execFileSync('bash', ['-c', `printf %s ${typed}`], { env, encoding: 'utf8' })).toBe(word);
   },
 );
+
+it('an error fits its width, and its next command is still one', () => {
+  const error = new MgwError('config', 'There is no API key in the profile.', {
+    next: ['mgw', 'video', 'c', 'submit', "it's", 'a b', '--model', 'vendor-h3'],
+  });
+  const lines = errorText(error, 24).split('\n');
+  expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(24);
+  const next = lines.slice(lines.findIndex((line) => line.startsWith('  next: '))).join('\n');
+  expect(next.replace('  next: ', '').replace(/ \\\n +/g, ' ')).toBe(
+    `mgw video c submit 'it'\\''s' 'a b' --model vendor-h3`,
+  );
+});

@@ -23,3 +23,13 @@ it('a table takes more rows than a call takes arguments', () => {
   const rows = Array.from({ length: 300_000 }, (_, index) => [`m${index}`]);
   expect(table(['id'], rows).split('\n')).toHaveLength(300_001);
 });
+
+it('a table fits its width: the widest columns give way, and what is in them goes on in the next line', () => {
+  const rows = [['state', '/a/path/that/is/long', 'the folder of the state']];
+  expect(table(['what', 'value', 'from'], rows, 31).split('\n')).toEqual([
+    'what   value        from',
+    'state  /a/path/tha  the folder',
+    '       t/is/long    of the',
+    '                    state',
+  ]);
+});

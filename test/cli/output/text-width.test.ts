@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { columnsOf, cutToWidth, wrapped } from '../../../src/cli/output/text-width.ts';
+import { cutToWidth, wrapped } from '../../../src/cli/output/text-width.ts';
+import { columnsOf } from '../../../src/cli/io.ts';
 
 it('only a terminal that has columns has a width', () => {
   expect(columnsOf({ isTTY: true, columns: 80 })).toBe(80);

@@ -9,6 +9,7 @@ import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { table } from '../../output/table.ts';
+import { columnsOf } from '../../io.ts';
 
 /** `mgw auth status`: which gateway and which key are in use, where they come from, and whether the key is accepted. */
 export function registerStatus(auth: Command, run: Run): void {
@@ -53,7 +54,11 @@ async function showStatus(context: Context): Promise<Outcome> {
     config_file: file,
   };
   const error = account.error ?? baseUrlProblem ?? models.error;
-  return { json: { auth }, text: table(['what', 'value', 'from'], rows), error };
+  return {
+    json: { auth },
+    text: table(['what', 'value', 'from'], rows, columnsOf(context.io.stdout)),
+    error,
+  };
 }
 
 function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {

@@ -11,9 +11,10 @@ import { fittedTable, type Column } from '../../output/fitted-table.ts';
 import { ago } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { columnsOf, cutToWidth } from '../../output/text-width.ts';
+import { cutToWidth } from '../../output/text-width.ts';
 import type { Run } from '../../action.ts';
 import { sinceOption, sinceTime } from '../../since.ts';
+import { columnsOf } from '../../io.ts';
 
 interface LsOptions {
   state?: string[];

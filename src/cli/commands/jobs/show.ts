@@ -6,8 +6,9 @@ import type { Context } from '../../context.ts';
 import { eventText } from '../../output/history.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { columnsOf, wrapped } from '../../output/text-width.ts';
+import { wrapped } from '../../output/text-width.ts';
 import type { Run } from '../../action.ts';
+import { columnsOf } from '../../io.ts';
 
 /** `mgw jobs show REF`: all that the ledger knows of a job; nothing is asked of the gateway. */
 export function registerShow(jobs: Command, run: Run): void {

@@ -6,6 +6,7 @@ import { table } from '../../output/table.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { gatewayFolder } from './serve.ts';
+import { columnsOf } from '../../io.ts';
 
 /** `mgw sandbox bill`: what would have been charged. */
 export function registerBill(sandbox: Command, run: Run): void {
@@ -19,10 +20,10 @@ async function bill(context: Context): Promise<Outcome> {
   const { readBill, totalOf } = await import('../../../sandbox/bill.ts');
   const lines = readBill(gatewayFolder(sandboxFolder(await context.settings())));
   const total = totalOf(lines);
-  return { json: { bill: lines, total }, text: billText(lines, total) };
+  return { json: { bill: lines, total }, text: billText(lines, total, columnsOf(context.io.stdout)) };
 }
 
-function billText(lines: readonly BillLine[], total: number): string {
+function billText(lines: readonly BillLine[], total: number, width: number | undefined): string {
   const rows = lines.map((line) => [
     new Date(line.at).toISOString(),
     line.area,
@@ -31,5 +32,6 @@ function billText(lines: readonly BillLine[], total: number): string {
     line.seconds === undefined ? `${line.characters ?? 0} characters` : `${line.seconds} s`,
     `${line.amount}${line.refunded ? ' (refunded)' : ''}`,
   ]);
-  return `${table(['at', 'area', 'model', 'task', 'for', 'credits'], rows)}\n\ntotal: ${total} credits`;
+  const head = ['at', 'area', 'model', 'task', 'for', 'credits'];
+  return `${table(head, rows, width)}\n\ntotal: ${total} credits`;
 }
