@@ -1,5 +1,6 @@
 import { defineConfig } from 'rolldown';
 import { galleryPage } from './rolldown.gallery.mjs';
+import { declarations } from './rolldown.declarations.mjs';
 import { thirdPartyLicences } from './rolldown.licences.mjs';
 
 // commander can start other programs as its subcommands, for which it loads child_process and the network stack
@@ -38,25 +39,55 @@ const together = {
   ],
 };
 
+const common = {
+  platform: 'node',
+  external: [/^node:/],
+  resolve: { conditionNames: ['node', 'import', 'default'] },
+};
+
+const output = {
+  format: 'cjs',
+  strict: true,
+  dynamicImportInCjs: false,
+  entryFileNames: '[name].cjs',
+  chunkFileNames: '[name]-[hash].cjs',
+  minify: { mangle: false, compress: true },
+  sourcemap: false,
+};
+
 // One chunk for each command that is loaded on demand: a local command never reads the network stack. CommonJS, since
 // Node loads it in half the time: ES modules are read one by one through the thread pool, and each import of a module
 // of Node's own reads all of its members, which loads what lies behind them (bench/startup.mjs).
-export default defineConfig({
+const program = {
+  ...common,
   input: { mgw: 'src/cli/main.ts' },
-  platform: 'node',
   preserveEntrySignatures: 'allow-extension',
-  external: [/^node:/],
   plugins: [withoutChildProcess, withoutHttp2, galleryPage(), thirdPartyLicences()],
-  resolve: { conditionNames: ['node', 'import', 'default'] },
-  output: {
-    dir: 'dist',
-    format: 'cjs',
-    strict: true,
-    codeSplitting: together,
-    dynamicImportInCjs: false,
-    entryFileNames: '[name].cjs',
-    chunkFileNames: '[name]-[hash].cjs',
-    minify: { mangle: false, compress: true },
-    sourcemap: false,
+  output: { ...output, dir: 'dist', codeSplitting: together },
+};
+
+// There is one library, whoever loads it: with a second one for ES modules, an MgwError of the one would be none of the
+// other. Built by itself, so that no chunk of the program is cut for it; it bundles no package that the program does not.
+const asModule = {
+  name: 'as-es-module',
+  generateBundle(_options, bundle) {
+    const { exports } = bundle['library.cjs'];
+    const source = `import library from './library.cjs';\n\nexport const { ${exports.join(', ')} } = library;\n`;
+    this.emitFile({ type: 'asset', fileName: 'library.mjs', source });
   },
-});
+};
+
+const library = {
+  ...common,
+  input: { library: 'src/library/library.ts' },
+  preserveEntrySignatures: 'strict',
+  plugins: [withoutHttp2, asModule, declarations('src', 'library/library.ts')],
+  // A program's stack traces quote its lines.
+  output: {
+    ...output,
+    dir: 'dist/library',
+    minify: { mangle: false, compress: true, codegen: { removeWhitespace: false } },
+  },
+};
+
+export default defineConfig([program, library]);

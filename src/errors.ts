@@ -139,7 +139,7 @@ export class MgwError extends Error {
   }
 
   /** The same error with other details, and with another message where one is given. */
-  with(details: ErrorDetails, message = this.message): MgwError {
+  with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, cause } = this;
     const own = { exit, charged, retry, next, requestId, job, handle, budget, cause };

@@ -158,7 +158,7 @@ export interface Job {
   rating?: number;
   note?: string;
   rated_at?: string;
-  /** What the ledger knows in addition to what `--json` shows. */
+  /** @internal What the ledger knows in addition to what `--json` shows. */
   record: JobRecord;
 }
 

@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import {
   cpSync,
   existsSync,
@@ -12,7 +12,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { DEFAULT_KEY } from '../src/sandbox/auth.ts';
+import { startSandbox, type Sandbox } from '../src/sandbox/server.ts';
 
 const repository = fileURLToPath(new URL('..', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8')) as {
@@ -26,6 +29,8 @@ let folder: string;
 let clone: string;
 let home: string;
 let packed: string[];
+/** What npm said on stderr when it was installed. */
+let install: string;
 
 // As on a machine without a network: no registry is asked, and nothing of this user's settings counts.
 const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
@@ -36,7 +41,8 @@ beforeAll(() => {
   home = join(folder, 'home');
   for (const made of [clone, home, join(clone, 'dist')]) mkdirSync(made);
   const names = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'bin', 'docs', 'src'];
-  for (const name of [...names, 'tsconfig.json', 'rolldown.config.mjs', 'rolldown.gallery.mjs', 'rolldown.licences.mjs'])
+  const build = ['config', 'declarations', 'gallery', 'licences'].map((part) => `rolldown.${part}.mjs`);
+  for (const name of [...names, 'tsconfig.json', ...build])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
   symlinkSync(join(repository, 'node_modules'), join(clone, 'node_modules'));
   writeFileSync(join(clone, 'dist', 'left-from-another-build.cjs'), '');
@@ -46,14 +52,16 @@ beforeAll(() => {
     { filename: string; files: { path: string }[] },
   ];
   packed = tarball.files.map(({ path }) => path);
-  npm(['install', ...offline, join(folder, tarball.filename)], home);
+  install = npm(['install', ...offline, join(folder, tarball.filename)], home, 'stderr');
 }, 120_000);
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-function npm(args: string[], cwd: string): string {
+function npm(args: string[], cwd: string, stream: 'stdout' | 'stderr' = 'stdout'): string {
   const env = { PATH: process.env['PATH'], HOME: folder, npm_config_cache: join(folder, 'cache') };
-  return execFileSync('npm', args, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  const run = spawnSync('npm', args, { cwd, env, encoding: 'utf8' });
+  if (run.status !== 0) throw new Error(run.stderr);
+  return run[stream];
 }
 
 function mgw(
@@ -78,6 +86,9 @@ describe('the tarball', () => {
       ...expected,
       /^docs\/[\w/-]+\.md$/,
       /^dist\/[\w-]+\.cjs$/,
+      /^dist\/library\/[\w-]+\.cjs$/,
+      /^dist\/library\/library\.mjs$/,
+      /^dist\/library\/types\/[\w/-]+\.d\.[cm]ts$/,
       /^dist\/THIRD-PARTY-LICENSES\.txt$/,
     ];
     expect(packed.filter((path) => !patterns.some((pattern) => pattern.test(path)))).toEqual([]);
@@ -85,7 +96,8 @@ describe('the tarball', () => {
     expect(packed).not.toContain('dist/left-from-another-build.cjs');
   });
 
-  it('needs no other package', () => {
+  it('needs no other package, and npm has nothing to warn of', () => {
+    expect(install).toBe('');
     expect(manifest.dependencies).toBeUndefined();
     expect(existsSync(join(home, 'node_modules', 'commander'))).toBe(false);
   });
@@ -120,6 +132,98 @@ describe('installed from it, mgw', () => {
     expect(ran).toMatchObject({ status: 0, stdout: `${join(home, 'boat.mp4')}\n` });
     expect(readFileSync(join(home, 'boat.mp4')).toString('latin1', 4, 8)).toBe('ftyp');
   });
+});
+
+describe('as a library', () => {
+  const program = `
+    const { job } = await client.submit({
+      protocol: 'c',
+      body: { model: 'vendor-h3-mini', prompt: 'a paper boat at sea', duration: 6 },
+    });
+    const { state } = await client.wait(job.id);
+    const { files } = await client.fetch(job.id, { output: FILE });
+    console.log(state, files.length, new MgwError('usage', '') instanceof Error, exitCodes.ok);`;
+  const byImport = "import { createClient, exitCodes, MgwError } from 'mgw';\nconst client = createClient();";
+  const byRequire =
+    "const { createClient, exitCodes, MgwError } = require('mgw');\nconst client = createClient();";
+  const esm = (file: string): string => `${byImport}${program.replace('FILE', `'${file}'`)}`;
+  // Not closed: it must not keep the process alive.
+  const cjs = `${byRequire}\nvoid (async () => {${program.replace('FILE', "'cjs.mp4'")}})();`;
+  const blocks = (kind: string): string[] =>
+    Array.from(readFileSync(join(repository, 'docs/library.md'), 'utf8').matchAll(/```(\w+)\n([^]*?)```/g))
+      .filter(([, found]) => found === kind)
+      .map(([, , text = '']) => text);
+  const examples = blocks('ts').map((text, index): [string, string] => [`example-${index + 1}.mts`, text]);
+  const sources: Record<string, string> = {
+    ...Object.fromEntries(examples),
+    'esm.mts': esm('esm.mp4'),
+    'typed.cts': cjs.replace(
+      "const { createClient, exitCodes, MgwError } = require('mgw');",
+      "import { createClient, exitCodes, MgwError } from 'mgw';",
+    ),
+    'plain.mjs': esm('plain.mp4'),
+    'plain.cjs': cjs,
+    'example.cjs': blocks('js').join('\n'),
+    'bundled.ts': `${byImport}\nexport default client;\n// @ts-expect-error the types know every field\nvoid client.submit({ protocol: 'c', body: { model: 'vendor-h3-mini', durration: 6 } });\n`,
+  };
+  let gateway: Sandbox;
+
+  beforeAll(async () => {
+    for (const [name, text] of Object.entries(sources)) writeFileSync(join(home, name), text);
+    mkdirSync(join(home, 'config'), { mode: 0o700 });
+    writeFileSync(join(home, 'config/config.json'), '{"profiles":{"default":{"poll_interval":"20ms"}}}', {
+      mode: 0o600,
+    });
+    gateway = await startSandbox({ stateDir: join(folder, 'gateway'), paceMs: 50 });
+  });
+
+  afterAll(() => gateway.close());
+
+  // As a user's strict project has it: all of the types are checked, those of the package too.
+  function compile(options: object, files: string[]): string {
+    const compilerOptions = {
+      ...{ target: 'es2022', lib: ['es2022'], strict: true, exactOptionalPropertyTypes: true },
+      ...{ types: ['node'], typeRoots: [join(repository, 'node_modules/@types')], ...options },
+    };
+    writeFileSync(join(home, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
+    const tsc = join(repository, 'node_modules/typescript/bin/tsc');
+    return spawnSync(process.execPath, [tsc, '-p', home], { cwd: home, encoding: 'utf8' }).stdout;
+  }
+
+  async function run(file: string): Promise<string> {
+    const env = {
+      ...{ PATH: process.env['PATH'], HOME: home, MGW_BASE_URL: gateway.url, MGW_API_KEY: DEFAULT_KEY },
+      ...{ MGW_STATE_DIR: join(home, 'state'), MGW_CONFIG_DIR: join(home, 'config') },
+    };
+    const ran = await promisify(execFile)(process.execPath, [file], { cwd: home, env });
+    return ran.stdout + ran.stderr;
+  }
+
+  it('is typed for Node, and every example of its page compiles', () => {
+    const files = ['esm.mts', 'typed.cts', ...examples.map(([name]) => name)];
+    expect(compile({ module: 'nodenext', outDir: 'built' }, files)).toBe('');
+  }, 120_000);
+
+  it('is typed for a bundler', () => {
+    const options = { module: 'esnext', moduleResolution: 'bundler', noEmit: true };
+    expect(compile(options, ['bundled.ts'])).toBe('');
+  }, 120_000);
+
+  it.each(['built/esm.mjs', 'built/typed.cjs', 'plain.mjs', 'plain.cjs'])(
+    'submits, waits and fetches: %s',
+    async (file) => {
+      expect(await run(file)).toBe('succeeded 1 true 0\n');
+      const saved = file.replace(/.*\/|\.[cm]js$/g, '').replace('typed', 'cjs');
+      rmSync(join(home, file === 'plain.cjs' ? 'cjs.mp4' : `${saved}.mp4`));
+    },
+  );
+
+  it.each([...examples.map(([name]) => `built/${name.replace('.mts', '.mjs')}`), 'example.cjs'])(
+    'runs as its page shows it: %s',
+    async (file) => {
+      expect(await run(file)).toMatch(/\S/);
+    },
+  );
 });
 
 describe('a local command loads no network stack:', () => {
