@@ -4,6 +4,8 @@ import type { Globals } from './globals.ts';
 import type { Io } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
 import type { Progress } from './output/progress.ts';
+import { watchedClient } from './output/watched-client.ts';
+import { isWorkflow, withoutCommands } from './output/workflow-commands.ts';
 import { interruptions } from './signals.ts';
 
 /** Everything a command works with: a session, and the person at the terminal. */
@@ -26,9 +28,10 @@ export function createContext(io: Io, globals: Globals): Context {
   const session = openSession({
     clock,
     settings: async () => (await import('../session/settings.ts')).loadSettings(globals, io.env),
-    note: (text) => bare.note(text),
+    note: (text) => bare.note(isWorkflow(io.env) ? withoutCommands(text) : text),
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,
+    around: (client) => watchedClient(client, bare),
   });
   const progress: Progress = { ...bare, note: (text) => session.note(text) };
   const close = async (): Promise<void> => {

@@ -18,6 +18,9 @@ export interface Globals {
   pollInterval?: string;
   requestTimeout?: string;
   retries?: string;
+  /** Flags of commands that wait. */
+  notify?: boolean;
+  open?: boolean;
   /** `--budget-name` of what pays. */
   budgetName?: string;
   /** `--speaker` of `mgw tts`. */

@@ -11,6 +11,7 @@ import { write, type Io, columnsOf } from './io.ts';
 import { jsonDocument } from './output/json.ts';
 import { exitCodeOf, type Outcome } from './output/outcome.ts';
 import { withWay, type Ways } from './output/next.ts';
+import { isWorkflow, withoutCommands } from './output/workflow-commands.ts';
 import { createProgram, type Program } from './program.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { paintOn, plain } from './output/colour.ts';
@@ -42,10 +43,19 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
     await complain(error, outcome, io, redact);
     exitCode ||= exitCodes.local;
   }
+  if (context !== undefined && isPrinted) await afterRun(outcome, context);
   await context?.close();
   // The last thing of all: a command that is killed before it ends is not repeated but resumed.
   if (isPrinted) await record(outcome, context);
   return exitCode;
+}
+
+// Only what is asked for is loaded.
+async function afterRun(outcome: Outcome, context: Context): Promise<void> {
+  const { globals, io } = context;
+  const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
+  if (globals.notify || globals.open || (outcome.isRun && isTold))
+    await (await import('./afterwards.ts')).afterwards(outcome, context);
 }
 
 async function outcomeOf(
@@ -117,6 +127,11 @@ type Redact = (text: string) => string;
 async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact): Promise<void> {
   const { text, help, silent } = outcome;
   const error = outcome.error && withGlobals(outcome.error, globals);
+  const inWorkflow = isWorkflow(io.env);
+  if (inWorkflow && error !== undefined) {
+    const { annotation } = await import('./output/annotation.ts');
+    await write(io.stderr, redact(`${annotation(error)}\n`)).catch(() => undefined);
+  }
   if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));
   if (text) await write(io.stdout, redact(`${text}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
@@ -126,7 +141,8 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     errorText(error, columnsOf(io.stderr)),
     ...(globals.verbose ? traceOf(error) : []),
   ];
-  await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
+  const said = inWorkflow ? withoutCommands(lines.join('\n')) : lines.join('\n');
+  await write(io.stderr, redact(`${said}\n`)).catch(() => undefined);
 }
 
 // Each of several jobs has said what is wrong with it; the exit code must not come as a surprise.

@@ -32,6 +32,12 @@ export function addWaitOptions(
     )
     .addOption(requestTimeoutOption(' (default 30s, to submit 2m)'));
   addRetriesOption(command);
+  command.addOption(notifyOption());
+}
+
+/** `--notify`. */
+export function notifyOption(): Option {
+  return new Option('--notify', 'at the end, notify or ring the bell, on a terminal').helpGroup('Waiting:');
 }
 
 /** `--request-timeout`; `defaults` is said after it. */
@@ -57,7 +63,8 @@ export function addOutputOptions(
 ): void {
   command
     .addOption(single('-o, --output <file>', where).helpGroup('Output:'))
-    .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'));
+    .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
+    .addOption(new Option('--open', 'show the file once it is saved, on a terminal').helpGroup('Output:'));
 }
 
 /** `--sidecar`. */

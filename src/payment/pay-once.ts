@@ -156,7 +156,7 @@ function outcomeAfter({ kind }: SubmitVerdict): ChargeOutcome {
 }
 
 async function exchange(
-  { exchange: request, auth, send }: Payment,
+  { exchange: request, auth, send, purchase }: Payment,
   record: PaymentRecord,
   { client, signals, note, requestTimeoutMs = submitTimeoutMs }: PayDeps,
   course: Course,
@@ -164,7 +164,7 @@ async function exchange(
   const interrupted = (): void => {
     if (course.begun && signals.hard !== signals.soft)
       note(
-        'Interrupted; the answer to what was sent is awaited, since it may be charged. Again gives it up.',
+        `Interrupted; the answer to what was sent (${purchase.name}) is awaited, since it may be charged. Again gives it up.`,
       );
   };
   signals.soft.addEventListener('abort', interrupted, { once: true });

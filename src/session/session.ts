@@ -44,6 +44,8 @@ export interface SessionOptions {
   /** Told of each request and of the head of its answer, secrets taken out. */
   trace?: ((line: string) => void) | undefined;
   signals: () => Signals;
+  /** Puts something around the client, such as what shows its calls. */
+  around?: ((client: GatewayClient) => GatewayClient) | undefined;
 }
 
 /** The sandbox's constant name in the records: its port changes from run to run. */
@@ -70,7 +72,7 @@ export function openSession(options: SessionOptions): Session {
   const client = once(async () => {
     const opened = await clientOf(await gateway(), options.trace);
     closers.push(() => opened.close());
-    return opened;
+    return options.around?.(opened) ?? opened;
   });
   const session: Session = {
     clock: options.clock,

@@ -46,7 +46,7 @@ type Broken = Exclude<TakeEnd, { kind: 'whole' }>;
  * @throws MgwError: exit 5, 9 or 10; what came is kept where the error says.
  */
 export async function finishTake(take: Take, job: Job, deps: SpeechDeps): Promise<JobFile | undefined> {
-  const { end, kept, bytes } = await listen(take, deps);
+  const { end, kept, bytes } = await listen(take, deps, job.id);
   if (end.kind !== 'whole') throw await giveUp(end, bytes, take, job, deps);
   // Where the audio is goes on record first: a run that dies before it is published is finished by the next.
   const event: JobEvent = {
@@ -81,10 +81,10 @@ interface Heard {
   bytes: number;
 }
 
-async function listen(take: Take, deps: SpeechDeps): Promise<Heard> {
+async function listen(take: Take, deps: SpeechDeps, name = 'not recorded'): Promise<Heard> {
   const { idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
   const patience = (): void =>
-    deps.note('The speech is paid for and is finished first; interrupt again to give it up.');
+    deps.note(`The speech (${name}) is paid for and is finished first; interrupt again to give it up.`);
   signals.soft.addEventListener('abort', patience);
   let bytes = 0;
   const write = async (audio: Uint8Array): Promise<void> => {

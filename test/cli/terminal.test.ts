@@ -42,6 +42,13 @@ describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
     );
   });
 
+  it('gives up the id and the bar at 40 columns, never the state, the percentage and the bytes', async () => {
+    const { stdout, code } = await onTerminal(submit, 40);
+    expect(code, stdout).toBe(0);
+    expect(stdout).toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]\x1b\[39m running( \(IN_PROGRESS\))? \d+% after \d+s/);
+    expect(stdout).toMatch(/downloading \d+% [\d.]+ kB of [\d.]+ kB/);
+  });
+
   it('shows no colour where none is wanted', async () => {
     const { stdout } = await onTerminal(submit, 100, { NO_COLOR: '1' });
     expect(stdout).toContain('⠋');

@@ -51,7 +51,7 @@ describe('speaking', () => {
     const run = await user.run(['tts', text, '-o', 'a.mp3']);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stdout).toBe(`${join(user.cwd, 'a.mp3')}\n`);
-    expect(run.stderr).toMatch(/Spoken as job_\w+: 25 characters/);
+    expect(run.stderr).toMatch(/Spoken as job_\w+, 25 characters/);
     expect(file('a.mp3')).toEqual(rendered('mp3'));
     expect(folder()).toEqual(['a.mp3']);
   });

@@ -1,15 +1,15 @@
-import { appendFile } from 'node:fs/promises';
 import { add, formatDecimal, parseDecimal, zero, type Decimal } from '../../decimal.ts';
 import type { Batch } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates, type RowState } from '../../batch/row-state.ts';
 import type { RowEnd } from '../../batch/run.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
-import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
+import { exitCodes, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';
 import { globalArguments } from '../../session/next.ts';
 import type { Globals } from '../globals.ts';
+import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { jobView } from '../../jobs/view.ts';
 import { errorView } from './json.ts';
@@ -161,18 +161,16 @@ export class BatchReport {
     return `line ${line}: ${id} ${state}${why === '' ? '' : `: ${why}`} → ${words}`;
   }
 
-  // A summary that cannot be written is no reason to call the run a failure.
   async #stepSummary(context: Context, summary: string, undone: readonly Undone[]): Promise<void> {
-    const path = context.io.env['GITHUB_STEP_SUMMARY'];
-    if (!path) return;
-    const cell = (text: string): string => text.replace(/[|\\`<>&]/g, '\\$&');
     const rows = undone
       .slice(0, mostTold)
-      .map(({ id, state, why, next }) => `| ${cell(id)} | ${state} | ${cell(why)} | \`${next.join(' ')}\` |`);
-    const head = rows.length === 0 ? [] : ['', '| row | state | why | next |', '|---|---|---|---|'];
-    const text = ['### mgw batch', '', cell(summary), ...head, ...rows, ''].join('\n');
-    await appendFile(path, `${context.redact(text)}\n`).catch((error: unknown) =>
-      context.progress.note(`The step's summary cannot be written: ${messageOf(error)}`),
-    );
+      .map(({ id, state, why, next }) => [id, state, why, next.map(shellWord).join(' ')]);
+    const lines = rows.length === 0 ? [] : ['', ...markdownTable(['row', 'state', 'why', 'next'], rows)];
+    const { io, progress } = context;
+    await appendSummary('mgw batch', [cell(summary), ...lines], {
+      env: io.env,
+      redact: (text) => context.redact(text),
+      note: (text) => progress.note(text),
+    });
   }
 }

@@ -44,7 +44,23 @@ export function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progres
       if (!transferring) line(beginText(transfer));
       transferring = true;
     },
+    calling: (what) => {
+      if (status !== undefined) return () => undefined;
+      const own = (): string => `${what} after ${elapsed(clock.monotonic() - started)}`;
+      begin(own);
+      pulse = setTimeout(beat, heartbeatMs).unref();
+      return () => {
+        if (status !== own) return;
+        clearTimeout(pulse);
+        status = undefined;
+      };
+    },
+    counting: ({ what, done, total, of }) => {
+      begin(() => `${what} ${done} of ${total} ${of} after ${elapsed(clock.monotonic() - started)}`);
+      if (isWorthALine(done, total)) line(`${what} ${done} of ${total} ${of}`);
+    },
     aside: (action) => action(),
+    giveWay: () => undefined,
     stop: () => {
       clearTimeout(pulse);
       status = undefined;
@@ -55,4 +71,9 @@ export function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progres
 
 function beginText({ what = 'downloading', total }: Transfer): string {
   return total === undefined ? what : `${what} ${size(total)}`;
+}
+
+// There may be hundreds: a line for each tenth of them.
+function isWorthALine(done: number, total: number): boolean {
+  return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }

@@ -10,10 +10,16 @@ export interface Progress {
   waiting(job: Waiting): void;
   /** A job is not waited for any more. */
   ended(id: string): void;
+  /** A call is outstanding: on a terminal it is shown where nothing else is. Returns what ends it. */
+  calling(what: string): () => void;
   /** How far a transfer is. */
   downloading(transfer: Transfer): void;
+  /** How many of several things are done. */
+  counting(count: Count): void;
   /** Does something to the terminal, such as writing data to it, with the spinner taken off it. */
   aside<T>(action: () => Promise<T>): Promise<T>;
+  /** Something else draws from now on: only notes are shown. */
+  giveWay(): void;
   /** Takes the spinner off the terminal, and ends the heartbeat. */
   stop(): void;
 }
@@ -38,6 +44,14 @@ export interface Transfer {
   /** Where it is known. */
   total?: number;
   bytesPerSecond?: number;
+}
+
+/** How many of several things are done: `speaking`, 3 of 12 `pieces`. */
+export interface Count {
+  what: string;
+  done: number;
+  total: number;
+  of: string;
 }
 
 /** How progress is shown. */

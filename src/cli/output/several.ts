@@ -41,6 +41,7 @@ function joined(outcomes: readonly Outcome[]): Outcome {
   return {
     json: { jobs, ...(files.length > 0 && { files }) },
     text: outcomes.flatMap(({ text }) => (text ? [text] : [])).join('\n'),
+    isRun: true,
     exitCode: isBad ? exitCodes.partial : exitCodes.ok,
     printed: async () => {
       for (const { printed } of outcomes) await printed?.();

@@ -1,97 +1,159 @@
+import stringWidth from 'string-width';
 import type { Ora } from 'ora';
 import { printableLine } from '../../printable.ts';
-import type { Progress, ProgressOptions, Waiting } from './progress.ts';
-import { bar, elapsed, leftText, waitingText } from './wording.ts';
+import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
+import { cutToWidth, wrapped } from './text-width.ts';
+import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
+
+// Faster than this nobody sees that something was waited for.
+const callShownAfterMs = 100;
+const redrawMs = 500;
+// The spinner, a blank, and a column that no terminal has to wrap at.
+const besideText = 3;
 
 /** A line that is drawn again and again: a spinner with what is waited for and how long, then a bar. */
 export function terminalProgress(options: ProgressOptions): Progress {
   const { stderr, clock } = options;
+  const columns = (): number => stderr.columns ?? 80;
   const jobs = new Map<string, Waiting>();
+  const calls = new Set<string>();
+  let moving: Transfer | Count | undefined;
   let started: number | undefined;
-  let timing = (): string => '';
-  const line = spinningLine(options, () => timing());
-  let transferring = false;
-  const show = (text: string, suffix: () => string, atOnce = false): void => {
-    started ??= clock.monotonic();
-    timing = () => `after ${elapsed(clock.monotonic() - (started ?? 0))}${suffix()}`;
-    line.show(printableLine(text, Math.max(20, (stderr.columns ?? 80) - timing().length - 4)), atOnce);
-  };
-  const showJobs = (): void => {
+  let hasGivenWay = false;
+  const lines = (): readonly string[] => {
+    const after = ` after ${elapsed(clock.monotonic() - (started ?? 0))}`;
+    if (moving !== undefined)
+      return 'done' in moving ? countLines(moving, after) : transferLines(moving, after);
     const all = [...jobs.values()];
-    if (all.length > 0) show(waitingText(all), () => leftText(all, clock.now()));
+    if (all.length > 0) return waitingLines(all, after, leftText(all, clock.now()));
+    return [...calls].slice(-1).flatMap((call) => [`${call}${after}`, call]);
+  };
+  const line = spinningLine(options, () => fitting(lines(), columns() - besideText));
+  const show = (atOnce = false): void => {
+    if (hasGivenWay) return;
+    if (moving === undefined && jobs.size === 0 && calls.size === 0) {
+      started = undefined;
+      line.hide();
+      return;
+    }
+    started ??= clock.monotonic();
+    line.show(atOnce);
+  };
+  const move = (to: Transfer | Count, isWhole: boolean): void => {
+    // A small file is there before the next frame is due; it is shown all the same.
+    const atOnce = moving === undefined || isWhole;
+    moving = to;
+    show(atOnce);
   };
   return {
-    note: (text) => line.above(`${printableLine(text)}\n`),
+    note: (text) => line.above(`${wrapped(printableLine(text), columns()).join('\n')}\n`),
     waiting: (job) => {
       jobs.set(job.id, job);
-      showJobs();
+      show();
     },
     ended: (id) => {
       jobs.delete(id);
-      showJobs();
+      moving = undefined;
+      show();
     },
-    downloading: (transfer) => {
-      // A small file is there before the next frame is due; it is shown all the same.
-      show(bar(transfer), () => '', !transferring || transfer.bytes === transfer.total);
-      transferring = true;
+    calling: (what) => {
+      if (hasGivenWay) return () => undefined;
+      // Meanwhile, so that it can be drawn at once then.
+      line.prepare();
+      return shownLate(what, calls, show);
     },
+    downloading: (transfer) => move(transfer, transfer.bytes === transfer.total),
+    counting: (count) => move(count, count.done === count.total),
     aside: (action) => line.aside(action),
+    giveWay: () => {
+      hasGivenWay = true;
+      line.hide();
+    },
     stop: () => {
-      transferring = false;
+      moving = undefined;
+      jobs.clear();
+      calls.clear();
       started = undefined;
-      line.stop();
+      line.hide();
     },
   };
+}
+
+function shownLate(what: string, calls: Set<string>, show: () => void): () => void {
+  const timer = setTimeout(() => {
+    calls.add(what);
+    show();
+  }, callShownAfterMs).unref();
+  return () => {
+    clearTimeout(timer);
+    if (calls.delete(what)) show();
+  };
+}
+
+// The first that there is room for; the others say less.
+function fitting(lines: readonly string[], room: number): string {
+  const plain = lines.map((line) => printableLine(line));
+  return plain.find((line) => stringWidth(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));
 }
 
 interface SpinningLine {
+  prepare(): void;
   /** `atOnce` draws it now and not when the next frame is due. */
-  show(text: string, atOnce: boolean): void;
+  show(atOnce: boolean): void;
   above(text: string): void;
   aside<T>(action: () => Promise<T>): Promise<T>;
-  stop(): void;
+  hide(): void;
 }
 
 // ora is loaded when there is something to show; whether it still is then decides over starting.
-function spinningLine({ stderr, color }: ProgressOptions, suffix: () => string): SpinningLine {
+function spinningLine({ stderr, color }: ProgressOptions, text: () => string): SpinningLine {
   let spinner: Ora | undefined;
   let loading: Promise<void> | undefined;
-  let shown: string | undefined;
+  let isShown = false;
+  let redrawn: NodeJS.Timeout | undefined;
+  const begin = (): void => {
+    if (spinner === undefined || !isShown) return;
+    spinner.start(text());
+    // The seconds go on, and what there is room for may change with them.
+    redrawn ??= setInterval(() => {
+      if (spinner !== undefined && isShown) spinner.text = text();
+    }, redrawMs).unref();
+  };
   const load = async (): Promise<void> => {
     const { default: ora } = await import('ora');
-    spinner = ora({
-      stream: stderr,
-      isEnabled: true,
-      discardStdin: false,
-      color: color ? 'cyan' : false,
-      suffixText: suffix,
-    });
-    if (shown !== undefined) spinner.start(shown);
+    spinner = ora({ stream: stderr, isEnabled: true, discardStdin: false, color: color ? 'cyan' : false });
+    begin();
   };
+  const prepare = (): void => void (loading ??= load());
   return {
-    show: (text, atOnce) => {
-      shown = text;
-      loading ??= load();
+    prepare,
+    show: (atOnce) => {
+      isShown = true;
+      prepare();
       if (spinner === undefined) return;
-      spinner.text = text;
-      if (!spinner.isSpinning) spinner.start();
-      else if (atOnce) spinner.render();
+      if (!spinner.isSpinning) begin();
+      else {
+        spinner.text = text();
+        if (atOnce) spinner.render();
+      }
     },
-    above: (text) => {
+    above: (lines) => {
       spinner?.stop();
-      stderr.write(text);
-      if (shown !== undefined) spinner?.start();
+      stderr.write(lines);
+      begin();
     },
     aside: async (action) => {
       spinner?.stop();
       try {
         return await action();
       } finally {
-        if (shown !== undefined) spinner?.start();
+        begin();
       }
     },
-    stop: () => {
-      shown = undefined;
+    hide: () => {
+      isShown = false;
+      clearInterval(redrawn);
+      redrawn = undefined;
       spinner?.stop();
     },
   };

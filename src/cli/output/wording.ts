@@ -1,5 +1,5 @@
 import { isFinal } from '../../job.ts';
-import type { Transfer, Waiting } from './progress.ts';
+import type { Count, Transfer, Waiting } from './progress.ts';
 
 /** The jobs that are waited for, in a few words: the one job and its state, or how many are in each state. */
 export function waitingText(jobs: readonly Waiting[]): string {
@@ -10,9 +10,23 @@ export function waitingText(jobs: readonly Waiting[]): string {
   return `${jobs.length} jobs: ${[...counts].map(([state, count]) => `${count} ${state}`).join(', ')}`;
 }
 
+/** {@link waitingText} for terminals of any width, the fullest first: the id gives way first, state and percent never. */
+export function waitingLines(jobs: readonly Waiting[], after: string, left: string): string[] {
+  const full = `${waitingText(jobs)}${after}`;
+  const [first, ...others] = jobs;
+  if (first === undefined || others.length > 0) return [`${full}${left}`, full, waitingText(jobs)];
+  const short = `${first.state}${percentText(first)}`;
+  const said = `${first.state}${nativeText(first)}${percentText(first)}${after}`;
+  return [`${full}${left}`, `${said}${left}`, `${short}${after}${left}`, `${short}${after}`, short];
+}
+
 /** A job and its state. */
-export function jobText({ id, state, native }: Waiting): string {
-  return `${id} ${state}${native === undefined ? '' : ` (${native})`}`;
+export function jobText(job: Waiting): string {
+  return `${job.id} ${job.state}${nativeText(job)}`;
+}
+
+function nativeText({ native }: Waiting): string {
+  return native === undefined ? '' : ` (${native})`;
 }
 
 function percentText({ percent }: Waiting): string {
@@ -37,13 +51,30 @@ export function transferText({ what = 'downloading', bytes, total, bytesPerSecon
 
 const barLength = 24;
 
-/** A transfer as a bar, where its length is known. */
-export function bar(transfer: Transfer): string {
+/** A transfer for terminals of any width, the fullest first: as a bar, where its length is known, then percent and bytes. */
+export function transferLines(transfer: Transfer, after: string): string[] {
   const { what = 'downloading', bytes, total, bytesPerSecond } = transfer;
-  if (!total) return transferText(transfer);
-  const done = Math.min(barLength, Math.round((barLength * bytes) / total));
-  const drawn = `[${'#'.repeat(done)}${'-'.repeat(barLength - done)}]`;
-  return `${what} ${drawn} ${size(bytes)} of ${size(total)}${speed(bytesPerSecond)}`;
+  if (!total) return [`${transferText(transfer)}${after}`, transferText(transfer), `${what} ${size(bytes)}`];
+  const amount = `${size(bytes)} of ${size(total)}`;
+  const percent = `${Math.min(100, Math.floor((100 * bytes) / total))}%`;
+  return [
+    `${what} ${bar(bytes, total)} ${amount}${speed(bytesPerSecond)}${after}`,
+    `${what} ${bar(bytes, total)} ${amount}${speed(bytesPerSecond)}`,
+    `${what} ${percent} ${amount}${speed(bytesPerSecond)}`,
+    `${what} ${percent} ${amount}`,
+    `${percent} ${size(bytes)}`,
+  ];
+}
+
+/** Some of several things, the fullest first. */
+export function countLines({ what, done, total, of }: Count, after: string): string[] {
+  const amount = `${done} of ${total} ${of}`;
+  return [`${what} ${bar(done, total)} ${amount}${after}`, `${what} ${amount}${after}`, `${what} ${amount}`];
+}
+
+function bar(done: number, total: number): string {
+  const filled = Math.min(barLength, Math.round((barLength * done) / total));
+  return `[${'#'.repeat(filled)}${'-'.repeat(barLength - filled)}]`;
 }
 
 function speed(bytesPerSecond: number | undefined): string {

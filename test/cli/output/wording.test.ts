@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import type { Waiting } from '../../../src/cli/output/progress.ts';
-import { bar, elapsed, leftText, size, transferText, waitingText } from '../../../src/cli/output/wording.ts';
+import {
+  countLines,
+  elapsed,
+  leftText,
+  size,
+  transferLines,
+  transferText,
+  waitingLines,
+  waitingText,
+} from '../../../src/cli/output/wording.ts';
 
 const job: Waiting = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
 
@@ -37,19 +46,46 @@ describe('leftText', () => {
   });
 });
 
+describe('waitingLines', () => {
+  it('gives up the id, then the word of the gateway, then the time; never the state and the percentage', () => {
+    expect(waitingLines([job], ' after 1m02s', ', about 20s left')).toEqual([
+      'job_1 running (IN_PROGRESS) 42% after 1m02s, about 20s left',
+      'running (IN_PROGRESS) 42% after 1m02s, about 20s left',
+      'running 42% after 1m02s, about 20s left',
+      'running 42% after 1m02s',
+      'running 42%',
+    ]);
+  });
+});
+
 describe('a transfer', () => {
-  it('is a bar where its length is known', () => {
-    expect(bar({ bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 })).toBe(
+  it('is a bar where its length is known, and gives that up for percent and bytes', () => {
+    const transfer = { bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 };
+    expect(transferLines(transfer, ' after 10s')).toEqual([
+      'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s after 10s',
       'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s',
+      'downloading 25% 25.0 MB of 100.0 MB, 2.5 MB/s',
+      'downloading 25% 25.0 MB of 100.0 MB',
+      '25% 25.0 MB',
+    ]);
+    expect(transferLines({ bytes: 7, total: 7 }, '')[0]).toBe(
+      'downloading [########################] 7 B of 7 B',
     );
-    expect(bar({ bytes: 7, total: 7 })).toBe('downloading [########################] 7 B of 7 B');
-    expect(bar({ bytes: 9, total: 7 })).toContain('[########################]');
+    expect(transferLines({ bytes: 9, total: 7 }, '')[3]).toBe('downloading 100% 9 B of 7 B');
   });
 
   it('is a count where it is not', () => {
-    expect(bar({ bytes: 1500 })).toBe('downloading 1.5 kB');
+    expect(transferLines({ bytes: 1500 }, ' after 2s')[0]).toBe('downloading 1.5 kB after 2s');
     expect(transferText({ what: 'speech', bytes: 0, total: 0 })).toBe('speech 0 B of 0 B');
   });
+});
+
+it('several things are a bar and a count', () => {
+  expect(countLines({ what: 'speaking', done: 3, total: 12, of: 'pieces' }, ' after 2s')).toEqual([
+    'speaking [######------------------] 3 of 12 pieces after 2s',
+    'speaking 3 of 12 pieces after 2s',
+    'speaking 3 of 12 pieces',
+  ]);
 });
 
 it.each([

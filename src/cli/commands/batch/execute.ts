@@ -53,6 +53,7 @@ export async function execute(
   await remember(context, batch, options);
   const results = options.results === undefined ? undefined : await openResults(options.results);
   const display = displayOf(context, ready, report);
+  context.progress.giveWay();
   await display.start();
   try {
     const watcher = watcherOf(context, display, report, results);

@@ -19,6 +19,7 @@ import type { Context } from '../../context.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { version } from '../../../version.ts';
+import { costText, savedText } from '../../output/saved.ts';
 import type { PreparedSpeech } from './prepare.ts';
 import type { TtsOptions } from './options.ts';
 
@@ -35,9 +36,9 @@ export async function deliverSpeech(
   try {
     if (options.sidecar && speech.target !== undefined)
       await checkSidecarsFree({ kind: 'file', path: speech.target }, 1, options.force ?? false);
-    return await deliver(context, speech, options, deps);
+    return { ...(await deliver(context, speech, options, deps)), isRun: true };
   } catch (error) {
-    return failed(error);
+    return { ...failed(error), isRun: true };
   } finally {
     context.progress.stop();
   }
@@ -59,6 +60,7 @@ async function deliverOne(
     output: speech.target ?? '-',
     deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
   };
+  const begun = context.clock.monotonic();
   const onAudio = (bytes: number): void => progress.downloading({ bytes });
   const { job, file, isResumed, delivered } = await speak(
     order,
@@ -67,14 +69,31 @@ async function deliverOne(
   );
   if (options.sidecar) await writeSidecars(job, filesOf(file).files ?? [], version);
   progress.stop();
-  progress.note(isResumed ? `Job ${job.id} had been paid for already; nothing was sent.` : spokenText(job));
+  const saved = await endText(context, [job], file, begun, deps);
+  progress.note(
+    isResumed
+      ? `Job ${job.id} had been paid for already; nothing was sent. ${saved}`
+      : spokenText(job, saved),
+  );
   return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes', printed: delivered };
 }
 
-function spokenText(job: Job): string {
+function spokenText(job: Job, saved: string): string {
   const words = at(job.usage as Json, 'text_words');
-  const usage = typeof words === 'number' ? `: ${words} characters by the gateway's count` : '';
-  return `Spoken as ${job.id}${usage}.`;
+  const usage = typeof words === 'number' ? `, ${words} characters by the gateway's count` : '';
+  return `Spoken as ${job.id}${usage}. ${saved}`;
+}
+
+async function endText(
+  { clock }: Context,
+  jobs: readonly Job[],
+  file: JobFile | undefined,
+  begun: number,
+  { ledger }: JobDeps,
+): Promise<string> {
+  const cost = await costText(ledger, jobs);
+  if (file === undefined) return cost === '' ? '' : `It cost ${cost}.`;
+  return savedText({ files: [file], ms: clock.monotonic() - begun, cost });
 }
 
 async function deliverPieces(
@@ -98,26 +117,22 @@ async function deliverPieces(
     folder,
     mime: format.mime,
     join: joiner,
-    onPiece: (whole: number) => {
-      if (isWorthALine(whole, bodies.length))
-        progress.note(`${whole} of ${bodies.length} pieces are spoken.`);
-    },
+    onPiece: (done: number) =>
+      progress.counting({ what: 'speaking', done, total: bodies.length, of: 'pieces' }),
   };
   const sink = sinkFor(context, speech, options, joinedPart(folder, bodies));
+  const begun = context.clock.monotonic();
   const { jobs, file, reused, delivered } = await speakPieces(order, deps, sink);
-  const kept = reused === 0 ? '' : `; ${reused} had been paid for already`;
-  progress.note(`Spoken in ${jobs.length} pieces${kept}.`);
+  const kept = reused === 0 ? '' : `, of which ${reused} had been paid for already`;
+  const saved = await endText(context, jobs, file, begun, deps);
+  progress.stop();
+  progress.note(`Spoken in ${jobs.length} pieces${kept}. ${saved}`);
   return {
     json: { jobs: jobs.map(jobView), ...filesOf(file) },
     text: file?.path,
     paid: 'yes',
     printed: delivered,
   };
-}
-
-// A book has hundreds of pieces: a line for each tenth of them.
-function isWorthALine(whole: number, count: number): boolean {
-  return Math.floor((whole * 10) / count) > Math.floor(((whole - 1) * 10) / count);
 }
 
 // Next to the output, where a person finds them; what goes to a pipe has no such place.

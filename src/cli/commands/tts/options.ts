@@ -6,6 +6,7 @@ import { single, wholeNumber } from '../../options.ts';
 import {
   addOutputOptions,
   addRetriesOption,
+  notifyOption,
   requestTimeoutOption,
   sidecarOption,
   type OutputOptions,
@@ -54,6 +55,7 @@ export function addTtsOptions(command: Command): void {
     )
     .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
+  command.addOption(notifyOption());
   const others = [
     ...jobOptions(),
     ...budgetOptions('this text'),

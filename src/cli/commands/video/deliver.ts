@@ -17,6 +17,7 @@ import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { version } from '../../../version.ts';
 import { targetOf, type OutputOptions } from '../../wait-options.ts';
+import { costText, savedText } from '../../output/saved.ts';
 import { showWaiting } from './waiting.ts';
 
 /** What of a job a command delivers, and where it goes. */
@@ -57,7 +58,7 @@ export async function submitAndDeliver(
 ): Promise<Outcome> {
   const { goal, deadline } = order;
   const wanted = { goal, deadline, target: targetOf(options), force: options.force ?? false };
-  return outcomeOf(options, wanted, () =>
+  return outcomeOf(context, options, wanted, deps, () =>
     inRun(goal, deps, begin, async (found) => {
       const { job, isResumed } = await submit(found, order, deps);
       const handle = `handle ${job.handle ?? '?'}`;
@@ -85,7 +86,7 @@ export async function deliverExisting(
   wanted: Wanted,
   options: OutputOptions = {},
 ): Promise<Outcome> {
-  return outcomeOf(options, wanted, () =>
+  return outcomeOf(context, options, wanted, deps, () =>
     inRun(wanted.goal, deps, onExisting(job, deps), async (found) =>
       deliver(found, protocol, deps, await delivery(context, found, deps, wanted, true)),
     ),
@@ -97,22 +98,31 @@ export async function deliverExisting(
  * the command must not pay again.
  */
 async function outcomeOf(
+  context: Context,
   options: OutputOptions,
   { target }: Wanted,
+  deps: JobDeps,
   run: () => Promise<Ran<JobFile[]>>,
 ): Promise<Outcome> {
+  const { clock, progress } = context;
+  const [begun, begunAt] = [clock.monotonic(), clock.now()];
   try {
     const { value: files, job, delivered } = await run();
     if (options.sidecar) await (await import('../../../jobs/sidecar.ts')).writeSidecars(job, files, version);
+    if (files.length > 0) {
+      const cost = await costText(deps.ledger, [job]);
+      const isOld = target?.kind !== 'stdout' && Date.parse(job.fetched_at ?? '') < begunAt;
+      progress.note(savedText({ files, ms: clock.monotonic() - begun, cost, isOld }));
+    }
     const paths = files.map((file) => file.path).join('\n');
     const text = target?.kind === 'stdout' ? '' : target ? paths : job.id;
-    return { json: { job: jobView(job), ...(target && { files }) }, text, printed: delivered };
+    return { json: { job: jobView(job), ...(target && { files }) }, text, printed: delivered, isRun: true };
   } catch (thrown) {
     const error = withOutput(toMgwError(thrown), options);
     const json = { ...(error.handle !== undefined && { handle: error.handle }) };
     // The handle of an acceptance that could not be recorded is data: it goes to stdout as well as into the message.
     const text = error.handle && printableLine(error.handle);
-    return { json: { ...json, ...(error.job && { job: jobView(error.job) }) }, text, error };
+    return { json: { ...json, ...(error.job && { job: jobView(error.job) }) }, text, error, isRun: true };
   }
 }
 

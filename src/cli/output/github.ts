@@ -1,0 +1,110 @@
+import { randomUUID } from 'node:crypto';
+import { appendFile } from 'node:fs/promises';
+import { messageOf } from '../../errors.ts';
+import type { JobFile } from '../../job.ts';
+import { printableLine } from '../../printable.ts';
+import { shellWord } from './human.ts';
+import { exitCodeOf, type Outcome } from './outcome.ts';
+
+/** What of a run a workflow hears of. */
+export interface WorkflowDeps {
+  env: NodeJS.ProcessEnv;
+  redact: (text: string) => string;
+  note: (text: string) => void;
+}
+
+interface JobView {
+  id?: string;
+  state?: string;
+  model?: string;
+  key?: string;
+  cost?: { at_most?: string };
+}
+
+/**
+ * Tells a GitHub workflow what a command that ran jobs came to: its outputs (`job`, `state`, `file`, `exit_code` …) and a
+ * table in the step's summary, where the runner names files for these. Never throws: the command has done its work.
+ */
+export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
+  const { json } = outcome;
+  const jobs = jobsOf(json);
+  const files = (json['files'] as JobFile[] | undefined) ?? [];
+  await appendTo('GITHUB_OUTPUT', outputsText(jobs, files, exitCodeOf(outcome)), deps);
+  await appendSummary('mgw', summaryLines(outcome, jobs, files), deps);
+}
+
+function jobsOf(json: Outcome['json']): JobView[] {
+  const several = json['jobs'] as JobView[] | undefined;
+  const one = json['job'] as JobView | undefined;
+  return several ?? (one === undefined ? [] : [one]);
+}
+
+function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCode: number): string {
+  const ids = jobs.flatMap(({ id }) => id ?? []);
+  const paths = files.map(({ path }) => path);
+  const outputs = {
+    job: ids.at(-1) ?? '',
+    jobs: ids.join('\n'),
+    state: jobs.at(-1)?.state ?? '',
+    file: paths[0] ?? '',
+    files: paths.join('\n'),
+    exit_code: String(exitCode),
+  };
+  return Object.entries(outputs)
+    .map(([name, value]) => outputText(name, value))
+    .join('');
+}
+
+// A delimiter that nobody can know beforehand: no value ends it, and none adds an output of its own.
+function outputText(name: string, value: string): string {
+  const delimiter = `mgw_${randomUUID()}`;
+  return `${name}<<${delimiter}\n${value}\n${delimiter}\n`;
+}
+
+function summaryLines({ error }: Outcome, jobs: readonly JobView[], files: readonly JobFile[]): string[] {
+  const rows = jobs.map(({ id = '', key, model = '', state = '', cost }) => [
+    key === undefined ? id : `${id} (${key})`,
+    model,
+    state,
+    cost?.at_most ?? 'unknown',
+  ]);
+  const saved = files.map(({ path, bytes }) => `- ${cell(path)}, ${bytes} bytes`);
+  const next = error?.next === undefined ? '' : ` Next: \`${error.next.map(shellWord).join(' ')}\``;
+  return [
+    ...(rows.length > 0 ? markdownTable(['job', 'model', 'state', 'cost at most'], rows) : []),
+    ...(saved.length > 0 ? ['', ...saved] : []),
+    ...(error === undefined ? [] : ['', `${cell(printableLine(error.message, 1000))}${next}`]),
+  ];
+}
+
+/** A table in Markdown; cells are escaped. */
+export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
+}
+
+/** A text that Markdown shows as it is, on one line. */
+export function cell(text: string): string {
+  return text.replace(/[\r\n]+/g, ' ').replace(/[|\\`<>&*_[\]]/g, '\\$&');
+}
+
+/** Adds a part to the summary of the step, where there is one. Never throws. */
+export async function appendSummary(
+  title: string,
+  lines: readonly string[],
+  deps: WorkflowDeps,
+): Promise<void> {
+  await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines, '', ''].join('\n'), deps);
+}
+
+async function appendTo(
+  name: 'GITHUB_OUTPUT' | 'GITHUB_STEP_SUMMARY',
+  text: string,
+  { env, redact, note }: WorkflowDeps,
+): Promise<void> {
+  const path = env[name];
+  if (!path) return;
+  await appendFile(path, redact(text)).catch((error: unknown) =>
+    note(`${name} cannot be written: ${messageOf(error)}`),
+  );
+}

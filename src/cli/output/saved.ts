@@ -1,0 +1,50 @@
+import { relative, isAbsolute } from 'node:path';
+import { expensesOf } from '../../budget/spend.ts';
+import { add, formatDecimal, type Decimal } from '../../decimal.ts';
+import type { Job, JobFile } from '../../job.ts';
+import type { Ledger } from '../../ledger/ledger.ts';
+import { elapsed, size } from './wording.ts';
+
+/** What a command has to tell at its end. */
+export interface Delivered {
+  files: readonly JobFile[];
+  /** How long it took, ms. */
+  ms: number;
+  /** In words; '' where it is not known. */
+  cost: string;
+  /** True where the files stood there already. */
+  isOld?: boolean;
+}
+
+/** What was saved, how large it is, how long it took, and what it cost where that is known. */
+export function savedText({ files, ms, cost, isOld = false }: Delivered): string {
+  const [only, ...others] = files;
+  if (only === undefined) return '';
+  const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));
+  const what = others.length > 0 ? `${files.length} files` : nameOf(only.path);
+  const price = cost === '' ? '' : `; cost ${cost}`;
+  if (isOld) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} there already${price}.`;
+  return `${only.path === '-' ? 'Wrote' : 'Saved'} ${what} (${bytes}) after ${elapsed(ms)}${price}.`;
+}
+
+function nameOf(path: string): string {
+  if (path === '-') return 'to standard output';
+  const name = relative(process.cwd(), path);
+  return name.startsWith('..') || isAbsolute(name) ? path : name;
+}
+
+/** What jobs cost, in words; '' where a price is not known, or the ledger cannot tell. */
+export async function costText(ledger: Ledger, jobs: readonly Job[]): Promise<string> {
+  let total: Decimal | undefined;
+  let isExact = true;
+  for (const job of jobs) {
+    const expenses = expensesOf(job, await ledger.events(job.id).catch(() => []));
+    for (const { amount } of expenses) {
+      if (amount === undefined) return '';
+      total = total === undefined ? amount : add(total, amount);
+    }
+    isExact &&= job.cost?.per_10k_characters !== undefined && job.usage !== undefined;
+  }
+  if (total === undefined) return '';
+  return `${isExact ? '' : 'at most '}${formatDecimal(total)}`;
+}

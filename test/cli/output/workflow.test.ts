@@ -1,0 +1,141 @@
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { tellWorkflow } from '../../../src/cli/output/github.ts';
+import { notification } from '../../../src/cli/output/notify.ts';
+import { annotation } from '../../../src/cli/output/annotation.ts';
+import { withoutCommands } from '../../../src/cli/output/workflow-commands.ts';
+import { openerOf, openFile } from '../../../src/cli/open-file.ts';
+import { MgwError } from '../../../src/errors.ts';
+
+const file = { path: '/clips/boat.mp4', bytes: 7, sha256: '0' };
+const job = { id: 'job_1', state: 'succeeded', model: 'm|<b>', key: 'boat-1', cost: { at_most: '10' } };
+
+let folder: string;
+let notes: string[];
+let env: NodeJS.ProcessEnv;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'mgw-workflow-'));
+  notes = [];
+  env = { GITHUB_OUTPUT: join(folder, 'output'), GITHUB_STEP_SUMMARY: join(folder, 'summary') };
+});
+
+function tell(outcome: Parameters<typeof tellWorkflow>[0]): Promise<void> {
+  const redact = (text: string): string => text.replaceAll('sk-secret', '[redacted]');
+  return tellWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
+}
+
+// As the runner reads the file.
+function outputs(): Record<string, string> {
+  const text = readFileSync(join(folder, 'output'), 'utf8');
+  const found = [...text.matchAll(/^(\w+)<<(.+)\n([^]*?)\n\2$/gm)];
+  return Object.fromEntries(found.map(([, name = '', , value = '']) => [name, value]));
+}
+
+describe('a workflow is told', () => {
+  it('the job, its state, its files and the exit code', async () => {
+    await tell({ json: { job, files: [file] } });
+    expect(outputs()).toEqual({
+      job: 'job_1',
+      jobs: 'job_1',
+      state: 'succeeded',
+      file: '/clips/boat.mp4',
+      files: '/clips/boat.mp4',
+      exit_code: '0',
+    });
+  });
+
+  it('several jobs and files, a line each, and no output that a name makes up', async () => {
+    const path = '/clips/x\njob<<EOF\nevil\nEOF\nfile=evil';
+    await tell({
+      json: { jobs: [job, { id: 'job_2', state: 'failed' }], files: [file, { ...file, path }] },
+      exitCode: 11,
+    });
+    expect(outputs()).toMatchObject({ job: 'job_2', jobs: 'job_1\njob_2', exit_code: '11' });
+    expect(outputs()['files']).toContain('evil');
+  });
+
+  it('in the summary, as a table whose cells are only text, without the key', async () => {
+    const error = new MgwError('task_failed', 'It said\n| sk-secret <img>', {
+      next: ['mgw', 'jobs', 'show', 'job_1'],
+    });
+    await tell({ json: { job, files: [file] }, error });
+    const summary = readFileSync(join(folder, 'summary'), 'utf8');
+    expect(summary.split('\n').slice(0, 9)).toEqual([
+      '### mgw',
+      '',
+      '| job | model | state | cost at most |',
+      '|---|---|---|---|',
+      '| job\\_1 (boat-1) | m\\|\\<b\\> | succeeded | 10 |',
+      '',
+      '- /clips/boat.mp4, 7 bytes',
+      '',
+      'It said \\| [redacted] \\<img\\> Next: `mgw jobs show job_1`',
+    ]);
+  });
+
+  it('nothing where it asks for nothing, and a note where its file cannot be written', async () => {
+    env = {};
+    await tell({ json: { job } });
+    env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };
+    await tell({ json: { job } });
+    expect(notes).toEqual([expect.stringMatching(/^GITHUB_OUTPUT cannot be written: ENOENT/)]);
+  });
+});
+
+describe('on the stderr of a workflow', () => {
+  it('an error is an annotation on one line, escaped', () => {
+    const error = new MgwError('submit_unknown', '100%: a\r\nb', { next: ['mgw', 'jobs', 'show', 'a b'] });
+    expect(annotation(error)).toBe(
+      "::error title=mgw%3A submit_unknown (exit 7)::100%25: a%0D%0Ab%0Anext: mgw jobs show 'a b'",
+    );
+    expect(annotation(new MgwError('pending', 'x'))).toMatch(/^::warning /);
+  });
+
+  it('no text of others is a command', () => {
+    expect(withoutCommands('a::b\n::add-mask::x\n  ::stop-commands::y\n##[add-path]z')).toBe(
+      'a::b\n: :add-mask::x\n  : :stop-commands::y\n## [add-path]z',
+    );
+  });
+});
+
+describe('a notification', () => {
+  const tty = { isTTY: true } as never;
+  it.each<[NodeJS.ProcessEnv, string]>([
+    [{ TERM: 'xterm-256color' }, '\u0007'],
+    [{ TERM: 'xterm-256color', TERM_PROGRAM: 'iTerm.app' }, '\u001b]9;a, b\u0007'],
+    [{ TERM: 'foot' }, '\u001b]777;notify;mgw;a, b\u0007'],
+    [{ TERM: 'foot', TMUX: '/tmp/tmux' }, '\u0007'],
+  ])('under %j is %j', (variables, written) => {
+    expect(notification('a; b', { stderr: tty, env: variables })).toBe(written);
+  });
+
+  it('holds no control code of others, and is for terminals only', () => {
+    const foot = { TERM: 'foot' };
+    expect(
+      notification('a\u0007\u001b]0;x', { stderr: tty, env: foot })?.match(/[\u0007\u001b]/g),
+    ).toHaveLength(2);
+    expect(notification('a', { stderr: {} as never, env: foot })).toBeUndefined();
+    expect(notification('a', { stderr: tty, env: { TERM: 'dumb' } })).toBeUndefined();
+  });
+});
+
+describe('a file is shown', () => {
+  it.each([
+    ['linux', 'xdg-open'],
+    ['darwin', 'open'],
+    ['win32', 'explorer.exe'],
+  ] as const)('on %s by %s, the path being one argument', (platform, program) => {
+    expect(openerOf('/a b/$(x);.mp4', platform)).toEqual([program, ['/a b/$(x);.mp4']]);
+  });
+
+  it('says why it cannot be', async () => {
+    await expect(openFile('/x', ['mgw-no-such-program', []])).rejects.toThrow('ENOENT');
+    await expect(openFile('/x', [process.execPath, ['-e', 'process.exit(3)']])).rejects.toThrow(
+      'ended with 3',
+    );
+    await openFile('/x', [process.execPath, ['-e', '']]);
+  });
+});

@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { newUser, type User } from '../support/cli.ts';
+import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+
+let gateway: GatewayC;
+let user: User;
+
+beforeEach(async () => {
+  gateway = await startGatewayC();
+  gateway.polls = 0;
+  user = newUser(gateway.url);
+  for (const name of ['OUTPUT', 'STEP_SUMMARY']) user.env[`GITHUB_${name}`] = join(user.cwd, name);
+  user.env['GITHUB_ACTIONS'] = 'true';
+});
+
+afterEach(() => gateway.close());
+
+const boat = [
+  'a paper boat at sea',
+  '--model',
+  'vendor-h3-mini',
+  '--duration',
+  '5',
+  '--poll-interval',
+  '50ms',
+];
+
+it('a step hands its job and its file to the next one', async () => {
+  const ran = await user.run(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']);
+  expect(ran.stderr).toMatch(/^Saved boat\.mp4 \([\d.]+ kB\) after \d+s\.$/m);
+  expect(ran.stdout).toBe(`${join(user.cwd, 'boat.mp4')}\n`);
+  const output = readFileSync(join(user.cwd, 'OUTPUT'), 'utf8');
+  expect(output).toMatch(/^job<<(\S+)\njob_\w{14}\n\1\n/);
+  expect(output).toContain(join(user.cwd, 'boat.mp4'));
+  expect(readFileSync(join(user.cwd, 'STEP_SUMMARY'), 'utf8')).toContain('| job | model | state |');
+});
+
+it('an error is annotated once, on stderr, and the gateway gives no command', async () => {
+  gateway.submits.push({ status: 400, body: { error: { message: 'no\n::add-mask::boat' } } });
+  const ran = await user.run(['video', 'c', 'submit', ...boat, '--json']);
+  expect(ran.json).toMatchObject({ ok: false, exit_code: 4 });
+  expect(ran.stderr.match(/^::.*/gm)).toEqual([
+    expect.stringMatching(/^::error title=mgw%3A invalid_request \(exit 4\)::.*%0A::add-mask::boat/),
+  ]);
+  const plain = await user.run(['video', 'c', 'submit', ...boat]);
+  expect(plain.code).toBe(0);
+});
+
+it.each(['SIGINT', 'SIGTERM'] as const)(
+  'on %s the ref is said while the answer is outstanding',
+  async (signal) => {
+    let answer = (): void => undefined;
+    const asked = new Promise<void>((resolve) => {
+      gateway.submits.push((_, response) => {
+        answer = () => response.end(JSON.stringify({ task_id: 'task_1', status: 'queued' }));
+        resolve();
+      });
+    });
+    const running = user.start(['video', 'c', 'submit', ...boat, '--wait']);
+    await asked;
+    const said = new Promise<string>((resolve) => {
+      let text = '';
+      running.child.stderr?.on('data', (chunk: Buffer) => {
+        text += chunk.toString();
+        const [id] = /job_\w{14}/.exec(text) ?? [];
+        if (id !== undefined) resolve(id);
+      });
+    });
+    running.child.kill(signal);
+    const id = await said;
+    answer();
+    expect(await running.result).toMatchObject({ code: signal === 'SIGINT' ? 130 : 143 });
+    expect(readFileSync(join(user.cwd, 'OUTPUT'), 'utf8')).toContain(id);
+  },
+);
