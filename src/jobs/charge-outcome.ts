@@ -6,7 +6,7 @@ import { nextAttempt } from './attempt-claim.ts';
 
 /**
  * What the ledger proves of a reservation for a job: `accepted` where an attempt under it was, `none` where nothing under it
- * was and its process, being dead, can send nothing more.
+ * was and its process can send nothing more, being dead, or since the job was accepted otherwise.
  * @throws MgwError('local_io') where the ledger cannot be read.
  */
 export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation): Promise<ChargeOutcome> {
@@ -19,9 +19,9 @@ export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation):
   if (charges.some(({ reservation, fate }) => reservation === id && fate === 'accepted')) return 'accepted';
   const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
   if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
-  if (!isOver) return 'open';
+  if (!isOver && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);
-  return next === 'free' || next === 'unsent' ? 'none' : 'open';
+  return next === 'free' || (isOver && next === 'unsent') ? 'none' : 'open';
 }
 
 // It bears the job's id, then what tells it from others for the same job.

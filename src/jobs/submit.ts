@@ -123,6 +123,12 @@ class Attempts implements PaymentRecord {
     const claim = attemptClaim(this.job);
     if ((await ledger.claim(claim, JSON.stringify(owner), true)) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
+    // Whoever reads that a job was accepted and finds no claim may count on it that nothing more is sent.
+    await this.#reload();
+    if (this.job.handle !== undefined) {
+      await ledger.release(claim).catch(() => undefined);
+      throw new SentElsewhere();
+    }
     try {
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
       await ledger.confirm(claim);

@@ -236,6 +236,18 @@ describe('a process that dies', () => {
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
+  it('gives it back, whatever is known of its process, once another one has had the job accepted', async () => {
+    const server = await httpServer();
+    const { deps, budget } = await payer(server.url, freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const [id, owner] = [job?.id ?? '', { pid: 7, start: '1', host: 'afar' }];
+    await budget.reserve({ id: `${id}.afar`, amount: parseAmount('0.4'), owner }, limit);
+    await deps.ledger.claim(`send.${id}.2`, JSON.stringify(owner), true);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
+    await deps.ledger.release(`send.${id}.2`);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
+  });
+
   it('gives it back where it had claimed the attempt and died before it sent', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

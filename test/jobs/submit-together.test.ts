@@ -173,6 +173,22 @@ describe('one job', () => {
   });
 });
 
+it('a job that is accepted just before it is claimed is not sent', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state);
+  const ledger: Ledger = {
+    ...deps.ledger,
+    claim: async (name, ...more) => {
+      const [id = ''] = await deps.ledger.ids();
+      await deps.ledger.append(id, { type: 'accepted', handle: 'late' });
+      return deps.ledger.claim(name, ...more);
+    },
+  };
+  expect(await run({ ...deps, ledger })).toMatchObject({ exit: 0, isResumed: true, job: { handle: 'late' } });
+  expect(server.requests).toHaveLength(0);
+  expect(await deps.ledger.claimed(`send.${(await deps.ledger.ids())[0] ?? ''}.1`)).toBeUndefined();
+});
+
 describe('a claim without its event', () => {
   async function claimedOnly(
     owner: object,

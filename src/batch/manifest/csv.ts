@@ -28,13 +28,21 @@ export async function* readCsv(
       continue;
     }
     const { cells, line } = record;
-    if (cells.every((cell) => cell === '')) continue;
+    if (cells.every((cell) => cell === '') || isBlankLine(cells, header)) continue;
     if (cells.length !== header.length) {
-      report({ line, message: `it has ${cells.length} cells, and the header has ${header.length}` });
+      const count = cells.length === 1 ? 'one cell' : `${cells.length} cells`;
+      report({ line, message: `it has ${count}, and the header has ${header.length}` });
       continue;
     }
     yield { line, fields: fieldsOf(record, header) };
   }
+  if (header === undefined && source.badLines.size === 0)
+    report({ line: 1, message: 'the file is empty: its first row names the fields' });
+}
+
+// An editor leaves them at the end of a file.
+function isBlankLine(cells: readonly string[], header: readonly string[]): boolean {
+  return header.length > 1 && cells.length === 1 && cells[0]?.trim() === '';
 }
 
 // Without one of its columns no row is what was meant, so that nothing is read below a header with a fault.

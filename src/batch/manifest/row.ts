@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { usageError } from '../../errors.ts';
+import { asSentence } from '../../http/advice.ts';
 import type { JobKind } from '../../job.ts';
 import type { JsonObject } from '../../json.ts';
 import { shownValue } from '../../protocols/violations.ts';
@@ -65,7 +66,7 @@ export function givenDefaults(given: readonly string[]): WrittenField[] {
     return { name: entry.slice(0, split), value: entry.slice(split + 1), line: 0, isText: true };
   });
   defaultsOf(fields, ({ message }) => {
-    throw usageError(`-d: ${message}.`);
+    throw usageError(`-d: ${asSentence(message)}`);
   });
   return fields;
 }

@@ -104,11 +104,10 @@ describe('CSV', () => {
   });
 
   it.each([
-    ['', []],
     ['id,prompt', []],
     [
       'id,prompt\n1,a,b\n2\n3,c',
-      ['2: it has 3 cells, and the header has 2', '3: it has 1 cells, and the header has 2'],
+      ['2: it has 3 cells, and the header has 2', '3: it has one cell, and the header has 2'],
     ],
     [
       'id,prompt\n1,"a\n2,b\n',
@@ -124,6 +123,8 @@ describe('CSV', () => {
       'set.__proto__.x,set.a..b',
       [expect.stringMatching(/__proto__ cannot be/), expect.stringMatching(/empty step/)],
     ],
+    ['', ['1: the file is empty: its first row names the fields']],
+    ['id,prompt\n  \n', []],
     ['id;prompt\n1;a', ['1: its cells are separated by semicolons: use commas']],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it holds a NUL byte']],
   ])('%j: %j', async (text, problems) => {

@@ -1,6 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openManifest } from '../../../src/batch/manifest/manifest.ts';
@@ -381,4 +383,33 @@ describe('-d NAME=VALUE', () => {
   ])('%s is refused', (given, message) => {
     expect(() => givenDefaults([given])).toThrow(message);
   });
+});
+
+// What is kept of a row (a name, a place) is less than the row; its text alone would be more than what is allowed here.
+it.each([
+  ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(8)}${n}`],
+  [
+    'jsonl',
+    (n: number) => JSON.stringify({ id: `row-${n}`, protocol: 'c', prompt: `${'a boat '.repeat(16)}${n}` }),
+  ],
+])('a manifest of 100,000 rows is streamed: %s', { timeout: 60_000 }, async (format, row) => {
+  const header = format === 'csv' ? ['id,protocol,model,duration,prompt'] : [];
+  const rows = Array.from({ length: 100_000 }, (_, n) => row(n));
+  const path = join(freshFolder(), `m.${format}`);
+  writeFileSync(path, [...header, ...rows.splice(0), ''].join('\n'));
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc') as () => void;
+  const inUse = (): number => {
+    gc();
+    return process.memoryUsage().heapUsed / 1024 / 1024;
+  };
+  let [count, before] = [0, 0];
+  const manifest = await openManifest(path, []);
+  for await (const item of manifest.items()) {
+    if (!('row' in item)) throw new Error(item.problem.message);
+    count += 1;
+    if (count === 10_000) before = inUse();
+    if (count === 90_000) expect(inUse() - before).toBeLessThan(3);
+  }
+  expect(count).toBe(100_000);
 });
