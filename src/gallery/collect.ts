@@ -115,7 +115,10 @@ function reasonOf(
 
 // An address stays known without what may sign it.
 function withoutQueries(text: string): string {
-  return text.replace(/(https?:\/\/[^\s?#"'<>]+)\?[^\s"'<>]*/gi, '$1?[…]');
+  return text.replace(/[^\s"'<>]+/g, (word) => {
+    const [address = ''] = word.split('?', 1);
+    return address !== word && /https?:\/\//i.test(address) ? `${address}?[…]` : word;
+  });
 }
 
 function withoutPlaces(text: string, folders: readonly string[]): string {

@@ -28,7 +28,10 @@ export function redoRow(job: Job, redact: (text: string) => string): Redo {
 
 // A value of a query that nobody would type.
 function hasSignedAddress(text: string): boolean {
-  return /https?:\/\/[^\s"?]+\?[^\s"]*=[\w%+/.~-]{32,}/i.test(text);
+  return text.split(/[\s"]/).some((word) => {
+    const [address = ''] = word.split('?', 1);
+    return /https?:\/\//i.test(address) && /=[\w%+/.~-]{32,}/.test(word.slice(address.length));
+  });
 }
 
 const longestName = 96;

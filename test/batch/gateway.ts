@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
-import { fakeMp4, type Seen } from '../support/gateway-c.ts';
-import { json, listen, type Origin } from '../support/origin.ts';
+import { fakeMp4 } from '../support/film.ts';
+import { json, listen, type Origin, type Seen } from '../support/origin.ts';
 import { end, speechBody } from '../speech/frames.ts';
 
 /** How a gateway deals with one submission in place of accepting it. */

@@ -107,7 +107,8 @@ describe('every example in the help does what it says:', () => {
   });
 
   it('shows an example with every command that takes anything', () => {
-    const leaves = allCommands(root).filter((command) => command.commands.length === 0);
+    const isPage = (command: Command): boolean => command.parent?.name() === 'help';
+    const leaves = allCommands(root).filter((command) => command.commands.length === 0 && !isPage(command));
     const bare = leaves.filter((command) => command.registeredArguments.length + command.options.length > 0);
     expect(bare.filter((command) => examplesOf(command).length === 0).map(pathOf)).toEqual([]);
   });

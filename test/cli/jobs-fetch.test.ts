@@ -1,16 +1,17 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { newUser, type CliResult, type User } from '../support/cli.ts';
-import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import type { CliResult, User } from '../support/cli.ts';
+import { FaultGateway } from '../faults/gateway.ts';
+import { userHere } from '../support/one-process.ts';
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c' });
   gateway.polls = 0;
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
 });
 
 afterEach(() => gateway.close());
@@ -36,7 +37,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(first.code).toBe(8);
     expect(await fetch('@last')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
     expect(await submit('-o', 'boat.mp4')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 
   it('names jobs in a folder by their key, else by their id, each once, and makes the folder', async () => {
@@ -48,7 +49,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(ran.code).toBe(0);
     const again = await user.run(['jobs', 'fetch', '-', '-o', 'new/out/', ...waiting], { stdin: refs });
     expect(again).toMatchObject({ code: 0, stdout: ran.stdout });
-    expect(gateway.posts()).toHaveLength(2);
+    expect(gateway.submissions).toHaveLength(2);
   });
 
   it('names jobs by a template, in folders that the template names', async () => {
@@ -70,11 +71,11 @@ describe('jobs fetch', { concurrent: false }, () => {
   ])('refuses -o %s for two jobs before it asks for either', async (output, message) => {
     await submit('--key', 'one');
     await submit('--key', 'two');
-    const before = gateway.requests.length;
+    const before = gateway.seen.length;
     const ran = await fetch('@one', '@two', '-o', output);
     expect(ran.stderr).toMatch(message);
     expect(ran.code).toBe(2);
-    expect(gateway.requests).toHaveLength(before);
+    expect(gateway.seen).toHaveLength(before);
   });
 
   it('refuses two jobs that were asked for one file, and leaves a file that is not theirs alone', async () => {
@@ -100,12 +101,12 @@ describe('jobs fetch', { concurrent: false }, () => {
     gateway.polls = 1000;
     await submit();
     expect(await fetch('@last', '--no-wait')).toMatchObject({ code: 8 });
-    expect(gateway.requests.filter(({ method }) => method === 'GET')).toHaveLength(1);
+    expect(gateway.seen.filter(({ method }) => method === 'GET')).toHaveLength(1);
   });
 });
 
 it('jobs fetch takes speech from where it is still whole, and tells where it is not', async () => {
-  const speaker = newUser(undefined, { MGW_SANDBOX: '1' });
+  const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
   const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
   expect(spoken.code, spoken.stderr).toBe(0);
   const saved = join(speaker.cwd, 'hello.mp3');

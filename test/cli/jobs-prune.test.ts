@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { newUser, type CliResult, type User } from '../support/cli.ts';
-import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c' });
   gateway.polls = 0;
   user = newUser(gateway.url);
 });
@@ -24,7 +24,7 @@ describe('after jobs prune', () => {
     ['whose file was not delivered', 'not delivered yet', ['-o', 'boat.mp4', '--timeout', '1ms']],
     ['in doubt', 'not ended', []],
   ])('a command %s pays no second time', async (_, why, args) => {
-    if (args.length === 0) gateway.submits.push((_, response) => response.destroy());
+    if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     const first = await submit(...args);
     await user.run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);
     const pruned = await user.run(['jobs', 'prune', '--older-than', '1ms']);
@@ -32,7 +32,7 @@ describe('after jobs prune', () => {
     expect(pruned.stderr).toContain(`0 jobs removed; kept: 1 ${why}`);
     const again = await submit(...args.filter((arg) => arg !== '--timeout' && arg !== '1ms'));
     expect(again.code).toBe(first.code === 7 ? 7 : 0);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 
   it('removes what is done with, says so, and leaves what is newer', async () => {

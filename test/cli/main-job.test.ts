@@ -3,17 +3,18 @@ import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../support/cli.ts';
-import { create, startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
+import { fakeMp4 } from '../support/film.ts';
 import { userHere } from '../support/one-process.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
 const fast = ['--poll-interval', '50ms'];
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c', video: fakeMp4() });
   user = userHere(gateway.url);
 });
 
@@ -27,19 +28,19 @@ describe('submit -o', () => {
   it('saves what the gateway served, with one POST and one JSON document', async () => {
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast, '--json']).result;
     expect(run.code, run.stderr).toBe(0);
-    expect(file('out.mp4')).toEqual(gateway.video);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(file('out.mp4')).toEqual(gateway.served.content);
+    expect(gateway.submissions).toHaveLength(1);
     expect(run.json).toMatchObject({
       ok: true,
       exit_code: 0,
       job: { handle: 'task_0001', state: 'succeeded' },
     });
-    expect(run.json.files[0]?.sha256).toBe(createHash('sha256').update(gateway.video).digest('hex'));
-    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual({
+    expect(run.json.files[0]?.sha256).toBe(createHash('sha256').update(gateway.served.content).digest('hex'));
+    expect(JSON.parse(gateway.submissions[0]?.body ?? '')).toEqual({
       model: 'vendor-h3-mini',
       prompt: 'a paper boat',
     });
-    expect(gateway.posts()[0]?.headers.authorization).toBe(`Bearer ${canaryKey}`);
+    expect(gateway.submissions[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
   it('prints the path alone on stdout, and no control codes anywhere in a pipe', async () => {
@@ -52,14 +53,14 @@ describe('submit -o', () => {
   it('makes a second take when a command that ended well is repeated', async () => {
     await user.run([...submit, '-o', 'one.mp4', ...fast]);
     await user.run([...submit, '-o', 'two.mp4', ...fast]);
-    expect(gateway.created).toBe(2);
+    expect(gateway.created).toHaveLength(2);
   });
 
   it('refuses an output that exists before it pays', async () => {
     await user.run([...submit, '-o', 'out.mp4', ...fast]);
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('refuses an output that ends with a slash before anything is paid: it names a folder', async () => {
@@ -68,12 +69,12 @@ describe('submit -o', () => {
       const run = await user.run([...submit, '-o', output, ...fast, '--json']);
       expect(run.json, output).toMatchObject({ exit_code: 10, error: { charged: 'no' } });
     }
-    expect(gateway.created).toBe(0);
+    expect(gateway.created).toHaveLength(0);
     expect(readdirSync(user.cwd)).not.toContain('new');
   });
 
   it('says what has come to stand at the output of a job that it resumes, which is paid for', async () => {
-    gateway.queries.push({ body: { task_id: 'task_0001', status: 'processing' } });
+    gateway.script.query.push({ body: { task_id: 'task_0001', status: 'processing' } });
     const command = [...submit, '-o', 'out.mp4', '--json'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
     mkdirSync(join(user.cwd, 'out.mp4'));
@@ -84,12 +85,12 @@ describe('submit -o', () => {
       ...['mgw', 'video', 'c', 'fetch', again.json.job.id],
       ...['-o', join(user.cwd, 'out.mp4'), '--force'],
     ]);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('shows each call under -v, the download and its redirects too, without what a query may grant', async () => {
     const moved = { status: 302, headers: { location: '/v1/videos/x/content?access=capability/content' } };
-    gateway.contents.push(moved);
+    gateway.script.content.push(moved);
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast, '-v']);
     const calls = run.stderr.split('\n').filter((line) => /^[<>] /.test(line));
     expect(calls.slice(-4)).toEqual([
@@ -104,7 +105,7 @@ describe('submit -o', () => {
   it('writes the video to stdout, and nothing else there', async () => {
     const run = await user.run([...submit, '-o', '-', ...fast]);
     expect(run.code).toBe(0);
-    expect(Buffer.from(run.stdout)).toEqual(gateway.video);
+    expect(Buffer.from(run.stdout)).toEqual(gateway.served.content);
   });
 });
 
@@ -121,8 +122,8 @@ describe('submit, status and fetch apart', () => {
     const other = userHere(gateway.url);
     const fetched = await other.run(['video', 'c', 'fetch', 'task_0001', '-o', 'c.mp4', ...fast]);
     expect(fetched.code, fetched.stderr).toBe(0);
-    expect(readFileSync(join(other.cwd, 'c.mp4'))).toEqual(gateway.video);
-    expect(gateway.created).toBe(1);
+    expect(readFileSync(join(other.cwd, 'c.mp4'))).toEqual(gateway.served.content);
+    expect(gateway.created).toHaveLength(1);
   });
 });
 
@@ -135,20 +136,20 @@ describe('one query that tells no state', () => {
     ['a handle that is not known yet', missing, 6],
   ])('%s: the same for status and for fetch --no-wait', async (_, answer, code) => {
     await user.run(submit);
-    gateway.queries.push(answer, answer);
+    gateway.script.query.push(answer, answer);
     expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
     expect((await user.run(['video', 'c', 'fetch', '@last', '--no-wait'])).code).toBe(code);
   });
 
   it('an envelope that is empty yet: the state as it was', async () => {
     await user.run(submit);
-    gateway.queries.push({ body: { code: 'success', data: null } });
+    gateway.script.query.push({ body: { code: 'success', data: null } });
     const { code, json } = await user.run(['video', 'c', 'status', '@last', '--json']);
     expect([code, json.job.state]).toEqual([0, 'queued']);
   });
 
   it('a handle of elsewhere that is not known: 9', async () => {
-    gateway.queries.push(missing);
+    gateway.script.query.push(missing);
     expect((await user.run(['video', 'c', 'status', 'task_0009'])).code).toBe(9);
   });
 });
@@ -173,10 +174,10 @@ describe('a job without a handle', () => {
   });
 
   it('that was refused ends as its submission did', async () => {
-    gateway.submits.push({ status: 401, body: { error: { message: 'Invalid token' } } });
+    gateway.script.submit.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     expect((await user.run([...submit, '--key', 'k'])).code).toBe(3);
     for (const ask of asks) expect((await user.run(ask)).code, ask.join(' ')).toBe(3);
-    expect(gateway.requests).toHaveLength(1);
+    expect(gateway.seen).toHaveLength(1);
   });
 });
 
@@ -193,13 +194,13 @@ describe('resuming', () => {
     expect(late.json.error.next).toEqual(['mgw', 'video', 'c', 'fetch', late.json.job.id, '-o', out]);
     const again = await user.run([...command, ...fast]);
     expect(again.code, again.stderr).toBe(0);
-    expect(gateway.created).toBe(1);
-    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(gateway.created).toHaveLength(1);
+    expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
   it('says unknown after a lost answer, never sends again, and adopts the handle', async () => {
-    gateway.submits.push((_, response) => {
-      create(gateway);
+    gateway.script.submit.push(({ response }) => {
+      gateway.create();
       response.destroy();
     });
     const lost = await user.run([...submit, '--json']);
@@ -208,21 +209,21 @@ describe('resuming', () => {
       error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' },
     });
     expect((await user.run(submit)).code).toBe(7);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
     const adopted = await user.run(['jobs', 'resolve', lost.json.job.id, '--adopt', 'task_0001']);
     expect(adopted.code, adopted.stderr).toBe(0);
     expect((await user.run(['video', 'c', 'fetch', lost.json.job.id, '-o', 'out.mp4', ...fast])).code).toBe(
       0,
     );
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 
   it.each([429, 503])('tries again after %i, with one creation', async (status) => {
     const body = { error: { message: 'slow down' } };
-    gateway.submits.push({ status, body }, { status, body });
+    gateway.script.submit.push({ status, body }, { status, body });
     const run = await user.run([...submit, '--json']);
     expect(run.code, run.stderr).toBe(0);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it.each([
@@ -233,9 +234,9 @@ describe('resuming', () => {
     [502, 7],
     [408, 7],
   ])('ends %i with exit %i', async (status, code) => {
-    gateway.submits.push({ status, body: { error: { message: 'no' } } });
+    gateway.script.submit.push({ status, body: { error: { message: 'no' } } });
     expect((await user.run(submit)).code).toBe(code);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 });
 
@@ -256,25 +257,25 @@ describe('--key', () => {
     ]);
     expect(run.json).toMatchObject({ exit_code: 2, error: { code: 'conflict' } });
     expect(run.json.error.message).toContain('prompt was "a paper boat", is "x"');
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 });
 
 describe('submit alone', () => {
   it('ends 5 where its --key names a job that failed', async () => {
-    gateway.queries.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
+    gateway.script.query.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
     expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
     const again = await user.run([...submit, '--key', 'k']);
     expect([again.code, again.stdout]).toEqual([5, '']);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('ends 130 after a Ctrl-C while its answer was outstanding, and resumes', async () => {
     const accepted = new Promise<void>((resolve) => {
-      gateway.submits.push((_, response) => {
+      gateway.script.submit.push(({ response }) => {
         running.child.kill('SIGINT');
         running.child.stderr?.once('data', () => {
-          response.writeHead(200).end(JSON.stringify({ task_id: create(gateway) }));
+          response.writeHead(200).end(JSON.stringify({ task_id: gateway.create() }));
           resolve();
         });
       });
@@ -286,7 +287,7 @@ describe('submit alone', () => {
     expect(run.stderr).toMatch(/Interrupted; job job_\w+ goes on/);
     const again = await user.run(submit);
     expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/^job_\w+\n$/)]);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 });
 
@@ -303,7 +304,7 @@ describe('bad input', () => {
     const run = await user.run([...submit, ...args]);
     expect(run.code).toBe(2);
     expect(run.stderr).toContain(name);
-    expect(gateway.requests).toHaveLength(0);
+    expect(gateway.seen).toHaveLength(0);
   });
 
   it('names both ways on where there is no key', async () => {

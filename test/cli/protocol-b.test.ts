@@ -2,22 +2,46 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, type CliResult, type User } from '../support/cli.ts';
-import { startGatewayB, type GatewayB } from '../support/gateway-b.ts';
+import { detail, dialects, type Seen } from '../faults/dialects.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 import { runHereAs, userHere } from '../support/one-process.ts';
 
 const model = ['--model', 'Video-B', '--model-version', '2.0'];
 const submit = ['video', 'b', 'submit', ...model, '--prompt', 'a paper boat'];
 const fast = ['--poll-interval', '10ms'];
 const save = [...submit, '-o', 'out.mp4', ...fast, '--json'];
-const task = '12000000000000000001';
+const task = dialects.b.handle(1);
 
-let gateway: GatewayB;
+let gateway: FaultGateway;
+/** What a finished task shows in `AigcVideoTask` in place of what is usual. */
+let shown: object;
 let user: User;
 
-beforeEach(async () => {
-  gateway = await startGatewayB();
+beforeEach(() => start());
+
+async function start(filesAt?: string): Promise<void> {
+  gateway = await FaultGateway.start({ protocol: 'b', filesAt });
+  shown = {};
+  gateway.succeeded = (TaskId) => {
+    const FileUrl = `${gateway.filesUrl}/files/${TaskId}.mp4?sign=s3cret`;
+    return detail(TaskId, 'FINISH', {
+      Output: { FileInfos: [{ FileUrl, MetaData: { Duration: 5.04 } }] },
+      ...shown,
+    });
+  };
+  gateway.always.other = { status: 404, body: { error: { message: 'Invalid URL' } } };
   user = userHere(gateway.url);
-});
+}
+
+/** Has the gateway list models. */
+function list(...data: object[]): void {
+  gateway.always.other = { body: { object: 'list', data } };
+}
+
+/** What the host of the files was asked for, which must never see a key. */
+function asked(): Seen[] {
+  return gateway.seen.filter(({ headers }) => gateway.filesUrl.endsWith(headers['host'] ?? 'nowhere'));
+}
 
 /** The user's command in this process; the first test of each kind has one of its own. */
 function here(args: string[]): Promise<CliResult> {
@@ -37,17 +61,17 @@ function found(): string[] {
 
 /** The body of the n-th creation. */
 function sent(index = 0): unknown {
-  return JSON.parse(gateway.posts()[index]?.body ?? '');
+  return JSON.parse(gateway.submissions[index]?.body ?? '');
 }
 
 describe('submit -o', () => {
   it('sends what the specification shows, once, and saves what was served', async () => {
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
-    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(file('out.mp4')).toEqual(gateway.served.content);
     expect(found()).toEqual(['out.mp4']);
-    expect(gateway.created).toBe(1);
-    const calls = gateway.requests.filter(({ method }) => method === 'POST');
+    expect(gateway.created).toHaveLength(1);
+    const calls = gateway.seen.filter(({ method }) => method === 'POST');
     expect(calls.map(({ path, headers }) => `${path} ${String(headers['x-tc-action'])}`)).toEqual([
       '/ CreateAigcVideoTask',
       '/ DescribeTaskDetail',
@@ -68,7 +92,7 @@ describe('submit -o', () => {
       ok: true,
       exit_code: 0,
       job: { protocol: 'b', model: 'Video-B', handle: task, state: 'succeeded', native_status: 'FINISH' },
-      files: [{ path: join(user.cwd, 'out.mp4'), bytes: gateway.video.length, mime: 'video/mp4' }],
+      files: [{ path: join(user.cwd, 'out.mp4'), bytes: gateway.served.content.length, mime: 'video/mp4' }],
     });
     expect(run.json.job['details']).toEqual([{ MetaData: { Duration: 5.04 } }]);
     expect(run.stdout + run.stderr).not.toContain(canaryKey);
@@ -102,10 +126,10 @@ describe('submit -o', () => {
   });
 
   it('--dry-run shows the exact request, and sends nothing at all', async () => {
-    const shown = (await here([...submit, '--dry-run', '--json'])).json['request'];
+    const request = (await here([...submit, '--dry-run', '--json'])).json['request'];
     const plain = await here([...submit, '--dry-run']);
-    expect(gateway.requests).toEqual([]);
-    expect(shown).toEqual({
+    expect(gateway.seen).toEqual([]);
+    expect(request).toEqual({
       method: 'POST',
       url: `${gateway.url}/`,
       headers: {
@@ -117,7 +141,7 @@ describe('submit -o', () => {
       body: { ModelName: 'Video-B', ModelVersion: '2.0', Prompt: 'a paper boat' },
     });
     expect(plain.stdout).toContain('X-TC-Action: CreateAigcVideoTask\n');
-    expect(JSON.stringify(shown) + plain.stdout).not.toContain(canaryKey);
+    expect(JSON.stringify(request) + plain.stdout).not.toContain(canaryKey);
   });
 
   it.each([
@@ -132,7 +156,7 @@ describe('submit -o', () => {
   ])('refuses %s %s before anything is submitted', async (flag, value) => {
     const run = await here([...submit, flag, value]);
     expect(run.code, run.stderr).toBe(2);
-    expect(gateway.posts()).toEqual([]);
+    expect(gateway.submissions).toEqual([]);
   });
 });
 
@@ -157,20 +181,20 @@ describe('the listing', () => {
     ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
     ['it is a web page', { body: '<html></html>' }],
   ])('does not stop a submission with its version where %s', async (_, answer) => {
-    if ('status' in answer || 'body' in answer) gateway.listings.push(answer, answer);
+    if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('The model listing cannot be had');
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('is exit 3 where it is needed and the key is refused', async () => {
-    gateway.listings.push({ status: 401, body: { error: { message: 'Invalid token' } } });
+    gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
     expect(run.json.error).toMatchObject({ code: 'auth', charged: 'no' });
     expect(run.json.error.message).toContain('Invalid token');
-    expect(gateway.posts()).toEqual([]);
+    expect(gateway.submissions).toEqual([]);
   });
 
   it.each<[string, object, number]>([
@@ -178,16 +202,16 @@ describe('the listing', () => {
     ['is rate-limited', { status: 429 }, 6],
     ['is not there', { status: 404 }, 2],
   ])('is needed and %s: exit %3$i, and nothing is submitted', async (_, answer, code) => {
-    gateway.listings.push(answer);
+    gateway.script.other.push(answer);
     const run = await here([...unversioned, '--model', 'Video-B', '--retries', '0', '--json']);
     expect(run.code, run.stderr).toBe(code);
     expect(run.json.error).toMatchObject({ charged: 'no', retry: code === 6 ? 'safe' : 'never' });
     expect(run.json.error.message).toContain('--model-version');
-    expect(gateway.posts()).toEqual([]);
+    expect(gateway.submissions).toEqual([]);
   });
 
   it('gives the version that is left out, where there is just one', async () => {
-    gateway.models = [many, one];
+    list(many, one);
     const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);
     expect(dry.json['request']).toMatchObject({ body: { ModelVersion: '7.1' } });
     for (const check of [[], ['--no-check']])
@@ -199,13 +223,13 @@ describe('the listing', () => {
   });
 
   it('pays once for a command whose version is another one by the time of the rerun', async () => {
-    gateway.models = [one];
-    gateway.submits.push({ status: 500 });
+    list(one);
+    gateway.script.submit.push({ status: 500 });
     const command = [...unversioned, '--model', 'Lite'];
     expect((await here(command)).code).toBe(7);
-    gateway.models = [{ ...one, model_versions: ['8.0'] }];
+    list({ ...one, model_versions: ['8.0'] });
     expect((await here(command)).code).toBe(7);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
     const again = await here(['jobs', 'resolve', '@last', '--resubmit']);
     expect(again.code, again.stderr).toBe(0);
     expect(sent(1)).toEqual({ ModelName: 'Lite', ModelVersion: '7.1', Prompt: 'x' });
@@ -217,19 +241,21 @@ describe('the listing', () => {
     ['a version of another model', ['--model', 'Lite', '--model-version', '2.0'], /"2.0".*"7.1"/],
     ['a model in another letter case', ['--model', 'lite', '--model-version', '7.1'], /--model .*Lite/],
   ])('shows the choices for %s, and nothing is submitted', async (_, flags, choices) => {
-    gateway.models = [many, one];
+    list(many, one);
     const run = await here([...unversioned, ...flags]);
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toMatch(choices);
-    expect(gateway.posts()).toEqual([]);
+    expect(gateway.submissions).toEqual([]);
   });
 
   it('judges nothing under --no-check, and fills only what is left out', async () => {
-    gateway.models = [many, one];
+    list(many, one);
     const wrong = await here([...unversioned, '--model', 'Lite', '--model-version', '9', '--no-check']);
     expect(wrong.code, wrong.stderr).toBe(0);
     expect(sent()).toEqual({ ModelName: 'Lite', ModelVersion: '9', Prompt: 'x' });
-    expect(gateway.requests).toHaveLength(1);
+    expect(gateway.seen).toHaveLength(1);
+    const Error = { Code: 'InvalidParameterValue', Message: 'ModelVersion is needed' };
+    gateway.script.submit.push({ body: { Response: { Error, RequestId: 'r' } } });
     expect((await here([...unversioned, '--model', 'Video-B', '--no-check'])).code).toBe(4);
     expect(sent(1)).toEqual({ ModelName: 'Video-B', Prompt: 'x' });
   });
@@ -256,7 +282,7 @@ describe('--ext-info @FILE', () => {
     const run = await here([...submit, '--ext-info', value]);
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toContain('--ext-info');
-    expect(gateway.posts()).toEqual([]);
+    expect(gateway.submissions).toEqual([]);
   });
 });
 
@@ -264,7 +290,7 @@ describe('the answer to a query', () => {
   it('a task that the gateway does not know is exit 9, and nothing is created', async () => {
     const run = await here(['video', 'b', 'fetch', '12000000000000000404', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
-    expect(gateway.posts()).toEqual([]);
+    expect(gateway.submissions).toEqual([]);
   });
 
   it('a task that was started elsewhere is picked up by its id, to the last digit', async () => {
@@ -272,38 +298,40 @@ describe('the answer to a query', () => {
     const other = userHere(gateway.url);
     const run = await runHereAs(other, ['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
-    expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.video);
-    expect(gateway.created).toBe(1);
+    expect(readFileSync(join(other.cwd, 'out.mp4'))).toEqual(gateway.served.content);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('what proves nothing is not recorded as a success, and may become one', async () => {
-    gateway.task = { ErrCode: undefined };
+    shown = { ErrCode: undefined };
     const unproven = (await here(save)).json;
     expect(unproven).toMatchObject({ exit_code: 9, job: { state: 'running' } });
     expect(unproven.error.message).toContain('without the ErrCode 0');
     expect((await here(['video', 'b', 'status', '@last'])).code).toBe(9);
     expect((await here(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
-    gateway.task = {};
+    shown = {};
     expect((await here(save)).json.job.state).toBe('succeeded');
-    expect(gateway.created).toBe(1);
-    expect(file('out.mp4')).toEqual(gateway.video);
+    expect(gateway.created).toHaveLength(1);
+    expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
   it('a failure that lists a file all the same says so, without its signature', async () => {
-    gateway.task = { ErrCode: 7 };
+    shown = { ErrCode: 7 };
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(5);
-    expect(run.stderr).toContain(`${gateway.files.url}/${task}.mp4`);
+    expect(run.stderr).toContain(`${gateway.filesUrl}/files/${task}.mp4`);
     expect(run.stderr).not.toContain('s3cret');
   });
 
   it('usage and details of the file reach --json', async () => {
-    const FileInfos = [{ FileUrl: `${gateway.files.url}/a`, FileType: 'mp4', MetaData: { Duration: 8 } }];
-    gateway.task = { Output: { FileInfos, Usage: { OutputSeconds: 8 } } };
+    const FileInfos = [
+      { FileUrl: `${gateway.filesUrl}/files/a`, FileType: 'mp4', MetaData: { Duration: 8 } },
+    ];
+    shown = { Output: { FileInfos, Usage: { OutputSeconds: 8 } } };
     const { job } = (await here(save)).json;
     expect(job['usage']).toEqual({ OutputSeconds: 8 });
     expect(job['details']).toEqual([{ FileType: 'mp4', MetaData: { Duration: 8 } }]);
-    gateway.task = { Output: { FileInfos: [{ FileUrl: `${gateway.files.url}/a` }] } };
+    shown = { Output: { FileInfos: [{ FileUrl: `${gateway.filesUrl}/files/a` }] } };
     const bare = (await here([...submit, '--new', '--wait', ...fast, '--json'])).json;
     expect(bare.job).not.toHaveProperty('details');
   });
@@ -317,12 +345,12 @@ describe('the file host', () => {
     ['another host', '127.0.0.2'],
   ])('on %s it sees no key in any header', async (_, host) => {
     await gateway.close();
-    gateway = await startGatewayB(host);
-    const run = await userHere(gateway.url).run([...submit, '-o', 'out.mp4', ...fast]);
+    await start(host);
+    const run = await user.run([...submit, '-o', 'out.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
-    expect(gateway.files.requests).toHaveLength(1);
-    const [{ headers, path } = { headers: {}, path: '' }] = gateway.files.requests;
-    expect(path).toBe(`/${task}.mp4?sign=s3cret`);
+    expect(asked()).toHaveLength(1);
+    const [{ headers, path } = { headers: {}, path: '' }] = asked();
+    expect(path).toBe(`/files/${task}.mp4?sign=s3cret`);
     expect(Object.keys(headers).sort()).toEqual([
       'accept',
       'accept-encoding',
@@ -333,56 +361,59 @@ describe('the file host', () => {
   });
 
   it('nor where it is the gateway itself, or a trusted origin, or asks for one', async () => {
-    const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.files.url}/1` }];
-    gateway.task = { Output: { FileInfos: files } };
-    gateway.files.wants = `Bearer ${canaryKey}`;
-    const trust = ['--trust-origin', gateway.files.url];
+    const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.filesUrl}/files/1` }];
+    shown = { Output: { FileInfos: files } };
+    gateway.always.content = { status: 401, body: { error: { message: 'no key' } } };
+    const trust = ['--trust-origin', gateway.filesUrl];
     const run = await here([...save, ...trust]);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
-    const gets = gateway.requests.filter(({ path }) => path === '/files/0').concat(gateway.files.requests);
+    const gets = gateway.seen.filter(({ step }) => step === 'content');
     expect(gets.length).toBeGreaterThanOrEqual(2);
     for (const { headers } of gets) expect(JSON.stringify(headers)).not.toContain(canaryKey);
   });
 
   it('nor after a redirect to the gateway', async () => {
-    gateway.files.answers.push({ status: 302, headers: { location: `${gateway.url}/elsewhere` } });
+    gateway.script.content.push({ status: 302, headers: { location: `${gateway.url}/elsewhere` } });
     await here(save);
-    const followed = gateway.requests.filter(({ path }) => path === '/elsewhere');
-    expect(followed.map(({ headers }) => headers.authorization)).toEqual([undefined]);
+    const followed = gateway.seen.filter(({ path }) => path === '/elsewhere');
+    expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
   it('an address that expired once is asked for afresh', async () => {
-    gateway.files.answers.push({ status: 403, body: { error: { message: 'expired' } } });
+    gateway.script.content.push({ status: 403, body: { error: { message: 'expired' } } });
     const run = await here(save);
     expect(run.code, run.stderr).toBe(0);
-    expect(file('out.mp4')).toEqual(gateway.video);
-    expect(gateway.created).toBe(1);
+    expect(file('out.mp4')).toEqual(gateway.served.content);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it.each([401, 404])('%i for ever is exit 9, and the job stays succeeded', async (status) => {
-    gateway.files.answers = Array.from({ length: 50 }, () => ({ status, body: { error: 'expired' } }));
+    gateway.always.content = { status, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({
       exit_code: 9,
       job: { state: 'succeeded' },
       error: { code: 'result_unavailable', charged: 'yes', retry: 'resume' },
     });
-    expect(gateway.files.requests.length).toBeLessThan(10);
-    gateway.files.answers = [];
+    expect(asked().length).toBeLessThan(10);
+    delete gateway.always.content;
     expect((await here(save)).code).toBe(0);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('several files are numbered', async () => {
-    const FileInfos = [{ FileUrl: `${gateway.files.url}/1` }, { FileUrl: `${gateway.files.url}/2` }];
-    gateway.task = { Output: { FileInfos } };
+    const FileInfos = [
+      { FileUrl: `${gateway.filesUrl}/files/1` },
+      { FileUrl: `${gateway.filesUrl}/files/2` },
+    ];
+    shown = { Output: { FileInfos } };
     expect((await here(save)).code).toBe(0);
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
   it('one of two that is gone is exit 9, with the other saved', async () => {
-    const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.files.url}/2` }];
-    gateway.task = { Output: { FileInfos } };
+    const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.filesUrl}/files/2` }];
+    shown = { Output: { FileInfos } };
     const run = await here(save);
     expect(run.json.exit_code).toBe(9);
     expect(run.json.error.message).toMatch(/^1 of 2 files are saved\. /);
@@ -396,7 +427,7 @@ describe('the file host', () => {
     'file:///etc/hostname',
     'data:video/mp4;base64,AAAAGGZ0eXBtcDQyAAAAAG1wNDJpc29t',
   ])('%j is asked for nothing: exit 9', async (url) => {
-    gateway.task = fileAt(url);
+    shown = fileAt(url);
     const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({
       exit_code: 9,
@@ -404,10 +435,8 @@ describe('the file host', () => {
       error: { code: 'result_unavailable', charged: 'yes' },
     });
     expect(run.stdout + run.stderr).not.toContain('s3cret');
-    expect(gateway.files.requests).toEqual([]);
-    expect(gateway.requests.filter(({ method, path }) => method !== 'POST' && path !== '/v1/models')).toEqual(
-      [],
-    );
+    expect(asked()).toEqual([]);
+    expect(gateway.seen.filter(({ method, path }) => method !== 'POST' && path !== '/v1/models')).toEqual([]);
     expect(found()).toEqual([]);
   });
 
@@ -415,7 +444,7 @@ describe('the file host', () => {
     ['a web page', { body: '<!doctype html><p>Sign in', headers: { 'content-type': 'text/html' } }],
     ['an error under 200', { body: { error: { message: 'not here' } } }],
   ])('%s in place of the file is exit 9, and nothing is published', async (_, answer) => {
-    gateway.files.answers.push(answer, answer, answer, answer, answer, answer);
+    gateway.script.content.push(answer, answer, answer, answer, answer, answer);
     expect((await here(save)).json).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
     expect(found().filter((entry) => entry.endsWith('.mp4'))).toEqual([]);
   });

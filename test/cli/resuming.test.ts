@@ -4,17 +4,17 @@ import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
-import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
 const fast = ['--poll-interval', '50ms'];
 const running = { body: { task_id: 'task_0001', status: 'processing' } };
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c' });
   user = userHere(gateway.url);
 });
 
@@ -22,40 +22,40 @@ afterEach(() => gateway.close());
 
 describe('a command whose wait ended', () => {
   it('puts its own file there and pays nothing, whatever other commands did with its job', async () => {
-    gateway.queries.push(running);
+    gateway.script.query.push(running);
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
     expect((await user.run(['jobs', 'wait', '@last', ...fast])).code).toBe(0);
     expect((await user.run(['video', 'c', 'fetch', '@last', '-o', 'other.mp4', ...fast])).code).toBe(0);
     const again = await user.run([...command, ...fast]);
     expect(again.code, again.stderr).toBe(0);
-    expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.video);
-    expect(gateway.created).toBe(1);
+    expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.served.content);
+    expect(gateway.created).toHaveLength(1);
     const third = await user.run([...command, '--force', ...fast]);
     expect(third.stderr).toMatch(/second take of job_\w+ \(succeeded, saved as /);
-    expect(gateway.created).toBe(2);
+    expect(gateway.created).toHaveLength(2);
   });
 
   it("says in the gateway's own words why a result is not there yet", async () => {
     const message = 'Task is not completed yet, current status: IN_PROGRESS';
     for (let times = 0; times < 200; times += 1)
-      gateway.contents.push({ status: 400, body: { error: { message } } });
+      gateway.script.content.push({ status: 400, body: { error: { message } } });
     const late = await user.run([...submit, '-o', 'own.mp4', ...fast, '--timeout', '2s']);
     expect(late.code, late.stderr).toBe(8);
     expect(late.stderr).toContain(`Not ready yet: ${message}.`);
-    gateway.contents.splice(0);
+    gateway.script.content.splice(0);
     expect((await user.run([...submit, '-o', 'own.mp4', ...fast])).code).toBe(0);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 
   it('goes on under another API key, and says so', async () => {
-    gateway.queries.push(running);
+    gateway.script.query.push(running);
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
     const again = await user.run([...command, ...fast], { env: { MGW_API_KEY: 'sk-another-key-1234' } });
     expect(again.code, again.stderr).toBe(0);
     expect(again.stderr).toContain('submitted with another API key');
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 });
 
@@ -69,29 +69,29 @@ describe('standard output whose reader leaves', () => {
     expect(code).toBe(9);
     const again = await user.run([...submit, '-o', '-', ...fast]);
     expect(again.code, again.stderr).toBe(0);
-    expect(gateway.created).toBe(1);
+    expect(gateway.created).toHaveLength(1);
   });
 });
 
 describe('jobs resolve', () => {
   it('--resubmit twice at once pays once more', async () => {
-    gateway.submits.push({ status: 500 });
+    gateway.script.submit.push({ status: 500 });
     expect((await user.run(submit)).code).toBe(7);
     const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--timeout', '10s'];
     const both = await Promise.all([user.run(resubmit), user.run(resubmit)]);
     expect([0, 2]).toEqual(expect.arrayContaining(both.map(({ code }) => code)));
-    expect(gateway.posts()).toHaveLength(2);
+    expect(gateway.submissions).toHaveLength(2);
   });
 
   it('--adopt -o saves what the task made', async () => {
-    gateway.submits.push({ status: 500 });
+    gateway.script.submit.push({ status: 500 });
     const lost = await user.run([...submit, '-o', 'own.mp4', '--json']);
     expect(lost.json.error.next?.slice(-2)).toEqual(['-o', join(user.cwd, 'own.mp4')]);
     await user.run([...submit, '--new']);
     const next = lost.json.error.next?.map((word) => (word === 'HANDLE' ? 'task_0001' : word)) ?? [];
     const adopted = await user.run([...next.slice(1), ...fast]);
     expect(adopted.code, adopted.stderr).toBe(0);
-    expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.video);
+    expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.served.content);
   });
 });
 
@@ -99,7 +99,7 @@ describe('jobs export and import', () => {
   it('carry keys, doubts and refusals to another machine, where the promises hold', async () => {
     const other = userHere(gateway.url);
     await user.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast]);
-    gateway.submits.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });
+    gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });
     await user.run([...submit.slice(0, -1), 'lost']);
     await user.run([...submit.slice(0, -1), 'refused']);
     const exported = await user.run(['jobs', 'export']);
@@ -108,10 +108,10 @@ describe('jobs export and import', () => {
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
     expect((await other.run(['jobs', 'export'])).stdout).toBe(exported.stdout);
-    const posts = gateway.posts().length;
+    const posts = gateway.submissions.length;
     expect((await other.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast])).code).toBe(0);
     expect((await other.run([...submit.slice(0, -1), 'another boat', '--key', 'boat'])).code).toBe(2);
     expect((await other.run([...submit.slice(0, -1), 'lost'])).code).toBe(7);
-    expect(gateway.posts()).toHaveLength(posts);
+    expect(gateway.submissions).toHaveLength(posts);
   });
 });

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { rules as settings } from '../../src/config/rules.ts';
 import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
 import { canaryKey, type CliResult, type User } from '../support/cli.ts';
-import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 import { userHere } from '../support/one-process.ts';
 
 const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${name}`, import.meta.url));
@@ -95,9 +95,9 @@ describe('exec', () => {
 });
 
 describe('the real gateway', () => {
-  let real: GatewayC;
+  let real: FaultGateway;
   beforeEach(async () => {
-    real = await startGatewayC();
+    real = await FaultGateway.start({ protocol: 'c' });
   });
   afterEach(() => real.close());
 
@@ -128,7 +128,7 @@ describe('the real gateway', () => {
       expect(run.stdout + run.stderr).not.toContain(canaryKey);
       expect(run.stdout + run.stderr).not.toContain(real.url);
     }
-    expect(real.requests).toEqual([]);
+    expect(real.seen).toEqual([]);
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(4);
   });
 
@@ -165,7 +165,7 @@ describe('the real gateway', () => {
     const run = await exec(['--json'], lines.join('\n'), env);
     expect(run.json['script_exit_code'], run.stderr).toBe(0);
     expect(charges(run)).toBe(changes.length);
-    expect(real.requests).toEqual([]);
+    expect(real.seen).toEqual([]);
   });
 
   it('is not reached by an mgw of another place, which finds a home without a key', async () => {
@@ -175,7 +175,7 @@ describe('the real gateway', () => {
     const run = await exec(['--json'], `${here}; env -i HOME="$HOME" ${here}`);
     expect(run.json['script_exit_code']).toBe(2);
     expect(charges(run)).toBe(1);
-    expect(real.requests).toEqual([]);
+    expect(real.seen).toEqual([]);
   });
 
   it('runs nothing where the folder of the script cannot be on a PATH', async () => {
@@ -198,7 +198,7 @@ describe('the real gateway', () => {
     const run = await exec(['--json'], lines);
     expect(run.json['script_exit_code'], run.stderr).toBe(0);
     expect(charges(run)).toBe(2);
-    expect(real.requests).toEqual([]);
+    expect(real.seen).toEqual([]);
   });
 
   it.skipIf(!hasCurl)('is not asked for loopback where a proxy is set', async () => {

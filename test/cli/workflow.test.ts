@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { newUser, type User } from '../support/cli.ts';
-import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c' });
   gateway.polls = 0;
   user = newUser(gateway.url);
   for (const name of ['OUTPUT', 'STEP_SUMMARY']) user.env[`GITHUB_${name}`] = join(user.cwd, name);
@@ -38,7 +38,7 @@ it('a step hands its job and its file to the next one', async () => {
 });
 
 it('an error is annotated once, on stderr, and the gateway gives no command', async () => {
-  gateway.submits.push({ status: 400, body: { error: { message: 'no\n::add-mask::boat' } } });
+  gateway.script.submit.push({ status: 400, body: { error: { message: 'no\n::add-mask::boat' } } });
   const ran = await user.run(['video', 'c', 'submit', ...boat, '--json']);
   expect(ran.json).toMatchObject({ ok: false, exit_code: 4 });
   expect(ran.stderr.match(/^::.*/gm)).toEqual([
@@ -53,7 +53,7 @@ it.each(['SIGINT', 'SIGTERM'] as const)(
   async (signal) => {
     let answer = (): void => undefined;
     const asked = new Promise<void>((resolve) => {
-      gateway.submits.push((_, response) => {
+      gateway.script.submit.push(({ response }) => {
         answer = () => response.end(JSON.stringify({ task_id: 'task_1', status: 'queued' }));
         resolve();
       });

@@ -50,6 +50,12 @@ const submit = (protocol: ProtocolName, ...model: string[]): CommandLine => {
 
 const failure = 'the picture could not be made';
 
+/** `response` of an operation of A that is done, as the specification shapes it (2.2). */
+export function generated(videos: object[], more: object = {}): object {
+  const generatedSamples = videos.map((video) => ({ video }));
+  return { response: { generateVideoResponse: { generatedSamples, ...more } } };
+}
+
 const a: Dialect = {
   ...submit('a', 'video-a'),
   stepOf: ({ method, path }) => {
@@ -61,11 +67,7 @@ const a: Dialect = {
   asked: ({ path }) => decodeURIComponent(path.slice('/v1beta/'.length)),
   accepted: (name) => ({ name, done: false }),
   running: (name) => ({ name, done: false }),
-  succeeded: (name, uri) => ({
-    name,
-    done: true,
-    response: { generateVideoResponse: { generatedSamples: [{ video: { uri } }] } },
-  }),
+  succeeded: (name, uri) => ({ name, done: true, ...generated([{ uri }]) }),
   failed: (name) => ({ name, done: true, error: { code: 13, message: failure } }),
   missing: {
     status: 404,
@@ -73,7 +75,8 @@ const a: Dialect = {
   },
 };
 
-const detail = (TaskId: string, Status: string, rest: object): object => ({
+/** A task of B as it is shown: its state inside and out, and what else the inner one holds. */
+export const detail = (TaskId: string, Status: string, rest: object): object => ({
   Response: {
     TaskType: 'AigcVideoTask',
     Status,
@@ -90,7 +93,8 @@ const b: Dialect = {
     if (action === 'CreateAigcVideoTask') return 'submit';
     return action === 'DescribeTaskDetail' ? 'query' : 'other';
   },
-  handle: (number) => `1400000000-AigcVideo-${String(number).padStart(4, '0')}`,
+  // Too long for a number of JavaScript's.
+  handle: (number) => `12000000000000000${String(number).padStart(3, '0')}`,
   asked: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
   accepted: (TaskId) => ({ Response: { TaskId, RequestId: 'request-1' } }),
   running: (handle) => detail(handle, 'PROCESSING', {}),
@@ -107,7 +111,7 @@ const c: Dialect = {
   ...submit('c', 'vendor-h3-mini'),
   stepOf: ({ method, path }) => {
     if (method === 'POST') return /^\/v1\/(videos|video\/generations)$/.test(path) ? 'submit' : 'other';
-    if (/^\/v1\/videos\/[^/]+\/content$/.test(path)) return 'content';
+    if (/^\/v1\/videos\/[^/]+\/content(\?|$)/.test(path)) return 'content';
     return /^\/v1\/(videos|video\/generations)\/[^/]+$/.test(path) ? 'query' : 'other';
   },
   handle: (number) => `task_${String(number).padStart(4, '0')}`,

@@ -26,6 +26,8 @@ export interface GatewayOptions {
   host?: string;
   tls?: Certificate;
   video?: Buffer;
+  /** The address of B's file host; default 127.0.0.1. */
+  filesAt?: string;
 }
 
 /**
@@ -44,6 +46,8 @@ export class FaultGateway {
   readonly always: Partial<Record<Step, Answer>> = {};
   /** How often a task is shown as running before it is finished. */
   polls = 1;
+  /** What a finished task shows; by default one result, at an address of its own. */
+  succeeded: Dialect['succeeded'];
   /** How the result is served. */
   served: Served;
   /** Bytes of the result that went out. */
@@ -54,6 +58,7 @@ export class FaultGateway {
 
   private constructor(options: GatewayOptions) {
     this.dialect = dialects[options.protocol];
+    this.succeeded = this.dialect.succeeded;
     this.served = { content: options.video ?? film(4096), etag: '"one"' };
   }
 
@@ -63,7 +68,7 @@ export class FaultGateway {
       void gateway.#answer(request, response);
     gateway.#main = await listen({ ...options, onTcp: gateway.onTcp, answer });
     // B's files are at a host of their own, which must never see a key (specification 4.2).
-    if (options.protocol === 'b') gateway.#files = await listen({ answer });
+    if (options.protocol === 'b') gateway.#files = await listen({ host: options.filesAt, answer });
     return gateway;
   }
 
@@ -143,7 +148,7 @@ export class FaultGateway {
     const polls = (this.#polled.get(handle) ?? 0) + 1;
     this.#polled.set(handle, polls);
     if (polls <= this.polls) return this.dialect.running(handle);
-    return this.dialect.succeeded(handle, `${this.filesUrl}/files/${polls}`);
+    return this.succeeded(handle, `${this.filesUrl}/files/${polls}`);
   }
 }
 

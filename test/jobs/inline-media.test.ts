@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { lockOutput, type OutputLock } from '../../src/http/output-lock.ts';
 import { inlineMedia, kindOf, type InlineMedia } from '../../src/jobs/inline-media.ts';
-import { fakeMp4 } from '../support/gateway-c.ts';
+import { fakeMp4 } from '../support/film.ts';
 
 let folder: string;
 let told: string[];

@@ -1,5 +1,4 @@
 import { existsSync, readFileSync } from 'node:fs';
-import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi, type MockInstance } from 'vitest';
 import { createClient, MgwError, type Client, type ClientOptions } from '../../src/library/library.ts';
@@ -7,7 +6,7 @@ import { end } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
-import { create, startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway, type Answer } from '../faults/gateway.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const boat = {
@@ -25,12 +24,12 @@ const asTyped = [
   '6',
 ];
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 let prints: MockInstance[];
 
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c' });
   onEnd(() => gateway.close());
   user = newUser(gateway.url);
   prints = [process.stdout, process.stderr].map((stream) => vi.spyOn(stream, 'write'));
@@ -72,12 +71,12 @@ describe('a video', () => {
     const client = clientOf();
     const { job, resumed, files } = await client.submit(boat);
     expect({ ...job, resumed, files }).toMatchObject({ protocol: 'c', handle: 'task_0001', resumed: false });
-    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual(boat.body);
+    expect(JSON.parse(gateway.submissions[0]?.body ?? '')).toEqual(boat.body);
     expect(await client.wait(job.id)).toMatchObject({ id: job.id, state: 'succeeded' });
     const output = join(freshFolder(), 'boat.mp4');
     const fetched = await client.fetch('@last', { output });
     expect(fetched).toMatchObject({ job: { id: job.id }, files: [{ path: output, mime: 'video/mp4' }] });
-    expect(readFileSync(output)).toEqual(gateway.video);
+    expect(readFileSync(output)).toEqual(gateway.served.content);
     expect(await client.job(job.id)).not.toHaveProperty('record');
   });
 
@@ -102,16 +101,16 @@ describe('a video', () => {
     const client = clientOf();
     const { job } = await client.submit(boat);
     for await (const seen of client.watch(job.id)) if (seen.state === 'running') break;
-    const asked = gateway.requests.length;
+    const asked = gateway.seen.length;
     gateway.polls = 0;
-    expect(gateway.requests.length).toBe(asked);
+    expect(gateway.seen.length).toBe(asked);
     expect((await client.wait(job.id)).state).toBe('succeeded');
   });
 });
 
 describe('money:', () => {
   it('an answer that was lost is submit_unknown, by one POST however often it is called', async () => {
-    gateway.submits = [(_, response) => void (create(gateway), response.destroy())];
+    gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
     expect(error).toMatchObject({ code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' });
@@ -120,7 +119,7 @@ describe('money:', () => {
     expect(error.next?.slice(0, 3)).toEqual(['mgw', 'jobs', 'resolve']);
     expect((await errorOf(client.submit(boat))).job?.id).toBe(error.job?.id);
     expect((await errorOf(clientOf().submit({ ...boat, key: 'k' }))).code).toBe('submit_unknown');
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 
   it('two clients with one key make one POST, and both get the job', async () => {
@@ -128,7 +127,7 @@ describe('money:', () => {
       [clientOf(), clientOf()].map((client) => client.submit({ ...boat, key: 'boat-7', wait: true })),
     );
     expect(one?.job).toEqual(other?.job);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
     expect(
       (await errorOf(clientOf().submit({ ...boat, body: { ...boat.body, duration: 8 }, key: 'boat-7' })))
         .code,
@@ -143,13 +142,13 @@ describe('money:', () => {
     expect(notes).toContainEqual(saying(`second take of ${first.job.id}`));
     await client.submit({ ...boat, newTake: true });
     expect(second.job.id).not.toBe(first.job.id);
-    expect(gateway.posts()).toHaveLength(3);
+    expect(gateway.submissions).toHaveLength(3);
   });
 
   it('what does not fit into its budget is not sent', async () => {
     const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
     expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
-    expect(gateway.posts()).toHaveLength(0);
+    expect(gateway.submissions).toHaveLength(0);
   });
 
   it('a body that the command line would refuse is refused, and sent where nobody checks', async () => {
@@ -161,9 +160,9 @@ describe('money:', () => {
       exitCode: 2,
       message: saying('did you mean duration'),
     });
-    expect(gateway.requests).toHaveLength(0);
+    expect(gateway.seen).toHaveLength(0);
     await client.submit({ protocol: 'c', body: typo, check: false });
-    expect(JSON.parse(gateway.posts()[0]?.body ?? '')).toEqual(typo);
+    expect(JSON.parse(gateway.submissions[0]?.body ?? '')).toEqual(typo);
   });
 
   it.each([
@@ -179,7 +178,7 @@ describe('money:', () => {
   ])('a slip sends nothing: %#', async (order, message) => {
     const error = await errorOf(clientOf().submit(order as never));
     expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });
-    expect(gateway.requests).toHaveLength(0);
+    expect(gateway.seen).toHaveLength(0);
   });
 });
 
@@ -191,9 +190,9 @@ describe('an abort', () => {
     const output = join(freshFolder(), 'boat.mp4');
     const waiting = errorOf(client.submit({ ...boat, output, signal: stop.signal }));
     await until(
-      () => gateway.posts().length === 1 && existsSync(join(user.env['MGW_STATE_DIR'] ?? '', 'jobs')),
+      () => gateway.submissions.length === 1 && existsSync(join(user.env['MGW_STATE_DIR'] ?? '', 'jobs')),
     );
-    await until(() => gateway.created === 1);
+    await until(() => gateway.created.length === 1);
     stop.abort(new Error('enough'));
     const error = await waiting;
     expect(error).toMatchObject({
@@ -205,14 +204,15 @@ describe('an abort', () => {
     gateway.polls = 0;
     const again = await clientOf().submit({ ...boat, output });
     expect(again).toMatchObject({ resumed: true, job: { id: error.job?.id }, files: [{ path: output }] });
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 
   it('awaits the answer to what was paid for; giving it up leaves it unknown', async () => {
     const answers: (() => void)[] = [];
-    gateway.submits = [1, 2].map(() => (_: unknown, response: ServerResponse) => {
-      answers.push(() => response.end(JSON.stringify({ task_id: create(gateway), status: 'queued' })));
-    });
+    const later: Answer = ({ response }) => {
+      answers.push(() => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' })));
+    };
+    gateway.script.submit.push(later, later);
     const stop = new AbortController();
     const first = errorOf(clientOf().submit({ ...boat, signal: stop.signal }));
     await until(() => answers.length === 1);
@@ -234,7 +234,7 @@ describe('an abort', () => {
     expect(error).toMatchObject({ code: 'pending', charged: 'no', retry: 'safe' });
     await client.close();
     expect((await errorOf(client.submit(boat))).code).toBe('usage');
-    expect(gateway.requests).toHaveLength(0);
+    expect(gateway.seen).toHaveLength(0);
   });
 
   it('by closing the client ends every wait', async () => {
@@ -242,7 +242,7 @@ describe('an abort', () => {
     const client = clientOf();
     const { job } = await client.submit(boat);
     const waits = Array.from({ length: 20 }, () => errorOf(client.wait(job.id)));
-    await until(() => gateway.requests.length > 20);
+    await until(() => gateway.seen.length > 20);
     await client.close();
     for (const error of await Promise.all(waits)) expect(error.exitCode).toBe(130);
   });
@@ -267,7 +267,7 @@ describe('with the command line', () => {
     const { job: own } = await client.submit({ ...boat, key: 'typed', wait: true });
     expect(own.id).toBe(typed.json.job.id);
     expect(own.id).not.toBe(job.id);
-    expect(gateway.posts()).toHaveLength(2);
+    expect(gateway.submissions).toHaveLength(2);
   });
 
   it('shares resuming: a program carries on with a command that timed out, and the reverse', async () => {
@@ -282,13 +282,13 @@ describe('with the command line', () => {
     gateway.polls = 0;
     const done = await user.run([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
     expect(done.json.job.id).toBe(timed.json.job.id);
-    expect(gateway.posts()).toHaveLength(1);
+    expect(gateway.submissions).toHaveLength(1);
   });
 });
 
 describe('errors', () => {
   it('carry what went wrong, what it cost, and the job', async () => {
-    gateway.queries = [{ body: { status: 'failed', error: { message: 'the model fell over' } } }];
+    gateway.script.query = [{ body: { status: 'failed', error: { message: 'the model fell over' } } }];
     const error = await errorOf(clientOf().submit({ ...boat, wait: true }));
     expect(error).toMatchObject({
       code: 'task_failed',
@@ -302,7 +302,7 @@ describe('errors', () => {
   });
 
   it('never hold the key that a gateway quotes', async () => {
-    gateway.submits = [{ status: 401, body: { error: { message: `bad key ${canaryKey}` } } }];
+    gateway.script.submit = [{ status: 401, body: { error: { message: `bad key ${canaryKey}` } } }];
     const error = await errorOf(clientOf().submit(boat));
     expect(error).toMatchObject({ code: 'auth', exitCode: 3 });
     expect(`${error.message} ${JSON.stringify(error.job)}`).not.toContain(canaryKey);
@@ -325,9 +325,10 @@ describe('settings', () => {
       MGW_STATE_DIR: freshFolder(),
     };
     const client = clientOf({ env, baseUrl: gateway.url, apiKey: canaryKey, configDir: freshFolder() });
+    gateway.create('task_77');
     const job = await client.wait('task_77', { protocol: 'c' });
     expect(job).toMatchObject({ handle: 'task_77', state: 'succeeded' });
-    expect(gateway.requests[0]?.headers.authorization).toBe(`Bearer ${canaryKey}`);
+    expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
   it('may say the sandbox, which makes a video offline and lists its models', async () => {

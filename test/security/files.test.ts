@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../support/cli.ts';
-import { startGatewayC, type GatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 import { userHere } from '../support/one-process.ts';
 import { filesBelow } from './commands.ts';
 
@@ -31,10 +31,10 @@ const submit = [
 ];
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
-let gateway: GatewayC;
+let gateway: FaultGateway;
 let user: User;
 beforeEach(async () => {
-  gateway = await startGatewayC();
+  gateway = await FaultGateway.start({ protocol: 'c' });
   user = userHere(gateway.url);
 });
 afterEach(() => gateway.close());
@@ -83,7 +83,7 @@ describe('files', () => {
     chownSync(join(config, 'config.json'), 4242, 4242);
     const run = await user.run(submit, { env: { MGW_CONFIG_DIR: config, MGW_BASE_URL: '' } });
     expect([run.code, run.stderr]).toEqual([2, expect.stringContaining('belongs to user 4242')]);
-    expect(gateway.requests).toHaveLength(0);
+    expect(gateway.seen).toHaveLength(0);
   });
 
   it('that every user may write are no state', async () => {
@@ -92,7 +92,7 @@ describe('files', () => {
     chmodSync(state, 0o1777);
     const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
     expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('may be written by every user')]);
-    expect(gateway.requests).toHaveLength(0);
+    expect(gateway.seen).toHaveLength(0);
   });
 
   it('that stand in the way of state are not followed, written to, or waited for', async () => {
@@ -109,7 +109,7 @@ describe('files', () => {
       const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
       expect([index, run.code], run.stderr).toEqual([index, 10]);
     }
-    expect(gateway.posts()).toHaveLength(0);
+    expect(gateway.submissions).toHaveLength(0);
     expect(readdirSync(elsewhere)).toEqual([]);
   });
 
@@ -126,7 +126,7 @@ describe('files', () => {
     expect((await user.run([...submit, '-o', 'out.mp4'])).code).toBe(10);
     expect(lstatSync(output).ino).toBe(before.ino);
     expect(readFileSync(other, 'utf8')).toBe('precious');
-    expect(gateway.posts()).toHaveLength(0);
+    expect(gateway.submissions).toHaveLength(0);
   });
 
   it('next to the output that are links are not written through', async () => {
@@ -135,7 +135,7 @@ describe('files', () => {
     for (const name of ['out.mp4.part', 'out.mp4.part.json']) symlinkSync(other, join(user.cwd, name));
     const run = await user.run([...submit, '-o', 'out.mp4']);
     expect(readFileSync(other, 'utf8')).toBe('precious');
-    if (run.code === 0) expect(readFileSync(join(user.cwd, 'out.mp4'))).toEqual(gateway.video);
+    if (run.code === 0) expect(readFileSync(join(user.cwd, 'out.mp4'))).toEqual(gateway.served.content);
     else expect(run.code).toBe(10);
   });
 
@@ -145,15 +145,15 @@ describe('files', () => {
       execFileSync('mkfifo', [join(user.cwd, name)]);
       const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
       expect([(await user.run(command)).code, (await user.run(command)).code]).toEqual([0, 0]);
-      expect(gateway.posts()).toHaveLength(1);
+      expect(gateway.submissions).toHaveLength(1);
     },
   );
 
   it('are never named by a server', async () => {
-    gateway.contents.push((_, response) => {
+    gateway.script.content.push(({ response }) => {
       const disposition = 'attachment; filename="../../evil.mp4"; filename*=UTF-8\'\'%2e%2e%2fevil.mp4';
       response.writeHead(200, { 'content-type': 'video/mp4', 'content-disposition': disposition });
-      response.end(gateway.video);
+      response.end(gateway.served.content);
     });
     const submitted = await user.run(submit);
     const fetched = await user.start(['video', 'c', 'fetch', '@last', '--poll-interval', '20ms']).result;

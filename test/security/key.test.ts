@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { findKey } from '../faults/invariants.ts';
 import { canaryKey, newUser, type Running } from '../support/cli.ts';
-import { startGatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 import { runHere } from '../support/one-process.ts';
 import { commandsIn, filesBelow } from './commands.ts';
 import { reflections, startMirror, type Reflection } from './mirror.ts';
@@ -79,8 +79,8 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
   }
 
   it('does not show the key while a submission is under way', async () => {
-    const gateway = await startGatewayC();
-    const asked = new Promise((resolve) => gateway.submits.push(resolve));
+    const gateway = await FaultGateway.start({ protocol: 'c' });
+    const asked = new Promise((resolve) => gateway.script.submit.push(resolve));
     const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini'];
     await expectHidden(newUser(gateway.url).start(submit), asked, 'SIGKILL');
     await gateway.close();

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { newUser } from '../support/cli.ts';
-import { startGatewayC } from '../support/gateway-c.ts';
+import { FaultGateway } from '../faults/gateway.ts';
 import { runHere } from '../support/one-process.ts';
 import { commandsIn } from './commands.ts';
 import { reflections, startMirror } from './mirror.ts';
@@ -37,10 +37,10 @@ describe('no prototype is polluted', () => {
     [['--set', 'prompt.__proto__.polluted=yes']],
     [['--body', poison]],
   ])('by %j', async (flags) => {
-    const gateway = await startGatewayC();
+    const gateway = await FaultGateway.start({ protocol: 'c' });
     const { code } = await runHere([...submit, ...flags], newUser(gateway.url).env);
     expect([0, 2]).toContain(code);
-    for (const { body } of gateway.posts())
+    for (const { body } of gateway.submissions)
       expect(Object.keys(JSON.parse(body) as object)).not.toContain('polluted');
     await gateway.close();
   });

@@ -17,3 +17,12 @@ export function film(size: number): Buffer {
   const start = Buffer.concat([box('ftyp', Buffer.from('isom\x00\x00\x02\x00isommp41')), box('moov', 300)]);
   return Buffer.concat([start, box('mdat', size - start.length - 8)]);
 }
+
+/** A small one whose bytes are text, so that it outlives being printed. */
+export function fakeMp4(size = 4096): Buffer {
+  return Buffer.concat([
+    box('ftyp', Buffer.from('mp42\0\0\0\0mp42isom')),
+    box('moov'),
+    box('mdat', Buffer.alloc(size - 8, 'x')),
+  ]);
+}

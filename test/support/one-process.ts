@@ -57,7 +57,7 @@ function pathIn(folder: string, flag: string | undefined, word: string): string 
   const isOutput = flag === '-o' && word !== '-';
   if (path === '' || isAbsolute(path)) return word;
   const isFile = (): boolean => statSync(join(folder, path), { throwIfNoEntry: false })?.isFile() === true;
-  return isOutput || isFile() ? at + join(folder, path) : word;
+  return isOutput || isFile() ? `${at}${folder}/${path}` : word;
 }
 
 /** {@link newUser}, whose runs are in this very process; what they start is not. */

@@ -1,6 +1,19 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Answer, Seen } from './gateway-c.ts';
+
+/** A request as an origin saw it. */
+export interface Seen {
+  method: string;
+  path: string;
+  headers: IncomingMessage['headers'];
+  body: string;
+  at: number;
+}
+
+/** An answer of a script: a status with a body, or a function that does what it likes with the connection. */
+export type Answer =
+  | { status?: number; body?: unknown; headers?: Record<string, string> }
+  | ((request: Seen, response: ServerResponse) => void);
 
 /** One listening origin and everything that it was asked. */
 export interface Origin {

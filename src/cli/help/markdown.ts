@@ -115,7 +115,7 @@ function withoutMarks(text: string): string {
 }
 
 function linked(text: string): string {
-  return text.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1');
+  return text.replace(/\[([^\][]+)\]\([^()]+\)/g, '$1');
 }
 
 const gap = 2;
