@@ -1,11 +1,12 @@
 import { homedir } from 'node:os';
 import path from 'node:path';
+import { MgwError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 import { badSetting } from './source.ts';
 
 /** What the folders are derived from, apart from the environment. */
 export interface Host {
-  /** The user's home folder. */
+  /** The user's home folder; empty where there is none. */
   home: string;
   platform: NodeJS.Platform;
   /** The folder in which mgw runs. */
@@ -14,7 +15,16 @@ export interface Host {
 
 /** This machine as it is. */
 export function thisHost(): Host {
-  return { home: homedir(), platform: process.platform, cwd: process.cwd() };
+  return { home: homeFolder(), platform: process.platform, cwd: process.cwd() };
+}
+
+// A user that the system does not list, as in a container, has none where HOME does not say it.
+function homeFolder(): string {
+  try {
+    return homedir();
+  } catch {
+    return '';
+  }
 }
 
 /** Environment variables by name. */
@@ -29,7 +39,7 @@ export interface Folder {
 
 /**
  * The folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
- * @throws MgwError('config') where it is a relative path.
+ * @throws MgwError('config') where it is a relative path, or there is no home folder.
  */
 export function configFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
@@ -42,7 +52,7 @@ export function configFolder(env: Env, host: Host): Folder {
 
 /**
  * The folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
- * @throws MgwError('config') where it is a relative path.
+ * @throws MgwError('config') where it is a relative path, or there is no home folder.
  */
 export function stateFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
@@ -70,7 +80,13 @@ function folder(env: Env, host: Host, names: Names): Folder {
     // The XDG specification: a relative path is to be ignored.
     if (base && path.isAbsolute(base)) return { path: path.join(base, 'mgw'), variable };
   }
+  if (host.home === '') throw noHome();
   return { path: path.join(absolute(host.home, 'HOME', host), names.home, 'mgw') };
+}
+
+function noHome(): MgwError {
+  const text = 'This user has no home folder. Set HOME, or both MGW_STATE_DIR and MGW_CONFIG_DIR.';
+  return new MgwError('config', text);
 }
 
 // A relative one would be another folder for each folder that mgw runs in, each with jobs and promises of its own.

@@ -29,6 +29,13 @@ it('follows its own variables first, taken from the current folder', () => {
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
 
+it('says what to set where there is no home folder, and does without one where it is set', () => {
+  const nowhere = { ...host, home: '' };
+  expect(() => stateFolder({ MGW_CONFIG_DIR: '/c' }, nowhere)).toThrow('Set HOME, or both MGW_STATE_DIR');
+  expect(() => configFolder({}, nowhere)).toThrow('no home folder');
+  expect(stateFolder({ MGW_STATE_DIR: '/s' }, nowhere).path).toBe('/s');
+});
+
 it('takes the folders of applications on Windows only', () => {
   const env = { APPDATA: '/roaming', LOCALAPPDATA: '/local' };
   expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');

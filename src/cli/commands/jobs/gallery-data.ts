@@ -1,4 +1,4 @@
-import { homedir } from 'node:os';
+import { thisHost } from '../../../config/places.ts';
 import { collectItems, type CollectDeps } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
 import { pageHtml } from '../../../gallery/html.ts';
@@ -21,12 +21,13 @@ export async function galleryHtml(
   const secrets = settings.key === undefined ? [] : [settings.key.read()];
   const withGlobals = ([mgw = '', ...rest]: readonly string[]): string =>
     [mgw, ...globalArguments(context.globals).flat(), ...rest].map(shellWord).join(' ');
+  const { home, cwd } = thisHost();
   const deps: CollectDeps = {
     ...place,
     redact: redactor(secrets),
     sizeOf,
     commandText: withGlobals,
-    folders: [homedir(), process.cwd(), settings.stateDir.value],
+    folders: [home, cwd, settings.stateDir.value],
   };
   const data: GalleryData = {
     mgw: version,
