@@ -49,7 +49,9 @@ const big = new BigView({
   },
   relativesOf: (item) => relatives(item, data.items).length,
 });
-const compareView = new CompareView(marks, () => leave({ compare: '' }));
+const compareView = new CompareView(marks, () =>
+  view.open === '' ? leave({ compare: '' }) : go({ compare: '' }),
+);
 const exportView = new ExportView(data, marks);
 const trouble = make('p', { class: 'trouble', role: 'alert' });
 const empty = make('p', { class: 'empty' }, 'Nothing fits these filters.');

@@ -125,10 +125,14 @@ function still(element: HTMLElement): TileMedia {
 function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
-  const giveUp = posters.request(href, (poster) => {
-    if (poster === undefined) element.append(make('span', { class: 'nothing' }, 'cannot be played'));
-    else draw(canvas, poster);
-  });
+  // What is only scrolled past is not decoded.
+  let giveUp = (): void => clearTimeout(wanted);
+  const wanted = setTimeout(() => {
+    giveUp = posters.request(href, (poster) => {
+      if (poster === undefined) element.append(make('span', { class: 'nothing' }, 'cannot be played'));
+      else draw(canvas, poster);
+    });
+  }, restMs);
   let video: HTMLVideoElement | undefined;
   let rest: number | undefined;
   const stop = (): void => {
