@@ -248,6 +248,17 @@ describe('an interruption', () => {
     },
   );
 
+  it('that leaves no time for it leaves rows in doubt, which are told as that', async () => {
+    const { running, file, answer } = await interrupted();
+    running.child.kill('SIGKILL');
+    await running.result;
+    answer();
+    const { rows } = await scene.read('run', file);
+    const lost = { state: 'unknown', message: 'its process ended before the answer came' };
+    expect(rows).toMatchObject([lost, lost]);
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
+  });
+
   it('that comes twice gives up the answers: their rows are in doubt, and are not sent again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');

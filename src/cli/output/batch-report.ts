@@ -53,11 +53,8 @@ export class BatchReport {
 
   /** A row is left alone. */
   left(planned: PlannedRow): void {
-    const { state, take, changes = [] } = planned;
-    if (state === 'done') return;
-    const why =
-      changes.length > 0 ? `it was changed: ${changes.join('; ')}` : (take.job?.error?.message ?? '');
-    this.#add(planned, state, why, this.#nextOf(planned, state));
+    const { state } = planned;
+    if (state !== 'done') this.#add(planned, state, whyLeft(planned), this.#nextOf(planned, state));
   }
 
   /** A row has ended. */
@@ -173,4 +170,12 @@ export class BatchReport {
       note: (text) => progress.note(text),
     });
   }
+}
+
+function whyLeft({ state, take: { job }, changes = [] }: PlannedRow): string {
+  if (changes.length > 0) return `it was changed: ${changes.join('; ')}`;
+  if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
+  return job === undefined
+    ? 'the record of its job is lost or damaged'
+    : 'its process ended before the answer came';
 }
