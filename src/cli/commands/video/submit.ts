@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander';
 import { deadlineIn, type Clock } from '../../../clock.ts';
 import type { Settings } from '../../../config/resolve.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
+import { missingPrompt } from './missing-prompt.ts';
 import { checkKeyName } from '../../../key-name.ts';
 import { goalOf } from '../../../jobs/target.ts';
 import { videoOrder, type WantedVideo } from '../../../jobs/video-order.ts';
@@ -65,7 +66,8 @@ async function submitCommand(
   checkSidecar(options);
   const settings = await context.settings();
   const protocol = configured(registered, settings);
-  const composed = await submissionBody(context, protocol, prompt, options);
+  const given = prompt ?? (await missingPrompt(context, protocol, options));
+  const composed = await submissionBody(context, protocol, given, options);
   const exchange = protocol.submission(composed.body, { endpoint: options.endpoint });
   for (const note of composed.advice) context.progress.note(note);
   if (options.dryRun) {

@@ -1,0 +1,138 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import stringWidth from 'string-width';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { allCommands, createProgram } from '../../src/cli/program.ts';
+import { topics } from '../../src/cli/help/topics.ts';
+import { runOnScreen } from '../support/screen.ts';
+
+const home = mkdtempSync(join(tmpdir(), 'mgw-screen-'));
+const env = {
+  HOME: home,
+  MGW_STATE_DIR: join(home, 'state'),
+  MGW_CONFIG_DIR: join(home, 'config'),
+  MGW_SANDBOX: '1',
+  TERM: 'xterm',
+};
+
+beforeAll(async () => {
+  const run = (...args: string[]) => runOnScreen(args, env);
+  const prompt = 'a paper boat at sea, in the style of an old woodcut, seen from far above, at night';
+  for (const args of [
+    ['config', 'set', 'sandbox.pace', '10ms'],
+    ['video', 'c', 'submit', prompt, '-m', 'vendor-h3-mini', '--key', 'boat-1', '-o', join(home, 'boat.mp4')],
+    ['video', 'a', 'submit', prompt, '-m', 'video-a', '-d', '4'],
+    ['tts', 'Good morning.', '-o', join(home, 'morning.mp3')],
+    ['budget', 'set', 'clips', '100', '--per', 'month'],
+  ])
+    expect((await run(...args)).code, args.join(' ')).toBe(0);
+  writeFileSync(
+    join(home, 'clips.csv'),
+    'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\n',
+  );
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+const { root } = await createProgram([], () => Promise.resolve());
+const helps = allCommands(root)
+  .filter((command) => !['help'].includes(command.parent?.name() ?? ''))
+  .map((command) => [...pathOf(command), '--help']);
+
+type Node = (typeof root)['parent'];
+function pathOf(command: NonNullable<Node>): string[] {
+  return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
+}
+
+// One of each thing that is printed: tables, lines, documents' neighbours, errors of every kind that needs no network.
+const others = [
+  [],
+  ...topics.map(({ name }) => ['help', name]),
+  ['jobs', 'ls'],
+  ['jobs', 'show', '@boat-1'],
+  ['jobs', 'wait', '@boat-1'],
+  ['video', 'c', 'status', '@boat-1'],
+  ['models'],
+  ['spend'],
+  ['budget', 'ls'],
+  ['config', 'list'],
+  ['config', 'path'],
+  ['auth', 'status'],
+  ['doctor'],
+  ['sandbox', 'bill'],
+  ['sandbox', 'faults'],
+  ['batch', 'plan', join(home, 'clips.csv')],
+  ['batch', 'status', join(home, 'clips.csv')],
+  ['nonsense'],
+  ['video'],
+  ['video', 'c', 'submit', 'a boat', '--modell', 'vendor-h3-mini'],
+  ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '4', '--resolution', '2K'],
+  [
+    'video',
+    'c',
+    'submit',
+    'a boat',
+    '-m',
+    'vendor-h3-mini',
+    '--set',
+    'refrence_image_urls[0]=https://example.com/a.png',
+  ],
+  ['jobs', 'show', '@nobody'],
+  ['config', 'set', 'nothing', '1'],
+  ['tts', 'hello'],
+];
+
+// What is one thing for a program or a person to copy is not cut: a path, an id, an address, a document.
+const whole = new Set(['config path']);
+
+const codes = /\x1b\[[\d;?]*[a-zA-Z]|\x1b\][^\x07]*\x07/g;
+const linesOf = (text: string): string[] => text.replace(codes, '').split(/[\n\r]/);
+
+describe.each([40, 80, 200])('at %i columns', (columns) => {
+  it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
+    'mgw $line',
+    async ({ line, args }) => {
+      const { stdout, stderr } = await runOnScreen(args, env, columns);
+      const long = [...linesOf(stdout), ...linesOf(stderr)].filter((each) => stringWidth(each) > columns);
+      if (!whole.has(line)) expect(long).toEqual([]);
+    },
+  );
+});
+
+describe('in a pipe', () => {
+  it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
+    'mgw $line',
+    async ({ args }) => {
+      const { code, stdout, stderr } = await runOnScreen(args, { ...env, FORCE_COLOR: '1' });
+      expect(stdout + stderr).not.toMatch(/[\0-\x08\x0b-\x1f\x7f-\x9f]/);
+      // An error of one who typed it wrongly is no data.
+      if (code === 2) expect(stdout).toBe('');
+    },
+  );
+});
+
+it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows no colour where it is not wanted: %j', async (wish) => {
+  const { stderr } = await runOnScreen(['nonsense'], { ...env, ...wish }, 80);
+  expect(stderr).not.toContain('\x1b');
+  expect((await runOnScreen(['nonsense'], env, 80)).stderr).toContain('\x1b[31mmgw:');
+  expect((await runOnScreen(['nonsense', '--no-color'], env, 80)).stderr).not.toContain('\x1b');
+});
+
+describe('mgw video c submit without a prompt', () => {
+  const submit = ['video', 'c', 'submit', '-m', 'vendor-h3-mini', '--dry-run'];
+
+  it('asks for it on a terminal', async () => {
+    const { code, stdout, stderr } = await runOnScreen(submit, env, 80, 'a paper boat\n');
+    expect({ code, asked: stderr.includes('Prompt: ') }).toEqual({ code: 0, asked: true });
+    expect(stdout).toContain('"prompt": "a paper boat"');
+  });
+
+  it.each([
+    [['--no-input'], {}],
+    [[], { CI: 'true' }],
+  ])('says at once what is missing with %j %j', async (flags, more) => {
+    const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('--prompt: missing');
+  });
+});
