@@ -15,6 +15,7 @@ import { isWorkflow, withoutCommands } from './output/workflow-commands.ts';
 import { createProgram, type Program } from './program.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { paintOn, plain } from './output/colour.ts';
+import { wrapped } from './help/wrap.ts';
 import { helpOf } from './usage.ts';
 
 /**
@@ -31,7 +32,10 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
     (globals) => (context = createContext(io, globals)),
   );
   const outcome = await withKeyOrigin(ended, context);
-  const globals = context?.globals ?? { json: asksForJson(argv) };
+  const globals = context?.globals ?? {
+    json: asksForJson(argv),
+    color: !flagsOf(argv).includes('--no-color'),
+  };
   const redact: Redact = (text) => context?.redact(text) ?? text;
   let exitCode = exitCodeOf(outcome);
   context?.progress.stop();
@@ -138,19 +142,24 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   const { errorText } = await import('./output/human.ts');
   const lines = [
     ...(help ? [help, ''] : []),
-    errorText(error, columnsOf(io.stderr)),
+    coloured(errorText(error, columnsOf(io.stderr)), io, globals),
     ...(globals.verbose ? traceOf(error) : []),
   ];
   const said = inWorkflow ? withoutCommands(lines.join('\n')) : lines.join('\n');
   await write(io.stderr, redact(`${said}\n`)).catch(() => undefined);
 }
 
+function coloured(text: string, { stderr, env }: Io, { color }: Globals): string {
+  const paint = color === false ? plain : paintOn(stderr, env);
+  return text.replace(/^mgw:/, paint('red', 'mgw:')).replace(/^ {2}next:/m, paint('bold', '  next:'));
+}
+
 // Each of several jobs has said what is wrong with it; the exit code must not come as a surprise.
 async function warnOfPart({ exitCode }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
-  await write(io.stderr, `mgw: Some jobs failed or are not finished. (exit ${exitCode})\n`).catch(
-    () => undefined,
-  );
+  const text = `mgw: Some jobs failed or are not finished. (exit ${exitCode})`;
+  const lines = wrapped(text, columnsOf(io.stderr) ?? text.length, '  ');
+  await write(io.stderr, `${lines}\n`).catch(() => undefined);
 }
 
 function traceOf(error: Error & { code: string }): string[] {

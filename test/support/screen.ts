@@ -9,6 +9,10 @@ class Shown extends Writable {
     super();
     this.isTTY = columns !== undefined;
   }
+  // What a spinner asks of a terminal.
+  cursorTo = (): boolean => true;
+  moveCursor = (): boolean => true;
+  clearLine = (): boolean => true;
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
     this.text += chunk.toString();
     done();

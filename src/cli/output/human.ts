@@ -48,13 +48,13 @@ function ansiEscape(character: string): string {
   return code.length > 4 ? `\\U${code.padStart(8, '0')}` : `\\u${code.padStart(4, '0')}`;
 }
 
-/** One line for one job, as `status` prints it. */
-export function jobLine(job: Job): string {
+/** One line for one job, as `status` prints it; several of at most `width` columns where there is one. */
+export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   const progress = job.progress === undefined ? '' : ` ${job.progress}%`;
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';
   const error =
     job.error && shownState(job) !== 'succeeded' ? ` ${printableLine(job.error.message, 200)}` : '';
-  return `${job.id} ${shownState(job)}${native}${progress}${error}`;
+  return wrapped(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', stringWidth);
 }
 
 /** A time in the past as a person says it. */

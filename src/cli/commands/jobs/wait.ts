@@ -6,7 +6,7 @@ import type { JobDeps } from '../../../jobs/deps.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { goalOf } from '../../../jobs/target.ts';
 import type { Context } from '../../context.ts';
-import { write } from '../../io.ts';
+import { columnsOf, write } from '../../io.ts';
 import { jobLine } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -69,18 +69,18 @@ async function waitForOne(
     const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
     if (found.protocol === 'tts') {
       const { speechProblem } = await import('../../../speech/problem.ts');
-      return withLine(found, { json: { job: jobView(found) }, error: speechProblem(found) });
+      return withLine(found, { json: { job: jobView(found) }, error: speechProblem(found) }, context);
     }
     const protocol = configured(protocols[found.protocol], await context.settings());
     const job = await jobFor(found.id, protocol, deps);
     const wanted = { goal: goalOf('wait', 'finish', undefined), force: false, deadline };
     const outcome = await deliverExisting(context, protocol, job, deps, wanted);
-    return withLine((await deps.ledger.read(job.id)) ?? job, outcome);
+    return withLine((await deps.ledger.read(job.id)) ?? job, outcome, context);
   } catch (error) {
     return { json: {}, error: toMgwError(error) };
   }
 }
 
-function withLine(job: Job, outcome: Outcome): Outcome {
-  return { ...outcome, text: jobLine(job) };
+function withLine(job: Job, outcome: Outcome, { io }: Context): Outcome {
+  return { ...outcome, text: jobLine(job, columnsOf(io.stdout)) };
 }

@@ -12,6 +12,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import { configured } from '../../../session/protocols.ts';
+import { columnsOf } from '../../io.ts';
 import { readRefs } from '../../refs.ts';
 
 /** `mgw video X status REF...`: one query for each job, no waiting. */
@@ -40,7 +41,9 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
     ...(job && jobView(job)),
     ...(error && { query: errorView(error) }),
   }));
-  const text = seen.flatMap(({ job }) => (job ? [jobLine(job)] : [])).join('\n');
+  const text = seen
+    .flatMap(({ job }) => (job ? [jobLine(job, columnsOf(context.io.stdout))] : []))
+    .join('\n');
   if (seen.length === 1) return { json: { job: jobs[0] }, text, error: seen[0]?.error };
   const bad = seen.filter(({ error }) => error !== undefined);
   for (const { ref, error } of bad) context.progress.note(`${ref}: ${error?.message ?? ''}`);
