@@ -77,6 +77,7 @@ export class Calls {
    */
   async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
     if (this.#closing.signal.aborted) throw usageError('The client is closed.');
+    if (typeof input !== 'object' || input === null) throw usageError('Give an object that says what to do.');
     const soft = new AbortController();
     const hard = new AbortController();
     const unlink = [link(input.signal, soft), link(input.giveUp, soft), link(input.giveUp, hard)];
@@ -169,11 +170,12 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
   };
 }
 
-// Taken off again: the program's signal may outlive any number of calls.
+// By a signal of its own: Node warns on stderr of one that many calls listen to.
 function link(from: AbortSignal | undefined, to: AbortController): () => void {
   if (from === undefined) return () => undefined;
+  const own = AbortSignal.any([from]);
   const pass = (): void => to.abort(from.reason as unknown);
-  if (from.aborted) pass();
-  else from.addEventListener('abort', pass, { once: true });
-  return () => from.removeEventListener('abort', pass);
+  if (own.aborted) pass();
+  else own.addEventListener('abort', pass, { once: true });
+  return () => own.removeEventListener('abort', pass);
 }

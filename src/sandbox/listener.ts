@@ -34,7 +34,7 @@ export async function listen(
 ): Promise<Listener> {
   const server = createServer({ requestTimeout: 60_000 });
   await start(server, port);
-  if (unref) server.unref();
+  if (unref) server.unref().on('connection', (socket) => socket.unref());
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   server.on('request', (message, response) => void serve(message, response, origin, handle));
   return { origin, close: () => stop(server) };

@@ -138,6 +138,8 @@ describe('money:', () => {
     const notes: string[] = [];
     const client = clientOf({ onNote: (text) => notes.push(text) });
     const first = await client.submit(boat);
+    const log = join(user.env['MGW_STATE_DIR'] ?? '', 'jobs', `${first.job.id}.jsonl`);
+    expect(readFileSync(log, 'utf8')).toContain('"type":"delivered"');
     const second = await client.submit(boat);
     expect(notes).toContainEqual(saying(`second take of ${first.job.id}`));
     await client.submit({ ...boat, newTake: true });
@@ -237,6 +239,21 @@ describe('an abort', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
+  it('of many calls at once is one signal, of which Node has nothing to warn', async () => {
+    gateway.polls = Infinity;
+    const warned = vi.fn();
+    process.on('warning', warned);
+    onEnd(() => void process.off('warning', warned));
+    const client = clientOf();
+    const { job } = await client.submit(boat);
+    const stop = new AbortController();
+    const waits = Array.from({ length: 20 }, () => errorOf(client.wait(job.id, { signal: stop.signal })));
+    await until(() => gateway.seen.length > 20);
+    stop.abort();
+    for (const error of await Promise.all(waits)) expect(error.exitCode).toBe(130);
+    expect(warned).not.toHaveBeenCalled();
+  });
+
   it('by closing the client ends every wait', async () => {
     gateway.polls = Infinity;
     const client = clientOf();
@@ -314,6 +331,7 @@ describe('errors', () => {
     expect(() => createClient({ baseURL: gateway.url } as ClientOptions)).toThrow('Did you mean baseUrl?');
     expect((await errorOf(clientOf().wait('@nobody'))).code).toBe('usage');
     expect((await errorOf(clientOf().wait(' '))).code).toBe('usage');
+    expect((await errorOf(clientOf().submit(undefined as never))).code).toBe('usage');
   });
 });
 
