@@ -1,0 +1,78 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { newShell, type Shell } from '../support/shell.ts';
+
+const page = readFileSync(fileURLToPath(new URL('../../docs/quick-start.md', import.meta.url)), 'utf8');
+const documented = 'https://gateway.example.com';
+
+/** What the page has a person type, and what it says comes of it. */
+interface Step {
+  command: string;
+  lines: string[];
+}
+
+function stepsOf(text: string): Step[] {
+  const blocks = [...text.matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = '']) => block);
+  const parts = blocks.flatMap((block) => block.split(/^\$ /m).slice(1));
+  return parts.map((part) => {
+    const [command = '', ...lines] = part.trimEnd().split('\n');
+    return { command, lines };
+  });
+}
+
+// What differs from run to run, and the lines that tell of a state which a quick task is never seen in.
+function comparable(lines: readonly string[]): string[] {
+  return lines
+    .filter((line) => line.trim() !== '' && !/^job_\w+ (queued|running)/.test(line))
+    .map((line) =>
+      line
+        .replace(/job_\w{14}/g, 'job_')
+        .replace(/task_\w{32}/g, 'task_')
+        .replace(/\b\d+(\.\d)? [kM]?B\b/g, 'SIZE')
+        .replace(/\b\d+s\b/g, 'SECONDS')
+        .replace(/^account +\w{16}$/, 'account')
+        .replace(/127\.0\.0\.1:\d+/g, 'LOOPBACK')
+        .replace(/\s+/g, ' ')
+        .trim(),
+    )
+    .sort();
+}
+
+let shell: Shell;
+let gateway: Sandbox;
+
+beforeAll(async () => {
+  shell = newShell();
+  gateway = await startSandbox({ stateDir: join(shell.home, '.gateway') });
+  writeFileSync(join(shell.home, 'key.txt'), `${gateway.key}\n`);
+});
+
+afterAll(async () => {
+  await gateway.close();
+  shell.close();
+});
+
+const steps = stepsOf(page);
+
+it('the quick start has its steps', () => {
+  expect(steps.length).toBeGreaterThan(15);
+});
+
+it.each(steps)('quick start: $command', { timeout: 60_000 }, async ({ command, lines }) => {
+  const [, verb, name = '', value] = /^(export|unset) (\w+)(?:=(.*))?$/.exec(command) ?? [];
+  if (verb !== undefined) {
+    shell.env[name] = value;
+    return;
+  }
+  // The page of the gallery is made when mgw is built.
+  const own = command.includes('gallery') ? `exec ${command}` : command;
+  const { stdout, stderr } = await shell.run(own.replaceAll(documented, gateway.url));
+  const seen = `${stdout}\n${stderr}`
+    .replaceAll(gateway.url, documented)
+    .replaceAll(new URL(gateway.url).host, new URL(documented).host)
+    .replaceAll(shell.home, '/home/ada');
+  expect(comparable(seen.split('\n'))).toEqual(comparable(lines));
+});
