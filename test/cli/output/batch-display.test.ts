@@ -19,7 +19,7 @@ it('in a log tells each minute how far the run is, and nothing after its end', a
   });
   const [clock, tally] = [new TestClock(), new Tally()];
   for (let row = 0; row < 10; row += 1) tally.count('new', true);
-  const options = { stderr: stderr as NodeJS.WriteStream, env: {}, quiet: false, color: false, clock };
+  const options = { stderr: stderr as never, env: {}, quiet: false, color: false, clock };
   const display = new BatchDisplay(options, tally, () => '0.5 spent');
   await display.start();
   const minute = (): void => {
