@@ -10,8 +10,8 @@ import { factsOf } from './words.ts';
 
 /** How many items play at once at most: each takes a decoder. */
 export const mostCompared = 9;
-/** How far two may be apart before one is moved, s. */
-const tolerance = 0.06;
+/** How far one may be ahead of another, s. */
+const tolerance = 0.04;
 
 interface Pane {
   item: GalleryItem;
@@ -20,7 +20,7 @@ interface Pane {
   stars: Stars;
 }
 
-/** Several items side by side that play in step: the longest one leads. */
+/** Several items side by side that play in step: with the one that is last. */
 export class CompareView {
   readonly element = make('dialog', { class: 'compare', 'aria-label': 'Side by side' });
   readonly #marks: Marks;
@@ -179,26 +179,34 @@ export class CompareView {
     this.#tell(time);
   }
 
+  // Whoever is ahead goes slower or waits. To move those that are late would make them later still: they have to decode then
+  // what they could not keep up with before.
   #keepStep(): void {
-    const leader = this.#leader;
-    if (!this.#isPlaying || leader === undefined) return;
-    const time = leader.currentTime;
-    if (leader.ended) this.#toggle(true);
-    else {
-      for (const { media } of this.#panes) {
-        if (media === undefined || media === leader || media.seeking || time >= media.duration) continue;
-        if (Math.abs(media.currentTime - time) > tolerance) media.currentTime = time;
-        if (media.paused) media.play().catch(() => undefined);
-      }
-      this.#tell(time);
-      requestAnimationFrame(() => this.#keepStep());
+    if (!this.#isPlaying) return;
+    const running = this.#panes.flatMap(({ media }) => (media && isRunning(media) ? [media] : []));
+    if (running.length === 0) {
+      if (this.#length > 0) this.#toggle(true);
+      return;
     }
+    const time = Math.min(...running.map(({ currentTime }) => currentTime));
+    for (const media of running) {
+      const ahead = media.currentTime - time;
+      media.playbackRate = ahead > tolerance ? 0.75 : 1;
+      if (ahead > 4 * tolerance) media.pause();
+      else if (media.paused) media.play().catch(() => undefined);
+    }
+    this.#tell(time);
+    requestAnimationFrame(() => this.#keepStep());
   }
 
   #tell(time: number): void {
     this.#seek.value = String(this.#length > 0 ? (1000 * time) / this.#length : 0);
     this.#clock.textContent = `${time.toFixed(1)} / ${this.#length.toFixed(1)} s`;
   }
+}
+
+function isRunning(media: HTMLMediaElement): boolean {
+  return media.error === null && !media.ended && media.currentTime < media.duration;
 }
 
 function ready(media: HTMLMediaElement): Promise<void> {

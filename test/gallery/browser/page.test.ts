@@ -117,6 +117,11 @@ async function open(address: string): Promise<Page> {
 const tile = (page: Page, name: string): ReturnType<Page['locator']> =>
   page.locator('.tile', { has: page.locator(`.name bdi:text-is("${name}")`) });
 
+// What was opened is closed by going back, which takes its time.
+async function isClosed(page: Page): Promise<void> {
+  await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
+}
+
 async function save(page: Page, button: string, path: string): Promise<void> {
   const [download] = await Promise.all([
     page.waitForEvent('download'),
@@ -126,7 +131,7 @@ async function save(page: Page, button: string, path: string): Promise<void> {
 }
 
 // Without a browser these are told as skipped.
-describe.skipIf(!isThere)('in Chromium, a gallery', () => {
+describe.skipIf(!isThere)('in Chromium, a gallery', { timeout: 90_000 }, () => {
   it('plays every video and sound from a file', async () => {
     const page = await open(url);
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length === 3);
@@ -144,7 +149,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
         return media !== null && media.currentTime > 0 && media.error === null;
       });
       await page.keyboard.press('Escape');
-      await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
+      await isClosed(page);
     }
     expect(await page.evaluate(() => (window as unknown as { decoders(): number }).decoders())).toBe(0);
     expect(faults).toEqual([]);
@@ -161,6 +166,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     expect(await page.locator('.big .place').textContent()).toBe('2 / 2');
     await page.locator('.big textarea').fill('the best "sea" <b>');
     await page.keyboard.press('Escape');
+    await isClosed(page);
     await page.reload();
     expect(await tile(page, 'boat').locator('.star.on').count()).toBe(2);
     expect(await tile(page, 'boat-2k').locator('.star.on').count()).toBe(5);
