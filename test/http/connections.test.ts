@@ -92,7 +92,7 @@ describe('what keeps a connection from standing is unsent', () => {
     [
       'no TLS on the other side',
       () => handshake((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
-      /SSL|wrong version/i,
+      /does not speak TLS/,
     ],
   ])('%s', async (_, urlOf, words) => {
     const error = await failure(open(await urlOf()));

@@ -50,9 +50,9 @@ export function program(folder: string, name: string, text: string): void {
   chmodSync(join(folder, name), 0o755);
 }
 
-// A script gets the streams of the process that runs it.
+// A script gets the streams of the process that runs it; the page of the gallery is there in what is built alone.
 function isPlain(line: string): boolean {
-  return /^(\w+=\S+ )*mgw /.test(line) && !/[|<>&;$'\\*~]|\bsandbox exec\b/.test(line);
+  return /^(\w+=\S+ )*mgw /.test(line) && !/[|<>&;$'\\*~]|\b(sandbox exec|jobs gallery)\b/.test(line);
 }
 
 let turn: Promise<unknown> = Promise.resolve();
