@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { defineConfig } from 'rolldown';
 import { galleryPage } from './rolldown.gallery.mjs';
 import { declarations } from './rolldown.declarations.mjs';
@@ -55,6 +57,14 @@ const output = {
   sourcemap: false,
 };
 
+// Written by the program itself, from its commands and flags.
+const manPage = {
+  name: 'man-page',
+  writeBundle() {
+    writeFileSync('dist/mgw.1', execFileSync(process.execPath, ['bin/mgw.js', '__man']));
+  },
+};
+
 // One chunk for each command that is loaded on demand: a local command never reads the network stack. CommonJS, since
 // Node loads it in half the time: ES modules are read one by one through the thread pool, and each import of a module
 // of Node's own reads all of its members, which loads what lies behind them (bench/startup.mjs).
@@ -62,7 +72,7 @@ const program = {
   ...common,
   input: { mgw: 'src/cli/main.ts' },
   preserveEntrySignatures: 'allow-extension',
-  plugins: [withoutChildProcess, withoutHttp2, galleryPage(), thirdPartyLicences()],
+  plugins: [withoutChildProcess, withoutHttp2, galleryPage(), thirdPartyLicences(), manPage],
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 

@@ -83,6 +83,7 @@ export async function createProgram(argv: readonly string[], act: Act, screens =
     root.commandsGroup(group);
     register(root, run);
   }
+  if (name === '__man') (await import('./commands/man.ts')).registerMan(root, run);
   if (isAsked) (await import('./commands/complete.ts')).registerComplete(root, run);
   for (const command of allCommands(root)) endsByThrowing(command);
   return { root, printed: () => printed };

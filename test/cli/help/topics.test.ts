@@ -53,3 +53,10 @@ it.each([
 ])('mgw help %j: did you mean %s?', async (words, meant) => {
   expect((await runHere(['help', ...words], {})).stderr).toContain(`Did you mean ${meant}?`);
 });
+
+it('writes a man page of every command and flag', async () => {
+  const { stdout } = await runHere(['__man'], {});
+  expect(stdout).toMatch(/^\.TH MGW 1 /);
+  expect(stdout).toContain('.SS mgw video c submit [prompt]');
+  expect(stdout).toContain('\\fB\\-m, \\-\\-model <name>\\fR');
+});

@@ -1,0 +1,59 @@
+import type { Command, Option } from 'commander';
+import type { Run } from '../action.ts';
+import { topics } from '../help/topics.ts';
+import { pathOf } from '../completion/place.ts';
+import { version } from '../../version.ts';
+
+/** `mgw __man`: the man page, made of the commands and flags themselves; the build writes it. */
+export function registerMan(root: Command, run: Run): void {
+  const command = root
+    .command('__man', { hidden: true })
+    .action(() => run(command, () => Promise.resolve({ json: {}, text: manPage(root) })));
+}
+
+function manPage(root: Command): string {
+  const lines = [
+    `.TH MGW 1 "" "mgw ${version}" "User Commands"`,
+    '.SH NAME',
+    'mgw \\- video and speech jobs on a media generation gateway',
+    '.SH SYNOPSIS',
+    '.B mgw',
+    '.I COMMAND',
+    '[\\fIFLAG\\fR...]',
+    '.SH DESCRIPTION',
+    escaped(root.description()),
+    '.SH GLOBAL OPTIONS',
+    ...optionsOf(root),
+    '.SH COMMANDS',
+    ...below(root).flatMap(commandText),
+    '.SH SEE ALSO',
+    escaped(`mgw help TOPIC, where TOPIC is one of ${topics.map(({ name }) => name).join(', ')}.`),
+  ];
+  return lines.join('\n');
+}
+
+function below(command: Command): Command[] {
+  const children = command.createHelp().visibleCommands(command);
+  // The topics are pages of their own.
+  return children.flatMap((child) => [child, ...(child.name() === 'help' ? [] : below(child))]);
+}
+
+function commandText(command: Command): string[] {
+  const name = ['mgw', ...pathOf(command)].join(' ');
+  const usage = command.usage().replace(/\[(options|command)\] ?/g, '');
+  return [`.SS ${escaped(`${name} ${usage}`.trim())}`, escaped(command.description()), ...optionsOf(command)];
+}
+
+function optionsOf(command: Command): string[] {
+  return command.options
+    .filter(({ hidden }) => !hidden)
+    .flatMap((option: Option) => ['.TP', `\\fB${escaped(option.flags)}\\fR`, escaped(option.description)]);
+}
+
+// A backslash and a hyphen mean something, and so do a point and an apostrophe at the start of a line.
+function escaped(text: string): string {
+  return text
+    .replaceAll('\\', '\\e')
+    .replaceAll('-', '\\-')
+    .replace(/^(?=[.'])/gm, '\\&');
+}
