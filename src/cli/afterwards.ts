@@ -25,7 +25,7 @@ export async function afterwards(outcome: Outcome, context: Context): Promise<vo
     if (signal !== undefined) await write(io.stderr, signal).catch(() => undefined);
   }
   const files = (outcome.json['files'] as JobFile[] | undefined) ?? [];
-  if (globals.open && io.stderr.isTTY === true) await show(files, progress.note);
+  if (globals.open && io.stderr.isTTY === true) await show(files, deps.note);
 }
 
 function endText({ json, ...outcome }: Outcome): string {

@@ -61,7 +61,7 @@ describe('a recipe of docs/ci.md:', () => {
   });
 
   it('a batch, which pays nothing when it is run again', async () => {
-    for (const _ of [1, 2]) {
+    for (let runs = 0; runs < 2; runs += 1) {
       const { code, log, summary } = await runWorkflow(workflow('batch').replace('steps:', 'steps:\n      - uses: actions/cache/restore@v4'), shell);
       expect(code, log).toBe(0);
       expect(summary).toContain('### mgw batch');

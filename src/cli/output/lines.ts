@@ -20,11 +20,13 @@ export function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progres
     if (status === undefined) started = clock.monotonic();
     status = next;
   };
-  const waited = (): string => {
-    const all = [...jobs.values()];
-    return `${waitingText(all)} after ${elapsed(clock.monotonic() - started)}${leftText(all, clock.now())}`;
+  const after = (): string => ` after ${elapsed(clock.monotonic() - started)}`;
+  const waited = (): string => waitedText([...jobs.values()], after(), clock.now());
+  const rest = (): void => {
+    clearTimeout(pulse);
+    status = undefined;
   };
-  let transferring = false;
+  let [transferring, hasGivenWay] = [false, false];
   return {
     note: line,
     waiting: (job) => {
@@ -35,38 +37,37 @@ export function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progres
     },
     ended: (id) => {
       jobs.delete(id);
-      if (jobs.size > 0) return;
-      clearTimeout(pulse);
-      status = undefined;
+      if (jobs.size === 0) rest();
     },
     downloading: (transfer) => {
-      begin(() => `${transferText(transfer)} after ${elapsed(clock.monotonic() - started)}`);
+      begin(() => `${transferText(transfer)}${after()}`);
       if (!transferring) line(beginText(transfer));
       transferring = true;
     },
     calling: (what) => {
-      if (status !== undefined) return () => undefined;
-      const own = (): string => `${what} after ${elapsed(clock.monotonic() - started)}`;
+      if (status !== undefined || hasGivenWay) return () => undefined;
+      const own = (): string => `${what}${after()}`;
       begin(own);
       pulse = setTimeout(beat, heartbeatMs).unref();
       return () => {
-        if (status !== own) return;
-        clearTimeout(pulse);
-        status = undefined;
+        if (status === own) rest();
       };
     },
     counting: ({ what, done, total, of }) => {
-      begin(() => `${what} ${done} of ${total} ${of} after ${elapsed(clock.monotonic() - started)}`);
+      begin(() => `${what} ${done} of ${total} ${of}${after()}`);
       if (isWorthALine(done, total)) line(`${what} ${done} of ${total} ${of}`);
     },
     aside: (action) => action(),
-    giveWay: () => undefined,
+    giveWay: () => void (hasGivenWay = true),
     stop: () => {
-      clearTimeout(pulse);
-      status = undefined;
+      rest();
       transferring = false;
     },
   };
+}
+
+function waitedText(jobs: readonly Waiting[], after: string, now: number): string {
+  return `${waitingText(jobs)}${after}${leftText(jobs, now)}`;
 }
 
 function beginText({ what = 'downloading', total }: Transfer): string {

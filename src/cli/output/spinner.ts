@@ -20,15 +20,9 @@ export function terminalProgress(options: ProgressOptions): Progress {
   let moving: Transfer | Count | undefined;
   let started: number | undefined;
   let hasGivenWay = false;
-  const lines = (): readonly string[] => {
-    const after = ` after ${elapsed(clock.monotonic() - (started ?? 0))}`;
-    if (moving !== undefined)
-      return 'done' in moving ? countLines(moving, after) : transferLines(moving, after);
-    const all = [...jobs.values()];
-    if (all.length > 0) return waitingLines(all, after, leftText(all, clock.now()));
-    return [...calls].slice(-1).flatMap((call) => [`${call}${after}`, call]);
-  };
-  const line = spinningLine(options, () => fitting(lines(), columns() - besideText));
+  const shown = (): readonly string[] =>
+    linesOf(moving, [...jobs.values()], [...calls], clock.monotonic() - (started ?? 0), clock.now());
+  const line = spinningLine(options, () => fitting(shown(), columns() - besideText));
   const show = (atOnce = false): void => {
     if (hasGivenWay) return;
     if (moving === undefined && jobs.size === 0 && calls.size === 0) {
@@ -77,6 +71,21 @@ export function terminalProgress(options: ProgressOptions): Progress {
       line.hide();
     },
   };
+}
+
+// What moves is shown before what is waited for, and that before a call; the fullest text first.
+function linesOf(
+  moving: Transfer | Count | undefined,
+  jobs: readonly Waiting[],
+  calls: readonly string[],
+  ms: number,
+  now: number,
+): readonly string[] {
+  const after = ` after ${elapsed(ms)}`;
+  if (moving !== undefined)
+    return 'done' in moving ? countLines(moving, after) : transferLines(moving, after);
+  if (jobs.length > 0) return waitingLines(jobs, after, leftText(jobs, now));
+  return calls.slice(-1).flatMap((call) => [`${call}${after}`, call]);
 }
 
 function shownLate(what: string, calls: Set<string>, show: () => void): () => void {

@@ -83,6 +83,29 @@ describe('without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it('says nothing of a call but where it takes a minute, nor where something else draws', () => {
+    const shown = progress();
+    const end = shown.calling('submitting to gateway.example.com');
+    expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
+    expect(linesSince(() => vi.advanceTimersByTime(1))).toEqual([
+      'submitting to gateway.example.com after 1m00s',
+    ]);
+    end();
+    shown.giveWay();
+    shown.calling('asking gateway.example.com');
+    expect(linesSince(() => vi.advanceTimersByTime(600_000))).toEqual([]);
+  });
+
+  it('says a line for each tenth of many things', () => {
+    const shown = progress();
+    const seen = linesSince(() => {
+      for (let done = 1; done <= 100; done += 1)
+        shown.counting({ what: 'speaking', done, total: 100, of: 'pieces' });
+    });
+    expect(seen).toHaveLength(10);
+    expect(seen[0]).toBe('speaking 10 of 100 pieces');
+  });
+
   it('lets no control code of the gateway through', () => {
     const shown = progress();
     shown.note('a\u001b[31mb\nc');
