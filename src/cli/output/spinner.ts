@@ -1,8 +1,8 @@
-import stringWidth from 'string-width';
 import type { Ora } from 'ora';
 import { printableLine } from '../../printable.ts';
+import type * as TextWidth from './text-width.ts';
 import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
-import { cutToWidth, wrapped } from './text-width.ts';
+import { wrapped } from '../help/wrap.ts';
 import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
 
 // Faster than this nobody sees that something was waited for.
@@ -22,7 +22,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
   let hasGivenWay = false;
   const shown = (): readonly string[] =>
     linesOf(moving, [...jobs.values()], [...calls], clock.monotonic() - (started ?? 0), clock.now());
-  const line = spinningLine(options, () => fitting(shown(), columns() - besideText));
+  const line = spinningLine(options, (widths) => fitting(shown(), columns() - besideText, widths));
   const show = (atOnce = false): void => {
     if (hasGivenWay) return;
     if (moving === undefined && jobs.size === 0 && calls.size === 0) {
@@ -40,7 +40,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
     show(atOnce);
   };
   return {
-    note: (text) => line.above(`${wrapped(printableLine(text), columns()).join('\n')}\n`),
+    note: (text) => line.above(`${wrapped(printableLine(text), columns())}\n`),
     waiting: (job) => {
       jobs.set(job.id, job);
       show();
@@ -100,10 +100,13 @@ function shownLate(what: string, calls: Set<string>, show: () => void): () => vo
 }
 
 // The first that there is room for; the others say less.
-function fitting(lines: readonly string[], room: number): string {
+function fitting(lines: readonly string[], room: number, { widthOf, cutToWidth }: Widths): string {
   const plain = lines.map((line) => printableLine(line));
-  return plain.find((line) => stringWidth(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));
+  return plain.find((line) => widthOf(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));
 }
+
+/** How wide characters are: loaded when there is something to show. */
+type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
   prepare(): void;
@@ -115,8 +118,9 @@ interface SpinningLine {
 }
 
 // ora is loaded when there is something to show; whether it still is then decides over starting.
-function spinningLine({ stderr, color }: ProgressOptions, text: () => string): SpinningLine {
+function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
+  let text = (): string => '';
   let loading: Promise<void> | undefined;
   let isShown = false;
   let redrawn: NodeJS.Timeout | undefined;
@@ -129,7 +133,8 @@ function spinningLine({ stderr, color }: ProgressOptions, text: () => string): S
     }, redrawMs).unref();
   };
   const load = async (): Promise<void> => {
-    const { default: ora } = await import('ora');
+    const [{ default: ora }, widths] = await Promise.all([import('ora'), import('./text-width.ts')]);
+    text = () => textOf(widths);
     spinner = ora({ stream: stderr, isEnabled: true, discardStdin: false, color: color ? 'cyan' : false });
     begin();
   };

@@ -1,5 +1,8 @@
 import stringWidth from 'string-width';
 
+/** How many columns of a terminal a text takes. */
+export const widthOf: (text: string) => number = stringWidth;
+
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
 /** As much of a line as `width` columns hold; a cut shows as `…`. */
