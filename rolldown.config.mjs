@@ -31,7 +31,7 @@ const withoutHttp2 = {
 
 // What is always loaded together is one file; the network stack stays out of what others need.
 const always =
-  /src\/(cli\/(main|program|context|io|wait-options|output\/(human|json))|session\/(session|settings|places)|http\/(failures|read-bounded))\.ts/;
+  /src\/(cli\/(main|program|context|io|wait-options|output\/json)|session\/(session|settings|places)|http\/(failures|read-bounded))\.ts/;
 const network =
   /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts/;
 const together = {
