@@ -85,6 +85,7 @@ describe('the tarball', () => {
     const patterns = [
       ...expected,
       /^docs\/[\w/-]+\.md$/,
+      /^docs\/\w+\.svg$/,
       /^dist\/[\w-]+\.cjs$/,
       /^dist\/library\/[\w-]+\.cjs$/,
       /^dist\/library\/library\.mjs$/,
