@@ -28,7 +28,14 @@ export default tseslint.config(
   },
   { files: ['src/**'], rules: { 'max-lines': ['error', 260], 'max-lines-per-function': ['error', 60] } },
   {
-    files: ['bin/*.js', 'bench/*.mjs', 'test/storm/*.mjs', 'scripts/*.mjs', '*.mjs', '.dependency-cruiser.mjs'],
+    files: [
+      'bin/*.js',
+      'bench/*.mjs',
+      'test/storm/*.mjs',
+      'scripts/*.mjs',
+      '*.mjs',
+      '.dependency-cruiser.mjs',
+    ],
     ...tseslint.configs.disableTypeChecked,
     languageOptions: {
       globals: { process: 'readonly', console: 'readonly', URL: 'readonly', setTimeout: 'readonly' },
