@@ -19,6 +19,7 @@ export function registerBudget(parent: Command, run: Run): void {
   const ls = group
     .command('ls')
     .description('every standing budget: its limit, what is spent and reserved, what is left')
+    .addHelpText('after', '\nExamples:\n  $ mgw budget ls\n  $ mgw budget ls --json')
     .action(() => run(ls, list));
   const set = group
     .command('set')
@@ -39,7 +40,7 @@ export function registerBudget(parent: Command, run: Run): void {
     .command('rm')
     .description('remove a budget, and forget what was spent under it; jobs stay as they are')
     .argument('<name>', 'its name')
-    .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips')
+    .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips\n  $ mgw budget rm clips --json')
     .action((name: string) => run(rm, (context) => remove(context, name)));
 }
 

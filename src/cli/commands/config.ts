@@ -21,12 +21,19 @@ export function registerConfig(parent: Command, run: Run): void {
     .command('list')
     .alias('ls')
     .description('every setting with its value and where it comes from; keys are hidden')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw config list\n  $ mgw config list --json\n  $ mgw config list --profile work',
+    )
     .action(() => run(list, listAll));
   const get = group
     .command('get')
     .description('print one setting that is in force')
     .argument('<key>', 'name of the setting, as config list shows it')
-    .addHelpText('after', '\nExamples:\n  $ mgw config get timeout')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw config get timeout\n  $ mgw config get poll_interval\n  $ mgw config get timeout --profile work',
+    )
     .action((key: string) => run(get, (context) => getOne(context, key)));
   const set = group
     .command('set')
@@ -39,11 +46,18 @@ export function registerConfig(parent: Command, run: Run): void {
     .command('unset')
     .description('take a setting out of the profile')
     .argument('<key>', 'name of the setting')
-    .addHelpText('after', '\nExamples:\n  $ mgw config unset timeout')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw config unset timeout\n  $ mgw config unset base_url --profile work\n  $ mgw config unset trusted_origins',
+    )
     .action((key: string) => run(unset, (context) => unsetOne(context, key)));
   const path = group
     .command('path')
     .description('print where the config file is')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw config path\n  $ mgw config path --json\n  $ ls -l "$(mgw config path)"',
+    )
     .action(() => run(path, ({ io }) => Promise.resolve(pathOf(io.env))));
 }
 

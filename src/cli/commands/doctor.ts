@@ -12,7 +12,10 @@ export function registerDoctor(parent: Command, run: Run): void {
   const command = parent
     .command('doctor')
     .description('check the set-up, free of charge')
-    .addHelpText('after', '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',
+    )
     .action(() => run(command, doctor));
 }
 

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { MgwError } from '../../errors.ts';
+import { nearestName } from '../../nearest.ts';
 import type { Model } from '../../protocols/models.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
@@ -23,7 +24,10 @@ export function registerModels(parent: Command, run: Run): void {
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
   command
-    .addHelpText('after', '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json\n  $ mgw models vendor-h3-mini',
+    )
     .action((id: string | undefined) => run(command, (context) => models(context, id, command.opts())));
 }
 
@@ -52,9 +56,12 @@ function none(protocol: string | undefined, others: number): string {
 }
 
 function noSuchModel(id: string, all: readonly Model[]): MgwError {
-  const near = all.map((model) => model.id).filter((other) => other.includes(id) || id.includes(other));
+  const ids = all.map((model) => model.id);
+  const meant = nearestName(id, ids);
+  const near = ids.filter((other) => other.includes(id) || id.includes(other));
   const hint = near.length > 0 ? ` Near to it: ${near.slice(0, 5).join(', ')}.` : '';
-  return new MgwError('not_found', `The key has no model ${id}.${hint}`, { next: ['mgw', 'models'] });
+  const text = `The key has no model ${id}.${meant === undefined ? hint : ` Did you mean ${meant}?`}`;
+  return new MgwError('not_found', text, { next: ['mgw', 'models'] });
 }
 
 function view(model: Model): Record<string, unknown> {

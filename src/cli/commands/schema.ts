@@ -8,6 +8,8 @@ import type { Run } from '../action.ts';
 export function registerSchema(parent: Command, run: Run): void {
   const schema = parent.command('schema').description('the JSON Schema of a body or a batch');
   const add = (command: Command, make: () => Promise<JsonObject>): void => {
+    const path = `mgw schema ${command.parent === schema ? '' : 'video '}${command.name()}`;
+    command.addHelpText('after', `\nExamples:\n  $ ${path}\n  $ ${path} > schema.json\n  $ ${path} --json`);
     command.action(() => run(command, async () => outcomeOf(await make())));
   };
   const video = schema.command('video').description('of the body of a video');

@@ -25,6 +25,7 @@ doubt   nobody knows whether it was accepted; mgw jobs ls --state unknown
 What was refused is left out. Times are UTC. Calls of mgw responses and mgw api are no jobs, and not in it.
 
 Examples:
+  $ mgw spend
   $ mgw spend --by day --since 7d
   $ mgw spend --by batch --csv > spend.csv`;
 

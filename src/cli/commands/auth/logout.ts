@@ -10,7 +10,10 @@ export function registerLogout(auth: Command, run: Run): void {
   const command = auth
     .command('logout')
     .description('remove the API key from the profile')
-    .addHelpText('after', '\nExamples:\n  $ mgw auth logout\n  $ mgw auth logout --profile work')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw auth logout\n  $ mgw auth logout --profile work\n  $ mgw auth logout --json',
+    )
     .action(() => run(command, removeKey));
 }
 

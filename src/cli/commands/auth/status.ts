@@ -19,7 +19,7 @@ export function registerStatus(auth: Command, run: Run): void {
     .addHelpText(
       'after',
       '\nThe key itself is never shown. Asks for GET /v1/models, which is free of charge.' +
-        '\n\nExamples:\n  $ mgw auth status\n  $ mgw auth status --profile work --json',
+        '\n\nExamples:\n  $ mgw auth status\n  $ mgw auth status --profile work --json\n  $ mgw auth status -q && echo accepted',
     )
     .action(() => run(command, showStatus));
 }

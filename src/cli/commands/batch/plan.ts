@@ -11,6 +11,7 @@ import { addBatchOptions, type BatchOptions } from './options.ts';
 const examples = `
 Examples:
   $ mgw batch plan clips.csv
+  $ mgw batch plan clips.csv --json
   $ mgw batch plan clips.csv -d protocol=c -d model=vendor-h3-mini -o clips/{id}.{ext}`;
 
 /** `mgw batch plan FILE`: checks every row, and shows what would be done and what it would cost; nothing is sent. */

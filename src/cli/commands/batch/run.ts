@@ -7,6 +7,7 @@ import { addRunOptions } from './run-options.ts';
 const examples = `
 Examples:
   $ mgw batch run clips.csv
+  $ mgw batch run clips.csv --budget 50 -o clips/{id}.{ext}
   $ mgw batch run clips.csv -o clips/{id}.{ext} --concurrency 8 --results results.jsonl`;
 
 /** `mgw batch run FILE`: submits, waits and saves; run again, it carries on, and pays for no row twice. */

@@ -12,7 +12,9 @@ import { addBatchOptions, type BatchOptions } from './options.ts';
 
 const examples = `
 Examples:
-  $ mgw batch status clips.csv`;
+  $ mgw batch status clips.csv
+  $ mgw batch status clips.csv --json
+  $ mgw batch status clips.csv -o clips/{id}.{ext}`;
 
 /** `mgw batch status NAME|FILE`: where every row stands by the ledger; no task is asked for. */
 export function registerBatchStatus(batch: Command, run: Run): void {

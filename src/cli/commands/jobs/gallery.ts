@@ -19,7 +19,8 @@ alone until Ctrl-C, and saves ratings as they are made.
 
 Examples:
   $ mgw jobs gallery -o review/
-  $ mgw jobs gallery --batch clips --since 1d -o review/`;
+  $ mgw jobs gallery --batch clips --since 1d -o review/
+  $ mgw jobs ls -q --state succeeded | mgw jobs gallery - -o review/`;
 
 /** `mgw jobs gallery [REF...]`: one page with the results of jobs, to look at, compare and rate. */
 export function registerGallery(jobs: Command, run: Run): void {

@@ -20,6 +20,7 @@ a key stays as well, since its key promises never to pay twice; --keys gives tha
 longer counts what was removed: mgw jobs export keeps it.
 
 Examples:
+  $ mgw jobs prune --older-than 30d
   $ mgw jobs prune --older-than 30d --dry-run
   $ mgw jobs prune --older-than 90d --keys`;
 

@@ -21,6 +21,7 @@ interface RateOptions {
 const examples = `
 Examples:
   $ mgw jobs rate @last 4 --note "the sea is too calm"
+  $ mgw jobs rate @last 2
   $ mgw jobs rate @last --clear`;
 
 /** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: what a person thinks of results. */

@@ -42,7 +42,7 @@ export function registerResolve(jobs: Command, run: Run): void {
   command
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw jobs resolve @last --adopt task_123\n  $ mgw jobs resolve @last --not-created',
+      '\nExamples:\n  $ mgw jobs resolve @last --adopt task_123\n  $ mgw jobs resolve @last --not-created\n  $ mgw jobs resolve @last --not-created --json',
     )
     .action((ref: string) => run(command, (context) => resolve(context, ref, command.opts())));
 }

@@ -16,7 +16,10 @@ export function registerRm(jobs: Command, run: Run): void {
     .description('forget jobs; saved files stay, and a --key is free again')
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
     .option('--force', 'also jobs that have not ended, whose handle or doubt is then lost')
-    .addHelpText('after', '\nExamples:\n  $ mgw jobs ls -q --state failed | mgw jobs rm -')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw jobs ls -q --state failed | mgw jobs rm -\n  $ mgw jobs rm @last --force\n  $ mgw jobs rm @last --force --json',
+    )
     .action((refs: string[]) => run(command, (context) => rm(context, refs, command.opts())));
 }
 

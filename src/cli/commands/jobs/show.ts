@@ -16,7 +16,10 @@ export function registerShow(jobs: Command, run: Run): void {
     .command('show')
     .description('all that is recorded of a job, and its history')
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
-    .addHelpText('after', '\nExamples:\n  $ mgw jobs show @last\n  $ mgw jobs show @last --json')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw jobs show @last\n  $ mgw jobs show @last --json\n  $ mgw --sandbox jobs show @last',
+    )
     .action((ref: string) => run(command, (context) => show(context, ref)));
 }
 

@@ -21,7 +21,10 @@ export function registerExport(jobs: Command, run: Run): void {
     .command('export')
     .description('write jobs as JSON lines to stdout (all of them, or those named)')
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin')
-    .addHelpText('after', '\nExamples:\n  $ mgw jobs export @last > job.jsonl')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw jobs export @last > job.jsonl\n  $ mgw jobs export > all.jsonl\n  $ mgw jobs ls -q --state succeeded | mgw jobs export - > done.jsonl',
+    )
     .action((refs: string[]) => run(command, (context) => exportJobs(context, refs)));
 }
 
@@ -48,7 +51,10 @@ export function registerImport(jobs: Command, run: Run): void {
     .command('import')
     .description('take exported jobs in; those that are here already stay as they are')
     .argument('<file>', 'a file of JSON lines, or - for stdin')
-    .addHelpText('after', '\nExamples:\n  $ mgw jobs import job.jsonl')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw jobs import job.jsonl\n  $ mgw jobs import job.jsonl --json\n  $ cat job.jsonl | mgw jobs import -',
+    )
     .action((file: string) => run(command, (context) => importJobs(context, file)));
 }
 

@@ -26,7 +26,7 @@ export function registerWait(jobs: Command, run: Run): void {
   command
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw jobs wait @last --timeout 10m\n  $ mgw jobs ls -q --state running | mgw jobs wait -',
+      '\nExamples:\n  $ mgw jobs wait @last --timeout 10m\n  $ mgw jobs wait @last --json\n  $ mgw jobs ls -q --state running | mgw jobs wait -',
     )
     .action((refs: string[]) => run(command, (context) => wait(context, refs)));
 }

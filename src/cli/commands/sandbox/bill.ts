@@ -13,6 +13,7 @@ export function registerBill(sandbox: Command, run: Run): void {
   const command = sandbox
     .command('bill')
     .description('what would have been charged')
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox bill\n  $ mgw sandbox bill --json')
     .action(() => run(command, bill));
 }
 

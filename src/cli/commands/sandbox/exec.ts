@@ -42,7 +42,7 @@ export function registerExec(sandbox: Command, run: Run): void {
   command
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw sandbox exec --verify --fault submit-reply-lost -- ./script.sh\n  $ mgw sandbox exec --verify --fault chaos@20% --seed 7 -- ./script.sh',
+      '\nExamples:\n  $ mgw sandbox exec --verify --fault submit-reply-lost -- ./script.sh\n  $ mgw sandbox exec --verify --fault chaos@20% --seed 7 -- ./script.sh\n  $ mgw sandbox exec -- ./script.sh',
     )
     .action((argv: string[]) => run(command, (context) => exec(context, argv, command.opts())));
 }

@@ -12,6 +12,7 @@ export function registerFaults(sandbox: Command, run: Run): void {
     .description(
       'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely)',
     )
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')
     .action(() => run(command, faults));
 }
 

@@ -11,6 +11,7 @@ export function registerReset(sandbox: Command, run: Run): void {
   const command = sandbox
     .command('reset')
     .description('forget the tasks, the bill and the jobs of the sandbox; real jobs are untouched')
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox reset\n  $ mgw sandbox reset --json')
     .action(() => run(command, reset));
 }
 

@@ -15,7 +15,10 @@ export function registerStart(sandbox: Command, run: Run): void {
     .addOption(single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)));
   addServeOptions(command);
   command
-    .addHelpText('after', '\nExamples:\n  $ mgw sandbox start --port 8787')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw sandbox start --port 8787\n  $ mgw sandbox start --fault submit-reply-lost\n  $ mgw sandbox start --balance 100 --per-minute 30',
+    )
     .action(() => run(command, (context) => start(context, command.opts())));
 }
 

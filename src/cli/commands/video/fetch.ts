@@ -20,7 +20,10 @@ export function registerFetch(group: Command, protocol: Protocol, run: Run): voi
   );
   addWaitOptions(command);
   command
-    .addHelpText('after', `\nExamples:\n  $ mgw video ${protocol.name} fetch @last -o out.mp4`)
+    .addHelpText(
+      'after',
+      `\nExamples:${['@last -o out.mp4', '@last -o clips/', '@last --json --timeout 10m'].map((rest) => `\n  $ mgw video ${protocol.name} fetch ${rest}`).join('')}`,
+    )
     .action((refs: string[]) => run(command, (context) => fetch(context, protocol, refs, command.opts())));
 }
 

@@ -21,7 +21,10 @@ export function registerStatus(group: Command, protocol: Protocol, run: Run): vo
     .command('status')
     .description('ask once for the state of jobs')
     .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
-    .addHelpText('after', `\nExamples:\n  $ mgw video ${protocol.name} status @last`)
+    .addHelpText(
+      'after',
+      `\nExamples:${['@last', '@last --json', '-q @last'].map((rest) => `\n  $ mgw video ${protocol.name} status ${rest}`).join('')}`,
+    )
     .action((refs: string[]) => run(command, (context) => status(context, protocol, refs)));
 }
 
