@@ -14,7 +14,7 @@ import { withWay, type Ways } from './output/next.ts';
 import { isWorkflow, withoutCommands } from './output/workflow-commands.ts';
 import { createProgram, type Program } from './program.ts';
 import type { Screen, Screens } from './help/format.ts';
-import { paintOn, plain } from './output/colour.ts';
+import { paintOn, plain, withStates, type Paint } from './output/colour.ts';
 import { wrapped } from './help/wrap.ts';
 import { helpOf } from './usage.ts';
 
@@ -137,7 +137,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     await write(io.stderr, redact(`${annotation(error)}\n`)).catch(() => undefined);
   }
   if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));
-  if (text) await write(io.stdout, redact(`${text}\n`));
+  if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
   const { errorText } = await import('./output/human.ts');
   const lines = [
@@ -149,8 +149,12 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   await write(io.stderr, redact(`${said}\n`)).catch(() => undefined);
 }
 
-function coloured(text: string, { stderr, env }: Io, { color }: Globals): string {
-  const paint = color === false ? plain : paintOn(stderr, env);
+function paintOf(stream: Io['stdout'], { env }: Io, { color }: Globals): Paint {
+  return color === false ? plain : paintOn(stream, env);
+}
+
+function coloured(text: string, io: Io, globals: Globals): string {
+  const paint = paintOf(io.stderr, io, globals);
   return text.replace(/^mgw:/, paint('red', 'mgw:')).replace(/^ {2}next:/m, paint('bold', '  next:'));
 }
 

@@ -1,4 +1,5 @@
 import type { Writable } from 'node:stream';
+import type { JobState } from '../../job.ts';
 
 /** Text in a colour or a weight, or as it is where the stream shows none. */
 export type Paint = (style: Style, text: string) => string;
@@ -17,4 +18,27 @@ export const plain: Paint = (_, text) => text;
 export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
   const shown = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
   return shown ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
+}
+
+const styleOfState: Record<JobState, Style> = {
+  prepared: 'dim',
+  sending: 'cyan',
+  queued: 'cyan',
+  running: 'cyan',
+  unknown: 'yellow',
+  succeeded: 'green',
+  failed: 'red',
+  rejected: 'red',
+};
+const jobAndState = new RegExp(
+  `^(job_\\w+ +(?:(?:a|b|c|tts) +)?)(${Object.keys(styleOfState).join('|')})(?=[ :]|$)`,
+  'gm',
+);
+
+/** Lines of jobs with the state of each in its colour; others stay as they are. */
+export function withStates(lines: string, paint: Paint): string {
+  return lines.replace(
+    jobAndState,
+    (_, before: string, state: JobState) => before + paint(styleOfState[state], state),
+  );
 }

@@ -7,6 +7,7 @@ import { findJob, missing } from '../../../jobs/ref.ts';
 import { goalOf } from '../../../jobs/target.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf, write } from '../../io.ts';
+import { paintOn, plain, withStates } from '../../output/colour.ts';
 import { jobLine } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -44,7 +45,9 @@ async function wait(context: Context, given: string[]): Promise<Outcome> {
 // Said as each job ends: the next one may take an hour.
 async function told(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
   const { io, globals, progress } = context;
-  if (text && !globals.json) await progress.aside(() => write(io.stdout, context.redact(`${text}\n`), 'yes'));
+  const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
+  const line = context.redact(`${withStates(text ?? '', paint)}\n`);
+  if (text && !globals.json) await progress.aside(() => write(io.stdout, line, 'yes'));
   return outcome;
 }
 
