@@ -1,7 +1,8 @@
 // Builds the command line and the storm, and lets it blow: there is nothing here that runs TypeScript.
 import { build } from 'rolldown';
-import commandLine from '../../rolldown.config.mjs';
+import builds from '../../rolldown.config.mjs';
 
+const [commandLine] = builds;
 const folder = new URL('../../node_modules/.cache/mgw-storm/', import.meta.url);
 await build({ ...commandLine, logLevel: 'warn' });
 await build({
