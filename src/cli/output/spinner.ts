@@ -2,7 +2,7 @@ import type { Ora } from 'ora';
 import { printableLine } from '../../printable.ts';
 import type * as TextWidth from './text-width.ts';
 import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
-import { wrapped } from '../help/wrap.ts';
+import { wrapped, type Measure } from '../help/wrap.ts';
 import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
 
 // Faster than this nobody sees that something was waited for.
@@ -40,7 +40,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
     show(atOnce);
   };
   return {
-    note: (text) => line.above(`${wrapped(printableLine(text), columns())}\n`),
+    note: (text) => line.above(`${wrapped(printableLine(text), columns(), '', atMostWide)}\n`),
     waiting: (job) => {
       jobs.set(job.id, job);
       show();
@@ -72,6 +72,10 @@ export function terminalProgress(options: ProgressOptions): Progress {
     },
   };
 }
+
+// A note may come before the widths of characters are loaded: what is beyond Latin is taken to be wide.
+const atMostWide: Measure = (text) =>
+  Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
 // What moves is shown before what is waited for, and that before a call; the fullest text first.
 function linesOf(
