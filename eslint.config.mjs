@@ -30,7 +30,7 @@ export default tseslint.config(
   {
     files: [
       'bin/*.js',
-      'bench/*.mjs',
+      'bench/**/*.mjs',
       'test/storm/*.mjs',
       'scripts/*.mjs',
       '*.mjs',
@@ -38,7 +38,13 @@ export default tseslint.config(
     ],
     ...tseslint.configs.disableTypeChecked,
     languageOptions: {
-      globals: { process: 'readonly', console: 'readonly', URL: 'readonly', setTimeout: 'readonly' },
+      globals: {
+        process: 'readonly',
+        console: 'readonly',
+        URL: 'readonly',
+        setTimeout: 'readonly',
+        performance: 'readonly',
+      },
     },
   },
   {

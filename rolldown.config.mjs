@@ -67,7 +67,7 @@ const manPage = {
 
 // One chunk for each command that is loaded on demand: a local command never reads the network stack. CommonJS, since
 // Node loads it in half the time: ES modules are read one by one through the thread pool, and each import of a module
-// of Node's own reads all of its members, which loads what lies behind them (bench/startup.mjs).
+// of Node's own reads all of its members, which loads what lies behind them (bench/cases/startup.mjs).
 const program = {
   ...common,
   input: { mgw: 'src/cli/main.ts' },

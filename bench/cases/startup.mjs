@@ -1,0 +1,56 @@
+// How long a command takes from its start to its end, next to bare Node or to one line that does the same fetch.
+const bareTargets = { '--version': 1.25, '--help': 2, 'jobs ls': 2 };
+
+export default async function* startup(bench) {
+  const url = await bench.serve('json');
+  for (const node of bench.nodes()) {
+    yield* local(bench, node);
+    yield* loopback(bench, node, url);
+  }
+}
+
+async function* local(bench, node) {
+  const env = bench.env('http://127.0.0.1:9');
+  const commands = Object.entries(bareTargets);
+  const runs = await bench.interleaved(
+    bench.rounds(15, 7),
+    {
+      bare: () => bench.measured([node.path, '-e', '0'], { env }),
+      ...Object.fromEntries(
+        commands.map(([words]) => [
+          words,
+          () => bench.measured([...bench.mgw(node.path), ...words.split(' ')], { env, quiet: true }),
+        ]),
+      ),
+    },
+    { warmUp: true },
+  );
+  for (const [words, ratio] of commands) yield row(runs, node, words, 'bare', 'node -e 0', ratio);
+}
+
+async function* loopback(bench, node, url) {
+  const env = bench.env(url);
+  const commands = { models: '/v1/models', 'video c status task_1': '/v1/videos/task_1' };
+  for (const [words, path] of Object.entries(commands)) {
+    const line = `fetch('${url}${path}', { headers: { authorization: 'Bearer x' } }).then((r) => r.json()).then(console.log)`;
+    const contenders = {
+      fetch: () => bench.measured([node.path, '-e', line], { env }),
+      [words]: () => bench.measured([...bench.mgw(node.path), ...words.split(' ')], { env }),
+    };
+    const runs = await bench.interleaved(bench.rounds(15, 7), contenders, { warmUp: true });
+    yield row(runs, node, words, 'fetch', 'one fetch', 1.25);
+  }
+}
+
+function row(runs, node, words, peer, peerName, target) {
+  return {
+    figure: `mgw ${words}, Node ${node.major}`,
+    value: runs.of(words) * 1000,
+    unit: 'ms',
+    peer: peerName,
+    peerValue: runs.of(peer) * 1000,
+    ratio: runs.ratio(words, peer),
+    cpuRatio: runs.ratio(words, peer, 'cpu'),
+    target: { ratio: target },
+  };
+}

@@ -1,0 +1,123 @@
+// One measured run of a program: wall time, CPU time and the peak of resident memory.
+//
+// bash times it, since Node does not tell what a child took; /proc tells the peak of memory while the program runs
+// (Linux only). Both are of the program alone and what it started, not of bash.
+import { Buffer } from 'node:buffer';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { clearInterval, setInterval } from 'node:timers';
+
+const script = `
+begun=$EPOCHREALTIME
+"$@" <&0 3>&- &
+echo $! >&3
+wait $!
+code=$?
+echo "$begun $EPOCHREALTIME $code" >&3
+times >&3`;
+
+/**
+ * Runs a program to its end.
+ *
+ * @param {string[]} command the program and its arguments
+ * @param {{ env?: object, cwd?: string, input?: string, code?: number, quiet?: boolean, during?: (pid: number) => unknown }} options
+ *   `input` goes to stdin; `code` is the exit code that is expected (0), any other throws; `quiet` drops stderr;
+ *   `during` is called with the process id when the program has started
+ * @returns {Promise<{ wall: number, cpu: number, rss: number, stdout: string }>} seconds, seconds of user and system,
+ *   and MB (10^6 bytes; 0 where there is no /proc)
+ */
+export async function measured(command, { env, cwd, input, code = 0, quiet = false, during } = {}) {
+  const child = spawn('bash', ['-c', script, 'bash', ...command], {
+    env: env ?? process.env,
+    cwd,
+    stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', quiet ? 'ignore' : 'inherit', 'pipe'],
+  });
+  child.stdin?.on('error', () => undefined);
+  child.stdin?.end(input);
+  const [stdout, report] = [child.stdout, child.stdio[3]].map(collected);
+  const peaks = new Map();
+  const look = setInterval(() => lookAt(peaks, child.pid), 20);
+  if (during !== undefined)
+    child.stdio[3].once('data', (chunk) => void during(Number.parseInt(String(chunk), 10)));
+  await once(child, 'close');
+  clearInterval(look);
+  const [, times = '', , children = ''] = report().split('\n');
+  const [begun, ended, exitCode] = times.split(' ').map(Number);
+  if (exitCode !== code) throw new Error(`${command.join(' ')}: exit ${exitCode}\n${stdout()}`);
+  const rss = [...peaks.values()].reduce((sum, peak) => sum + peak, 0);
+  return { wall: ended - begun, cpu: secondsOf(children), rss, stdout: stdout() };
+}
+
+function collected(stream) {
+  const chunks = [];
+  stream.on('data', (chunk) => chunks.push(chunk));
+  return () => Buffer.concat(chunks).toString();
+}
+
+// `0m0.034s 0m0.011s`: user and system of all children that have ended.
+function secondsOf(line) {
+  const parts = [...line.matchAll(/(\d+)m([\d.]+)s/g)];
+  return parts.reduce((sum, [, minutes, seconds]) => sum + Number(minutes) * 60 + Number(seconds), 0);
+}
+
+// The peak of each process below one, in MB; one that has ended is remembered.
+function lookAt(peaks, parent) {
+  for (const pid of childrenOf(parent)) {
+    const peak = peakOf(pid);
+    if (peak !== undefined) peaks.set(pid, peak);
+    lookAt(peaks, pid);
+  }
+}
+
+function childrenOf(pid) {
+  return read(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean);
+}
+
+/** The peak of a running process's resident memory in MB; undefined where it is gone, or there is no /proc. */
+export function peakOf(pid) {
+  const kib = /VmHWM:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1];
+  return kib && (Number(kib) * 1024) / 1e6;
+}
+
+/** The seconds of user and system that a running process has taken; Linux counts hundredths. */
+export function cpuOf(pid) {
+  const fields = read(`/proc/${pid}/stat`).split(') ').pop().split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+function read(path) {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/**
+ * Runs each of the contenders once in every round, one after the other, so that a busy machine is busy for all of them.
+ *
+ * @param {number} rounds
+ * @param {Record<string, () => Promise<{ wall: number, cpu: number, rss: number }>>} contenders
+ * @param {{ warmUp?: boolean }} options `warmUp`: a first round that does not count
+ * @returns {Promise<{ of: (name: string, what?: string) => number, ratio: (name: string, peer: string, what?: string) => number }>}
+ *   `of` is the median of all rounds, `ratio` the median of each round's ratio; `what` is wall, cpu or rss
+ */
+export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
+  const runs = Object.fromEntries(Object.keys(contenders).map((name) => [name, []]));
+  for (let round = warmUp ? -1 : 0; round < rounds; round += 1)
+    for (const [name, contender] of Object.entries(contenders)) {
+      const run = await contender();
+      if (round >= 0) runs[name].push(run);
+    }
+  return {
+    of: (name, what = 'wall') => median(runs[name].map((run) => run[what])),
+    ratio: (name, peer, what = 'wall') =>
+      median(runs[name].map((run, round) => run[what] / runs[peer][round][what])),
+  };
+}
+
+/** The middle one. */
+export function median(values) {
+  return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)];
+}

@@ -1,0 +1,55 @@
+// What mgw is measured next to, installed where it is missing: packages of npm into a folder of their own, programs by
+// Debian's packages. Nothing of it is in package.json.
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const folder = join(import.meta.dirname, '.peers');
+
+/**
+ * A package of npm, by a range of versions.
+ *
+ * @returns {{ path: string, version: string }} where it stands, to be imported by, and what it is
+ */
+export function npmPackage(name, range) {
+  const own = join(folder, `${name.replace(/\W+/g, '-')}@${range}`);
+  const path = join(own, 'node_modules', name);
+  if (!existsSync(join(path, 'package.json'))) {
+    mkdirSync(own, { recursive: true });
+    writeFileSync(join(own, 'package.json'), '{ "private": true, "type": "module" }\n');
+    const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'];
+    execFileSync('npm', ['install', ...flags, `${name}@${range}`], { cwd: own, stdio: 'inherit' });
+  }
+  return { path, version: JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')).version };
+}
+
+/**
+ * A program on the path, else installed from Debian's package of it.
+ *
+ * @returns {string | undefined} undefined where it is missing and cannot be installed: its rows are left out
+ */
+export function program(name, debianPackage = name) {
+  if (stands(name)) return name;
+  const root = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
+  const [command, ...args] = [...root, 'apt-get', 'install', '-y', '--no-install-recommends', debianPackage];
+  spawnSync(command, args, { stdio: 'ignore', env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
+  return stands(name) ? name : undefined;
+}
+
+function stands(name) {
+  return spawnSync('bash', ['-c', 'command -v "$0"', name]).status === 0;
+}
+
+/**
+ * Nodes of other major versions, from the packages in which npm carries its programs; the running one stands for its own.
+ *
+ * @returns {{ major: number, version: string, path: string }[]}
+ */
+export function nodes(majors) {
+  const running = { major: Number(process.versions.node.split('.')[0]), path: process.execPath };
+  return majors.map((major) => {
+    if (major === running.major) return { ...running, version: process.versions.node };
+    const { path, version } = npmPackage(`node-${process.platform}-${process.arch}`, String(major));
+    return { major, version, path: join(path, 'bin', 'node') };
+  });
+}

@@ -1,0 +1,63 @@
+// The table: one line for each figure, with its peer, the ratio, the target, and whether it is met.
+import { execFileSync } from 'node:child_process';
+import { cpus, release, totalmem } from 'node:os';
+
+/**
+ * @typedef {object} Row
+ * @property {string} figure what was measured, with its size
+ * @property {number} value
+ * @property {string} unit s, ms, MB, MB/s, rows/s, % …
+ * @property {string} [peer] what it is measured next to
+ * @property {number} [peerValue] in the same unit
+ * @property {number} [ratio] of the value to the peer's: the median of the rounds
+ * @property {number} [cpuRatio] the same of user and system; it is shown, and judged only as a figure of its own
+ * @property {{ ratio: number } | { most: number } | { least: number }} [target] none: it is shown for its growth
+ */
+
+/** Whether a row meets its target; undefined where it has none. */
+export function isMet({ value, ratio, target }) {
+  if (target === undefined) return undefined;
+  if ('ratio' in target) return ratio <= target.ratio;
+  return 'most' in target ? value <= target.most : value >= target.least;
+}
+
+/** @param {Row[]} rows */
+export function table(rows) {
+  const lines = rows.map((row) => [
+    row.figure,
+    `${digits(row.value)} ${row.unit}`,
+    row.peer === undefined ? '' : `${row.peer} ${digits(row.peerValue)} ${row.unit}`,
+    row.ratio?.toFixed(2) ?? '',
+    row.cpuRatio?.toFixed(2) ?? '',
+    targetOf(row),
+    { true: 'yes', false: 'NO' }[isMet(row)] ?? '',
+  ]);
+  const all = [['figure', 'mgw', 'peer', 'ratio', 'CPU ratio', 'target', 'met'], ...lines];
+  const widths = all[0].map((_, at) => Math.max(...all.map((line) => line[at].length)));
+  const drawn = all.map((line) => `| ${line.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`);
+  return [drawn[0], `|${widths.map((width) => '-'.repeat(width + 2)).join('|')}|`, ...drawn.slice(1)].join(
+    '\n',
+  );
+}
+
+function targetOf({ target, unit }) {
+  if (target === undefined) return '';
+  if ('ratio' in target) return `≤ ${target.ratio} ×`;
+  return 'most' in target ? `≤ ${target.most} ${unit}` : `≥ ${target.least} ${unit}`;
+}
+
+function digits(value) {
+  return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2);
+}
+
+/** What the figures are of. */
+export function machine() {
+  const commit = execFileSync('git', ['describe', '--always', '--dirty'], {
+    cwd: import.meta.dirname,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const memory = `${Math.round(totalmem() / 2 ** 30)} GiB`;
+  const date = new Date().toISOString().slice(0, 10);
+  const processor = `${cpus().length} × ${cpus()[0].model.trim()}`;
+  return `${date}, mgw ${String(commit).trim()}, ${processor}, ${memory}, ${process.platform} ${release()}, Node ${process.versions.node}`;
+}

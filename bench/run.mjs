@@ -1,0 +1,123 @@
+// Measures mgw next to its peers, and prints one table. README.md says how a case is written.
+//   npm run bench [-- --only NAME] [--quick] [--json] [--dir FOLDER]
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { interleaved, measured } from './measure.mjs';
+import { nodes, npmPackage, program } from './peers.mjs';
+import { isMet, machine, table } from './report.mjs';
+
+const { values: flags } = parseArgs({
+  options: {
+    only: { type: 'string', multiple: true },
+    quick: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    dir: { type: 'string', default: tmpdir() },
+  },
+});
+const all = readdirSync(join(import.meta.dirname, 'cases')).map((file) => file.replace('.mjs', ''));
+const unknown = flags.only?.find((name) => !all.includes(name));
+if (unknown !== undefined) throw new Error(`There is no ${unknown}. There are: ${all.join(', ')}`);
+
+const bin = join(import.meta.dirname, '..', 'bin', 'mgw.js');
+const root = mkdtempSync(join(flags.dir, 'mgw-bench-'));
+const rows = [];
+const noise = [];
+process.once('SIGINT', () => process.emit('exit') && process.kill(process.pid, 'SIGKILL'));
+process.once('exit', () => rmSync(root, { recursive: true, force: true }));
+
+for (const name of flags.only ?? all) {
+  const { default: measure } = await import(`./cases/${name}.mjs`);
+  await lookAtNoise(`before ${name}`);
+  const begun = performance.now();
+  const { bench, close } = open(name);
+  try {
+    for await (const row of measure(bench)) {
+      rows.push({ case: name, ...row });
+      tell(table([row]).split('\n').pop());
+    }
+  } finally {
+    close();
+  }
+  tell(`  ${name}: ${((performance.now() - begun) / 1000).toFixed(0)} s`);
+}
+await lookAtNoise('at the end');
+
+const result = { machine: machine(), noise, rows: rows.map((row) => ({ ...row, met: isMet(row) })) };
+console.log(
+  flags.json
+    ? JSON.stringify(result, undefined, 2)
+    : `\n${result.machine}\n\n${table(rows)}\n\n${noiseText()}`,
+);
+if (rows.some((row) => isMet(row) === false)) process.exitCode = 1;
+
+// What a case works with.
+function open(name) {
+  const folder = join(root, name);
+  mkdirSync(folder);
+  const servers = [];
+  let states = 0;
+  const bench = {
+    quick: flags.quick,
+    folder,
+    rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
+    // The start of a command line that runs mgw, on any Node.
+    mgw: (node = process.execPath) => [node, bin],
+    // A home of its own for each: empty state, no settings, no key of whoever measures.
+    env: (url) => {
+      const home = join(folder, `home-${(states += 1)}`);
+      mkdirSync(home);
+      return {
+        PATH: process.env.PATH,
+        HOME: home,
+        MGW_BASE_URL: url,
+        MGW_API_KEY: 'sk-bench-0123456789abcdef',
+      };
+    },
+    // A server in a process of its own, of servers/NAME.mjs, which sends its address when it listens.
+    serve: async (server, ...args) => {
+      const child = fork(join(import.meta.dirname, 'servers', `${server}.mjs`), args.map(String));
+      servers.push(child);
+      const [url] = await once(child, 'message');
+      return url;
+    },
+    nodes: () =>
+      flags.quick ? nodes([Number(process.versions.node.split('.')[0])]) : nodes([20, 22, 24, 26]),
+    npmPackage,
+    program,
+    measured,
+    interleaved,
+  };
+  const close = () => {
+    for (const server of servers) server.kill();
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return { bench, close };
+}
+
+// The same figure of bare Node again and again: how much the machine's other work weighs.
+async function lookAtNoise(when) {
+  const runs = await interleaved(9, { bare: () => measured([process.execPath, '-e', '0']) });
+  noise.push({
+    when,
+    bareMs: runs.of('bare') * 1000,
+    bareCpuMs: runs.of('bare', 'cpu') * 1000,
+    load: loadavg()[0],
+  });
+}
+
+function noiseText() {
+  const lines = noise.map(
+    ({ when, bareMs, bareCpuMs, load }) =>
+      `  ${when}: ${bareMs.toFixed(0)} ms, CPU ${bareCpuMs.toFixed(0)} ms, load ${load.toFixed(1)}`,
+  );
+  return ['Noise: bare Node (`node -e 0`), the median of 9.', ...lines].join('\n');
+}
+
+// The table is for stdout; what is under way goes to stderr.
+function tell(line) {
+  process.stderr.write(`${line}\n`);
+}
