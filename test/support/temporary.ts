@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -8,6 +8,8 @@ const roomyBytes = 4 * 1024 ** 3;
 /** Puts all that the suite writes below one folder, and removes that after it. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
+  // A database server is run by another user, and reaches its own folder through this one.
+  chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   return () => rmSync(folder, { recursive: true, force: true });
 }

@@ -1,0 +1,199 @@
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { onEnd } from './clean-ups.ts';
+
+/** Where a connection is to be cut. */
+export interface Cut {
+  /** What the client has sent on the connection before, where that matters: `/sending/`. */
+  after?: RegExp;
+  /** The message at which it is cut; COMMIT where absent. A statement's text, or the values bound to it. */
+  at?: RegExp;
+  /** Whether the server gets that message, does it, and its answer is lost; or never sees it. */
+  lose: 'message' | 'answer';
+}
+
+/** A client's connection through the proxy. */
+interface Pair {
+  client: Socket;
+  server: Socket;
+  /** True once `after` of the present cut was seen. */
+  isArmed: boolean;
+  /** The answer of what was passed on last is not passed on: its end cuts the connection. */
+  isLosing: boolean;
+}
+
+const commit = /^(begin;)?\s*(commit|end)\b/i;
+
+/** A proxy before PostgreSQL (or PgBouncer), which reads enough of the protocol to cut where it hurts. No TLS. */
+export class CuttingProxy {
+  readonly #server: Server;
+  readonly #target: number;
+  readonly #pairs = new Set<Pair>();
+  #cut: { cut: Cut; done: () => void } | undefined;
+  #isDown = false;
+  #isHeld = false;
+  #delayMs = 0;
+
+  private constructor(target: number) {
+    this.#target = target;
+    this.#server = createServer({ allowHalfOpen: true }, (client) => this.#connected(client));
+  }
+
+  /** Listens on 127.0.0.1 until the end of the test; `target` is a port there. */
+  static async open(target: number): Promise<CuttingProxy> {
+    const proxy = new CuttingProxy(target);
+    await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
+    onEnd(() => proxy.close());
+    return proxy;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Connections that are open now. */
+  get connections(): number {
+    return this.#pairs.size;
+  }
+
+  /** Cuts one connection, the first that comes to that point. @returns when that has happened. */
+  cutAt(cut: Cut): Promise<void> {
+    return new Promise((done) => {
+      this.#cut = { cut, done };
+      for (const pair of this.#pairs) pair.isArmed = cut.after === undefined;
+    });
+  }
+
+  /** Resets all connections; the next ones are taken again. */
+  cutAll(): void {
+    for (const pair of this.#pairs) this.#destroy(pair);
+  }
+
+  /** Resets all connections, and each new one, until {@link up}. */
+  down(): void {
+    this.#isDown = true;
+    this.cutAll();
+  }
+
+  /** Passes everything on again, also what was held. */
+  up(): void {
+    this.#isDown = false;
+    this.#isHeld = false;
+    for (const { client, server } of this.#pairs) {
+      client.resume();
+      server.resume();
+    }
+  }
+
+  /** Passes nothing on and closes nothing, as a network does that has come apart, until {@link up}. */
+  hold(): void {
+    this.#isHeld = true;
+    for (const { client, server } of this.#pairs) {
+      client.pause();
+      server.pause();
+    }
+  }
+
+  /** Each answer of the server is so much later from now on, ms. */
+  delay(ms: number): void {
+    this.#delayMs = ms;
+  }
+
+  /** Tells all clients that nothing more will come, while what they send is still taken. */
+  halfClose(): void {
+    for (const { client } of this.#pairs) client.end();
+  }
+
+  close(): Promise<void> {
+    this.cutAll();
+    return new Promise((resolve) => void this.#server.close(() => resolve()));
+  }
+
+  #connected(client: Socket): void {
+    if (this.#isDown) {
+      client.on('error', () => undefined).resetAndDestroy();
+      return;
+    }
+    const server = connect({ port: this.#target, host: '127.0.0.1', allowHalfOpen: true });
+    const pair = { client, server, isArmed: this.#cut?.cut.after === undefined, isLosing: false };
+    this.#pairs.add(pair);
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true);
+      socket.on('error', () => this.#destroy(pair)).on('close', () => this.#destroy(pair));
+      if (this.#isHeld) socket.pause();
+    }
+    const asked = new Messages((message, isFirst) => this.#asked(pair, message, isFirst), true);
+    const answered = new Messages((message) => this.#answered(pair, message), false);
+    client.on('data', (bytes) => asked.add(bytes)).on('end', () => server.end());
+    server.on('data', (bytes) => answered.add(bytes)).on('end', () => client.end());
+  }
+
+  #asked(pair: Pair, message: Buffer, isFirst: boolean): void {
+    if (isFirst && asksForEncryption(message)) {
+      pair.client.write('N');
+      return;
+    }
+    const wanted = this.#cut;
+    if (isFirst || wanted === undefined || !'QPB'.includes(String.fromCharCode(message[0] ?? 0))) {
+      pair.server.write(message);
+      return;
+    }
+    const text = message.toString('latin1', 5);
+    const { at = commit, after, lose } = wanted.cut;
+    if (!pair.isArmed && after?.test(text) === true) pair.isArmed = true;
+    // The name of the statement is before its text in Parse; it is unnamed.
+    else if (pair.isArmed && at.test(text.replace(/^\0+/, ''))) {
+      this.#cut = undefined;
+      if (lose === 'answer') pair.isLosing = true;
+      else this.#destroy(pair);
+      void new Promise<void>((resolve) => pair.client.once('close', () => resolve())).then(wanted.done);
+    }
+    if (!pair.server.destroyed) pair.server.write(message);
+  }
+
+  #answered(pair: Pair, message: Buffer): void {
+    const isReady = message[0] === 'Z'.charCodeAt(0);
+    if (pair.isLosing && isReady) this.#destroy(pair);
+    if (pair.isLosing || pair.client.destroyed) return;
+    if (this.#delayMs > 0) setTimeout(() => pair.client.write(message), this.#delayMs);
+    else pair.client.write(message);
+  }
+
+  #destroy(pair: Pair): void {
+    if (!this.#pairs.delete(pair)) return;
+    pair.client.resetAndDestroy();
+    pair.server.resetAndDestroy();
+  }
+}
+
+// SSLRequest and GSSENCRequest.
+function asksForEncryption(message: Buffer): boolean {
+  return message.length === 8 && [80877103, 80877104].includes(message.readUInt32BE(4));
+}
+
+/** Takes a stream apart into messages of the protocol: a letter, a length, a body. */
+class Messages {
+  readonly #take: (message: Buffer, isFirst: boolean) => void;
+  #bytes = Buffer.alloc(0);
+  /** A client's first message has no letter. */
+  #isFirst: boolean;
+
+  constructor(take: (message: Buffer, isFirst: boolean) => void, isFirst: boolean) {
+    this.#take = take;
+    this.#isFirst = isFirst;
+  }
+
+  add(bytes: Buffer): void {
+    this.#bytes = Buffer.concat([this.#bytes, bytes]);
+    for (;;) {
+      const head = this.#isFirst ? 0 : 1;
+      if (this.#bytes.length < head + 4) return;
+      const length = head + this.#bytes.readUInt32BE(head);
+      if (this.#bytes.length < length) return;
+      const message = this.#bytes.subarray(0, length);
+      this.#bytes = this.#bytes.subarray(length);
+      const isFirst = this.#isFirst;
+      this.#isFirst &&= asksForEncryption(message);
+      this.#take(message, isFirst);
+    }
+  }
+}

@@ -1,0 +1,53 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { hasPostgres } from './postgres.ts';
+import { folderOfServer, freePort, programOf, ServerProcess } from './server-process.ts';
+
+/** False where PgBouncer is not installed: its tests are skipped. */
+export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
+
+/** PgBouncer in transaction mode before a PostgreSQL server: each transaction may get another connection of few. */
+export class PgBouncer {
+  readonly port: number;
+  readonly #folder: string;
+  readonly #process: ServerProcess;
+
+  private constructor(port: number, folder: string, server: ServerProcess) {
+    this.port = port;
+    this.#folder = folder;
+    this.#process = server;
+  }
+
+  /** Starts one before the server on a port of 127.0.0.1. */
+  static async open(target: number): Promise<PgBouncer> {
+    const folder = folderOfServer('mgw-pool-');
+    const port = await freePort();
+    writeFileSync(join(folder, 'users.txt'), '"postgres" ""\n');
+    writeFileSync(join(folder, 'pool.ini'), settingsOf(target, port, folder));
+    const args = [join(folder, 'pool.ini')];
+    const server = await ServerProcess.start(programOf('pgbouncer') ?? '', args, folder, /process up/);
+    return new PgBouncer(port, folder, server);
+  }
+
+  /** Ends it and removes its folder. */
+  async close(): Promise<void> {
+    await this.#process.kill();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+function settingsOf(target: number, port: number, folder: string): string {
+  return `[databases]
+* = host=127.0.0.1 port=${target}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = trust
+auth_file = ${join(folder, 'users.txt')}
+pool_mode = transaction
+default_pool_size = 3
+max_client_conn = 400
+server_login_retry = 0
+`;
+}

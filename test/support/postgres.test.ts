@@ -1,0 +1,85 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CuttingProxy, type Cut } from './cutting-proxy.ts';
+import { hasPgBouncer, PgBouncer } from './pgbouncer.ts';
+import { hasPostgres, PostgresServer } from './postgres.ts';
+import { programOf } from './server-process.ts';
+
+describe.skipIf(!hasPostgres)('the servers that tests of fleets run against', () => {
+  let server: PostgresServer;
+  beforeAll(async () => (server = await PostgresServer.open()));
+  afterAll(() => server.close());
+
+  async function tableIn(database: string): Promise<void> {
+    await server.query('create table kept (what text)', database);
+  }
+
+  // Each statement by itself, as a client sends them.
+  async function statements(url: string, all: string[]): Promise<string> {
+    const { stdout } = await promisify(execFile)(programOf('psql') ?? '', [
+      '-XqAt',
+      ...all.flatMap((each) => ['-c', each]),
+      url,
+    ]);
+    return stdout.trim();
+  }
+
+  it('what was committed outlives kill -9 of every process', async () => {
+    const database = await server.database();
+    await tableIn(database);
+    await server.query(`insert into kept values ('a')`, database);
+    await server.kill();
+    await expect(server.query('select 1', database)).rejects.toThrow(/refused/);
+    await server.start();
+    expect(await server.query('select what from kept', database)).toBe('a');
+  });
+
+  const insertion = ['begin', `insert into kept values ('a')`, 'commit'];
+  const cuts: [string, Cut, string][] = [
+    ['a COMMIT that is lost', { lose: 'message' }, ''],
+    ['a COMMIT whose answer is lost', { lose: 'answer' }, 'a'],
+    ['a COMMIT after a statement', { after: /insert/, lose: 'answer' }, 'a'],
+    ['a statement that is lost', { at: /^insert/, lose: 'message' }, ''],
+  ];
+  it.each(cuts)('cuts at %s', async (_, cut, kept) => {
+    const database = await server.database();
+    await tableIn(database);
+    const proxy = await CuttingProxy.open(server.port);
+    const url = server.url(database, proxy.port);
+    const isCut = proxy.cutAt(cut);
+    await expect(statements(url, insertion)).rejects.toThrow(/closed|reset|terminated/i);
+    await isCut;
+    expect(await server.query('select what from kept', database)).toBe(kept);
+    expect(await statements(url, ['select 1'])).toBe('1');
+  });
+
+  it('leaves alone what has not come to that point', async () => {
+    const database = await server.database();
+    await tableIn(database);
+    const proxy = await CuttingProxy.open(server.port);
+    void proxy.cutAt({ after: /something else/, lose: 'answer' });
+    await statements(server.url(database, proxy.port), insertion);
+    expect(await server.query('select what from kept', database)).toBe('a');
+  });
+
+  it('is down, and up again', async () => {
+    const proxy = await CuttingProxy.open(server.port);
+    const url = server.url('postgres', proxy.port);
+    proxy.down();
+    await expect(statements(url, ['select 1'])).rejects.toThrow(/closed|reset|terminated/i);
+    proxy.up();
+    expect(await statements(url, ['select 1'])).toBe('1');
+  });
+
+  it.skipIf(!hasPgBouncer)('lets a client of a pool come upon the session of another', async () => {
+    const pool = await PgBouncer.open(server.port);
+    try {
+      const url = server.url('postgres', pool.port);
+      await statements(url, [`prepare left_behind as select 'mine'`]);
+      expect(await statements(url, ['execute left_behind'])).toBe('mine');
+    } finally {
+      await pool.close();
+    }
+  });
+});

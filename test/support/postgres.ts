@@ -1,0 +1,97 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { onEnd } from './clean-ups.ts';
+import { folderOfServer, freePort, programOf, ServerProcess, userOfServer } from './server-process.ts';
+
+/** False where PostgreSQL is not installed: its tests are skipped. */
+export const hasPostgres = programOf('initdb') !== undefined && process.platform === 'linux';
+
+// What was committed is in the hands of the system, and no kill -9 of a process takes it away from there.
+const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
+
+/**
+ * A PostgreSQL server in a folder of its own, run by an ordinary user, which listens on 127.0.0.1 and on a socket in that
+ * folder. One is shared by a test file (`beforeAll`, `afterAll`), and each test has a database of its own.
+ */
+export class PostgresServer {
+  readonly port: number;
+  readonly folder: string;
+  #process: ServerProcess | undefined;
+  #databases = 0;
+
+  private constructor(port: number, folder: string) {
+    this.port = port;
+    this.folder = folder;
+  }
+
+  /** Makes a server and starts it. */
+  static async open(): Promise<PostgresServer> {
+    const folder = folderOfServer('mgw-pg-');
+    const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
+    const options = { ...userOfServer(), cwd: folder, stdio: 'pipe' } as const;
+    execFileSync(programOf('initdb') ?? '', [...args, '-D', join(folder, 'data')], options);
+    const server = new PostgresServer(await freePort(), folder);
+    await server.start();
+    return server;
+  }
+
+  /** The address of a database; with the port of a proxy or a pool that stands before the server. */
+  url(database: string, port = this.port): string {
+    return `postgres://postgres@127.0.0.1:${port}/${database}`;
+  }
+
+  /** Makes an empty database, which is gone after the test; returns its name. */
+  async database(): Promise<string> {
+    const name = `test_${(this.#databases += 1)}`;
+    await this.query(`create database ${name}`);
+    onEnd(async () => {
+      if (this.#process !== undefined) await this.query(`drop database if exists ${name} with (force)`);
+    });
+    return name;
+  }
+
+  /** What psql answers to a statement: rows as lines, with tabs between fields. @throws Error with its complaint. */
+  async query(statement: string, database = 'postgres'): Promise<string> {
+    const args = ['-XqAt', '-F', '\t', '-v', 'ON_ERROR_STOP=1', '-c', statement, this.url(database)];
+    const { stdout } = await promisify(execFile)(programOf('psql') ?? '', args, {
+      maxBuffer: 256 * 1024 * 1024,
+    });
+    return stdout.trimEnd();
+  }
+
+  /** Starts the server after {@link stop} or {@link kill}, returning when it takes connections. */
+  async start(): Promise<void> {
+    const args = ['-D', join(this.folder, 'data'), '-p', String(this.port), '-k', this.folder];
+    const all = [...args, ...settings.flatMap((each) => ['-c', each])];
+    const ready = /database system is ready to accept connections/;
+    for (;;) {
+      try {
+        this.#process = await ServerProcess.start(programOf('postgres') ?? '', all, this.folder, ready);
+        return;
+      } catch (error) {
+        // Processes of the server that was killed are about to notice.
+        if (!/still in use/.test(String(error))) throw error;
+      }
+    }
+  }
+
+  /** Ends the server in good order, and its connections at once. */
+  async stop(): Promise<void> {
+    await this.#process?.end('SIGINT');
+    this.#process = undefined;
+  }
+
+  /** Ends every process of the server by SIGKILL. */
+  async kill(): Promise<void> {
+    await this.#process?.kill();
+    this.#process = undefined;
+  }
+
+  /** Ends the server and removes its folder. */
+  async close(): Promise<void> {
+    await this.kill();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,120 @@
+import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process';
+import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+// Database servers refuse to be run by root.
+const isRoot = process.getuid?.() === 0;
+
+/** The path of a program of PostgreSQL's or its neighbours', undefined where it is not installed. */
+export function programOf(name: string): string | undefined {
+  const folders = [...debianFolders(), ...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
+  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+}
+
+// Where Debian's package has the server's programs, the newest version first.
+function debianFolders(): string[] {
+  const root = '/usr/lib/postgresql';
+  const versions = existsSync(root) ? readdirSync(root) : [];
+  return versions.sort((a, b) => Number(b) - Number(a)).map((version) => join(root, version, 'bin'));
+}
+
+/** A new folder that belongs to the user that servers are run by. */
+export function folderOfServer(prefix: string): string {
+  const folder = mkdtempSync(join(tmpdir(), prefix));
+  const { uid, gid } = userOfServer();
+  if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
+  return folder;
+}
+
+/** Who servers are run by, as `spawn` is told it: an ordinary user where this process is root. */
+export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
+  if (!isRoot) return {};
+  const users = readFileSync('/etc/passwd', 'utf8').split('\n');
+  const fields = (name: string): string[] | undefined =>
+    users.find((line) => line.startsWith(`${name}:`))?.split(':');
+  const [, , uid, gid] = fields('postgres') ?? fields('nobody') ?? [];
+  return { uid: Number(uid), gid: Number(gid) };
+}
+
+/** A server that runs until it is ended, at the latest with this process. */
+export class ServerProcess {
+  readonly pid: number;
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<void>;
+
+  private constructor(child: ChildProcess, ended: Promise<void>) {
+    this.#child = child;
+    this.#ended = ended;
+    this.pid = child.pid ?? 0;
+    const atExit = (): void => void child.kill('SIGKILL');
+    process.on('exit', atExit);
+    void ended.then(() => process.off('exit', atExit));
+  }
+
+  /**
+   * Starts a server, returning when it says that it is ready.
+   * @throws Error with what it said where it ends before that.
+   */
+  static async start(program: string, args: string[], cwd: string, ready: RegExp): Promise<ServerProcess> {
+    const child = spawn(program, args, { ...userOfServer(), cwd, stdio: ['ignore', 'ignore', 'pipe'] });
+    const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+    const server = new ServerProcess(child, ended);
+    let said = '';
+    const isReady = new Promise<boolean>((resolve) => {
+      child.stderr.on('data', (bytes: Buffer) => {
+        if (said.length < 100_000) said += bytes.toString();
+        if (ready.test(said)) resolve(true);
+      });
+      void ended.then(() => resolve(false));
+    });
+    if (!(await isReady)) throw new Error(said);
+    return server;
+  }
+
+  /** Sends a signal, and waits for its end. */
+  end(signal: NodeJS.Signals): Promise<void> {
+    this.#child.kill(signal);
+    return this.#ended;
+  }
+
+  /** Ends it and each process that it has started by SIGKILL. */
+  async kill(): Promise<void> {
+    const children = childrenOf(this.pid);
+    const ended = this.end('SIGKILL');
+    for (const child of children) killIfThere(child);
+    await ended;
+  }
+}
+
+/** A port of loopback on which nothing listens. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+function childrenOf(pid: number): number[] {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((each) => parentOf(each) === pid);
+}
+
+function parentOf(pid: number): number | undefined {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
+    return Number(fields[1]);
+  } catch {
+    return undefined;
+  }
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has noticed that its parent is gone.
+  }
+}
