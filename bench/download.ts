@@ -53,7 +53,11 @@ function serve(): void {
 
 async function get(url: string, path: string): Promise<void> {
   const deadline = deadlineIn(600_000, systemClock);
-  const claimant = { owner: { pid: process.pid, start: '', host: '' }, lifeOf: () => 'dead' as const };
+  const claimant = {
+    owner: { pid: process.pid, start: '', host: '' },
+    assertHeld: () => undefined,
+    lifeOf: () => Promise.resolve('dead' as const),
+  };
   const late = (): Error => new Error('it is locked');
   const lock = { claimant, clock: systemClock, deadline, late, charged: 'no' as const };
   const output = await lockOutput(path, url, lock);

@@ -34,7 +34,12 @@ export interface Owner {
   host: string;
   /** Made up by the process itself, to tell it from one that was given its id again. */
   instance?: string;
+  /** The lease under which a shared ledger knows it. */
+  lease?: string;
 }
+
+/** What can be shown of a process from here: nothing where it runs elsewhere, or its start is not known. */
+export type Life = 'alive' | 'dead' | 'unknown';
 
 /** How much a run was asked to deliver. */
 export type Ask = 'accept' | 'finish' | 'file';
@@ -185,6 +190,8 @@ export interface JobRecord {
   results?: number;
   /** Lines that could not be read and that no person has settled since. */
   damaged: number;
+  /** What the ledger can tell of the processes that its events name. */
+  lifeOf: (owner: Owner) => Life;
 }
 
 /** The fingerprint of a job whose record has lost its beginning: it may be any. */

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { isFinal, isOpenFor, type Goal, type Job, type JobState } from '../src/job.ts';
 
 function jobWith(...goals: (Goal & { isDelivered: boolean })[]): Job {
+  const lifeOf = (): 'unknown' => 'unknown';
   const record = { fingerprint: '', account: '', elided: false, attempts: 0, runs: [], goals, damaged: 0 };
   return {
     id: 'job_00000000000000',
@@ -10,7 +11,7 @@ function jobWith(...goals: (Goal & { isDelivered: boolean })[]): Job {
     base_url: '',
     created_at: '',
     files: [],
-    record,
+    record: { ...record, lifeOf },
   };
 }
 

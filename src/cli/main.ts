@@ -51,6 +51,7 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
   await context?.close();
   // The last thing of all: a command that is killed before it ends is not repeated but resumed.
   if (isPrinted) await record(outcome, context);
+  await context?.closeLedger();
   return exitCode;
 }
 

@@ -34,6 +34,8 @@ export interface CallOptions {
    * its own. What it throws ends the call as it is: nothing was sent.
    */
   onConnected?: () => Promise<void>;
+  /** Runs directly before the first byte of the request. What it throws keeps the request from being sent. */
+  beforeFirstByte?: () => void;
 }
 
 /** An answer whose body is still arriving. */
@@ -132,7 +134,10 @@ async function send(
     const connections = await connectionsFor(call, deadline.signal);
     if (call.onConnected) own = connections;
     if (deadline.signal.aborted) throw TransportError.unsent(deadline.signal.reason, baseUrl);
-    const answer = new RawAnswer(() => trace?.(`> ${request.method} ${baseUrl.origin}${path}`));
+    const answer = new RawAnswer(() => {
+      call.beforeFirstByte?.();
+      trace?.(`> ${request.method} ${baseUrl.origin}${path}`);
+    });
     const response = await fetched(new URL(baseUrl.origin + path), {
       ...raw,
       method: request.method,

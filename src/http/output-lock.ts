@@ -4,7 +4,7 @@ import { lstat, open, rm, unlink, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
-import type { Owner } from '../job.ts';
+import type { Life, Owner } from '../job.ts';
 import { plainFile } from '../open-flags.ts';
 import {
   append,
@@ -23,10 +23,12 @@ import { localError } from './local-error.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
-/** Who locks, and what it can tell of another owner: nothing of one that runs elsewhere. */
+/** Who locks, and what can be told of others: nothing of those who cannot be seen from here. */
 export interface Claimant {
   owner: Owner;
-  lifeOf: (owner: Owner) => 'alive' | 'dead' | 'unknown';
+  /** Throws where others may have found this process dead, and taken over what it held. */
+  assertHeld: () => void;
+  lifeOf: (owner: Owner) => Promise<Life>;
 }
 
 /** What locking works with. */
@@ -69,7 +71,7 @@ export async function lockOutput(
     const found = await firstFree(target, hashOf(identity), options.claimant).catch((error: unknown) => {
       throw localError(error, target, charged);
     });
-    if (found !== 'busy') return found ?? new OutputLock(target);
+    if (found !== 'busy') return found ?? new OutputLock(target, options.claimant);
     if (deadline.leftMs() <= 0) throw late();
     await clock.sleep(100, signal);
   }
@@ -83,7 +85,7 @@ export async function removeLeftovers(target: string, identity: string, claimant
     if (log === undefined) continue;
     try {
       const { metadata, latest, released } = readClaimLog(await textOf(log));
-      const isAlive = latest !== undefined && !released && claimant.lifeOf(latest.owner) === 'alive';
+      const isAlive = latest !== undefined && !released && (await claimant.lifeOf(latest.owner)) === 'alive';
       if (isAlive || metadata.identity !== hashOf(identity)) continue;
       // Whoever may be at it on another machine makes the very file that stands there, and will find it.
       await unlinkAll(target, [metadata.part ?? [], metadata.scratch].flat());
@@ -115,7 +117,7 @@ async function firstFree(
       await file.file.close();
       throw error;
     });
-    if (typeof log === 'object') return new OutputLock(target, file, log.metadata);
+    if (typeof log === 'object') return new OutputLock(target, claimant, file, log.metadata);
     await file.file.close();
     if (log === 'busy') return log;
   }
@@ -131,7 +133,7 @@ async function claimed(
   const text = await textOf(file);
   const { latest, released, metadata: left } = readClaimLog(text);
   if (latest === undefined && text !== '') return 'foreign';
-  const life = latest === undefined || released ? 'dead' : lifeOf(latest.owner);
+  const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (life !== 'dead') return life === 'alive' ? 'busy' : 'foreign';
   const claim = randomUUID();
   await append(file, { claim, after: latest?.claim ?? '', owner, identity });
@@ -157,15 +159,20 @@ function partPath(target: string, name: string): string | undefined {
   return isPart ? join(dirname(target), name) : undefined;
 }
 
+const noMetadata: PartMetadata = { identity: '', scratch: [] };
+
 /** The right to make one output, until it is released. */
 export class OutputLock {
   readonly target: string;
+  /** As the claimant's. */
+  readonly assertHeld: () => void;
   readonly #log: LogFile | undefined;
   #metadata: PartMetadata;
 
   /** Without a log the output is made under a name that nobody else comes to know. */
-  constructor(target: string, log?: LogFile, metadata: PartMetadata = { identity: '', scratch: [] }) {
+  constructor(target: string, { assertHeld }: Claimant, log?: LogFile, metadata = noMetadata) {
     this.target = target;
+    this.assertHeld = assertHeld;
     this.#log = log;
     this.#metadata = metadata;
   }

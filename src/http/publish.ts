@@ -25,6 +25,8 @@ export interface PublishOptions {
   charged?: Charged;
   /** True where an earlier run had begun to put this very file there: an empty one that it left is replaced. */
   isBegun?: boolean;
+  /** Asked directly before the file gets its name; what it throws keeps it from getting it. */
+  assertHeld?: () => void;
 }
 
 /**
@@ -45,6 +47,7 @@ export async function publish(
     if (version === undefined && (await isIntact({ ...file, path: target }))) return;
     if (version === undefined)
       throw new Error(`${printableLine(file.path)} was changed or removed meanwhile`);
+    options.assertHeld?.();
     const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
     if (await isPut) await confirm(file, target, version);
     await syncFolder(dirname(target));

@@ -25,7 +25,7 @@ export class RawAnswer {
   #isDispatched = false;
   readonly #started: (() => void) | undefined;
 
-  /** `started` is told when the request leaves on its connection. */
+  /** `started` is told when the request is about to leave on its connection; what it throws keeps it from leaving. */
   constructor(started?: () => void) {
     this.#started = started;
   }

@@ -1,6 +1,5 @@
 import type { Job, Owner } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { lifeOf } from '../ledger/owner.ts';
 
 /** The claim that the next attempt of a job stands for. */
 export function attemptClaim(job: Job): string {
@@ -34,7 +33,7 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   const holder = await ledger.claimed(name);
   if (holder === undefined) return 'free';
   const owner = ownerIn(holder);
-  const life = owner === undefined ? 'unknown' : lifeOf(owner);
+  const life = owner === undefined ? 'unknown' : await ledger.lifeOf(owner);
   if (life === 'alive') return 'claimed';
   // Read after the sign of death: what the process wrote last must not be overlooked.
   const last = await ledger.read(job.id);

@@ -1,7 +1,6 @@
 import { chargesOf } from '../budget/charges.ts';
 import type { ChargeOutcome, Reservation } from '../budget/budget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { lifeOf } from '../ledger/owner.ts';
 import { nextAttempt } from './attempt-claim.ts';
 
 /**
@@ -12,7 +11,7 @@ import { nextAttempt } from './attempt-claim.ts';
 export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation): Promise<ChargeOutcome> {
   const jobId = jobOfReservation(id);
   // Asked before the record is read: what the process wrote last must not be overlooked.
-  const isOver = lifeOf(owner) === 'dead';
+  const isOver = (await ledger.lifeOf(owner)) === 'dead';
   const job = await ledger.read(jobId);
   if (job === undefined) return 'open';
   const charges = chargesOf(await ledger.events(jobId));

@@ -2,7 +2,6 @@ import { MgwError } from '../errors.ts';
 import { isOpenFor, lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import type { Json } from '../json.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { isAlive } from '../ledger/owner.ts';
 import type { JobDeps } from './deps.ts';
 import { differences } from './differences.ts';
 import { showCommand } from './errors.ts';
@@ -131,8 +130,8 @@ function carriesOn(
 }
 
 /** True where a run of the command that paid for a job is shown to be alive. */
-export function isRunning(job: Job): boolean {
-  return job.record.runs.some(({ command, owner }) => command === 'submit' && isAlive(owner));
+export function isRunning({ record: { runs, lifeOf } }: Job): boolean {
+  return runs.some(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }
 
 async function create(order: Order, deps: JobDeps, { secondTakeOf }: Found, began: JobEvent): Promise<Job> {

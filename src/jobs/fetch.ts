@@ -156,7 +156,7 @@ function identityOf({ id }: Job, index: number): string {
 // What earlier runs left of files that stand in their places now is of no use any more.
 async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
   for (const [index, { path }] of files.entries())
-    await tidily(deps, () => removeLeftovers(path, identityOf(job, index), claimantOf(deps)));
+    await tidily(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
   return files;
 }
 

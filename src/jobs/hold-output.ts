@@ -2,7 +2,6 @@ import type { Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import { lockOutput, type Claimant, type OutputLock } from '../http/output-lock.ts';
 import type { Job } from '../job.ts';
-import { lifeOf } from '../ledger/owner.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 
@@ -16,8 +15,8 @@ export interface Holding {
 }
 
 /** This process, as it claims an output. */
-export function claimantOf({ owner }: JobDeps): Claimant {
-  return { owner, lifeOf };
+export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'ledger'>): Promise<Claimant> {
+  return { ...(await lease()), lifeOf: (owner) => ledger.lifeOf(owner) };
 }
 
 /**
@@ -31,7 +30,8 @@ export async function holdOutput(path: string, deps: JobDeps, holding: Holding):
   const late = (): MgwError =>
     job === undefined ? new MgwError('pending', busy, { charged, retry: 'safe' }) : pendingError(job);
   const { clock, signals } = deps;
-  const lock = { claimant: claimantOf(deps), clock, deadline, signal: signals.soft, late, charged } as const;
+  const claimant = await claimantOf(deps);
+  const lock = { claimant, clock, deadline, signal: signals.soft, late, charged } as const;
   return lockOutput(path, identity, lock).catch((error: unknown) => {
     throw signals.soft.aborted ? interruptedError(signals.soft, job, charged) : error;
   });

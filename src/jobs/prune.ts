@@ -3,7 +3,6 @@ import { basename } from 'node:path';
 import { isFinal, type Job } from '../job.ts';
 import { timeOf } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { lifeOf } from '../ledger/owner.ts';
 import { forget } from './forget.ts';
 
 /**
@@ -60,7 +59,7 @@ async function reasonToKeep(
 ): Promise<KeepReason | undefined> {
   if (lastTimeOf(job) >= before) return 'newer';
   if (!isFinal(job.state) || job.record.damaged > 0) return 'open';
-  if (job.record.runs.some(({ owner }) => lifeOf(owner) !== 'dead')) return 'in_use';
+  if (job.record.runs.some(({ owner }) => job.record.lifeOf(owner) !== 'dead')) return 'in_use';
   if (job.state === 'succeeded' && isUndelivered(job)) return 'undelivered';
   if (job.protocol === 'tts' && (isStandingPiece(job) || (await blocksSpeech(job, ledger)))) return 'speech';
   return job.key !== undefined && !keys ? 'key' : undefined;

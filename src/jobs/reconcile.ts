@@ -1,7 +1,6 @@
 import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import type { Job, JobError, JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { isAlive } from '../ledger/owner.ts';
 
 const longestText = 4000;
 
@@ -37,8 +36,8 @@ export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
 }
 
 /** True where a job is between its first byte and its answer, and its sender is not shown to be alive. */
-export function isAbandoned(job: Job): boolean {
-  return job.state === 'sending' && (job.record.sender === undefined || !isAlive(job.record.sender));
+export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean {
+  return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
 
 /** The state to show: a submission whose process is gone and whose answer nobody recorded is `unknown`. */

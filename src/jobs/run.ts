@@ -26,7 +26,8 @@ export async function inRun<T>(
   work: (job: Job, run: string) => Promise<T>,
 ): Promise<Ran<T>> {
   const run = randomUUID().slice(0, 8);
-  const job = await begin({ type: 'began', run, owner: deps.owner, ...goal });
+  const { owner } = await deps.lease();
+  const job = await begin({ type: 'began', run, owner, ...goal });
   const last = async (): Promise<Job> => (await deps.ledger.read(job.id)) ?? job;
   try {
     const value = await work(job, run);

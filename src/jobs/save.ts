@@ -78,7 +78,8 @@ export async function saveResult(
   const file: JobFile = { path: place.path, bytes: part.bytes, sha256: part.sha256, mime };
   // Recorded ahead of its publication: what stands at the path later is recognised as ours by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
-  await publish(part, file.path, { force: options.force, isBegun: isRecorded(job, place) });
+  const { assertHeld } = output;
+  await publish(part, file.path, { force: options.force, isBegun: isRecorded(job, place), assertHeld });
   return file;
 }
 

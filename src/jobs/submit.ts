@@ -1,6 +1,6 @@
 import { messageOf, MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
-import type { AttemptMoney, Job, JobEvent, RecordedReply } from '../job.ts';
+import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
 import { attemptClaim, nextAttempt } from './attempt-claim.ts';
@@ -115,8 +115,8 @@ class Attempts implements PaymentRecord {
     this.#deps = deps;
   }
 
-  async sending(money: AttemptMoney): Promise<void> {
-    const { ledger, owner } = this.#deps;
+  async sending(money: AttemptMoney, owner: Owner): Promise<void> {
+    const { ledger } = this.#deps;
     if (this.#attempt > 0) await this.#reload();
     const { handle, state, record } = this.job;
     if (handle !== undefined || (this.#attempt > 0 && state !== 'prepared')) throw new SentElsewhere();

@@ -13,6 +13,7 @@ import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
 import { jobIdForm, newJobId, timeOf } from './job-id.ts';
 import type { Ledger } from './ledger.ts';
+import { currentOwner, lifeOf } from './owner.ts';
 
 /**
  * The ledger as a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
@@ -58,6 +59,9 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
       }, stateDir),
     lookup: (kind, value) => local(() => index.lookup(kind, value), stateDir),
     ...claimsIn(folders.claims, stateDir),
+    lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
+    lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
+    close: () => Promise.resolve(),
   };
 }
 
@@ -97,7 +101,7 @@ function readJob(id: string, path: string): Job | undefined {
   const text = textOf(path);
   if (text === undefined) return undefined;
   const lines = decodeEvents(text);
-  return foldJob(id, lines) ?? damagedJob(id, text, lines);
+  return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines);
 }
 
 // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
@@ -122,7 +126,7 @@ function damagedJob(id: string, text: string, lines: readonly (RecordedEvent | u
     fingerprint: lostFingerprint,
     account: '',
   };
-  const job = foldJob(id, [prepared, undefined, ...lines]);
+  const job = foldJob(id, [prepared, undefined, ...lines], lifeOf);
   if (job === undefined) throw new MgwError('internal', 'a job without a beginning');
   job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
   return job;

@@ -1,14 +1,28 @@
-import { isFinal, isSameGoal, type Goal, type Job, type JobState, type RecordedEvent } from '../job.ts';
+import {
+  isFinal,
+  isSameGoal,
+  type Goal,
+  type Job,
+  type JobRecord,
+  type JobState,
+  type RecordedEvent,
+} from '../job.ts';
+
+type LifeOf = JobRecord['lifeOf'];
 
 /**
  * Folds a job's log in its order; `undefined` stands for a line that could not be read. A job with such a line and
  * no handle is `unknown`, never "not sent", unless a person settled it after that line (design 4). Undefined where
- * the first line is not a readable `prepared`.
+ * the first line is not a readable `prepared`. `lifeOf` is what the ledger can tell of the processes in them.
  */
-export function foldJob(id: string, lines: readonly (RecordedEvent | undefined)[]): Job | undefined {
+export function foldJob(
+  id: string,
+  lines: readonly (RecordedEvent | undefined)[],
+  lifeOf: LifeOf = notAsked,
+): Job | undefined {
   const [first, ...rest] = lines;
   if (first?.type !== 'prepared') return undefined;
-  const job = newJob(id, first);
+  const job = newJob(id, first, lifeOf);
   for (const event of rest) {
     if (event === undefined) job.record.damaged += 1;
     else apply(job, event);
@@ -17,12 +31,16 @@ export function foldJob(id: string, lines: readonly (RecordedEvent | undefined)[
   return job;
 }
 
+function notAsked(): 'unknown' {
+  return 'unknown';
+}
+
 // A state that only an accepted task has; without its handle nothing can be said of it.
 function wasAccepted(state: JobState): boolean {
   return state !== 'prepared' && state !== 'sending' && state !== 'rejected';
 }
 
-function newJob(id: string, first: RecordedEvent & { type: 'prepared' }): Job {
+function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, lifeOf: LifeOf): Job {
   return {
     id,
     protocol: first.protocol,
@@ -42,6 +60,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }): Job {
       runs: [],
       goals: [],
       damaged: 0,
+      lifeOf,
     },
   };
 }

@@ -1,5 +1,15 @@
-import type { Job, JobEvent, RecordedEvent } from '../job.ts';
+import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
 import type { IndexKind } from './index-lines.ts';
+
+/** As whom a process writes, and for how long: to others it is alive while it holds this. */
+export interface Lease {
+  owner: Owner;
+  /**
+   * Asked directly before what cannot be taken back, and without a pause after it.
+   * @throws MgwError('unreachable') where others may have found this process dead by now, as after it was stopped.
+   */
+  assertHeld(): void;
+}
 
 /**
  * Where jobs are kept. Every method that writes returns only when what it wrote is durable. The folder of plain
@@ -43,4 +53,13 @@ export interface Ledger {
    * one whose record was lost.
    */
   lookup(kind: Exclude<IndexKind, 'removed'>, value: string): Promise<string[]>;
+  /**
+   * This process, as the others know it. What rests on several steps takes one lease for all of them: an event that names
+   * an owner is recorded only while that owner's lease is held.
+   */
+  lease(): Promise<Lease>;
+  /** What can be shown of a process that an event, a claim or a reservation names. */
+  lifeOf(owner: Owner): Promise<Life>;
+  /** Ends the lease, and what is open. */
+  close(): Promise<void>;
 }

@@ -2,10 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
-import type { Owner } from '../job.ts';
-
-/** What can be shown of a process from here: nothing where it runs elsewhere, or its start is not known. */
-export type Life = 'alive' | 'dead' | 'unknown';
+import type { Life, Owner } from '../job.ts';
 
 // A snapshot that is restored, or a container that starts again, may give a new process the id, the start and the
 // boot of an old one; this it cannot.
@@ -17,8 +14,8 @@ export function currentOwner(): Owner {
 }
 
 /**
- * Whether a process is still running. Whoever sends asks {@link isAlive}: an attempt of a process that cannot be
- * shown to be alive is in doubt. Whoever takes over a file asks for `dead`: what cannot be seen may still be writing.
+ * Whether a process is still running. Whoever sends asks for `alive`: an attempt of a process that cannot be shown to be
+ * is in doubt. Whoever takes over a file asks for `dead`: what cannot be seen may still be writing.
  */
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
@@ -34,11 +31,6 @@ export function lifeOf(owner: Owner): Life {
   if (start === 'ended') return 'dead';
   if (start === undefined || owner.start === '') return 'unknown';
   return start === owner.start ? 'alive' : 'dead';
-}
-
-/** True where the process is shown to be running on this machine. */
-export function isAlive(owner: Owner): boolean {
-  return lifeOf(owner) === 'alive';
 }
 
 let host: string | undefined;

@@ -101,6 +101,7 @@ export class Calls {
     for (const soft of this.#underWay.keys()) soft.abort(reason);
     await Promise.allSettled(this.#underWay.values());
     await this.#session.close();
+    await this.#session.closeLedger();
   }
 
   async #work<T>(input: CallInput, signals: Signals, work: (call: Call) => Promise<T>): Promise<T> {

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Budget, ChargeOutcome, Limit, Standing } from '../budget/budget.ts';
 import { add, compare, formatDecimal, parseDecimal, subtract, zero, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
-import type { AttemptMoney, JobCost, Owner } from '../job.ts';
+import type { AttemptMoney, JobCost } from '../job.ts';
+import type { Lease } from '../ledger/ledger.ts';
 
 /** A budget that payments have to fit into. */
 export interface Allowance {
@@ -48,13 +49,14 @@ export interface Hold {
 export async function holdFor(
   purchase: Purchase,
   allowances: readonly Allowance[],
-  owner: Owner,
+  lease: () => Promise<Lease>,
   note: (text: string) => void,
 ): Promise<Hold> {
   const { cost } = purchase;
   const [first] = allowances;
   if (first === undefined) return { money: { cost }, settle: () => Promise.resolve() };
   if (cost === undefined) throw await unpriced(purchase, first);
+  const { owner } = await lease();
   const id = `${purchase.name}.${randomUUID().slice(0, 8)}`;
   const amount = parseDecimal(cost.at_most);
   const held: Allowance[] = [];

@@ -1,11 +1,12 @@
 import type { ChargeOutcome } from '../budget/budget.ts';
 import type { Clock, Deadline } from '../clock.ts';
-import { messageOf } from '../errors.ts';
+import { messageOf, toMgwError, type MgwError } from '../errors.ts';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { AttemptMoney, Owner } from '../job.ts';
+import type { Lease } from '../ledger/ledger.ts';
 import { interrupted, tooLong, unsentError } from './errors.ts';
 import { holdFor, type Allowance, type Hold, type Purchase } from './hold.ts';
 
@@ -22,8 +23,8 @@ export interface PayDeps {
   retries: number;
   /** Takes a complete 5xx as proof that nothing was handled (the setting `submit.retry_5xx`). */
   retry5xx?: boolean;
-  /** This process. */
-  owner: Owner;
+  /** As whom this process pays; see {@link Lease}. */
+  lease: () => Promise<Lease>;
   /** The budgets that whatever is paid for has to fit into, every one of them; asked for when it is paid. */
   allowances: () => Promise<readonly Allowance[]>;
 }
@@ -59,7 +60,7 @@ export interface PaymentRecord {
    * The connection stands and nothing was sent: whatever must be on disk before the first byte. What it throws ends
    * the payment, with nothing sent.
    */
-  sending(money: AttemptMoney): Promise<void>;
+  sending(money: AttemptMoney, owner: Owner): Promise<void>;
   /** The answer as it came, before it is read. */
   reply?(reply: Reply): Promise<void>;
   /** What became of the attempt. */
@@ -85,8 +86,11 @@ export interface Paid {
  * record throws.
  */
 export async function payOnce(payment: Payment, record: PaymentRecord, deps: PayDeps): Promise<Paid> {
-  const hold = await holdFor(payment.purchase, await deps.allowances(), deps.owner, deps.note);
-  const course: Course = { hold, begun: false, outcome: 'none' };
+  // One lease for the whole of it: whoever is found dead in between has no right to what it reserved or claimed.
+  let lease: Promise<Lease> | undefined;
+  const leased = (): Promise<Lease> => (lease ??= deps.lease());
+  const hold = await holdFor(payment.purchase, await deps.allowances(), leased, deps.note);
+  const course: Course = { hold, leased, begun: false, outcome: 'none' };
   try {
     return await tryUntilDecided(payment, record, deps, course);
   } finally {
@@ -97,6 +101,9 @@ export async function payOnce(payment: Payment, record: PaymentRecord, deps: Pay
 /** How far a payment has come. */
 interface Course {
   hold: Hold;
+  leased: () => Promise<Lease>;
+  /** Why nothing was sent, though `sending` is on record. */
+  heldBack?: MgwError;
   /** True from the moment that a byte of the present attempt may have left. */
   begun: boolean;
   /** What is known of all attempts so far. */
@@ -135,6 +142,7 @@ async function attemptOnce(
   try {
     reply = await exchange(payment, record, deps, course);
   } catch (error) {
+    if (course.heldBack !== undefined) throw await withdrawn(course.heldBack, record);
     const unsent = failureBeforeSending(error, course.begun, deps);
     if (unsent !== undefined) return { unsent };
     const verdict = {
@@ -149,6 +157,13 @@ async function attemptOnce(
   course.outcome = outcomeAfter(verdict);
   await record.verdict?.(verdict);
   return { verdict, reply };
+}
+
+// That nothing was sent is known, whoever takes this process for dead.
+async function withdrawn(error: MgwError, record: PaymentRecord): Promise<MgwError> {
+  const { code, message } = error;
+  await record.verdict?.({ kind: 'unavailable', failure: { code, message } });
+  return error;
 }
 
 function outcomeAfter({ kind }: SubmitVerdict): ChargeOutcome {
@@ -168,6 +183,7 @@ async function exchange(
       );
   };
   signals.soft.addEventListener('abort', interrupted, { once: true });
+  let lease: Lease | undefined;
   const options: CallOptions = {
     auth,
     timeoutMs: requestTimeoutMs,
@@ -178,11 +194,23 @@ async function exchange(
       signals.soft.throwIfAborted();
       // Whatever becomes of it from here on is not proven until the answer is read.
       course.outcome = 'open';
-      await record.sending(course.hold.money).catch((error: unknown) => {
+      try {
+        lease = await course.leased();
+        await record.sending(course.hold.money, lease.owner);
+      } catch (error) {
         course.outcome = 'none';
         throw error;
-      });
+      }
       course.begun = true;
+    },
+    beforeFirstByte: () => {
+      try {
+        lease?.assertHeld();
+      } catch (error) {
+        course.outcome = 'none';
+        course.heldBack = toMgwError(error);
+        throw error;
+      }
     },
   };
   try {

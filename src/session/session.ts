@@ -6,7 +6,6 @@ import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { currentOwner } from '../ledger/owner.ts';
 import type { Allowance } from '../payment/hold.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
@@ -32,8 +31,10 @@ export interface Session {
   budget(kind: BudgetKind, name: string): Promise<Budget>;
   /** The budgets that whatever is paid for has to fit into: the standing one, where one is chosen. */
   allowances(): Promise<Allowance[]>;
-  /** Ends what was opened: idle connections, the embedded sandbox. */
+  /** Ends what was opened, but for the ledger: idle connections, the embedded sandbox. */
   close(): Promise<void>;
+  /** Ends the ledger, once the last is recorded: the others then know at once that this process is at nothing more. */
+  closeLedger(): Promise<void>;
 }
 
 /** Whose session it is: where its settings come from, who is told, and who may interrupt it. */
@@ -74,6 +75,8 @@ export function openSession(options: SessionOptions): Session {
     closers.push(() => opened.close());
     return options.around?.(opened) ?? opened;
   });
+  let opened: Ledger | undefined;
+  const ledger = once(async () => (opened = await ledgerOf(await settings(), options.clock)));
   const session: Session = {
     clock: options.clock,
     note: (text) => options.note(redact(text)),
@@ -81,13 +84,14 @@ export function openSession(options: SessionOptions): Session {
     settings,
     gateway,
     client,
-    ledger: once(async () => ledgerOf(await settings(), options.clock)),
+    ledger,
     jobDeps: once(() => jobDepsOf(session, options.signals())),
     budget: (kind, name) => budgetOf(session, kind, name, closers),
     allowances: once(() => allowancesOf(session)),
     close: async () => {
       for (const close of closers.splice(0).reverse()) await close();
     },
+    closeLedger: async () => opened?.close(),
   };
   return session;
 }
@@ -132,7 +136,7 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
     allowances: () => session.allowances(),
     client,
     clock: session.clock,
-    owner: currentOwner(),
+    lease: () => ledger.lease(),
     gateway: name,
     account: accountOf(key),
     redact: secretRedactor([key]),

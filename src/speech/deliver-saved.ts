@@ -21,6 +21,7 @@ export async function deliverSaved(
 ): Promise<JobFile | undefined> {
   const held =
     sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
+  if (held) sink.assertHeld = held.assertHeld;
   try {
     const recovered = await sink.recover(savedSpeech(job));
     if (recovered === undefined) throw goneError(job);

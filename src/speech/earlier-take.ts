@@ -3,7 +3,6 @@ import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isRunning } from '../jobs/create-or-resume.ts';
 import { interruptedError, pendingError, showCommand } from '../jobs/errors.ts';
-import { isAlive } from '../ledger/owner.ts';
 import { at, idAt, isObject, textAt, type Json } from '../json.ts';
 import { failedSpeechError, goneError, incompleteError } from './errors.ts';
 import type { AudioSink } from './sink.ts';
@@ -52,10 +51,10 @@ function hasEnded(job: Job): boolean {
 }
 
 // Only who sent has the stream: others wait as this run does, and two that waited for each other would wait for ever.
-function isReadElsewhere({ record: { runs, sentBy } }: Job, run: string): boolean {
+function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>
-      other !== run && owner.pid === sentBy?.pid && owner.start === sentBy.start && isAlive(owner),
+      other !== run && owner.pid === sentBy?.pid && owner.start === sentBy.start && lifeOf(owner) === 'alive',
   );
 }
 

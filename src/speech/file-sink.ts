@@ -30,6 +30,7 @@ export interface FileSinkOptions {
  * is taken, since what an earlier run was billed for is never overwritten), published once it is whole.
  */
 export class FileSink implements AudioSink {
+  assertHeld?: () => void;
   readonly #options: FileSinkOptions;
   #file: HashedFile | undefined;
   #part = '';
@@ -81,7 +82,7 @@ export class FileSink implements AudioSink {
 
   async publish(kept: JobFile): Promise<JobFile> {
     const version = kept.path === this.#part ? this.#version : undefined;
-    await publish({ ...kept, version }, this.target, { force: this.#options.force, isBegun: this.#isBegun });
+    await this.#publish({ ...kept, version }, this.#isBegun);
     if (kept.path === this.#part) this.#part = '';
     return { ...kept, path: this.target };
   }
@@ -121,10 +122,15 @@ export class FileSink implements AudioSink {
       const isPart = kept.path.endsWith('.part');
       // The run that made it may have died while it was publishing it.
       if (!isPart) await checkOutput(target, { force });
-      await publish(isPart ? kept : await copyToPart(kept, target), target, { force, isBegun: isPart });
+      await this.#publish(isPart ? kept : await copyToPart(kept, target), isPart);
       return { file: { ...kept, path: target } };
     }
     return undefined;
+  }
+
+  #publish(file: JobFile & { version?: FileVersion | undefined }, isBegun: boolean): Promise<void> {
+    const { force } = this.#options;
+    return publish(file, this.target, { force, isBegun, assertHeld: this.assertHeld });
   }
 
   get #headerBytes(): number {

@@ -68,6 +68,7 @@ export async function speakPieces(
     });
   // Two processes that speak one text to one place: the second waits, and then finds the output there.
   const output = await holdOutput(sink.target ?? folder, deps, { identity, deadline });
+  sink.assertHeld = output.assertHeld;
   const release = (): Promise<void> => tidily(deps, () => output.release());
   try {
     const spoken = await new Pieces(order, quietly(deps), sink, output).speak();
@@ -150,7 +151,7 @@ class Pieces {
 
   async #clear(): Promise<void> {
     const targets = this.#files.map((_, index) => this.#target(index));
-    await tidily(this.#deps, () => this.#folder.clear(targets, claimantOf(this.#deps)));
+    await tidily(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
   }
 
   async #work(): Promise<void> {

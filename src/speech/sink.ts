@@ -4,6 +4,8 @@ import type { JobFile } from '../job.ts';
 export interface AudioSink {
   /** Where it goes in the end; absent where that is a stream. */
   readonly target?: string;
+  /** Asked directly before the audio gets its name there: set by whoever holds the output. */
+  assertHeld?: () => void;
   /**
    * Makes the place ready, before anything is paid for.
    * @param isBegun true where an earlier run had begun to publish this very audio

@@ -55,6 +55,7 @@ export interface Spoken {
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
   const { deadline } = order;
   const held = sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline }));
+  if (held) sink.assertHeld = held.assertHeld;
   try {
     return await spoken(order, deps, sink);
   } finally {

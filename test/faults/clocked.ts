@@ -9,6 +9,7 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 import { canaryKey, type CliJson } from '../support/cli.ts';
+import { leaseOf } from '../support/lease.ts';
 import { TestClock } from '../support/test-clock.ts';
 import type { Scene } from './scene.ts';
 
@@ -33,7 +34,7 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
     ledger,
     client,
     clock,
-    owner: currentOwner(),
+    lease: leaseOf(currentOwner()),
     gateway: scene.gateway.url,
     account: 'test',
     redact: (text) => text,

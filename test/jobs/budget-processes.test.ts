@@ -25,7 +25,7 @@ const program = `
     ledger,
     client: mgw.createClient({ baseUrl: new URL(url), key: 'a-key-of-tests', userAgent: 'test' }),
     clock: mgw.systemClock,
-    owner: mgw.currentOwner(),
+    lease: () => Promise.resolve({ owner: mgw.currentOwner(), assertHeld: () => undefined }),
     userAgent: 'test',
     gateway: 'test',
     account: 'test',

@@ -17,6 +17,7 @@ import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
 import { secretRedactor } from '../../src/redact.ts';
 import { onEnd } from '../support/clean-ups.ts';
+import { leaseOf } from '../support/lease.ts';
 
 export const key = 'sk-canary-4d3c2b1a0f9e8d7c';
 
@@ -72,16 +73,16 @@ export interface TestDeps extends JobDeps {
 export async function depsFor(
   url: string,
   state: string,
-  more: Partial<JobDeps> & { clock?: FakeClock; connectTimeoutMs?: number } = {},
+  more: Partial<JobDeps> & { owner?: Owner; clock?: FakeClock; connectTimeoutMs?: number } = {},
 ): Promise<TestDeps> {
-  const { connectTimeoutMs, clock = fakeClock(), ...rest } = more;
+  const { connectTimeoutMs, clock = fakeClock(), owner = deadOwner(), ...rest } = more;
   const client = createClient({ baseUrl: new URL(url), key, userAgent: 'test', connectTimeoutMs });
   onEnd(() => client.close());
   const [soft, hard, notes] = [new AbortController(), new AbortController(), [] as string[]];
   return {
     ledger: await openFileLedger(state, () => clock.now()),
     client,
-    owner: deadOwner(),
+    lease: leaseOf(owner),
     userAgent: 'test',
     gateway: 'test',
     account: 'test',

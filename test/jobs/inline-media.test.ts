@@ -31,7 +31,11 @@ afterEach(() => lock.release().catch(() => undefined));
 
 function lockIn(place: string): Promise<OutputLock> {
   return lockOutput(join(place, 'out.mp4'), 'job 0', {
-    claimant: { owner: { pid: process.pid, start: '', host: '' }, lifeOf: () => 'dead' },
+    claimant: {
+      owner: { pid: process.pid, start: '', host: '' },
+      assertHeld: () => undefined,
+      lifeOf: () => Promise.resolve('dead'),
+    },
     clock: systemClock,
     deadline: deadlineIn(1000, systemClock),
     late: () => new Error('late'),

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { currentOwner, isAlive, lifeOf } from '../../src/ledger/owner.ts';
+import { currentOwner, lifeOf } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { deadOwner } from '../jobs/harness.ts';
 
@@ -10,7 +10,7 @@ const hasProc = existsSync('/proc/self/stat');
 
 describe('a process', () => {
   it('is alive while it runs', () => {
-    expect(isAlive(currentOwner())).toBe(true);
+    expect(lifeOf(currentOwner())).toBe('alive');
     expect(currentOwner()).toEqual(currentOwner());
   });
 
@@ -24,12 +24,12 @@ describe('a process', () => {
       { ...own, pid: -1 },
       { ...own, pid: Number.NaN },
     ])
-      expect(isAlive(gone), JSON.stringify(gone)).toBe(false);
+      expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
 
   it.skipIf(!hasProc)('is gone where its number belongs to another by now', () => {
-    expect(isAlive({ ...currentOwner(), start: '1', instance: undefined })).toBe(false);
-    expect(isAlive({ ...currentOwner(), pid: process.ppid })).toBe(false);
+    expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
+    expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
 
   it.skipIf(!hasProc)('is gone though nobody has taken note of its end', async () => {
@@ -42,12 +42,11 @@ describe('a process', () => {
     const fields = (): string[] =>
       readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
     const owner = { ...currentOwner(), pid, start: fields()[19] ?? '' };
-    expect(isAlive(owner)).toBe(true);
+    expect(lifeOf(owner)).toBe('alive');
     // The shell has become another program by then, which does not know of its child.
     await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');
-    expect(isAlive(owner)).toBe(false);
     expect(lifeOf(owner)).toBe('dead');
   });
 

@@ -6,6 +6,7 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { respond } from '../../src/responses/respond.ts';
 import type { ResponseEnd } from '../../src/responses/wire.ts';
 import { onEnd } from '../support/clean-ups.ts';
+import { leaseOf } from '../support/lease.ts';
 import { nockGateway, nockKey } from '../support/nock.ts';
 import { closedPort, httpServer, type HttpServer } from '../support/servers.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -37,7 +38,7 @@ async function call(
     clock,
     note: () => undefined,
     retries: 3,
-    owner: currentOwner(),
+    lease: leaseOf(currentOwner()),
     allowances: () => Promise.resolve([]),
     signal: abort.signal,
     requestTimeoutMs: more.requestTimeoutMs ?? 30_000,

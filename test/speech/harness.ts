@@ -11,6 +11,7 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { secretRedactor } from '../../src/redact.ts';
 import { speechBody, type Frames } from './frames.ts';
 import { onEnd } from '../support/clean-ups.ts';
+import { leaseOf } from '../support/lease.ts';
 
 export const key = 'sk-canary-8a7d6c5b4e3f2a1b';
 
@@ -101,7 +102,7 @@ export async function depsFor(url: string, folder: string, more: Partial<JobDeps
     ledger: await openFileLedger(join(folder, 'state'), () => Date.now()),
     client,
     clock: quickClock(),
-    owner: currentOwner(),
+    lease: leaseOf(currentOwner()),
     userAgent: 'test',
     gateway: 'test',
     account: 'test',

@@ -10,7 +10,11 @@ const [url = '', target = '', baseUrl = '', key = ''] = process.argv.slice(2);
 
 async function run(): Promise<object> {
   const deadline = deadlineIn(600_000, systemClock);
-  const claimant = { owner: { pid: process.pid, start: '1', host: 'here' }, lifeOf };
+  const claimant = {
+    owner: { pid: process.pid, start: '1', host: 'here' },
+    assertHeld: () => undefined,
+    lifeOf,
+  };
   const late = (): Error => new Error('late');
   const lock = { claimant, clock: systemClock, deadline, late, charged: 'yes' as const };
   const output = await lockOutput(target, 'job 0', lock);
@@ -29,11 +33,11 @@ async function run(): Promise<object> {
   }
 }
 
-function lifeOf({ pid }: { pid: number }): 'alive' | 'dead' {
+function lifeOf({ pid }: { pid: number }): Promise<'alive' | 'dead'> {
   try {
-    return process.kill(pid, 0) ? 'alive' : 'dead';
+    return Promise.resolve(process.kill(pid, 0) ? 'alive' : 'dead');
   } catch {
-    return 'dead';
+    return Promise.resolve('dead');
   }
 }
 

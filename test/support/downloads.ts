@@ -51,9 +51,10 @@ export function claimantOf(
 ): Claimant {
   return {
     owner: { pid, start: '1', host: 'here' },
+    assertHeld: () => undefined,
     lifeOf: (owner) => {
-      if (unseen.includes(owner.pid)) return 'unknown';
-      return alive.includes(owner.pid) ? 'alive' : 'dead';
+      if (unseen.includes(owner.pid)) return Promise.resolve('unknown');
+      return Promise.resolve(alive.includes(owner.pid) ? 'alive' : 'dead');
     },
   };
 }

@@ -3,7 +3,6 @@ import { deadlineIn } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
 import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { currentOwner } from '../../../ledger/owner.ts';
 import { interrupted } from '../../../payment/errors.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
@@ -63,7 +62,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     retries: settings.retries.value,
     retry5xx: settings.submitRetry5xx.value,
     requestTimeoutMs: call.timeoutMs,
-    owner: currentOwner(),
+    lease: async () => (await context.ledger()).lease(),
     // What it costs is not known: under a budget it is not made.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { deadlineIn } from '../../../clock.ts';
 import { bearer } from '../../../exchange.ts';
-import { currentOwner } from '../../../ledger/owner.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { bodyOptions, requestOptions } from '../../job-options.ts';
@@ -68,7 +67,7 @@ async function responses(
     client: await context.client(),
     clock,
     signal: interruptions().soft,
-    owner: currentOwner(),
+    lease: async () => (await context.ledger()).lease(),
     allowances: () => context.allowances(),
     note: (text: string) => progress.note(text),
     retries: settings.retries.value,

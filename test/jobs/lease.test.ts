@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import { lockOutput } from '../../src/http/output-lock.ts';
+import { publish } from '../../src/http/publish.ts';
+import { deadlineIn, systemClock } from '../../src/clock.ts';
+import type { Lease } from '../../src/ledger/ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
+import { depsFor, run } from './harness.ts';
+
+const lost = (): never => {
+  throw new MgwError('unreachable', 'stopped for too long', { retry: 'safe' });
+};
+
+describe('a process that others may have found dead', () => {
+  it('sends nothing, and says so of the attempt that is on record', async () => {
+    let posts = 0;
+    const server = await httpServer((_, reply) => {
+      posts += 1;
+      reply.end('{}');
+    });
+    const deps = await depsFor(server.url, freshFolder());
+    const lease: Lease = { owner: currentOwner(), assertHeld: lost };
+    const ended = await run({ ...deps, lease: () => Promise.resolve(lease) });
+    expect(ended).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 1 } } });
+    expect(ended.error?.message).toContain('stopped for too long');
+    expect(posts).toBe(0);
+    const events = await deps.ledger.events(ended.job?.id ?? '');
+    expect(events.map((event) => event?.type)).toEqual([
+      'prepared',
+      'began',
+      'sending',
+      'unavailable',
+      'detached',
+    ]);
+  });
+
+  it('publishes nothing', async () => {
+    const target = join(freshFolder(), 'boat.mp4');
+    const lifeOf = (): Promise<'dead'> => Promise.resolve('dead');
+    const output = await lockOutput(target, 'a boat', {
+      claimant: { owner: currentOwner(), assertHeld: lost, lifeOf },
+      clock: systemClock,
+      deadline: deadlineIn(1000, systemClock),
+      late: () => new Error('late'),
+      charged: 'no',
+    });
+    const { path, file } = await output.openPart();
+    await file.write('a boat');
+    await file.close();
+    const part = { path, bytes: 6, sha256: createHash('sha256').update('a boat').digest('hex') };
+    const { assertHeld } = output;
+    await expect(publish(part, target, { force: false, assertHeld })).rejects.toThrow('stopped for too long');
+    expect(existsSync(target)).toBe(false);
+    await publish(part, target, { force: false });
+    expect(existsSync(target)).toBe(true);
+    await output.release();
+  });
+});
