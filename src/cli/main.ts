@@ -74,9 +74,9 @@ async function outcomeOf(
   };
   let program: Program | undefined;
   try {
-    program = await createProgram(argv, act, screens);
-    await program.root.parseAsync(argv, { from: 'user' });
-    return withNext(outcome, program, argv);
+    program = createProgram(argv, act, screens);
+    await program.run();
+    return await withNext(outcome, program, argv);
   } catch (error) {
     const text = program?.printed().trimEnd() ?? '';
     if (!(error instanceof CommanderError))
@@ -85,10 +85,10 @@ async function outcomeOf(
   }
 }
 
-function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Outcome {
+async function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Promise<Outcome> {
   if (outcome.error === undefined || program === undefined) return outcome;
   const job = outcome.json['job'] as Ways['job'];
-  const help = helpOf(program.root, argv);
+  const help = await helpOf(program.root, argv);
   return { ...outcome, error: withWay(outcome.error, { help, job }) };
 }
 

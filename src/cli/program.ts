@@ -1,63 +1,117 @@
-import { Command, CommanderError } from 'commander';
-import type { Act, Register, Run } from './action.ts';
+import { Command } from 'commander';
+import type { Act, Run } from './action.ts';
+import { list, Misuse, read, readAll, type Listed } from './command-tree.ts';
 import { addGlobals, type Globals } from './globals.ts';
 import { topics } from './help/topics.ts';
 import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../version.ts';
 
-type Load = () => Promise<Register>;
-
-// In the order of the help. Of these only the one that is named is loaded, where the arguments name one.
-const groups: Record<string, Record<string, Load>> = {
-  Make: {
-    video: async () => (await import('./commands/video/video.ts')).registerVideo,
-    tts: async () => (await import('./commands/tts/tts.ts')).registerTts,
-    responses: async () => (await import('./commands/responses/responses.ts')).registerResponses,
-    batch: async () => (await import('./commands/batch/batch.ts')).registerBatch,
+// In the order of the help.
+const commands: Record<string, Listed> = {
+  video: {
+    group: 'Make',
+    about: 'make a video, through protocol a, b or c',
+    load: async () => (await import('./commands/video/video.ts')).registerVideo,
   },
-  Jobs: {
-    jobs: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
+  tts: {
+    group: 'Make',
+    about: 'speak a text',
+    load: async () => (await import('./commands/tts/tts.ts')).registerTts,
   },
-  Money: {
-    spend: async () => (await import('./commands/spend.ts')).registerSpend,
-    budget: async () => (await import('./commands/budget.ts')).registerBudget,
+  responses: {
+    group: 'Make',
+    about: 'ask a text model',
+    load: async () => (await import('./commands/responses/responses.ts')).registerResponses,
   },
-  Gateway: {
-    models: async () => (await import('./commands/models.ts')).registerModels,
-    schema: async () => (await import('./commands/schema.ts')).registerSchema,
-    api: async () => (await import('./commands/api/api.ts')).registerApi,
-    sandbox: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
+  batch: {
+    group: 'Make',
+    about: 'many jobs from one file, each paid for once',
+    load: async () => (await import('./commands/batch/batch.ts')).registerBatch,
   },
-  'Set-up': {
-    auth: async () => (await import('./commands/auth/auth.ts')).registerAuth,
-    config: async () => (await import('./commands/config.ts')).registerConfig,
-    doctor: async () => (await import('./commands/doctor.ts')).registerDoctor,
-    completion: async () => (await import('./commands/completion.ts')).registerCompletion,
-    help: async () => (await import('./commands/help.ts')).registerHelp,
+  jobs: {
+    group: 'Jobs',
+    about: 'what was submitted, and what became of it',
+    load: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
+  },
+  spend: {
+    group: 'Money',
+    about: 'what was spent',
+    load: async () => (await import('./commands/spend.ts')).registerSpend,
+  },
+  budget: {
+    group: 'Money',
+    about: 'what may be spent',
+    load: async () => (await import('./commands/budget.ts')).registerBudget,
+  },
+  models: {
+    group: 'Gateway',
+    about: 'list the models of the key',
+    load: async () => (await import('./commands/models.ts')).registerModels,
+  },
+  schema: {
+    group: 'Gateway',
+    about: 'the JSON Schema of a body or a batch',
+    load: async () => (await import('./commands/schema.ts')).registerSchema,
+  },
+  api: {
+    group: 'Gateway',
+    about: 'make a raw call of the gateway',
+    load: async () => (await import('./commands/api/api.ts')).registerApi,
+  },
+  sandbox: {
+    group: 'Gateway',
+    about: 'a gateway to try and test with, offline and free',
+    load: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
+  },
+  auth: {
+    group: 'Set-up',
+    about: 'keep the API key, look where it comes from, remove it',
+    load: async () => (await import('./commands/auth/auth.ts')).registerAuth,
+  },
+  config: {
+    group: 'Set-up',
+    about: 'look at settings, and change them',
+    load: async () => (await import('./commands/config.ts')).registerConfig,
+  },
+  doctor: {
+    group: 'Set-up',
+    about: 'check the set-up, free of charge',
+    load: async () => (await import('./commands/doctor.ts')).registerDoctor,
+  },
+  completion: {
+    group: 'Set-up',
+    about: 'print a completion script for a shell',
+    load: async () => (await import('./commands/completion.ts')).registerCompletion,
+  },
+  help: {
+    group: 'Set-up',
+    about: 'help on a command or a topic',
+    load: async () => (await import('./commands/help.ts')).registerHelp,
+  },
+  // What the build and the shells ask.
+  __man: {
+    about: '',
+    hidden: true,
+    load: async () => (await import('./commands/man.ts')).registerMan,
+  },
+  __complete: {
+    about: '',
+    hidden: true,
+    load: async () => (await import('./commands/complete.ts')).registerComplete,
   },
 };
-const loaders = Object.entries(groups).flatMap(([group, members]) =>
-  Object.entries(members).map(([name, load]) => ({ group, name, load })),
-);
-
-// It writes down what every command takes.
-const needsAll = new Set(['help']);
-
-// What shells ask when a word is to be completed; of the commands only the one in the words is loaded.
-const asking = '__complete';
 
 /** A command line that can be parsed, and what its parser printed by itself: help, or the version. */
 export interface Program {
   root: Command;
+  /** Carries the command line out; throws MgwError('usage') for wrong arguments, CommanderError after help. */
+  run: () => Promise<void>;
   printed: () => string;
 }
 
-/**
- * The command line for some arguments: all of it, or only the part that they name. Its parser prints nothing and
- * ends nothing: it throws MgwError('usage') for wrong arguments, and CommanderError with exit code 0 after help.
- */
-export async function createProgram(argv: readonly string[], act: Act, screens = pages): Promise<Program> {
+/** The program for a command line, none of whose commands has been loaded. Its parser prints nothing and ends nothing. */
+export function createProgram(argv: readonly string[], act: Act, screens = pages): Program {
   let printed = '';
   const take = (text: string, { width }: Screen): void => void (printed += fitted(text, width));
   const root = new Command('mgw')
@@ -77,22 +131,21 @@ export async function createProgram(argv: readonly string[], act: Act, screens =
   const isOverview = name === undefined && !argv.some((word) => word === '-h' || word === '--help');
   root.configureHelp(helpStyle(screens, isOverview)).addHelpText('after', isOverview ? firstSteps : examples);
   const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
-  const isAsked = name === asking;
-  const meant = isAsked ? firstOperand(root, argv.slice(argv.indexOf('--') + 1)) : name;
-  for (const { group, register } of await load(meant)) {
-    root.commandsGroup(group);
-    register(root, run);
-  }
-  if (name === '__man') (await import('./commands/man.ts')).registerMan(root, run);
-  if (isAsked) (await import('./commands/complete.ts')).registerComplete(root, run);
-  for (const command of allCommands(root)) endsByThrowing(command);
-  return { root, printed: () => printed };
+  list(root, run, commands);
+  return { root, run: () => parse(root, argv), printed: () => printed };
 }
 
-function load(name: string | undefined): Promise<{ group: string; register: Register }[]> {
-  const named = loaders.filter((one) => one.name === name && !needsAll.has(one.name));
-  const needed = named.length === 0 ? loaders : named;
-  return Promise.all(needed.map(async ({ group, load }) => ({ group, register: await load() })));
+async function parse(root: Command, argv: readonly string[]): Promise<void> {
+  await read(root);
+  try {
+    await root.parseAsync(argv, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof Misuse)) throw error;
+    const { command, complaint } = error;
+    // It may be the name of another one's command.
+    if (complaint.code === 'commander.unknownCommand') await readAll(root);
+    throw usageErrorOf(complaint, command);
+  }
 }
 
 // The first word that is neither a flag nor the value of one; the parser judges them all.
@@ -101,15 +154,6 @@ function firstOperand(root: Command, argv: readonly string[]): string | undefine
   for (let at = 0; at < argv.length; at += valued.includes(argv[at]) ? 2 : 1)
     if (argv[at] !== '--' && !argv[at]?.startsWith('-')) return argv[at];
   return undefined;
-}
-
-// Whoever types `mgw` alone wants to see what there is; that is no mistake.
-function endsByThrowing(command: Command): void {
-  command.exitOverride((error) => {
-    if (error.code === 'commander.help' && command.parent === null)
-      throw new CommanderError(0, error.code, error.message);
-    throw error.exitCode === 0 ? error : usageErrorOf(error, command);
-  });
 }
 
 const firstSteps = `
@@ -125,8 +169,3 @@ Examples:
   $ mgw help resuming
 
 Topics of mgw help: ${topics.map(({ name }) => name).join(', ')}`;
-
-/** A command and everything below it. */
-export function allCommands(command: Command): Command[] {
-  return [command, ...command.commands.flatMap(allCommands)];
-}

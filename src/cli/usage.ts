@@ -1,5 +1,6 @@
 import type { Command, CommanderError } from 'commander';
 import { usageError, type MgwError } from '../errors.ts';
+import { reach } from './command-tree.ts';
 
 /** A complaint of the parser in mgw's own words: it names the flag or argument, and the help to look at. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
@@ -82,10 +83,8 @@ function complaint(command: Command, message: string): MgwError {
 }
 
 /** The help of the command that some arguments name, as it is typed. */
-export function helpOf(root: Command, argv: readonly string[]): string[] {
-  let command = root;
-  for (const word of argv) command = command.commands.find((child) => child.name() === word) ?? command;
-  return [...pathOf(command).split(' '), '--help'];
+export async function helpOf(root: Command, argv: readonly string[]): Promise<string[]> {
+  return [...pathOf(await reach(root, argv)).split(' '), '--help'];
 }
 
 /** A command as it is typed: `mgw video c submit`. */

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { allCommands, createProgram } from '../../src/cli/program.ts';
+import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { createProgram } from '../../src/cli/program.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import { newShell, program, type Shell } from '../support/shell.ts';
@@ -26,7 +27,8 @@ const exitCodes: Record<string, number> = {
 };
 
 const repository = fileURLToPath(new URL('../../', import.meta.url));
-const { root, printed } = await createProgram([], () => Promise.resolve());
+const { root, printed } = createProgram([], () => Promise.resolve());
+await readAll(root);
 const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
 
 let template: Shell;

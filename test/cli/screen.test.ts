@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import stringWidth from 'string-width';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { allCommands, createProgram } from '../../src/cli/program.ts';
+import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { createProgram } from '../../src/cli/program.ts';
 import { topics } from '../../src/cli/help/topics.ts';
 import { runOnScreen } from '../support/screen.ts';
 
@@ -34,7 +35,8 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
-const { root } = await createProgram([], () => Promise.resolve());
+const { root } = createProgram([], () => Promise.resolve());
+await readAll(root);
 const helps = allCommands(root)
   .filter((command) => !['help'].includes(command.parent?.name() ?? ''))
   .map((command) => [...pathOf(command), '--help']);

@@ -14,8 +14,7 @@ import { table } from '../output/table.ts';
 import { columnsOf } from '../io.ts';
 
 /** `mgw budget ls|set|rm`: the standing budgets (design 14). */
-export function registerBudget(parent: Command, run: Run): void {
-  const group = parent.command('budget').description('what may be spent');
+export function registerBudget(group: Command, run: Run): void {
   const ls = group
     .command('ls')
     .description('every standing budget: its limit, what is spent and reserved, what is left')

@@ -6,10 +6,8 @@ const shells = ['bash', 'zsh', 'fish', 'powershell'] as const;
 type Shell = (typeof shells)[number];
 
 /** `mgw completion SHELL`: a script that asks `mgw __complete` what can follow. */
-export function registerCompletion(parent: Command, run: Run): void {
-  const command = parent
-    .command('completion')
-    .description('print a completion script for a shell')
+export function registerCompletion(command: Command, run: Run): void {
+  command
     .addArgument(new Argument('<shell>', 'the shell: bash, zsh, fish or powershell').choices(shells))
     .addHelpText('after', examples)
     .action((shell: Shell) => run(command, () => completion(shell)));

@@ -15,8 +15,7 @@ import type { Run } from '../action.ts';
 import { columnsOf } from '../io.ts';
 
 /** `mgw config list|get|set|unset|path`: the settings, each with its source (design 3). */
-export function registerConfig(parent: Command, run: Run): void {
-  const group = parent.command('config').description('look at settings, and change them');
+export function registerConfig(group: Command, run: Run): void {
   const list = group
     .command('list')
     .alias('ls')

@@ -8,10 +8,8 @@ import type { Run } from '../action.ts';
 import { columnsOf } from '../io.ts';
 
 /** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */
-export function registerDoctor(parent: Command, run: Run): void {
-  const command = parent
-    .command('doctor')
-    .description('check the set-up, free of charge')
+export function registerDoctor(command: Command, run: Run): void {
+  command
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',

@@ -5,31 +5,30 @@ import { paintOn, plain } from '../output/colour.ts';
 import type { Outcome } from '../output/outcome.ts';
 import type { Context } from '../context.ts';
 import type { Run } from '../action.ts';
+import { childOf, read, readAll, rootOf } from '../command-tree.ts';
 import { nearestName } from '../../nearest.ts';
 import { unknownCommand } from '../usage.ts';
 import { columnsOf } from '../io.ts';
 
 /** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
-export function registerHelp(root: Command, run: Run): void {
-  const help = root
-    .command('help')
-    .description('help on a command or a topic')
+export function registerHelp(help: Command, run: Run): void {
+  help
     .argument('[command...]', 'the command, such as: video c submit')
     .commandsGroup('Topics:')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw help resuming\n  $ mgw help video c submit\n  $ mgw help exit-codes',
     )
-    .action((path: string[]) => named(root, path).help());
+    .action(async (path: string[]) => (await named(rootOf(help), path)).help());
   for (const topic of topics) {
     const command = help
       .command(topic.name)
       .description(topic.about)
       .argument('[command...]', 'where it is a command as well: one of its commands')
-      .action((path: string[]) =>
+      .action(async (path: string[]) =>
         path.length === 0
           ? run(command, (context) => show(topic, context))
-          : named(root, [topic.name, ...path]).help(),
+          : (await named(rootOf(help), [topic.name, ...path])).help(),
       );
   }
 }
@@ -52,11 +51,13 @@ function codesOf(page: string): unknown[] {
   }));
 }
 
-function named(command: Command, [name, ...rest]: string[]): Command {
+async function named(command: Command, [name, ...rest]: string[]): Promise<Command> {
+  await read(command);
   if (name === undefined) return command;
-  const found = command.commands.find((one) => one.name() === name || one.aliases().includes(name));
-  if (found === undefined) throw unknownCommand(command, name, nearTo(command, name));
-  return named(found, rest);
+  const found = childOf(command, name);
+  if (found !== undefined) return named(found, rest);
+  await readAll(command);
+  throw unknownCommand(command, name, nearTo(command, name));
 }
 
 // A topic may have been meant as well as a command.

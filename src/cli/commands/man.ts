@@ -1,14 +1,19 @@
 import type { Command, Option } from 'commander';
 import type { Run } from '../action.ts';
+import { readAll, rootOf } from '../command-tree.ts';
 import { topics } from '../help/topics.ts';
 import { pathOf } from '../completion/place.ts';
 import { version } from '../../version.ts';
 
 /** `mgw __man`: the man page, made of the commands and flags themselves; the build writes it. */
-export function registerMan(root: Command, run: Run): void {
-  const command = root
-    .command('__man', { hidden: true })
-    .action(() => run(command, () => Promise.resolve({ json: {}, text: manPage(root) })));
+export function registerMan(command: Command, run: Run): void {
+  command.action(() =>
+    run(command, async () => {
+      const root = rootOf(command);
+      await readAll(root);
+      return { json: {}, text: manPage(root) };
+    }),
+  );
 }
 
 function manPage(root: Command): string {

@@ -15,10 +15,8 @@ interface ModelsOptions {
 }
 
 /** `mgw models [ID] [--protocol a|b|c]`: the models that the key may use (specification 2.7). */
-export function registerModels(parent: Command, run: Run): void {
-  const command = parent
-    .command('models')
-    .description('list the models of the key')
+export function registerModels(command: Command, run: Run): void {
+  command
     .argument('[id]', 'show this model alone')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), ['a', 'b', 'c']))
     .addOption(requestTimeoutOption(' (default 30s)'));

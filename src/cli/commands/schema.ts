@@ -5,8 +5,7 @@ import type { ProtocolName } from '../../job.ts';
 import type { Run } from '../action.ts';
 
 /** `mgw schema video a|b|c | tts | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
-export function registerSchema(parent: Command, run: Run): void {
-  const schema = parent.command('schema').description('the JSON Schema of a body or a batch');
+export function registerSchema(schema: Command, run: Run): void {
   const add = (command: Command, make: () => Promise<JsonObject>): void => {
     const path = `mgw schema ${command.parent === schema ? '' : 'video '}${command.name()}`;
     command.addHelpText('after', `\nExamples:\n  $ ${path}\n  $ ${path} > schema.json\n  $ ${path} --json`);

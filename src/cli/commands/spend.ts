@@ -30,10 +30,8 @@ Examples:
   $ mgw spend --by batch --csv > spend.csv`;
 
 /** `mgw spend`: what the ledger's jobs cost (design 14). */
-export function registerSpend(parent: Command, run: Run): void {
-  const command = parent
-    .command('spend')
-    .description('what was spent')
+export function registerSpend(command: Command, run: Run): void {
+  command
     .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
     .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')

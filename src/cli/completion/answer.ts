@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { Context } from '../context.ts';
+import { reach } from '../command-tree.ts';
 import { topics } from '../help/topics.ts';
 import { optionsOf, pathOf, type Place } from './place.ts';
 import { offer, type Candidate, type Offer } from './values.ts';
@@ -25,7 +26,7 @@ async function offered(context: Context, root: Command, place: Place): Promise<O
   const { command, option, argument, typed, takesFlags } = place;
   if (option !== undefined) return offer(context, place, option);
   if (takesFlags && typed.startsWith('-')) return { words: flagsOf(command) };
-  if (pathOf(command)[0] === 'help') return { words: helped(root, place) };
+  if (pathOf(command)[0] === 'help') return { words: await helped(root, place) };
   const commands = place.position === 0 ? commandsOf(command) : [];
   const found = argument === undefined ? {} : await offer(context, place, argument);
   const words = [...commands, ...(found.words ?? [])];
@@ -48,11 +49,10 @@ function flagsOf(command: Command): Candidate[] {
 }
 
 // `mgw help video c`: the commands below, and at first the topics too.
-function helped(root: Command, { command, args }: Place): Candidate[] {
+async function helped(root: Command, { command, args }: Place): Promise<Candidate[]> {
   const path = [...pathOf(command).slice(1), ...args];
-  let at: Command | undefined = root;
-  for (const word of path) at = at?.commands.find((child) => child.name() === word);
-  if (at === undefined) return [];
+  const at = await reach(root, path);
+  if (pathOf(at).length < path.length) return [];
   const pages = path.length === 0 ? topics.map(({ name, about }) => ({ word: name, about })) : [];
   const names = pages.map(({ word }) => word);
   return [...pages, ...commandsOf(at).filter(({ word }) => !names.includes(word))];

@@ -1,4 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
+import { childOf, read } from '../command-tree.ts';
 
 /** Where the cursor is in a command line: what the word there may become. */
 export interface Place {
@@ -22,7 +23,7 @@ export interface Place {
 }
 
 /** Follows the words after `mgw`, the last of which is being typed. */
-export function placeOf(root: Command, words: readonly string[]): Place {
+export async function placeOf(root: Command, words: readonly string[]): Promise<Place> {
   const typed = words.at(-1) ?? '';
   const place: Place = { command: root, typed, position: 0, args: [], given: new Map(), takesFlags: true };
   let pending: Option | undefined;
@@ -38,7 +39,7 @@ export function placeOf(root: Command, words: readonly string[]): Place {
       )
         place.program = index + 1;
     } else if (place.takesFlags && word.startsWith('-') && word !== '-') pending = takeFlag(place, word);
-    else takeWord(place, word);
+    else await takeWord(place, word);
   }
   return ended(place, pending);
 }
@@ -68,10 +69,12 @@ function give(place: Place, option: Option, value: string): void {
   place.given.set(option.long ?? option.flags, value);
 }
 
-function takeWord(place: Place, word: string): void {
-  const child = place.command.commands.find((one) => one.name() === word || one.aliases().includes(word));
-  if (child !== undefined && place.position === 0) place.command = child;
-  else {
+async function takeWord(place: Place, word: string): Promise<void> {
+  const child = childOf(place.command, word);
+  if (child !== undefined && place.position === 0) {
+    await read(child);
+    place.command = child;
+  } else {
     place.position += 1;
     place.args.push(word);
   }

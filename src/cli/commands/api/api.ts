@@ -20,10 +20,8 @@ Examples:
 A POST may cost money: it is not recorded, and tried again only where it certainly was not handled.`;
 
 /** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
-export function registerApi(parent: Command, run: Run): void {
-  const command = parent
-    .command('api')
-    .description('make a raw call of the gateway')
+export function registerApi(command: Command, run: Run): void {
+  command
     .argument('<method>', 'GET or POST')
     .argument('<path>', 'path below the base URL, with its query')
     .addOption(single('--body <json>', 'the body: JSON, @FILE, or - for stdin'))

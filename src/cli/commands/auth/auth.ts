@@ -1,13 +1,21 @@
 import type { Command } from 'commander';
 import type { Run } from '../../action.ts';
-import { registerLogin } from './login.ts';
-import { registerLogout } from './logout.ts';
-import { registerStatus } from './status.ts';
+import { list } from '../../command-tree.ts';
 
 /** `mgw auth login|status|logout`: which key is used, and where. No flag takes a key: a process list shows flags. */
-export function registerAuth(parent: Command, run: Run): void {
-  const group = parent.command('auth').description('keep the API key, look where it comes from, remove it');
-  registerLogin(group, run);
-  registerStatus(group, run);
-  registerLogout(group, run);
+export function registerAuth(auth: Command, run: Run): void {
+  list(auth, run, {
+    login: {
+      about: "keep a gateway's address and an API key that it accepts",
+      load: async () => (await import('./login.ts')).registerLogin,
+    },
+    status: {
+      about: 'show which gateway and which key are in use, and whether the key is accepted',
+      load: async () => (await import('./status.ts')).registerStatus,
+    },
+    logout: {
+      about: 'remove the API key from the profile',
+      load: async () => (await import('./logout.ts')).registerLogout,
+    },
+  });
 }

@@ -21,10 +21,8 @@ import { readStdin } from '../../stdin.ts';
 import { keyVariables, ownLayers } from './own-layers.ts';
 
 /** `mgw auth login`: keeps a gateway's address and a key that it accepts. */
-export function registerLogin(auth: Command, run: Run): void {
-  const command = auth
-    .command('login')
-    .description("keep a gateway's address and an API key that it accepts")
+export function registerLogin(command: Command, run: Run): void {
+  command
     .option('--no-verify', 'keep them without asking the gateway')
     .addHelpText(
       'after',

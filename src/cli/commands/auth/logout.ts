@@ -6,10 +6,8 @@ import type { Outcome } from '../../output/outcome.ts';
 import { keyVariables, ownLayers } from './own-layers.ts';
 
 /** `mgw auth logout`: takes the key out of the profile; the rest of it stays. */
-export function registerLogout(auth: Command, run: Run): void {
-  const command = auth
-    .command('logout')
-    .description('remove the API key from the profile')
+export function registerLogout(command: Command, run: Run): void {
+  command
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw auth logout\n  $ mgw auth logout --profile work\n  $ mgw auth logout --json',

@@ -12,10 +12,8 @@ import { table } from '../../output/table.ts';
 import { columnsOf } from '../../io.ts';
 
 /** `mgw auth status`: which gateway and which key are in use, where they come from, and whether the key is accepted. */
-export function registerStatus(auth: Command, run: Run): void {
-  const command = auth
-    .command('status')
-    .description('show which gateway and which key are in use, and whether the key is accepted')
+export function registerStatus(command: Command, run: Run): void {
+  command
     .addHelpText(
       'after',
       '\nThe key itself is never shown. Asks for GET /v1/models, which is free of charge.' +

@@ -1,9 +1,6 @@
 import type { Command } from 'commander';
 import type { Run } from '../../action.ts';
-import { registerPlan } from './plan.ts';
-import { registerRetry } from './retry.ts';
-import { registerBatchStatus } from './status.ts';
-import { registerRunBatch } from './run.ts';
+import { list } from '../../command-tree.ts';
 
 const more = `
 Examples:
@@ -13,13 +10,24 @@ Examples:
 See mgw help batch for the file, its fields, and what becomes of a row.`;
 
 /** `mgw batch plan|run|status|retry`. */
-export function registerBatch(parent: Command, run: Run): void {
-  const batch = parent
-    .command('batch')
-    .description('many jobs from one file, each paid for once')
-    .addHelpText('after', more);
-  registerPlan(batch, run);
-  registerRunBatch(batch, run);
-  registerBatchStatus(batch, run);
-  registerRetry(batch, run);
+export function registerBatch(batch: Command, run: Run): void {
+  batch.addHelpText('after', more);
+  list(batch, run, {
+    plan: {
+      about: 'check every row, and show what would be done and what it would cost; nothing is sent',
+      load: async () => (await import('./plan.ts')).registerPlan,
+    },
+    run: {
+      about: 'carry out every row: submit, wait, save; run again, it carries on and pays for no row twice',
+      load: async () => (await import('./run.ts')).registerRunBatch,
+    },
+    status: {
+      about: 'where every row stands, by what is recorded here; exit 0 where all are done, else 11',
+      load: async () => (await import('./status.ts')).registerBatchStatus,
+    },
+    retry: {
+      about: 'a new take of rows that ended badly, were rated low or were changed: it is paid for again',
+      load: async () => (await import('./retry.ts')).registerRetry,
+    },
+  });
 }

@@ -15,11 +15,8 @@ Examples:
   $ mgw batch plan clips.csv -d protocol=c -d model=vendor-h3-mini -o clips/{id}.{ext}`;
 
 /** `mgw batch plan FILE`: checks every row, and shows what would be done and what it would cost; nothing is sent. */
-export function registerPlan(batch: Command, run: Run): void {
-  const command = batch
-    .command('plan')
-    .description('check every row, and show what would be done and what it would cost; nothing is sent')
-    .argument('<file>', 'the rows: .csv, .jsonl or .yaml');
+export function registerPlan(command: Command, run: Run): void {
+  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml');
   addBatchOptions(command);
   command
     .addHelpText('after', examples)

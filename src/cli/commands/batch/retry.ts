@@ -22,10 +22,8 @@ Examples:
   $ mgw batch retry clips.csv --rated 2`;
 
 /** `mgw batch retry FILE --failed|--rated N|--id ID...`: a new take of rows that ended badly or were rated low; it is paid for again. */
-export function registerRetry(batch: Command, run: Run): void {
-  const command = batch
-    .command('retry')
-    .description('a new take of rows that ended badly, were rated low or were changed: it is paid for again')
+export function registerRetry(command: Command, run: Run): void {
+  command
     .argument('<batch>', 'its file, or its name where it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
     .addOption(

@@ -11,13 +11,8 @@ Examples:
   $ mgw batch run clips.csv -o clips/{id}.{ext} --concurrency 8 --results results.jsonl`;
 
 /** `mgw batch run FILE`: submits, waits and saves; run again, it carries on, and pays for no row twice. */
-export function registerRunBatch(batch: Command, run: Run): void {
-  const command = batch
-    .command('run')
-    .description(
-      'carry out every row: submit, wait, save; run again, it carries on and pays for no row twice',
-    )
-    .argument('<file>', 'the rows: .csv, .jsonl or .yaml');
+export function registerRunBatch(command: Command, run: Run): void {
+  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml');
   addRunOptions(command);
   command
     .addHelpText('after', examples)

@@ -17,11 +17,8 @@ Examples:
   $ mgw batch status clips.csv -o clips/{id}.{ext}`;
 
 /** `mgw batch status NAME|FILE`: where every row stands by the ledger; no task is asked for. */
-export function registerBatchStatus(batch: Command, run: Run): void {
-  const command = batch
-    .command('status')
-    .description('where every row stands, by what is recorded here; exit 0 where all are done, else 11')
-    .argument('<batch>', 'its file, or its name where it was run before');
+export function registerBatchStatus(command: Command, run: Run): void {
+  command.argument('<batch>', 'its file, or its name where it was run before');
   addBatchOptions(command);
   command
     .addHelpText('after', examples)

@@ -18,10 +18,8 @@ Examples:
   $ mgw jobs fetch @last -o 'out/{protocol}-{slug}-{id}.{ext}'`;
 
 /** `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results. */
-export function registerFetch(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('fetch')
-    .description('wait for jobs of any protocol, and save their results')
+export function registerFetch(command: Command, run: Run): void {
+  command
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
     .option('--no-wait', 'exit 8 where a job has not finished');
   addOutputOptions(

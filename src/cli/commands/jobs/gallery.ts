@@ -23,10 +23,8 @@ Examples:
   $ mgw jobs ls -q --state succeeded | mgw jobs gallery - -o review/`;
 
 /** `mgw jobs gallery [REF...]`: one page with the results of jobs, to look at, compare and rate. */
-export function registerGallery(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('gallery')
-    .description('make a page to look at results, compare and rate them')
+export function registerGallery(command: Command, run: Run): void {
+  command
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin (default: all jobs)')
     .addOption(single('--batch <name>', 'the jobs of this batch'))
     .addOption(sinceOption())

@@ -1,31 +1,53 @@
 import type { Command } from 'commander';
 import type { Run } from '../../action.ts';
-import { registerGallery } from './gallery.ts';
-import { registerExport, registerImport } from './transfer.ts';
-import { registerFetch } from './fetch.ts';
-import { registerLs } from './ls.ts';
-import { registerPrune } from './prune.ts';
-import { registerRate } from './rate.ts';
-import { registerResolve } from './resolve.ts';
-import { registerRm } from './rm.ts';
-import { registerShow } from './show.ts';
-import { registerWait } from './wait.ts';
+import { list } from '../../command-tree.ts';
 
 /** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: the ledger. */
-export function registerJobs(parent: Command, run: Run): void {
-  const jobs = parent.command('jobs').description('what was submitted, and what became of it');
-  for (const register of [
-    registerLs,
-    registerShow,
-    registerWait,
-    registerFetch,
-    registerResolve,
-    registerRm,
-    registerPrune,
-    registerExport,
-    registerImport,
-    registerGallery,
-    registerRate,
-  ])
-    register(jobs, run);
+export function registerJobs(jobs: Command, run: Run): void {
+  list(jobs, run, {
+    ls: {
+      about: 'list jobs, newest first; with -q their ids alone',
+      load: async () => (await import('./ls.ts')).registerLs,
+    },
+    show: {
+      about: 'all that is recorded of a job, and its history',
+      load: async () => (await import('./show.ts')).registerShow,
+    },
+    wait: {
+      about: 'wait until jobs have finished, with a line for each as it ends; saves nothing',
+      load: async () => (await import('./wait.ts')).registerWait,
+    },
+    fetch: {
+      about: 'wait for jobs of any protocol, and save their results',
+      load: async () => (await import('./fetch.ts')).registerFetch,
+    },
+    resolve: {
+      about: 'say what became of a submission whose answer was lost',
+      load: async () => (await import('./resolve.ts')).registerResolve,
+    },
+    rm: {
+      about: 'forget jobs; saved files stay, and a --key is free again',
+      load: async () => (await import('./rm.ts')).registerRm,
+    },
+    prune: {
+      about: 'forget old jobs that have ended and that nothing needs any more; prints their ids',
+      load: async () => (await import('./prune.ts')).registerPrune,
+    },
+    export: {
+      about: 'write jobs as JSON lines to stdout (all of them, or those named)',
+      load: async () => (await import('./transfer.ts')).registerExport,
+    },
+    import: {
+      about: 'take exported jobs in; those that are here already stay as they are',
+      load: async () => (await import('./transfer.ts')).registerImport,
+    },
+    gallery: {
+      about: 'make a page to look at results, compare and rate them',
+      load: async () => (await import('./gallery.ts')).registerGallery,
+    },
+    rate: {
+      about: 'say how good a result is; mgw batch retry --rated uses it',
+      load: async () => (await import('./rate.ts')).registerRate,
+    },
+  });
 }

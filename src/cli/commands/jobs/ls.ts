@@ -36,10 +36,8 @@ Examples:
   $ mgw jobs ls -q --state running | mgw jobs wait -`;
 
 /** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
-export function registerLs(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('ls')
-    .description('list jobs, newest first; with -q their ids alone')
+export function registerLs(command: Command, run: Run): void {
+  command
     .addOption(someOf('--state <state>', 'only jobs in this state', states))
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), ['a', 'b', 'c', 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))

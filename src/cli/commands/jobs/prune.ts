@@ -25,10 +25,8 @@ Examples:
   $ mgw jobs prune --older-than 90d --keys`;
 
 /** `mgw jobs prune --older-than AGE`: takes ended jobs out of the ledger that no promise needs any more. */
-export function registerPrune(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('prune')
-    .description('forget old jobs that have ended and that nothing needs any more; prints their ids')
+export function registerPrune(command: Command, run: Run): void {
+  command
     .addOption(
       single('--older-than <age>', 'jobs to which nothing has happened since, such as 30d', parseDuration),
     )

@@ -25,10 +25,8 @@ Examples:
   $ mgw jobs rate @last --clear`;
 
 /** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: what a person thinks of results. */
-export function registerRate(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('rate')
-    .description('say how good a result is; mgw batch retry --rated uses it')
+export function registerRate(command: Command, run: Run): void {
+  command
     .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
     .argument('[rating]', '1 (bad) to 5 (good)')
     .addOption(single('--note <text>', 'a note, in place of the one before', noteText))

@@ -28,10 +28,8 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
 }
 
 /** `mgw jobs resolve REF --adopt HANDLE | --not-created | --resubmit`: how a person ends an `unknown`. */
-export function registerResolve(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('resolve')
-    .description('say what became of a submission whose answer was lost')
+export function registerResolve(command: Command, run: Run): void {
+  command
     .argument('<ref>', 'job id, @key or @last')
     .addOption(single('--adopt <handle>', 'the task exists: this is its handle'))
     .option('--not-created', 'the task does not exist; the same command may submit again')

@@ -10,10 +10,8 @@ import type { Run } from '../../action.ts';
 import { readRefs } from '../../refs.ts';
 
 /** `mgw jobs rm REF...`: forgets jobs; open and unknown ones only with `--force`. Saved files stay. */
-export function registerRm(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('rm')
-    .description('forget jobs; saved files stay, and a --key is free again')
+export function registerRm(command: Command, run: Run): void {
+  command
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
     .option('--force', 'also jobs that have not ended, whose handle or doubt is then lost')
     .addHelpText(

@@ -11,10 +11,8 @@ import type { Run } from '../../action.ts';
 import { columnsOf } from '../../io.ts';
 
 /** `mgw jobs show REF`: all that the ledger knows of a job; nothing is asked of the gateway. */
-export function registerShow(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('show')
-    .description('all that is recorded of a job, and its history')
+export function registerShow(command: Command, run: Run): void {
+  command
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
     .addHelpText(
       'after',

@@ -16,10 +16,8 @@ import { readInputFile } from '../../input-file.ts';
 import { decodeUtf8, readStdin } from '../../stdin.ts';
 
 /** `mgw jobs export [REF...]`: jobs as JSON Lines on stdout, for another machine. */
-export function registerExport(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('export')
-    .description('write jobs as JSON lines to stdout (all of them, or those named)')
+export function registerExport(command: Command, run: Run): void {
+  command
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin')
     .addHelpText(
       'after',
@@ -46,10 +44,8 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
 }
 
 /** `mgw jobs import FILE|-`: takes exported jobs in; those that are here already stay as they are. */
-export function registerImport(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('import')
-    .description('take exported jobs in; those that are here already stay as they are')
+export function registerImport(command: Command, run: Run): void {
+  command
     .argument('<file>', 'a file of JSON lines, or - for stdin')
     .addHelpText(
       'after',

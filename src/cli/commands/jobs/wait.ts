@@ -18,11 +18,8 @@ import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
 /** `mgw jobs wait REF...`: waits until every job has ended; prints a line for each as it ends. */
-export function registerWait(jobs: Command, run: Run): void {
-  const command = jobs
-    .command('wait')
-    .description('wait until jobs have finished, with a line for each as it ends; saves nothing')
-    .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
+export function registerWait(command: Command, run: Run): void {
+  command.argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
   addWaitOptions(command);
   command
     .addHelpText(

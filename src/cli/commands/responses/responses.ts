@@ -17,10 +17,8 @@ Examples:
 Not a job: it is not recorded, and never sent again once it may have been charged.`;
 
 /** `mgw responses [INPUT|-] --model M`: one call of the Responses endpoint (specification 4.5). */
-export function registerResponses(parent: Command, run: Run): void {
-  const command = parent
-    .command('responses')
-    .description('ask a text model')
+export function registerResponses(command: Command, run: Run): void {
+  command
     .argument('[input]', 'what to ask; - reads it from stdin')
     .optionsGroup('Question:')
     .addOption(single('-m, --model <name>', 'the model, as mgw models lists it'))

@@ -9,10 +9,8 @@ import { gatewayFolder } from './serve.ts';
 import { columnsOf } from '../../io.ts';
 
 /** `mgw sandbox bill`: what would have been charged. */
-export function registerBill(sandbox: Command, run: Run): void {
-  const command = sandbox
-    .command('bill')
-    .description('what would have been charged')
+export function registerBill(command: Command, run: Run): void {
+  command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox bill\n  $ mgw sandbox bill --json')
     .action(() => run(command, bill));
 }

@@ -22,10 +22,8 @@ interface ExecOptions extends ServeOptions {
 }
 
 /** `mgw sandbox exec -- CMD`: runs a script against a sandbox of its own, with the real key out of reach. */
-export function registerExec(sandbox: Command, run: Run): void {
-  const command = sandbox
-    .command('exec')
-    .description("run a script against a sandbox of its own; its exit code is the script's")
+export function registerExec(command: Command, run: Run): void {
+  command
     .argument('<command...>', 'the command and its arguments, after --')
     .option(
       '--verify',

@@ -6,12 +6,8 @@ import type { Run } from '../../action.ts';
 import { columnsOf } from '../../io.ts';
 
 /** `mgw sandbox faults`: every fault by name. */
-export function registerFaults(sandbox: Command, run: Run): void {
-  const command = sandbox
-    .command('faults')
-    .description(
-      'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely)',
-    )
+export function registerFaults(command: Command, run: Run): void {
+  command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')
     .action(() => run(command, faults));
 }

@@ -7,10 +7,8 @@ import type { Run } from '../../action.ts';
 import { gatewayFolder } from './serve.ts';
 
 /** `mgw sandbox reset`: forgets the sandbox's tasks, its bill and its ledger; real jobs are untouched. */
-export function registerReset(sandbox: Command, run: Run): void {
-  const command = sandbox
-    .command('reset')
-    .description('forget the tasks, the bill and the jobs of the sandbox; real jobs are untouched')
+export function registerReset(command: Command, run: Run): void {
+  command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox reset\n  $ mgw sandbox reset --json')
     .action(() => run(command, reset));
 }

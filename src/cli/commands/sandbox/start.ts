@@ -8,11 +8,10 @@ import type { Run } from '../../action.ts';
 import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
 
 /** `mgw sandbox start`: serves until it is interrupted; prints what a shell has to export. */
-export function registerStart(sandbox: Command, run: Run): void {
-  const command = sandbox
-    .command('start')
-    .description('serve the sandbox on loopback until Ctrl-C; prints what to export')
-    .addOption(single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)));
+export function registerStart(command: Command, run: Run): void {
+  command.addOption(
+    single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)),
+  );
   addServeOptions(command);
   command
     .addHelpText(

@@ -14,11 +14,8 @@ Examples:
   $ mgw tts "Good morning." --speaker VOICE --sample-rate 16000 -o morning.wav`;
 
 /** `mgw tts [TEXT|-] -o FILE|-`: speaks a text (specification 2.6, 4.4). */
-export function registerTts(parent: Command, run: Run): void {
-  const command = parent
-    .command('tts')
-    .description('speak a text')
-    .argument('[text]', 'what to speak; - reads it from stdin');
+export function registerTts(command: Command, run: Run): void {
+  command.argument('[text]', 'what to speak; - reads it from stdin');
   addTtsOptions(command);
   command
     .addHelpText('after', examples)

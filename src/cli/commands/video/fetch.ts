@@ -8,10 +8,8 @@ import { addOutputOptions, addWaitOptions } from '../../wait-options.ts';
 import type { FetchOptions } from '../jobs/fetch-jobs.ts';
 
 /** `mgw video X fetch REF...`: waits with backoff polling, then saves; `--no-wait` asks once. */
-export function registerFetch(group: Command, protocol: Protocol, run: Run): void {
-  const command = group
-    .command('fetch')
-    .description('wait for jobs and save their results')
+export function registerFetch(command: Command, protocol: Protocol, run: Run): void {
+  command
     .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
     .option('--no-wait', 'exit 8 where a job has not finished');
   addOutputOptions(

@@ -16,10 +16,8 @@ import { columnsOf } from '../../io.ts';
 import { readRefs } from '../../refs.ts';
 
 /** `mgw video X status REF...`: one query for each job, no waiting. */
-export function registerStatus(group: Command, protocol: Protocol, run: Run): void {
-  const command = group
-    .command('status')
-    .description('ask once for the state of jobs')
+export function registerStatus(command: Command, protocol: Protocol, run: Run): void {
+  command
     .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
     .addHelpText(
       'after',

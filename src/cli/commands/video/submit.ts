@@ -29,11 +29,8 @@ import { setExamples, submitExamples } from './examples.ts';
 import type { SubmitOptions } from './submit-options.ts';
 
 /** `mgw video X submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. */
-export function registerSubmit(group: Command, protocol: Protocol, run: Run): void {
-  const command = group
-    .command('submit')
-    .description('submit a video; prints the job id, or with -o waits and saves the video')
-    .argument('[prompt]', 'what to generate; - reads it from stdin');
+export function registerSubmit(command: Command, protocol: Protocol, run: Run): void {
+  command.argument('[prompt]', 'what to generate; - reads it from stdin');
   addProtocolFlags(command, protocol);
   addOutputOptions(command);
   command.addOption(sidecarOption());
