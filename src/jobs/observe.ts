@@ -27,7 +27,7 @@ const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close:
 
 /**
  * Asks once for a job's state, records what changed, and gives the verdict with the job as it is then. Network
- * errors and unreadable answers are the verdict `again`, never an error.
+ * errors and unreadable answers are the verdict `again`, never an error. `gapMs` tells how long nobody has looked.
  * @throws MgwError('result_unavailable') where the handle cannot be asked for; the signal's interruption;
  * MgwError('local_io') where the record cannot be written.
  */
@@ -36,18 +36,19 @@ export async function observe(
   protocol: Protocol,
   deps: JobDeps,
   openSink: OpenSink = discard,
+  gapMs?: () => number | undefined,
 ): Promise<Observed> {
   const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink);
   if (verdict.kind !== 'observation') return { job, verdict, spooled };
-  return { job: await recordSeen(job, verdict, deps), verdict, spooled };
+  return { job: await recordSeen(job, verdict, deps, gapMs?.()), verdict, spooled };
 }
 
 /**
  * Records what is new in an observation of a job, and gives the job as it is then.
  * @throws MgwError('local_io') where the record cannot be written.
  */
-export async function recordSeen(job: Job, seen: Observation, deps: JobDeps): Promise<Job> {
-  const event = change(job, seen, deps.redact);
+export async function recordSeen(job: Job, seen: Observation, deps: JobDeps, gapMs?: number): Promise<Job> {
+  const event = change(job, seen, deps.redact, gapMs);
   if (event === undefined) return job;
   await record(job, event, deps);
   return (await deps.ledger.read(job.id)) ?? job;
@@ -134,7 +135,12 @@ export function hasResult({ results }: Observation): boolean {
 }
 
 // Only what is new is recorded; success, once seen, is never undone (design 6), and is never recorded unproven.
-function change(job: Job, seen: Observation, redact: (text: string) => string): JobEvent | undefined {
+function change(
+  job: Job,
+  seen: Observation,
+  redact: (text: string) => string,
+  gapMs: number | undefined,
+): JobEvent | undefined {
   const native_status = redact(seen.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;
   if (seen.state === 'failed' || (seen.state === 'succeeded' && seen.unproven !== true)) {
@@ -147,6 +153,7 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
       progress: seen.progress,
       error: seen.failure && recordOf(keptWords(seen.failure, redact)),
       results: hasResult(seen) ? seen.results.length : 0,
+      gap_ms: gapMs,
       usage: keptWords(seen.usage, redact),
       ...(details.some((file) => Object.keys(file).length > 0) && { details: keptWords(details, redact) }),
     };

@@ -3,11 +3,12 @@ import { MgwError } from '../errors.ts';
 import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { backoffMs, pollPauseMs } from '../http/backoff.ts';
+import { backoffMs } from '../http/backoff.ts';
 import { failedError, fetchCommand, interruptedError, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 import { isInGrace, isTooNew } from './grace.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
+import { PollPacer } from './poll-pacer.ts';
 
 /** How long a wait goes on, and how closely it looks. */
 export interface WatchOptions {
@@ -47,9 +48,10 @@ export async function watch(
   const isNew = (): boolean =>
     isInGrace(deps.clock.monotonic() - begun) && (!options.atOnce || isTooNew(current, deps.clock.now()));
   const warn = onChange(deps.note);
-  if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
-  for (let polls = 0; ; polls += 1) {
-    const seen = await asked(current, protocol, deps, options);
+  const pacer = new PollPacer(job, deps, options.intervalMs);
+  if (!options.atOnce) await pause(deps, current, options, () => pacer.pauseMs(0));
+  for (let looks = 1; ; looks += 1) {
+    const seen = await asked(current, protocol, deps, options, pacer);
     current = seen.job;
     options.onUpdate?.(current);
     const { verdict } = seen;
@@ -65,27 +67,37 @@ export async function watch(
     troubles = verdict.kind === 'again' ? troubles + 1 : 0;
     const trouble = verdict.kind === 'observation' ? undefined : verdict.failure;
     if (trouble && troubles > 1) warn(`${current.id}: no news (${wordsOf(trouble)}); asking again.`);
-    await pause(deps, current, options, delayAfter(verdict, polls, troubles, options.intervalMs), trouble);
+    const atLeast = delayAfter(verdict, troubles, options.intervalMs);
+    await pause(deps, current, options, async () => Math.max(atLeast, await pacer.pauseMs(looks)), trouble);
   }
 }
 
-async function asked(job: Job, protocol: Protocol, deps: JobDeps, options: WatchOptions): Promise<Observed> {
+async function asked(
+  job: Job,
+  protocol: Protocol,
+  deps: JobDeps,
+  options: WatchOptions,
+  pacer: PollPacer,
+): Promise<Observed> {
+  const begunMs = pacer.passedMs;
   try {
-    return await observe(job, protocol, deps, options.openSink);
+    const seen = await observe(job, protocol, deps, options.openSink, () => pacer.gapMs);
+    if (seen.verdict.kind === 'observation' && job.state !== 'succeeded')
+      await pacer.saw(seen.verdict, begunMs);
+    return seen;
   } catch (error) {
     if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
     throw error;
   }
 }
 
-function delayAfter(verdict: QueryVerdict, polls: number, troubles: number, intervalMs: number): number {
-  const plain = pollPauseMs(polls, intervalMs);
-  if (verdict.kind === 'observation') return plain;
+function delayAfter(verdict: QueryVerdict, troubles: number, intervalMs: number): number {
+  if (verdict.kind === 'observation') return 0;
   const { retryAfterMs = 0 } = verdict.failure;
   // Thirty seconds for the usual five: on loopback, where less may be asked for, no news is no reason to sleep long.
   const capMs = Math.min(30_000, 6 * intervalMs);
   const backoff = troubles > 1 ? backoffMs(troubles - 1, { baseMs: intervalMs, capMs }) : 0;
-  return Math.max(plain, retryAfterMs, backoff);
+  return Math.max(retryAfterMs, backoff);
 }
 
 function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boolean): void {
@@ -141,13 +153,17 @@ async function pause(
   deps: JobDeps,
   job: Job,
   options: WatchOptions,
-  ms: number,
+  howLong: () => Promise<number>,
   trouble?: Failure,
 ): Promise<void> {
-  const left = options.deadline.leftMs();
-  if (left <= 0) throw pendingError(job, {}, trouble);
-  await deps.clock.sleep(Math.min(ms, left), deps.signals.soft).catch((error: unknown) => {
-    if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
-    throw error;
-  });
+  if (options.deadline.leftMs() <= 0) throw pendingError(job, {}, trouble);
+  const begun = deps.clock.monotonic();
+  // What it takes to find out is a part of the pause.
+  const ms = (await howLong()) - (deps.clock.monotonic() - begun);
+  await deps.clock
+    .sleep(Math.min(ms, options.deadline.leftMs()), deps.signals.soft)
+    .catch((error: unknown) => {
+      if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
+      throw error;
+    });
 }

@@ -1,5 +1,5 @@
 import { isFinal, type Job } from '../../../job.ts';
-import { usualDurationMs } from '../../../jobs/history.ts';
+import { historyOf } from '../../../jobs/history.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import type { Progress } from '../../output/progress.ts';
 
@@ -25,14 +25,18 @@ export function showWaiting(
     });
   };
   let ended = false;
-  void usual(ledger, job).then((ms) => {
+  const expect = async (): Promise<void> => {
+    const { usualMs } = await historyOf(ledger, job);
     const since = Date.parse(job.submitted_at ?? '');
-    if (ms === undefined || Number.isNaN(since) || ended) return;
-    expectedAt = since + ms;
+    if (usualMs === undefined || Number.isNaN(since) || ended) return;
+    expectedAt = since + usualMs;
     update(last);
-  });
+  };
   // What has ended is not waited for: it is only asked once more for its result.
-  if (!isFinal(job.state)) update(job);
+  if (!isFinal(job.state)) {
+    expect().catch(() => undefined);
+    update(job);
+  }
   return {
     update,
     end: () => {
@@ -44,16 +48,4 @@ export function showWaiting(
 
 function nativeStatus({ native_status: native, state }: Job): string | undefined {
   return native && native.toLowerCase() !== state ? native : undefined;
-}
-
-const known = new WeakMap<Ledger, Map<string, Promise<number | undefined>>>();
-
-// A wait for a thousand jobs of one model looks once.
-function usual(ledger: Ledger, job: Job): Promise<number | undefined> {
-  const models = known.get(ledger) ?? new Map<string, Promise<number | undefined>>();
-  known.set(ledger, models);
-  const name = [job.base_url, job.protocol, job.model].join(' ');
-  const asked = models.get(name) ?? usualDurationMs(ledger, job).catch(() => undefined);
-  models.set(name, asked);
-  return asked;
 }
