@@ -1,4 +1,5 @@
-import { lstat, mkdir, open, stat } from 'node:fs/promises';
+import { closeSync, fsync, openSync } from 'node:fs';
+import { lstat, mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { systemCode } from './errors.ts';
 import { together } from './together.ts';
@@ -63,10 +64,15 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
+/** Makes what is written to an open file durable. */
+export function syncFile(file: number): Promise<void> {
+  return new Promise((resolve, reject) => fsync(file, (error) => (error ? reject(error) : resolve())));
+}
+
 async function syncNow(folder: string): Promise<void> {
   try {
-    const file = await open(folder, 'r');
-    await file.sync().finally(() => file.close());
+    const file = openSync(folder, 'r');
+    await syncFile(file).finally(() => closeSync(file));
   } catch (error) {
     if (!cannotSync.has(systemCode(error) ?? '')) throw error;
   }

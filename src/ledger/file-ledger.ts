@@ -1,4 +1,4 @@
-import { readdir, stat, unlink } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { createHash, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -6,7 +6,7 @@ import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { makeOwnFolder } from '../make-folder.ts';
 import { lostFingerprint, type Job, type JobKind, type RecordedEvent } from '../job.ts';
-import { appendFile, createExclusively, readBytes } from './durable-file.ts';
+import { appendFile, createExclusively, readBytes, removeFile } from './durable-file.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
 import type { IndexEntry } from './index-lines.ts';
@@ -49,13 +49,13 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
           await index.add([{ kind: 'handle', value: event.handle, id }]).catch(() => undefined);
         await appendFile(jobPath(id), encodeEvent(event, now()), tornEnd, event.type !== 'delivered');
       }, stateDir),
-    read: (id) => local(() => Promise.resolve(read(id)), stateDir),
-    events: (id) => local(() => Promise.resolve(decodeEvents(textOf(jobPath(id)) ?? '')), stateDir),
+    read: (id) => local(() => read(id), stateDir),
+    events: (id) => local(() => decodeEvents(textOf(jobPath(id)) ?? ''), stateDir),
     ids: () => local(() => listIds(folders.jobs), stateDir),
     remove: (id) =>
       local(async () => {
         await index.add([{ kind: 'removed', value: id, id }]);
-        await unlink(jobPath(id)).catch(ignoreMissing);
+        removeFile(jobPath(id));
       }, stateDir),
     lookup: (kind, value) => local(() => index.lookup(kind, value), stateDir),
     ...claimsIn(folders.claims, stateDir),
@@ -83,7 +83,7 @@ async function createJob(path: string, text: string): Promise<void> {
   if (!(await createExclusively(path, text, draftOf(path)))) throw new Error(`${path} exists`);
 }
 
-async function local<T>(action: () => Promise<T>, stateDir: string): Promise<T> {
+async function local<T>(action: () => Promise<T> | T, stateDir: string): Promise<T> {
   try {
     return await action();
   } catch (error) {
@@ -144,10 +144,10 @@ function claimsIn(folder: string, stateDir: string): ClaimMethods {
     local(() => readClaim(pathOf(name)), stateDir);
   /** The second name that each tentative claim of this process goes by. */
   const drafts = new Map<string, string>();
-  const removeDraft = async (name: string): Promise<void> => {
+  const removeDraft = (name: string): void => {
     const draft = drafts.get(name);
     drafts.delete(name);
-    if (draft !== undefined) await unlink(draft).catch(ignoreMissing);
+    if (draft !== undefined) removeFile(draft);
   };
   return {
     claimed,
@@ -164,9 +164,9 @@ function claimsIn(folder: string, stateDir: string): ClaimMethods {
     confirm: (name) => local(() => removeDraft(name), stateDir),
     isTentative: (name) => local(() => hasDraft(folder, claimFile(name)), stateDir),
     release: (name) =>
-      local(async () => {
-        await unlink(pathOf(name)).catch(ignoreMissing);
-        await removeDraft(name);
+      local(() => {
+        removeFile(pathOf(name));
+        removeDraft(name);
       }, stateDir),
   };
 }
@@ -204,10 +204,6 @@ async function readClaim(path: string): Promise<string | undefined> {
 function claimFile(name: string): string {
   const encoded = encodeURIComponent(name);
   return encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
-}
-
-function ignoreMissing(error: unknown): void {
-  if (systemCode(error) !== 'ENOENT') throw error;
 }
 
 function withChecksum(line: string): string {

@@ -2,7 +2,7 @@ import { statSync, type Stats } from 'node:fs';
 import { utimes } from 'node:fs/promises';
 import { systemCode } from '../errors.ts';
 import { together } from '../together.ts';
-import { appendFile, createFile, readBytes, replaceText } from './durable-file.ts';
+import { appendFile, createFile, readBytes, writeOver } from './durable-file.ts';
 import {
   hashesOf,
   hashesWithIds,
@@ -140,7 +140,7 @@ export class IndexLog {
   // A size that was seen once: an index that is shorter has lost something.
   #noteSize(): void {
     try {
-      replaceText(this.#sizePath, String(statSync(this.#path).size));
+      writeOver(this.#sizePath, `${statSync(this.#path).size}`.padEnd(16));
     } catch {
       // Losing this loses only that check.
     }

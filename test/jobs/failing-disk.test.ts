@@ -1,3 +1,4 @@
+import { closeSync } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -28,9 +29,10 @@ function failingAt(fatal: number, failure: Failure, folder: string, operations: 
     if (failure === 'full' && operations.length >= fatal && takesRoom.has(name)) return fail('ENOSPC');
     if (operations.length !== fatal || failure === 'full') return run();
     if (failure === 'short write' && half !== undefined) return half();
-    return failure === 'EIO after'
-      ? (run() as Promise<unknown>).then(closed).then(() => fail('EIO'))
-      : fail('ENOSPC');
+    if (failure !== 'EIO after') return fail('ENOSPC');
+    const result = run();
+    if (name === 'open' && typeof result === 'number') closeSync(result);
+    return result instanceof Promise ? result.then(closed).then(() => fail('EIO')) : fail('EIO');
   };
 }
 

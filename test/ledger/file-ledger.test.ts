@@ -219,8 +219,8 @@ describe('a claim', () => {
     async (code) => {
       const { ledger } = await made();
       onEnd(() => watchDisk(undefined));
-      await watchDisk(async ({ name }, run) => {
-        const result = await run();
+      await watchDisk(({ name }, run) => {
+        const result = run();
         if (name === 'link') throw Object.assign(new Error(code), { code });
         return result;
       });

@@ -22,7 +22,8 @@ let isPatched = false;
 
 /**
  * Lets every operation of this process on any disk pass through `watch`, until this is called again; undefined ends
- * it. Seen is what is called as a promise or synchronously, however it was imported; not Node's calls with callbacks.
+ * it. Seen is what is called as a promise or synchronously, however it was imported, and `fsync`; not Node's other calls
+ * with callbacks.
  */
 export async function watchDisk(watch: Watcher | undefined): Promise<void> {
   watcher = watch;
@@ -45,6 +46,7 @@ export async function watchDisk(watch: Watcher | undefined): Promise<void> {
       path: descriptorPaths.get(file),
       descriptor: file as number,
     }));
+  wrapSync(fs as unknown as Holder);
   syncBuiltinESMExports();
 }
 
@@ -80,6 +82,24 @@ function rememberOpened(holder: Holder, method: string): void {
     const opened = real.apply(this, args);
     const path = nameOf(args[0]);
     return opened instanceof Promise ? opened.then((file) => remember(file, path)) : remember(opened, path);
+  };
+}
+
+// The one call with a callback: what is opened synchronously can be synced in no other way without waiting for it.
+function wrapSync(holder: Holder): void {
+  const real = fs.fsync;
+  holder['fsync'] = (file, callback): void => {
+    const ended = callback as (error: unknown) => void;
+    const run = (): Promise<void> =>
+      new Promise((resolve, reject) =>
+        real(file as number, (error) => (error === null ? resolve() : reject(error))),
+      );
+    const operation = { name: 'sync', path: descriptorPaths.get(file), descriptor: file as number };
+    const watch = watcher;
+    new Promise((resolve) => resolve(watch === undefined ? run() : watch(operation, run))).then(
+      () => ended(null),
+      ended,
+    );
   };
 }
 
