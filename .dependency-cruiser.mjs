@@ -113,9 +113,9 @@ export default {
     ),
     layer(
       'the-client-speaks-through-undici',
-      '^src/(?!sandbox/|gallery/)',
+      '^src/(?!sandbox/)',
       '^(node:)?(http|https|http2|net|tls)$',
-      'One HTTP stack; the sandbox has its own, and so has a gallery that is served. Types count, and so does what is loaded later.',
+      'One HTTP stack, and the server of the sandbox, which serves galleries too. Types count, and so does what is loaded later.',
     ),
     layer(
       'a-page-runs-in-a-browser',

@@ -9,7 +9,7 @@ export default defineConfig({
   test: {
     globalSetup: ['test/support/build.ts', 'test/support/temporary.ts'],
     reporters: ['default', './test/support/closing-line.ts'],
-    maxWorkers: 2,
+    maxWorkers: 3,
     projects: [
       { test: { ...common, name: 'alone', include: alone } },
       {

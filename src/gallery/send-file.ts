@@ -1,10 +1,10 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { systemCode } from '../errors.ts';
 import type { JobFile } from '../job.ts';
+import type { IncomingMessage, ServerResponse } from '../sandbox/loopback-server.ts';
 
 const types: Record<string, string> = {
   '.mp4': 'video/mp4',

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { basename } from 'node:path';
 import { messageOf, usageError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { tryParseJson } from '../json.ts';
+import { isForeign } from '../sandbox/guard.ts';
+import { listenOnLoopback, type IncomingMessage, type ServerResponse } from '../sandbox/loopback-server.ts';
 import type { ExportedRating, GalleryData } from './data.ts';
 import { readRating } from './ratings-file.ts';
 import { sendFile } from './send-file.ts';
@@ -33,27 +33,19 @@ const ratingsPath = 'ratings';
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
   const token = randomBytes(24).toString('base64url');
-  const server = createServer({ requestTimeout: 60_000 });
-  await listen(server, port);
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  server.on('request', (request, response) => {
-    answer(request, response, { host, token, deps }).catch((error: unknown) => {
+  const server = await listenOnLoopback(port, (request, response, own) => {
+    answer(request, response, { origin: own, token, deps }).catch((error: unknown) => {
       if (response.headersSent) response.destroy();
       else refuse(response, 500, messageOf(error));
     });
+  }).catch((error: unknown) => {
+    throw usageError(`--port: cannot listen on ${port}: ${messageOf(error)}.`);
   });
-  return {
-    url: `http://${host}/${token}/`,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return { url: `${server.origin}/${token}/`, close: () => server.close() };
 }
 
 interface Serving {
-  host: string;
+  origin: string;
   token: string;
   deps: GalleryDeps;
 }
@@ -62,7 +54,8 @@ async function answer(request: IncomingMessage, response: ServerResponse, servin
   response.setHeader('x-content-type-options', 'nosniff');
   response.setHeader('referrer-policy', 'no-referrer');
   response.setHeader('cross-origin-resource-policy', 'same-origin');
-  if (isForeign(request, serving)) refuse(response, 403, 'This gallery is for this machine alone.');
+  if (isForeign(request.headers, serving.origin))
+    refuse(response, 403, 'This gallery is for this machine alone.');
   else await route(request, response, serving);
 }
 
@@ -84,13 +77,6 @@ async function route(request: IncomingMessage, response: ServerResponse, serving
 
 function hrefOf({ id, files }: Job, index: number): string {
   return `media/${id}/${index}/${encodeURIComponent(basename(files[index]?.path ?? ''))}`;
-}
-
-// A page of another origin may send requests here; the browser says so, or says a host name that is not ours.
-function isForeign({ headers }: IncomingMessage, { host }: Serving): boolean {
-  const site = headers['sec-fetch-site'] ?? 'none';
-  const origin = headers.origin ?? `http://${host}`;
-  return headers.host !== host || origin !== `http://${host}` || !['none', 'same-origin'].includes(site);
 }
 
 function sendPage(response: ServerResponse, html: string): void {
@@ -127,13 +113,4 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 
 function refuse(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`);
-}
-
-function listen(server: Server, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (error) =>
-      reject(usageError(`--port: cannot listen on ${port}: ${messageOf(error)}.`)),
-    );
-    server.listen(port, '127.0.0.1', resolve);
-  });
 }

@@ -9,7 +9,7 @@ export function isForeign(headers: IncomingHttpHeaders, origin: string): boolean
   const site = headers['sec-fetch-site'] ?? 'none';
   return (
     !ownHosts(origin).includes((headers.host ?? '').toLowerCase()) ||
-    headers.origin !== undefined ||
+    (headers.origin ?? origin) !== origin ||
     !['none', 'same-origin'].includes(site)
   );
 }

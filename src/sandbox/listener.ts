@@ -1,9 +1,8 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { gatewayError } from './envelopes.ts';
 import type { Reply } from './exchange.ts';
 import { isForeign } from './guard.ts';
+import { listenOnLoopback, type Listener } from './loopback-server.ts';
 import { sendReply } from './send.ts';
 
 /** A request as it arrived: `path` and `query` are still percent-encoded. */
@@ -14,30 +13,21 @@ export interface Request {
   message: IncomingMessage;
 }
 
-/** A server on loopback that is ready to take requests. */
-export interface Listener {
-  /** `http://127.0.0.1:PORT`. */
-  origin: string;
-  /** Ends every connection at once, and resolves when the port is free again. */
-  close(): Promise<void>;
-}
-
 /**
  * Listens on 127.0.0.1 (port 0 chooses a free one) and answers each request with what `handle` makes of it, after
  * refusing those of web pages and foreign host names with HTTP 403. An error of `handle` becomes HTTP 500.
  * Rejects with the system's error where the port cannot be had. With `unref` it keeps no process alive.
  */
-export async function listen(
+export function listen(
   port: number,
   handle: (request: Request) => Promise<Reply>,
-  { unref = false } = {},
+  options: { unref?: boolean | undefined } = {},
 ): Promise<Listener> {
-  const server = createServer({ requestTimeout: 60_000 });
-  await start(server, port);
-  if (unref) server.unref().on('connection', (socket) => socket.unref());
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  server.on('request', (message, response) => void serve(message, response, origin, handle));
-  return { origin, close: () => stop(server) };
+  return listenOnLoopback(
+    port,
+    (message, response, origin) => void serve(message, response, origin, handle),
+    options,
+  );
 }
 
 async function serve(
@@ -62,21 +52,4 @@ function requestOf(message: IncomingMessage): Request {
 function crashed(error: unknown): Reply {
   const message = error instanceof Error ? error.message : String(error);
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
-}
-
-function start(server: Server, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, '127.0.0.1', () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
-}
-
-function stop(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve());
-    server.closeAllConnections();
-  });
 }

@@ -28,6 +28,7 @@ describe('who may call', () => {
     ['a program that says localhost', { Host: 'localhost:PORT' }, 200],
     ['a name that was rebound to loopback', { Host: 'attacker.example:PORT' }, 403],
     ['another port', { Host: '127.0.0.1:1' }, 403],
+    ['a page of this very server', { Origin: 'http://127.0.0.1:PORT' }, 200],
     ['a page of another origin', { Origin: 'https://attacker.example' }, 403],
     ['a page in a sandboxed frame', { Origin: 'null' }, 403],
     ['an image in a page', { 'Sec-Fetch-Site': 'cross-site' }, 403],
