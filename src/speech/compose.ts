@@ -28,7 +28,7 @@ export function composeSpeech(
   fields: SpeechFields,
   settings: Settings,
 ): { body: JsonObject; format: SpeechFormat; sampleRate: number } {
-  const format = formatFor(fields.format ?? settings.ttsFormat.value, target);
+  const format = formatFor(fields.format, target, settings.ttsFormat.value);
   const body = bodyOf(text, format, fields, settings);
   const violations = fields.check === false ? [] : checkSpeech(body);
   if (violations.length > 0) throw usageError(violationMessage(violations));

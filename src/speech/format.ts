@@ -41,15 +41,19 @@ export function speechFormat(name: string): SpeechFormat {
 }
 
 /**
- * The format of an output: the one that is named, else that of the file's extension, else MP3.
+ * The format of an output: the one that is named, else that of the file's extension, else the usual one.
  * @throws MgwError('usage') where the extension is one of audio that is not among the known formats.
  */
-export function formatFor(named: string | undefined, output: string | undefined): SpeechFormat {
+export function formatFor(
+  named: string | undefined,
+  output: string | undefined,
+  usual = 'mp3',
+): SpeechFormat {
   if (named !== undefined) return speechFormat(named);
   const extension = extname(output ?? '').toLowerCase();
   if (otherAudio.has(extension))
     throw usageError(
       `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or name one by --format.`,
     );
-  return speechFormat(byExtension[extension] ?? 'mp3');
+  return speechFormat(byExtension[extension] ?? usual);
 }

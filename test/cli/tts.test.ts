@@ -282,6 +282,7 @@ describe('wrong input sends nothing', () => {
     [['tts', 'Hi', '-o', 'a.mp3', '--key', 'a', '--split'], /--split/],
     [['tts', 'Hi', '-o', 'a.mp3', '--concurrency', '2'], /goes with --split/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
+    [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split', '--dry-run'], /cannot join aac/],
     [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],
   ])('%j', async (args, message) => {
     const { here, charges, folder } = await bench();

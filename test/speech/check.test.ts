@@ -57,6 +57,11 @@ describe('the format', () => {
     expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
   });
 
+  test('the usual one is for a file whose name tells none', () => {
+    expect(formatFor(undefined, 'a', 'wav')).toMatchObject({ name: 'wav' });
+    expect(formatFor(undefined, 'a.mp3', 'wav')).toMatchObject({ name: 'mp3' });
+  });
+
   test('an extension of other audio is refused, since the file would be something else', () => {
     expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
   });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { deadlineIn } from '../../../clock.ts';
-import { exitCodes, MgwError, usageError, toMgwError } from '../../../errors.ts';
+import { exitCodes, MgwError, toMgwError } from '../../../errors.ts';
 import type { Job, JobFile } from '../../../job.ts';
 import type { JobDeps } from '../../../jobs/deps.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
@@ -9,7 +9,7 @@ import { checkSidecarsFree, writeSidecars } from '../../../jobs/sidecar.ts';
 import { at, canonicalJson, type Json } from '../../../json.ts';
 import { FileSink } from '../../../speech/file-sink.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
-import { joinedPart, joinerFor } from '../../../speech/join.ts';
+import { joinedPart, type Joiner } from '../../../speech/join.ts';
 import { speakPieces } from '../../../speech/pieces.ts';
 import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
 import { speak } from '../../../speech/speak.ts';
@@ -29,14 +29,18 @@ export async function deliverSpeech(
   speech: PreparedSpeech,
   options: TtsOptions,
 ): Promise<Outcome> {
-  const deliver = options.split ? deliverPieces : deliverOne;
   const { name } = await context.gateway();
   const text = fingerprintOf({ protocol: 'tts', body: speech.bodies }, name);
   const deps = await payingDeps(context, 'command', text, options);
   try {
     if (options.sidecar && speech.target !== undefined)
       await checkSidecarsFree({ kind: 'file', path: speech.target }, 1, options.force ?? false);
-    return { ...(await deliver(context, speech, options, deps)), isRun: true };
+    const { joiner } = speech;
+    const outcome =
+      joiner === undefined
+        ? await deliverOne(context, speech, options, deps)
+        : await deliverPieces(context, speech, joiner, options, deps);
+    return { ...outcome, isRun: true };
   } catch (error) {
     return { ...failed(error), isRun: true };
   } finally {
@@ -99,14 +103,12 @@ async function endText(
 async function deliverPieces(
   context: Context,
   speech: PreparedSpeech,
+  join: Joiner,
   options: TtsOptions,
   deps: JobDeps,
 ): Promise<Outcome> {
   const { progress } = context;
   const { bodies, format } = speech;
-  const joiner = joinerFor(format.wire);
-  if (joiner === undefined)
-    throw usageError(`--split cannot join ${format.name}; allowed: mp3, wav, pcm, ogg_opus`);
   const { timeoutMs, stateDir } = await context.settings();
   const folder = folderFor(speech, stateDir.value);
   const order = {
@@ -116,7 +118,7 @@ async function deliverPieces(
     concurrency: options.concurrency ?? 3,
     folder,
     mime: format.mime,
-    join: joiner,
+    join,
     onPiece: (done: number) =>
       progress.counting({ what: 'speaking', done, total: bodies.length, of: 'pieces' }),
   };

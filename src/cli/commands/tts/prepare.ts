@@ -3,6 +3,7 @@ import { usageError } from '../../../errors.ts';
 import { at, type JsonObject } from '../../../json.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { SpeechFormat } from '../../../speech/format.ts';
+import { joinerFor, type Joiner } from '../../../speech/join.ts';
 import { splitText } from '../../../speech/split.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
@@ -19,6 +20,8 @@ export interface PreparedSpeech {
   sampleRate: number;
   /** Absolute path, or undefined for standard output. */
   target: string | undefined;
+  /** Joins what the bodies make into one output, with `--split`. */
+  joiner?: Joiner;
 }
 
 const defaultPieceLength = 1000;
@@ -37,7 +40,12 @@ export async function prepareSpeech(
   const target = outputOf(context, options);
   const text = await textOf(context, given, options);
   const { body, ...composed } = composeSpeech(text, target, options, settings);
-  return { bodies: options.split ? piecesOf(body, options) : [body], ...composed, target };
+  if (!options.split) return { bodies: [body], ...composed, target };
+  const { format } = composed;
+  const joiner = joinerFor(format.wire);
+  if (joiner === undefined)
+    throw usageError(`--split cannot join ${format.name}; allowed: mp3, wav, pcm, ogg_opus`);
+  return { bodies: piecesOf(body, options), ...composed, target, joiner };
 }
 
 function checkSplit(options: TtsOptions): void {
