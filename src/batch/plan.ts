@@ -3,7 +3,7 @@ import { MgwError, messageOf } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
 import { pathsAt } from '../jobs/target.ts';
 import type { Manifest } from './manifest/manifest.ts';
-import type { Problem } from './manifest/problem.ts';
+import { problemText, type Problem } from './manifest/problem.ts';
 import type { Row } from './manifest/row.ts';
 import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
@@ -68,7 +68,7 @@ export async function planBatch(
 ): Promise<Plan> {
   const planning = new Planning(batch, deps);
   for await (const item of batch.manifest.items()) {
-    if ('problem' in item) planning.refuse(item.problem);
+    if ('problems' in item) planning.refuse(item.problems, item.isRow);
     else {
       const planned = await planning.row(item.row);
       if (planned !== undefined) await take(planned);
@@ -104,6 +104,8 @@ class Planning {
   readonly #ids = new Map<string, number>();
   readonly #paths = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
+  /** What was told: a value of a matrix is in many rows, and wrong in each of them. */
+  readonly #told = new Set<string>();
   #badLine = 0;
 
   constructor(batch: Batch, deps: PlanDeps) {
@@ -111,10 +113,16 @@ class Planning {
     this.#deps = deps;
   }
 
-  refuse(problem: Problem): void {
-    this.plan.problems.push(problem);
-    if (problem.line !== this.#badLine) this.plan.bad += 1;
-    this.#badLine = problem.line;
+  /** Takes in what is wrong with one row, or with lines that are none. */
+  refuse(problems: readonly Problem[], isRow = true): void {
+    const lines = problems.filter(({ line }) => line !== this.#badLine);
+    this.plan.bad += isRow ? 1 : lines.length;
+    for (const problem of problems) {
+      const text = problemText('', problem);
+      if (!this.#told.has(text)) this.plan.problems.push(problem);
+      this.#told.add(text);
+      this.#badLine = problem.line;
+    }
   }
 
   /** The row with all that is known of it, undefined where it cannot be carried out. */
@@ -129,7 +137,7 @@ class Planning {
     const again = await standingOf(found, this.#deps);
     if (again.state !== 'new') return this.#counted({ ...found, ...again });
     const message = `${found.path} exists already; --force replaces it`;
-    this.refuse({ line: row.line, field: 'output', message });
+    this.refuse([{ line: row.line, field: 'output', message }]);
     return undefined;
   }
 
@@ -138,8 +146,8 @@ class Planning {
       return await this.#deps.workOf(row);
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
-      for (const message of error.message.split('\n'))
-        this.refuse({ line: row.line, message: asField(message) });
+      const { line } = row;
+      this.refuse(error.message.split('\n').map((message) => ({ line, message: asField(message) })));
       return undefined;
     }
   }
@@ -150,7 +158,7 @@ class Planning {
       const found = named(row, work, name, place);
       return this.#isAlone(found) ? found : undefined;
     } catch (error) {
-      this.refuse({ line: row.line, field: 'output', message: messageOf(error) });
+      this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
       return undefined;
     }
   }
@@ -168,11 +176,11 @@ class Planning {
         row.id === undefined
           ? `it asks for the same as line ${sameId}; to have it twice, give each an id of its own`
           : `the id ${id} is that of line ${sameId} too`;
-      this.refuse({ line, field: row.id === undefined ? undefined : 'id', message });
+      this.refuse([{ line, field: row.id === undefined ? undefined : 'id', message }]);
       return false;
     }
     if (samePath !== undefined) {
-      this.refuse({ line, field: 'output', message: `${path} is the file of line ${samePath} too` });
+      this.refuse([{ line, field: 'output', message: `${path} is the file of line ${samePath} too` }]);
       return false;
     }
     if (same !== undefined)

@@ -37,6 +37,22 @@ describe('a plan', () => {
     expect(scene.gateway.requests).toEqual([]);
   });
 
+  it.each([
+    ['that no row may have', 'duration: [5, five]', 4],
+    ['that its model does not take', 'duration: [5, 99]', 2],
+  ])('counts every row of a value of a matrix %s, and tells of it once', async (_, list, line) => {
+    const text = [
+      'defaults: {protocol: c, model: vendor-h3-mini, duration: 5}',
+      'matrix:',
+      '  prompt: [a boat, a cat, a dog]',
+      `  ${list}`,
+    ];
+    const file = scene.file('matrix.yaml', text.join('\n'));
+    const { batch, problems } = await scene.read('plan', file);
+    expect(batch).toMatchObject({ rows: 6, bad: 3, states: { new: 3 } });
+    expect(problems).toMatchObject([{ line }]);
+  });
+
   it('asks for the listing once, whatever the number of rows that need it', async () => {
     const rows = ['a boat', 'a cat', 'a dog'].map((prompt) => `b,Kling,5,${prompt}`);
     const file = scene.file('b.csv', ['protocol,model,duration,prompt', ...rows].join('\n'));

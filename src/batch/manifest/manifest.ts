@@ -4,13 +4,13 @@ import { extname } from 'node:path';
 import { messageOf, usageError, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
 import { readHead, type Head } from './head.ts';
-import { problemText, type Problem } from './problem.ts';
+import type { Problem } from './problem.ts';
 import type { ManifestRecord, WrittenField } from './record.ts';
 import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
 import { Source, Unreadable } from './source.ts';
 
-/** A row, or something that is wrong, in the order of the file. */
-export type Item = { row: Row } | { problem: Problem };
+/** A row, or what is wrong: with a row, where `isRow`, or with the file; in the order of the file. */
+export type Item = { row: Row } | { problems: readonly Problem[]; isRow: boolean };
 
 /** A manifest that is there. Its rows are read as they are asked for, in memory that does not grow with their number. */
 export interface Manifest {
@@ -64,31 +64,28 @@ interface Content {
 }
 
 async function* itemsOf({ faults, defaults, records }: Content): AsyncGenerator<Item> {
-  yield* faults.map((problem) => ({ problem }));
+  yield* faults.map(ofFile);
   if (faults.length > 0) return;
   const problems: Problem[] = [];
-  // A value of a matrix is in many rows, and wrong in each of them.
-  const reported = new Set<string>();
-  const report = (problem: Problem): void => {
-    const text = problemText('', problem);
-    if (!reported.has(text)) problems.push(problem);
-    reported.add(text);
-  };
-  const drain = (): Item[] => problems.splice(0).map((problem) => ({ problem }));
+  const report = (problem: Problem): void => void problems.push(problem);
   try {
     let index = 0;
     for await (const record of records(report)) {
       index += 1;
+      yield* problems.splice(0).map(ofFile);
       if ('message' in record) report(record);
       const row = 'message' in record ? undefined : readRow(record, index, defaults, report);
-      yield* drain();
-      if (row !== undefined) yield { row };
+      yield row === undefined ? { problems: problems.splice(0), isRow: true } : { row };
     }
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     report(error.problem);
   }
-  yield* drain();
+  yield* problems.splice(0).map(ofFile);
+}
+
+function ofFile(problem: Problem): Item {
+  return { problems: [problem], isRow: false };
 }
 
 // The parsers are loaded where they are wanted: no other command waits for them.

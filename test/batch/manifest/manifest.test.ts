@@ -26,7 +26,7 @@ async function read(name: string, content: string | Uint8Array, ...defaults: str
   const found: Read = { rows: [], problems: [] };
   for await (const item of manifest.items()) {
     if ('row' in item) found.rows.push(item.row);
-    else found.problems.push(problemText('m', item.problem));
+    else found.problems.push(...item.problems.map((problem) => problemText('m', problem)));
   }
   return found;
 }
@@ -231,11 +231,12 @@ rows:
     ]);
   });
 
-  it('tells once of a value of the matrix that is wrong in many rows, by its own line', async () => {
+  it('tells of a value of the matrix that is wrong by its own line, for each row that has it', async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
-    expect(problems).toEqual(['m:6: seed: one is not allowed; allowed: a whole number in digits, such as 5']);
+    const told = 'm:6: seed: one is not allowed; allowed: a whole number in digits, such as 5';
+    expect(problems).toEqual([told, told]);
   });
 
   it('takes anchors, each row with its own lines', async () => {
@@ -406,7 +407,7 @@ it.each([
   let [count, before] = [0, 0];
   const manifest = await openManifest(path, []);
   for await (const item of manifest.items()) {
-    if (!('row' in item)) throw new Error(item.problem.message);
+    if (!('row' in item)) throw new Error(item.problems[0]?.message);
     count += 1;
     if (count === 10_000) before = inUse();
     if (count === 90_000) expect(inUse() - before).toBeLessThan(3);
