@@ -20,6 +20,44 @@ const withoutChildProcess = {
   },
 };
 
+// string-width makes a segmenter and the emoji of Unicode when it is loaded, for which a short command takes as long as for
+// all the rest, and needs them for few texts.
+const eager = {
+  'const segmenter = new Intl.Segmenter();': `let made;
+const segmenter = { segment: (text) => (made ??= new Intl.Segmenter()).segment(text) };`,
+  'const rgiEmojiRegex = /^\\p{RGI_Emoji}$/v;': `let emoji;
+const rgiEmojiRegex = { test: (text) => (emoji ??= new RegExp('^\\\\p{RGI_Emoji}$', 'v')).test(text) };`,
+};
+const lazyWidths = {
+  name: 'string-width-when-needed',
+  transform: {
+    filter: { id: /string-width\/index\.js$/ },
+    handler: (code) =>
+      Object.entries(eager).reduce((text, [statement, lazy]) => {
+        if (!text.includes(statement)) throw new Error('string-width has changed: take this out, or mend it');
+        return text.replace(statement, () => lazy);
+      }, code),
+  },
+};
+
+// A module of Node's own is loaded by what first uses it, and not with the chunk: most commands use few of those that
+// their code could use. (mgw's own chunks are loaded as the source says, so that none is missing later on.)
+const nodeWhenUsed = {
+  name: 'node-when-used',
+  renderChunk: (code) =>
+    Array.from(code.matchAll(/^let (node_\w+) = (require\("node:[\w/]+"\));$/gm)).reduce(whenUsed, code),
+};
+
+function whenUsed(code, [declaration, name, load]) {
+  const uses = code.match(new RegExp(`\\b${name}\\b`, 'g')).length;
+  const members = new RegExp(`\\b${name}\\.`, 'g');
+  // What is handed on as a whole stays as it is.
+  if (code.match(members)?.length !== uses - 1) return code;
+  return code
+    .replace(members, `${name}().`)
+    .replace(declaration, `let ${name}_; const ${name} = () => (${name}_ ??= ${load});`);
+}
+
 // HTTP/2 is not spoken: undici would load Node's for it at every start.
 const withoutHttp2 = {
   name: 'undici-without-http2',
@@ -72,7 +110,15 @@ const program = {
   ...common,
   input: { mgw: 'src/cli/main.ts' },
   preserveEntrySignatures: 'allow-extension',
-  plugins: [withoutChildProcess, withoutHttp2, galleryPage(), thirdPartyLicences(), manPage],
+  plugins: [
+    withoutChildProcess,
+    lazyWidths,
+    withoutHttp2,
+    nodeWhenUsed,
+    galleryPage(),
+    thirdPartyLicences(),
+    manPage,
+  ],
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 

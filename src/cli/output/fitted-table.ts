@@ -1,7 +1,6 @@
-import stringWidth from 'string-width';
 import { printableLine } from '../../printable.ts';
 import { table } from './table.ts';
-import { cutToWidth } from './text-width.ts';
+import { cutToWidth, widthOf } from './text-width.ts';
 
 /** A column of a table that is made to fit. */
 export interface Column<Row> {
@@ -55,7 +54,7 @@ export function fittedTable<Row>(
 
 function measured<Row>({ head, cell, least, rank }: Column<Row>, rows: readonly Row[]): Measured {
   const cells = rows.map((row) => printableLine(cell(row) || empty, longestCell));
-  const width = cells.reduce((widest, text) => Math.max(widest, stringWidth(text)), stringWidth(head));
+  const width = cells.reduce((widest, text) => Math.max(widest, widthOf(text)), widthOf(head));
   return { head, cells, width, least, rank, isEmpty: cells.every((text) => text === empty) };
 }
 

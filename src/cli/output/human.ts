@@ -1,9 +1,9 @@
 import { exitCodes, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { shownState } from '../../jobs/reconcile.ts';
-import stringWidth from 'string-width';
 import { printable, printableLine } from '../../printable.ts';
 import { commandOf, wrapped } from '../help/wrap.ts';
+import { widthOf } from './text-width.ts';
 
 /**
  * An error as a person reads it: what happened, whether money was spent, what to type next. In lines of at most `width`
@@ -14,7 +14,7 @@ export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): st
   // Many gateways say it in the message already.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
-  const told = lines.map((line) => wrapped(line, width, '  ', stringWidth));
+  const told = lines.map((line) => wrapped(line, width, '  ', widthOf));
   const { next } = error;
   return [...told, ...(next ? [commandOf(next.map(shellWord), width, '  next: ', '    ')] : [])].join('\n');
 }
@@ -54,7 +54,7 @@ export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';
   const error =
     job.error && shownState(job) !== 'succeeded' ? ` ${printableLine(job.error.message, 200)}` : '';
-  return wrapped(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', stringWidth);
+  return wrapped(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', widthOf);
 }
 
 /** A time in the past as a person says it. */

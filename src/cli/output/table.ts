@@ -1,6 +1,5 @@
-import stringWidth from 'string-width';
 import { printableLine } from '../../printable.ts';
-import { wrapped } from './text-width.ts';
+import { widthOf, wrapped } from './text-width.ts';
 
 const gap = 2;
 const longestCell = 200;
@@ -13,7 +12,7 @@ export function table(head: string[], rows: string[][], width = Number.POSITIVE_
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, longestCell)));
   // Not spread into Math.max: a call takes some hundred thousand arguments, and a list may be longer.
   const widths = head.map((_, column) =>
-    cells.reduce((widest, row) => Math.max(widest, stringWidth(row[column] ?? '')), 0),
+    cells.reduce((widest, row) => Math.max(widest, widthOf(row[column] ?? '')), 0),
   );
   narrow(widths, width - gap * (head.length - 1));
   return cells.flatMap((row) => linesOf(row, widths)).join('\n');
@@ -37,5 +36,5 @@ function linesOf(row: readonly string[], widths: readonly number[]): string[] {
 }
 
 function padded(text: string, width: number): string {
-  return text + ' '.repeat(Math.max(0, width - stringWidth(text)));
+  return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }

@@ -1,5 +1,6 @@
+import stringWidth from 'string-width';
 import { expect, it } from 'vitest';
-import { cutToWidth, wrapped } from '../../../src/cli/output/text-width.ts';
+import { cutToWidth, widthOf, wrapped } from '../../../src/cli/output/text-width.ts';
 import { columnsOf } from '../../../src/cli/io.ts';
 
 it('only a terminal that has columns has a width', () => {
@@ -23,3 +24,8 @@ it.each([
 ])('%j is broken into lines of %i columns', (text, width, lines) =>
   expect(wrapped(text, width)).toEqual(lines),
 );
+
+it('knows the width of Latin text by itself as string-width does', () => {
+  const own = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code));
+  expect(own.filter((text) => widthOf(text) !== stringWidth(text))).toEqual([]);
+});
