@@ -6,11 +6,15 @@ import type { Life, Owner } from '../job.ts';
 
 // A snapshot that is restored, or a container that starts again, may give a new process the id, the start and the
 // boot of an old one; this it cannot.
-const instance = randomUUID();
+let made: string | undefined;
+
+function instance(): string {
+  return (made ??= randomUUID());
+}
 
 /** This process, so that another one can tell whether it is still alive. */
 export function currentOwner(): Owner {
-  return { pid: process.pid, start: startOf(process.pid) ?? '', host: thisHost(), instance };
+  return { pid: process.pid, start: startOf(process.pid) ?? '', host: thisHost(), instance: instance() };
 }
 
 /**
@@ -20,13 +24,13 @@ export function currentOwner(): Owner {
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
   if (owner.host !== thisHost()) return 'unknown';
-  if (owner.pid === process.pid && owner.instance !== undefined && owner.instance !== instance) return 'dead';
+  if (owner.pid === process.pid && owner.instance !== undefined && owner.instance !== instance()) return 'dead';
   try {
     process.kill(owner.pid, 0);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EPERM') return 'dead';
   }
-  if (owner.instance === instance && owner.pid === process.pid) return 'alive';
+  if (owner.instance === instance() && owner.pid === process.pid) return 'alive';
   const start = startOf(owner.pid);
   if (start === 'ended') return 'dead';
   if (start === undefined || owner.start === '') return 'unknown';
