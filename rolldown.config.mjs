@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { defineConfig } from 'rolldown';
+import { minifySync } from 'rolldown/utils';
 import { galleryPage } from './rolldown.gallery.mjs';
 import { declarations } from './rolldown.declarations.mjs';
 import { thirdPartyLicences } from './rolldown.licences.mjs';
@@ -58,6 +59,25 @@ function whenUsed(code, [declaration, name, load]) {
     .replace(declaration, `let ${name}_; const ${name} = () => (${name}_ ??= ${load});`);
 }
 
+// What every command loads of libraries has short names: it is compiling that a start consists of. mgw's own code keeps
+// its names, and so do functions and classes, for what a stack shows.
+const shortNames = {
+  name: 'short-names',
+  transform: {
+    order: 'post',
+    filter: { id: /node_modules\/(commander|undici)\// },
+    handler(code, id) {
+      const keepNames = { function: true, class: true };
+      const { code: short, errors } = minifySync(id, code, {
+        mangle: { toplevel: true, keepNames },
+        compress: false,
+      });
+      if (errors.length > 0) throw new Error(`${id}: ${errors[0].message}`);
+      return short;
+    },
+  },
+};
+
 // HTTP/2 is not spoken: undici would load Node's for it at every start.
 const withoutHttp2 = {
   name: 'undici-without-http2',
@@ -72,9 +92,13 @@ const always =
   /src\/(cli\/(main|program|context|io|wait-options|output\/json)|session\/(session|settings|places)|http\/(failures|read-bounded))\.ts/;
 const network =
   /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts/;
+const ledger = /src\/ledger\/file-ledger\.ts/;
+const tables = /src\/cli\/output\/(fitted-table|human)\.ts/;
 const together = {
   groups: [
     { name: 'base', priority: 2, test: always },
+    { name: 'ledger', priority: 1, test: ledger },
+    { name: 'table', priority: 1, test: tables },
     { name: 'gateway', priority: 1, test: network, includeDependenciesRecursively: false },
   ],
 };
@@ -115,6 +139,7 @@ const program = {
     lazyWidths,
     withoutHttp2,
     nodeWhenUsed,
+    shortNames,
     galleryPage(),
     thirdPartyLicences(),
     manPage,
