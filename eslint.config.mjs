@@ -26,7 +26,7 @@ export default tseslint.config(
       ],
     },
   },
-  { files: ['src/**'], rules: { 'max-lines': ['error', 260], 'max-lines-per-function': ['error', 60] } },
+  { files: ['src/**'], rules: { 'max-lines': ['error', 257], 'max-lines-per-function': ['error', 60] } },
   {
     files: [
       'bin/*.js',

@@ -4,6 +4,8 @@ import { rolldown } from 'rolldown';
 
 const name = 'virtual:gallery-page';
 const folder = join(import.meta.dirname, 'src/gallery/page');
+// In this order: what comes later has the last word.
+const styles = ['page', 'tile', 'dialog', 'narrow'];
 
 /** The script and the style of the gallery's page as two texts, which `virtual:gallery-page` exports. */
 export function galleryPage() {
@@ -12,7 +14,7 @@ export function galleryPage() {
     resolveId: (id) => (id === name ? `\0${name}` : undefined),
     async load(id) {
       if (id !== `\0${name}`) return undefined;
-      const style = readFileSync(join(folder, 'style.css'), 'utf8');
+      const style = styles.map((part) => readFileSync(join(folder, 'style', `${part}.css`), 'utf8')).join('');
       return `export const script = ${JSON.stringify(await script())};\nexport const style = ${JSON.stringify(plain(style))};`;
     },
   };
