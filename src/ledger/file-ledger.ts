@@ -1,3 +1,4 @@
+import { lstatSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { createHash, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -14,6 +15,7 @@ import { IndexLog } from './index-log.ts';
 import { jobIdForm, newJobId, timeOf } from './job-id.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
+import { SuccessLog } from './success-log.ts';
 
 /**
  * The ledger as a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
@@ -25,7 +27,12 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   for (const folder of [stateDir, ...Object.values(folders)])
     await local(() => makeOwnFolder(folder, true), stateDir);
   const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
-  const read = (id: string): Job | undefined => (jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined);
+  const successes = new SuccessLog(join(stateDir, 'succeeded.log'));
+  const read = (id: string): Job | undefined => {
+    const job = jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined;
+    if (job?.state === 'succeeded') successes.complete(id);
+    return job;
+  };
   const index = new IndexLog(join(stateDir, 'index.log'), {
     folder: folders.jobs,
     ids: async () => (await listIds(folders.jobs)).reverse(),
@@ -48,10 +55,13 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         if (event.type === 'accepted')
           await index.add([{ kind: 'handle', value: event.handle, id }]).catch(() => undefined);
         await appendFile(jobPath(id), encodeEvent(event, now()), tornEnd, event.type !== 'delivered');
+        if (event.type === 'finished' && event.state === 'succeeded') successes.add(id);
       }, stateDir),
     read: (id) => local(() => read(id), stateDir),
     events: (id) => local(() => decodeEvents(textOf(jobPath(id)) ?? ''), stateDir),
-    ids: () => local(() => listIds(folders.jobs), stateDir),
+    version: (id) => local(() => versionOf(jobPath(id)), stateDir),
+    ids: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
+      local(() => listIds(folders.jobs, leaveOutSucceeded ? successes.ids() : new Set()), stateDir),
     remove: (id) =>
       local(async () => {
         await index.add([{ kind: 'removed', value: id, id }]);
@@ -132,10 +142,19 @@ function damagedJob(id: string, text: string, lines: readonly (RecordedEvent | u
   return job;
 }
 
-async function listIds(folder: string): Promise<string[]> {
+// Nothing writes to a record but by adding to it.
+function versionOf(path: string): string | undefined {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  return found && [found.ino, found.size, found.mtimeMs, found.ctimeMs].join(' ');
+}
+
+async function listIds(folder: string, without: ReadonlySet<string> = new Set()): Promise<string[]> {
   const names = await readdir(folder);
-  const ids = names.map((name) => name.slice(0, -'.jsonl'.length)).filter((id) => jobIdForm.test(id));
-  return ids.sort().reverse();
+  const ids = names.map((name) => name.slice(0, -'.jsonl'.length));
+  return ids
+    .filter((id) => !without.has(id) && jobIdForm.test(id))
+    .sort()
+    .reverse();
 }
 
 function claimsIn(folder: string, stateDir: string): ClaimMethods {

@@ -30,8 +30,13 @@ export interface Ledger {
   read(id: string): Promise<Job | undefined>;
   /** The events of a job in their order, `undefined` for a line that cannot be read. */
   events(id: string): Promise<(RecordedEvent | undefined)[]>;
-  /** Ids of all jobs, newest first. */
-  ids(): Promise<string[]>;
+  /**
+   * What tells a job's record from what it was before: a text that is another one after each event, and whatever else
+   * becomes of the record; undefined where there is none. Quicker than {@link read}, for whoever kept what that gave.
+   */
+  version(id: string): Promise<string | undefined>;
+  /** Ids of all jobs, newest first; those that are known to have succeeded, which nothing takes back, may be left out. */
+  ids(which?: { leaveOutSucceeded: boolean }): Promise<string[]>;
   /** Removes a job's record, and remembers that it was taken away on purpose. */
   remove(id: string): Promise<void>;
   /**

@@ -70,6 +70,20 @@ describe('a job', () => {
     expect(job?.created_at).toBe(new Date(now).toISOString());
   });
 
+  it('has another version after each event, and after whatever else becomes of its record', async () => {
+    const { ledger, id, path } = await made(accepted);
+    const versions = [await ledger.version(id)];
+    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+    versions.push(await ledger.version(id));
+    const text = readFileSync(path, 'utf8');
+    writeFileSync(path, text.replace('succeeded', 'succeedee'));
+    versions.push(await ledger.version(id));
+    rmSync(path);
+    versions.push(await ledger.version(id));
+    expect(new Set(versions).size).toBe(4);
+    expect(versions[3]).toBeUndefined();
+  });
+
   it('cannot be created twice, is gone once removed, and what is no id names none', async () => {
     const { ledger, id } = await made();
     await expect(ledger.create(id, [prepared])).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });

@@ -71,8 +71,8 @@ async function newest(
   limit: number,
 ): Promise<{ shown: Job[]; more: number }> {
   const shown: Job[] = [];
-  const ids = await ledger.ids();
-  const { since } = options;
+  const { since, state } = options;
+  const ids = await ledger.ids({ leaveOutSucceeded: state?.includes('succeeded') === false });
   const counted = since === undefined ? ids.length : countSince(ids, since);
   for (const [index, id] of ids.slice(0, counted).entries()) {
     if (shown.length >= limit) return { shown, more: counted - index };
