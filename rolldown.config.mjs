@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { defineConfig } from 'rolldown';
 import { minifySync } from 'rolldown/utils';
 import { galleryPage } from './rolldown.gallery.mjs';
@@ -103,10 +104,19 @@ const together = {
   ],
 };
 
+// Its parts require each other, and would be given the faces that they have for `import`.
+const postgres = Object.fromEntries(
+  ['pg', 'pg-pool', 'pg-protocol', 'pg-connection-string'].map((name) => [
+    name,
+    createRequire(import.meta.url).resolve(name),
+  ]),
+);
+
 const common = {
   platform: 'node',
-  external: [/^node:/],
-  resolve: { conditionNames: ['node', 'import', 'default'] },
+  // PostgreSQL's own library is never asked for.
+  external: [/^node:/, 'pg-native'],
+  resolve: { conditionNames: ['node', 'import', 'default'], alias: postgres },
 };
 
 const output = {

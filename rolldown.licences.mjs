@@ -40,6 +40,14 @@ function manifestIn(folder) {
 function licenceOf(folder) {
   const { name, version, license } = manifestIn(folder);
   const file = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)/i.test(entry));
-  if (file === undefined) throw new Error(`${name} is bundled and has no licence file`);
-  return { title: `${name} ${version} (${license})`, text: readFileSync(join(folder, file), 'utf8') };
+  const text = file === undefined ? inReadme(folder) : readFileSync(join(folder, file), 'utf8');
+  if (text === undefined) throw new Error(`${name} is bundled and has no licence file`);
+  return { title: `${name} ${version} (${license})`, text };
+}
+
+// Some packages have it under a heading of their description.
+function inReadme(folder) {
+  const file = readdirSync(folder).find((entry) => /^readme/i.test(entry));
+  const text = file === undefined ? '' : readFileSync(join(folder, file), 'utf8');
+  return /^#+ licen[cs]e\s+(\S[^]*)/im.exec(text)?.[1];
 }

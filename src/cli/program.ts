@@ -74,6 +74,11 @@ const commands: Record<string, Listed> = {
     about: 'look at settings, and change them',
     load: async () => (await import('./commands/config.ts')).registerConfig,
   },
+  state: {
+    group: 'Set-up',
+    about: 'a ledger that several machines share, on PostgreSQL',
+    load: async () => (await import('./commands/state.ts')).registerState,
+  },
   doctor: {
     group: 'Set-up',
     about: 'check the set-up, free of charge',

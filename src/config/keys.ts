@@ -1,6 +1,7 @@
 import { usageError } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { parseBaseUrl, parseOrigin } from './base-url.ts';
+import { holdsPassword } from '../state-url.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 
@@ -55,6 +56,10 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
   if (isPrice(path) && words.length > 0) return words.join('; ');
   const [word, ...more] = words;
   if (word === undefined || more.length > 0) throw new Error('one value');
+  if (name === 'state' && holdsPassword(word))
+    throw new Error(
+      'an address without its password, which the command line would show to others: PGPASSWORD or ~/.pgpass',
+    );
   if (name === 'base_url') return parseBaseUrl(word, allowHttp);
   if (path[0] === 'defaults') return plainValue(word);
   const parsed = Object.values(rules)

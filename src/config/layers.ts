@@ -35,6 +35,6 @@ export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   try {
     return { ...raw, value: rule.parse(raw.value) };
   } catch (error) {
-    throw badSetting(rule.key, raw, String(raw.value) || '""', error);
+    throw badSetting(rule.key, raw, rule.isSecret ? '' : String(raw.value) || '""', error);
   }
 }

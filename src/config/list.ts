@@ -13,6 +13,7 @@ import {
 import { findKey } from './find-key.ts';
 import { read, type Layers } from './layers.ts';
 import { configFolder, stateFolder, type Host } from './places.ts';
+import { shownUrl } from '../state-url.ts';
 import { rules } from './rules.ts';
 import type { Origin, Setting } from './source.ts';
 
@@ -64,6 +65,10 @@ function ruleRows(layers: Layers): SettingRow[] {
     'c.auth_scheme': () => {
       const own = read(rules.cAuthScheme, layers);
       return own.value === undefined ? { ...own, value: resolveCAuth(layers).value.scheme } : own;
+    },
+    state: () => {
+      const { value, ...origin } = read(rules.state, layers);
+      return { ...origin, value: value === undefined ? value : shownUrl(value) };
     },
     poll_interval: () => asDuration(pollInterval(layers)),
   };

@@ -4,6 +4,7 @@ import { MgwError, systemCode } from '../errors.ts';
 import { linkFault, ownerFault } from '../ownership.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
+import { holdsPassword } from '../state-url.ts';
 import { configFolder, thisHost, type Env, type Host } from './places.ts';
 import type { ConfigFile } from './schema.ts';
 
@@ -137,14 +138,17 @@ function checkMode(file: string, mode: number, raw: JsonObject): void {
   const shown = (mode & 0o777).toString(8).padStart(4, '0');
   if ((mode & 0o022) !== 0)
     throw open600(file, `others may write it (mode ${shown}), so it could send the key elsewhere`);
-  if ((mode & 0o077) !== 0 && holdsKey(raw))
-    throw open600(file, `it holds a key and others may read it (mode ${shown})`);
+  if ((mode & 0o077) !== 0 && holdsSecret(raw))
+    throw open600(file, `it holds a key or a password and others may read it (mode ${shown})`);
 }
 
-function holdsKey(raw: JsonObject): boolean {
+function holdsSecret(raw: JsonObject): boolean {
   const profiles = raw['profiles'];
   return (
-    isObject(profiles) && Object.values(profiles).some((profile) => isObject(profile) && 'api_key' in profile)
+    isObject(profiles) &&
+    Object.values(profiles).some(
+      (profile) => isObject(profile) && ('api_key' in profile || holdsPassword(profile['state'])),
+    )
   );
 }
 

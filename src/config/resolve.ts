@@ -54,6 +54,8 @@ export interface Settings {
   ttsSpeaker: Setting<string | undefined>;
   ttsFormat: Setting<string | undefined>;
   ttsSampleRate: Setting<number | undefined>;
+  /** The address of a ledger that is shared, which may hold a password; undefined for that of this machine. */
+  state: Setting<string | undefined>;
   /** The standing budget, by its name. */
   budget: Setting<string | undefined>;
   /** The multipliers of specification 8, as texts. */
@@ -103,6 +105,7 @@ export function resolveSettings(input: ResolveInput): Settings {
     ttsSpeaker: read(rules.ttsSpeaker, layers),
     ttsFormat: read(rules.ttsFormat, layers),
     ttsSampleRate: read(rules.ttsSampleRate, layers),
+    state: read(rules.state, layers),
     budget: read(rules.budget, layers),
     groupMultiplier: read(rules.groupMultiplier, layers),
     userMultiplier: read(rules.userMultiplier, layers),

@@ -1,5 +1,6 @@
 import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../duration.ts';
+import { parseStateUrl } from '../state-url.ts';
 
 /** What the command line gave, by flag as commander names it. Only what was given counts. */
 export interface SettingFlags {
@@ -31,6 +32,8 @@ export interface Rule<T> {
   flag?: { name: string; field: keyof SettingFlags };
   /** The environment variable; an empty one counts as not set. */
   env?: string;
+  /** Its value is not repeated in messages. */
+  isSecret?: boolean;
   /**
    * Reads a text (flag, variable, `config set`) or a value of the config file.
    * @throws Error whose message says what is allowed.
@@ -69,6 +72,7 @@ export const rules = {
     undefined,
     fromFlag('--request-timeout', 'requestTimeout'),
   ),
+  state: rule<string | undefined>('state', stateUrl, undefined, { env: 'MGW_STATE', isSecret: true }),
   retries: rule('retries', retryCount, 5, fromFlag('--retries', 'retries')),
   submitRetry5xx: rule('submit.retry_5xx', boolean, false),
   ttsSpeaker: rule<string | undefined>('tts.speaker', word, undefined, {
@@ -95,6 +99,12 @@ export function boolean(given: unknown): boolean {
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
   if (['false', '0', 'no', 'off'].includes(word)) return false;
   throw new Error('true or false');
+}
+
+// A folder has a variable of its own, so that no slip of one makes a second ledger.
+function stateUrl(given: unknown): string {
+  parseStateUrl(String(given));
+  return String(given);
 }
 
 function duration(given: unknown): number {

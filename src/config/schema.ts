@@ -37,6 +37,7 @@ export const profileSchema = z.strictObject({
       per_minute: count,
     }),
   ),
+  state: text,
   budget: text,
   prices: z.optional(
     z.strictObject({

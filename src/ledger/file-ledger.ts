@@ -1,18 +1,20 @@
 import { lstatSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { makeOwnFolder } from '../make-folder.ts';
-import { lostFingerprint, type Job, type JobKind, type RecordedEvent } from '../job.ts';
+import type { Job } from '../job.ts';
+import { claimName } from './claim-name.ts';
+import { damagedJob } from './damaged-job.ts';
 import { appendFile, createExclusively, readBytes, removeFile } from './durable-file.ts';
+import { entriesOf } from './entries-of.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
-import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
-import { jobIdForm, newJobId, timeOf } from './job-id.ts';
+import { jobIdForm, newJobId } from './job-id.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
 import { SuccessLog } from './success-log.ts';
@@ -39,7 +41,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     entriesOf: (id) => Promise.resolve(entriesOf(id, read(id))),
   });
   return {
-    newId: (time) => local(async () => idAfter(await index.highest(), time), stateDir),
+    newId: (time) => local(async () => newJobId(time, await index.highest()), stateDir),
     create: (id, events) =>
       local(
         () =>
@@ -75,19 +77,6 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   };
 }
 
-function idAfter(last: string | undefined, now: number): string {
-  return newJobId(last === undefined ? now : Math.max(now, timeOf(last) + 1));
-}
-
-function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
-  const { key, handle, record } = job ?? {};
-  const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;
-  const values = { fingerprint, key, handle };
-  return Object.entries(values).flatMap(([kind, value]) =>
-    value ? [{ kind: kind as IndexEntry['kind'], value, id }] : [],
-  );
-}
-
 // Complete or not there at all: a process that dies here leaves no record without a beginning.
 async function createJob(path: string, text: string): Promise<void> {
   if (!(await createExclusively(path, text, draftOf(path)))) throw new Error(`${path} exists`);
@@ -111,7 +100,7 @@ function readJob(id: string, path: string): Job | undefined {
   const text = textOf(path);
   if (text === undefined) return undefined;
   const lines = decodeEvents(text);
-  return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines);
+  return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines, lifeOf);
 }
 
 // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
@@ -122,24 +111,6 @@ function textOf(path: string): string | undefined {
     if (shortages.has(systemCode(error) ?? '')) throw error;
     return '';
   }
-}
-
-// What is left of a record that has lost its beginning: enough to name it, to block a second submission, and to
-// follow its handle where that can be read.
-function damagedJob(id: string, text: string, lines: readonly (RecordedEvent | undefined)[]): Job {
-  const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? 'c';
-  const prepared = {
-    type: 'prepared' as const,
-    at: new Date(timeOf(id)).toISOString(),
-    protocol: protocol as JobKind,
-    base_url: '',
-    fingerprint: lostFingerprint,
-    account: '',
-  };
-  const job = foldJob(id, [prepared, undefined, ...lines], lifeOf);
-  if (job === undefined) throw new MgwError('internal', 'a job without a beginning');
-  job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
-  return job;
 }
 
 // Nothing writes to a record but by adding to it.
@@ -158,7 +129,7 @@ async function listIds(folder: string, without: ReadonlySet<string> = new Set())
 }
 
 function claimsIn(folder: string, stateDir: string): ClaimMethods {
-  const pathOf = (name: string): string => join(folder, claimFile(name));
+  const pathOf = (name: string): string => join(folder, claimName(name));
   const claimed = (name: string): Promise<string | undefined> =>
     local(() => readClaim(pathOf(name)), stateDir);
   /** The second name that each tentative claim of this process goes by. */
@@ -181,7 +152,7 @@ function claimsIn(folder: string, stateDir: string): ClaimMethods {
       return won ? undefined : ((await claimed(name)) ?? '');
     },
     confirm: (name) => local(() => removeDraft(name), stateDir),
-    isTentative: (name) => local(() => hasDraft(folder, claimFile(name)), stateDir),
+    isTentative: (name) => local(() => hasDraft(folder, claimName(name)), stateDir),
     release: (name) =>
       local(() => {
         removeFile(pathOf(name));
@@ -217,12 +188,6 @@ async function readClaim(path: string): Promise<string | undefined> {
     if (found === undefined || Math.abs(Date.now() - found.mtimeMs) > 2000) return '';
     await delay(50);
   }
-}
-
-// A file's name has 255 bytes at most, and a draft's is longer by 41.
-function claimFile(name: string): string {
-  const encoded = encodeURIComponent(name);
-  return encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
 }
 
 function withChecksum(line: string): string {

@@ -5,10 +5,11 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 /** The form of a job's id: `job_`, nine characters of time, five of chance; ids sort by time. */
 export const jobIdForm = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 
-/** A new job id for a time in ms since 1970. */
-export function newJobId(now: number): string {
+/** A new job id for a time in ms since 1970, higher than `last`. */
+export function newJobId(now: number, last?: string): string {
   let time = '';
-  for (let rest = now, i = 0; i < 9; i += 1, rest = Math.floor(rest / 32))
+  const at = last === undefined ? now : Math.max(now, timeOf(last) + 1);
+  for (let rest = at, i = 0; i < 9; i += 1, rest = Math.floor(rest / 32))
     time = `${alphabet[rest % 32] ?? ''}${time}`;
   const chance = [...randomBytes(5)].map((byte) => alphabet[byte % 32]).join('');
   return `job_${time}${chance}`;

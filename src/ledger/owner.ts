@@ -24,7 +24,8 @@ export function currentOwner(): Owner {
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
   if (owner.host !== thisHost()) return 'unknown';
-  if (owner.pid === process.pid && owner.instance !== undefined && owner.instance !== instance()) return 'dead';
+  if (owner.pid === process.pid && owner.instance !== undefined && owner.instance !== instance())
+    return 'dead';
   try {
     process.kill(owner.pid, 0);
   } catch (error) {

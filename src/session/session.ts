@@ -11,8 +11,9 @@ import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import { version } from '../version.ts';
+import { usageError } from '../errors.ts';
 import type { Gateway } from './gateway.ts';
-import { ledgerFolder, sandboxFolder } from './places.ts';
+import { ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
 
 /** What works on one gateway and one ledger, each part made when it is first asked for (the composition root). */
 export interface Session {
@@ -58,11 +59,17 @@ type Closer = () => Promise<void> | void;
 export function openSession(options: SessionOptions): Session {
   const closers: Closer[] = [];
   let redact = (text: string): string => text;
-  const settings = once(options.settings);
+  let password = '';
+  const settings = once(async () => {
+    const resolved = await options.settings();
+    password = sharedLedger(resolved)?.password ?? '';
+    redact = secretRedactor([password]);
+    return resolved;
+  });
   const gateway = once(async () => {
     const resolved = await settings();
     const found = await (resolved.sandbox.value ? playing(resolved) : real(resolved));
-    redact = secretRedactor([found.key]);
+    redact = secretRedactor([found.key, password]);
     return found;
   });
   const playing = async (resolved: Settings): Promise<Gateway> => {
@@ -113,6 +120,16 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
 }
 
 async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
+  const shared = sharedLedger(settings);
+  if (shared !== undefined) {
+    const { openPostgresLedger } = await import('../ledger/postgres/postgres-ledger.ts');
+    // Play money needs no second thought about where it is.
+    return openPostgresLedger(shared, {
+      stateDir: settings.stateDir.value,
+      clock,
+      create: settings.sandbox.value,
+    });
+  }
   const { openFileLedger } = await import('../ledger/file-ledger.ts');
   return openFileLedger(ledgerFolder(settings), () => clock.now());
 }
@@ -160,6 +177,9 @@ async function budgetOf(
   name: string,
   closers: Closer[],
 ): Promise<Budget> {
+  const shared = sharedLedger(await session.settings());
+  if (shared !== undefined)
+    throw usageError(`Budgets are not kept in a ledger on PostgreSQL yet: ${kind} ${name} cannot be used.`);
   const [{ budgetPath, openBudget }, { chargeOutcome }, settings, ledger] = await Promise.all([
     import('../budget/open-budget.ts'),
     import('../jobs/charge-outcome.ts'),

@@ -71,6 +71,7 @@ describe('keptValue', () => {
       'sandbox.concurrency': '4',
       'sandbox.per_minute': '60',
       budget: 'clips',
+      state: 'postgres://mgw@db.example/mgw?lease=20s',
       'prices.tts': '10k_characters=2',
       'prices.group_multiplier': '1.10',
       'prices.user_multiplier': '2',

@@ -21,7 +21,7 @@ const ended = (state: 'succeeded' | 'failed'): JobEvent => ({ type: 'finished', 
 async function made(): Promise<{ ledger: Ledger; state: string; ids: string[] }> {
   const state = freshFolder();
   const ledger = await openFileLedger(state, () => 1);
-  const ids = [1, 2, 3].map(newJobId);
+  const ids = [1, 2, 3].map((at) => newJobId(at));
   for (const id of ids) await ledger.create(id, [prepared, accepted]);
   await ledger.append(ids[1] ?? '', ended('failed'));
   await ledger.append(ids[2] ?? '', ended('succeeded'));

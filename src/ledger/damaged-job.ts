@@ -1,0 +1,29 @@
+import { MgwError } from '../errors.ts';
+import { lostFingerprint, type Job, type JobKind, type JobRecord, type RecordedEvent } from '../job.ts';
+import { foldJob } from './fold.ts';
+import { timeOf } from './job-id.ts';
+
+/**
+ * What is left of a record that has lost its beginning: enough to name it, to block a second submission, and to follow
+ * its handle where that can be read. `text` is all that stands in it, readable or not.
+ */
+export function damagedJob(
+  id: string,
+  text: string,
+  lines: readonly (RecordedEvent | undefined)[],
+  lifeOf: JobRecord['lifeOf'],
+): Job {
+  const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? 'c';
+  const prepared = {
+    type: 'prepared' as const,
+    at: new Date(timeOf(id)).toISOString(),
+    protocol: protocol as JobKind,
+    base_url: '',
+    fingerprint: lostFingerprint,
+    account: '',
+  };
+  const job = foldJob(id, [prepared, undefined, ...lines], lifeOf);
+  if (job === undefined) throw new MgwError('internal', 'a job without a beginning');
+  job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
+  return job;
+}

@@ -1,0 +1,123 @@
+import pg from 'pg';
+import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf, MgwError, systemCode } from '../../errors.ts';
+import { secretRedactor } from '../../redact.ts';
+import type { StateUrl } from '../../state-url.ts';
+
+/** The database did not answer in time: what was asked of it may have been done or not. */
+export class DatabaseGone extends MgwError {}
+
+/** A row as it comes. */
+export type Row = Record<string, unknown>;
+
+/** So many connections at most: of fifty processes each has room on a server as it comes. */
+const mostConnections = 4;
+/** A connection that is not used goes back to the server, ms. */
+const idleMs = 5000;
+
+/**
+ * The database behind a ledger. Every statement stands alone, as one transaction, so that a pool of transactions may
+ * stand before it (PgBouncer); and may be repeated, since whoever writes it makes it so. Where a connection breaks, or
+ * none can be made, it is repeated on another one, for as long as the patience lasts.
+ */
+export class Database {
+  readonly url: StateUrl;
+  readonly #pool: pg.Pool;
+  readonly #redact: (text: string) => string;
+  #isClosed = false;
+
+  constructor(url: StateUrl) {
+    this.url = url;
+    this.#redact = secretRedactor([url.password, process.env['PGPASSWORD'] ?? '']);
+    this.#pool = new pg.Pool({
+      connectionString: url.href,
+      application_name: 'mgw',
+      max: mostConnections,
+      connectionTimeoutMillis: url.patienceMs,
+      query_timeout: url.patienceMs,
+      idleTimeoutMillis: idleMs,
+      allowExitOnIdle: true,
+      keepAlive: true,
+    });
+    // Of a connection that nobody uses: the next statement makes another.
+    this.#pool.on('error', () => undefined);
+  }
+
+  /** A table's full name: no connection's search path is relied on. */
+  table(name: string): string {
+    return `${this.url.schema}.${name}`;
+  }
+
+  /**
+   * Runs one statement; it may be done twice.
+   * @throws DatabaseGone, exit 6, where nobody answered; MgwError('config') where the database refuses mgw, or has no
+   * ledger in it; MgwError('local_io') otherwise.
+   */
+  async query<T extends Row>(text: string, values: readonly unknown[] = []): Promise<T[]> {
+    const end = performance.now() + this.url.patienceMs;
+    for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
+      try {
+        return (await this.#pool.query<T>(text, [...values])).rows;
+      } catch (error) {
+        if (!isGone(error)) throw this.#refused(error);
+        if (this.#isClosed || performance.now() + pauseMs > end) throw this.#gone(error);
+      }
+      await delay(pauseMs);
+    }
+  }
+
+  /** Closes all connections. What is under way on them is awaited. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#pool.end();
+  }
+
+  #gone(error: unknown): DatabaseGone {
+    const text = `The ledger on ${this.url.shown} does not answer: ${this.#redact(wordsOf(error))}.`;
+    return new DatabaseGone('unreachable', text, { retry: 'safe', cause: error });
+  }
+
+  #refused(error: unknown): MgwError {
+    const { shown, schema } = this.url;
+    const code = systemCode(error) ?? '';
+    const why = this.#redact(wordsOf(error));
+    if (missing.has(code))
+      return new MgwError('config', `There is no ledger in the schema ${schema} of ${shown} yet: ${why}.`, {
+        next: ['mgw', 'state', 'init'],
+        cause: error,
+      });
+    if (/^(28|3D|42501|0A)/.test(code) || certificate.test(code))
+      return new MgwError('config', `The database ${shown} refuses mgw: ${why}.`, { cause: error });
+    return new MgwError('local_io', `The ledger on ${shown} cannot be used: ${why}.`, {
+      retry: 'safe',
+      cause: error,
+    });
+  }
+}
+
+// A table, a schema or a column that is not there.
+const missing = new Set(['42P01', '3F000', '42703']);
+const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
+
+/** True for PostgreSQL's code of a row that is there already. */
+export function isDuplicate(error: unknown): boolean {
+  return systemCode(error) === '23505';
+}
+
+const serverCodes =
+  // Connections: broken, too many, the server starting or ending; two transactions in each other's way.
+  /^(08|57P0[1-5]|53|40001|40P01|25006)/;
+const socketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
+
+// What may be well in a moment. What pg itself says of a broken connection bears no code.
+function isGone(error: unknown): boolean {
+  const code = systemCode(error);
+  if (code !== undefined) return serverCodes.test(code) || socketCodes.test(code);
+  return /terminated|timeout|closed|not queryable|server (closed|conn)|ended/i.test(messageOf(error));
+}
+
+function wordsOf(error: unknown): string {
+  const inner: unknown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
+  return (messageOf(inner) || systemCode(error) || 'no reason given').replace(/\.$/, '').slice(0, 300);
+}

@@ -1,0 +1,218 @@
+import { randomUUID } from 'node:crypto';
+import { MgwError } from '../../errors.ts';
+import type { JobEvent, Owner, RecordedEvent } from '../../job.ts';
+import { entriesOf } from '../entries-of.ts';
+import { decodeEvents, encodeEvent } from '../event-log.ts';
+import { foldJob } from '../fold.ts';
+import { DatabaseGone, isDuplicate, type Database } from './database.ts';
+import type { KeptFact, KeptFacts } from './kept-facts.ts';
+import { leaseLost } from './lease-keeper.ts';
+import { nameHash } from './name-hash.ts';
+
+type GivenEvent = JobEvent | RecordedEvent | undefined;
+
+/** A job's lines as they were last seen, so that what an event makes of the job is known when it is written. */
+interface Seen {
+  n: number;
+  lines: string;
+}
+
+/** So many jobs are remembered. */
+const mostSeen = 512;
+
+/**
+ * Writes events. One that names an owner says what its process is about to do: it is refused unless that process holds
+ * its lease, in the same statement. Every other one is a fact, which is true whoever is alive: where the database is
+ * gone, it is kept here and written later.
+ */
+export class EventWriter {
+  readonly #database: Database;
+  readonly #facts: KeptFacts;
+  readonly #now: () => number;
+  readonly #seen = new Map<string, Seen>();
+  /** True while facts of this process may be waiting. */
+  #hasKept = false;
+
+  constructor(database: Database, facts: KeptFacts, now: () => number) {
+    this.#database = database;
+    this.#facts = facts;
+    this.#now = now;
+  }
+
+  /** Takes note of a job's lines as they were read. */
+  remember(id: string, lines: readonly string[]): void {
+    this.#seen.delete(id);
+    this.#seen.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
+    const [oldest] = this.#seen.keys();
+    if (this.#seen.size > mostSeen && oldest !== undefined) this.#seen.delete(oldest);
+  }
+
+  forget(id: string): void {
+    this.#seen.delete(id);
+  }
+
+  /** Creates a job with its first events. @throws MgwError('local_io') where there is one of this id. */
+  async create(id: string, events: readonly GivenEvent[]): Promise<void> {
+    const lines = events.map((event) => encodeEvent(event, this.#now()).trimEnd());
+    const job = foldJob(id, decodeEvents(lines.map((line) => `${line}\n`).join('')));
+    const hashes = entriesOf(id, job).map(nameHash);
+    const owner = events.map(ownerIn).find((found) => found !== undefined);
+    const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
+    const uids = lines.map(() => randomUUID());
+    const [row] = await this.#database.query<{ created: boolean; held: boolean; there: boolean }>(
+      `WITH ${this.#sync('true')}, ${this.#held(6)},
+       job AS (INSERT INTO ${jobs} (id, n, folded, state)
+         SELECT $1, cardinality($2::uuid[]), cardinality($2::uuid[]), $4 FROM sync
+         WHERE sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
+         ON CONFLICT (id) DO NOTHING RETURNING id),
+       event AS (INSERT INTO ${all} (job, n, uid, line)
+         SELECT job.id, given.n, given.uid, given.line
+         FROM job, unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS given (uid, line, n)),
+       name AS (INSERT INTO ${names} (hash, job) SELECT given, job.id FROM job, unnest($5::text[]) AS given
+         ON CONFLICT DO NOTHING)
+       SELECT EXISTS (SELECT FROM job) AS created, EXISTS (SELECT FROM held) AS held,
+         EXISTS (SELECT FROM ${jobs} WHERE id = $1) AS there`,
+      [id, uids, lines, job?.state ?? 'unknown', hashes, owner?.lease ?? null, owner?.instance ?? null],
+    );
+    if (row?.created !== true && !(await this.#isThere(uids[0] ?? ''))) {
+      if (owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLost();
+      throw new MgwError('local_io', `There is a job ${id} already.`);
+    }
+    this.remember(id, lines);
+  }
+
+  /**
+   * Adds an event to a job.
+   * @throws MgwError('local_io') where there is no such job; MgwError('unreachable') where its process has lost its
+   * lease, or the database is gone. A fact is kept then; that `sending` was not acted on is one.
+   */
+  async append(id: string, event: JobEvent): Promise<void> {
+    const line = encodeEvent(event, this.#now()).trimEnd();
+    const fact = { job: id, uid: randomUUID(), line };
+    try {
+      await this.flush();
+      await this.#write(fact, event, ownerIn(event));
+    } catch (error) {
+      if (!(error instanceof DatabaseGone)) throw error;
+      if (event.type === 'sending') await this.#keepUnsent(id, event.attempt);
+      if (!isKept(event)) throw error;
+      await this.#keep(fact);
+      const text = `${error.message} It is kept in ${this.#facts.folder}, and the next mgw command on this machine writes it down.`;
+      throw error.with({}, text);
+    }
+  }
+
+  /** Writes down what was kept while the database was gone. @throws as {@link append}. */
+  async flush(isFirst = false): Promise<void> {
+    if (!isFirst && !this.#hasKept) return;
+    await this.#facts.flush(async (fact) => {
+      const [event] = decodeEvents(`${fact.line}\n`);
+      // A job that was removed since has no use for it.
+      await this.#write(fact, event, undefined).catch((error: unknown) => {
+        if (error instanceof DatabaseGone) throw error;
+      });
+    });
+    this.#hasKept = false;
+  }
+
+  // Whether it was recorded is not known; that nothing was sent is.
+  async #keepUnsent(id: string, attempt: number): Promise<void> {
+    const message = 'The ledger did not answer, and nothing was sent';
+    const event: JobEvent = { type: 'unavailable', attempt, error: { code: 'unreachable', message } };
+    await this.#keep({ job: id, uid: randomUUID(), line: encodeEvent(event, this.#now()).trimEnd() });
+  }
+
+  async #keep(fact: KeptFact): Promise<void> {
+    await this.#facts.keep(fact);
+    this.#hasKept = true;
+  }
+
+  async #write({ job: id, uid, line }: KeptFact, event: GivenEvent, owner: Owner | undefined): Promise<void> {
+    const seen = this.#seen.get(id);
+    const lines = `${seen?.lines ?? ''}${line}\n`;
+    const state = seen && foldJob(id, decodeEvents(lines))?.state;
+    const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
+    const isDurable = event?.type !== 'delivered';
+    const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
+    const text = `WITH ${this.#sync('$8')}, ${this.#held(6)},
+      job AS (UPDATE ${jobs} SET n = n + 1,
+          folded = CASE WHEN n = $4 AND folded = n THEN n + 1 ELSE folded END,
+          state = CASE WHEN n = $4 THEN $5 ELSE state END
+        FROM sync WHERE id = $1 AND sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
+          AND NOT EXISTS (SELECT FROM ${events} WHERE uid = $2) RETURNING n),
+      name AS (INSERT INTO ${names} (hash, job) SELECT $9, $1 FROM job WHERE $9::text IS NOT NULL ON CONFLICT DO NOTHING),
+      event AS (INSERT INTO ${events} (job, n, uid, line) SELECT $1, n, $2, $3 FROM job RETURNING n)
+      SELECT (SELECT n FROM event) AS n, EXISTS (SELECT FROM held) AS held,
+        EXISTS (SELECT FROM ${jobs} WHERE id = $1) AS known, EXISTS (SELECT FROM ${events} WHERE uid = $2) AS there`;
+    const values = [id, uid, line, seen?.n ?? -1, state ?? 'unknown', owner?.lease ?? null];
+    const row = await this.#once(text, [...values, owner?.instance ?? null, isDurable, hash]);
+    if (row === 'there' || row?.there === true) {
+      this.forget(id);
+      return;
+    }
+    if (row?.known !== true) throw new MgwError('local_io', `There is no job ${id}.`);
+    if (row.n === null) throw leaseLost();
+    if (seen !== undefined && row.n === seen.n + 1) this.#seen.set(id, { n: row.n, lines });
+    else this.forget(id);
+  }
+
+  // Two tries of one event that are under way at the same time: the second is refused by its uid.
+  async #once(text: string, values: unknown[]): Promise<'there' | Written | undefined> {
+    try {
+      return (await this.#database.query<Written>(text, values))[0];
+    } catch (error) {
+      if (isDuplicate(error)) return 'there';
+      throw error;
+    }
+  }
+
+  async #isThere(uid: string): Promise<boolean> {
+    const rows = await this.#database.query(`SELECT FROM ${this.#database.table('events')} WHERE uid = $1`, [
+      uid,
+    ]);
+    return rows.length > 0;
+  }
+
+  // What is durable on return is so whatever the database's own setting is; a stronger one stays.
+  #sync(isDurable: string): string {
+    return `sync AS MATERIALIZED (SELECT set_config('synchronous_commit', CASE WHEN NOT ${isDurable}::boolean THEN 'off'
+      WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
+      ELSE current_setting('synchronous_commit') END, true) AS mode)`;
+  }
+
+  // Whoever finds the process dead removes its row, and waits until this statement is over.
+  #held(first: number): string {
+    return `held AS MATERIALIZED (SELECT id FROM ${this.#database.table('leases')}
+      WHERE id = $${first}::bigint AND instance = $${first + 1} AND until > clock_timestamp() FOR KEY SHARE)`;
+  }
+}
+
+interface Written extends Record<string, unknown> {
+  n: number | null;
+  held: boolean;
+  known: boolean;
+  there: boolean;
+}
+
+// One that was recorded elsewhere is a fact here.
+function ownerIn(event: GivenEvent): Owner | undefined {
+  if (event === undefined || 'at' in event) return undefined;
+  return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
+}
+
+const kept = new Set([
+  'reply',
+  'accepted',
+  'rejected',
+  'unavailable',
+  'unknown',
+  'finished',
+  'file',
+  'delivered',
+  'detached',
+]);
+
+// What a person decides is not: they are told that it failed, and may decide otherwise.
+function isKept({ type }: JobEvent): boolean {
+  return kept.has(type);
+}

@@ -1,0 +1,81 @@
+import type { StateUrl } from '../../state-url.ts';
+import { Database } from './database.ts';
+import { identityOf, makeTables, type LedgerIdentity } from './schema.ts';
+
+/** What was found out about the database behind a ledger. */
+export interface Examined {
+  /** Of PostgreSQL: `15.8`. */
+  server: string;
+  /** Of the tables. */
+  version: number;
+  jobs: number;
+  /** How far the clock of this machine is ahead of the database's, ms. */
+  lagMs: number;
+  /** How long one statement takes, ms. */
+  tripMs: number;
+  /** What breaks a promise, or would in a crash. */
+  warnings: string[];
+}
+
+const oldestServer = 140_000;
+
+/** Makes the tables of a ledger where they are missing. @throws MgwError as the database's queries do. */
+export async function makeLedger(url: StateUrl): Promise<LedgerIdentity> {
+  const database = new Database(url);
+  try {
+    return await makeTables(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/**
+ * Looks at the database behind a ledger; nothing is changed. `now` is the clock of this machine.
+ * @throws MgwError('config') where there is no ledger in it or it is too old, DatabaseGone where it does not answer.
+ */
+export async function examineLedger(url: StateUrl, now: () => number): Promise<Examined> {
+  const database = new Database(url);
+  try {
+    const { version } = await identityOf(database);
+    const sent = performance.now();
+    const [row] = await database.query<Settings>(
+      `SELECT current_setting('server_version') AS server, current_setting('server_version_num')::int AS number,
+         extract(epoch FROM clock_timestamp()) * 1000 AS clock, current_setting('fsync') AS fsync,
+         current_setting('full_page_writes') AS pages, pg_is_in_recovery() AS standby,
+         (SELECT count(*)::int FROM ${database.table('jobs')}) AS jobs`,
+    );
+    const tripMs = performance.now() - sent;
+    const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
+    const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
+    return { server, version, jobs, lagMs, tripMs, warnings: warningsOf(row, number, lagMs) };
+  } finally {
+    await database.close();
+  }
+}
+
+interface Settings extends Record<string, unknown> {
+  server: string;
+  number: number;
+  clock: string | number;
+  fsync: string;
+  pages: string;
+  standby: boolean;
+  jobs: number;
+}
+
+function warningsOf(found: Settings | undefined, number: number, lagMs: number): string[] {
+  const warnings: [boolean, string][] = [
+    [number < oldestServer, 'PostgreSQL is older than 14, which mgw is made for.'],
+    [found?.standby === true, 'This server is a standby, which takes no writes: name the primary.'],
+    [
+      found?.fsync === 'off',
+      'fsync is off: a crash of the machine loses what was confirmed, and mgw may pay twice.',
+    ],
+    [found?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
+    [
+      Math.abs(lagMs) > 5000,
+      'The clocks differ: the times of jobs and of budgets for a day or a month do too.',
+    ],
+  ];
+  return warnings.filter(([isSo]) => isSo).map(([, text]) => text);
+}

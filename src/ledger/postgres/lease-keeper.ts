@@ -1,0 +1,177 @@
+import { MgwError } from '../../errors.ts';
+import type { Life, Owner } from '../../job.ts';
+import type { Lease } from '../ledger.ts';
+import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
+import type { Database } from './database.ts';
+
+/** The times by which a lease is judged here, ms: the one never steps, the other goes on while the machine sleeps. */
+export interface LeaseClock {
+  monotonic: () => number;
+  now: () => number;
+}
+
+/** A process's right to write, in a row of the database that ends by the database's clock. */
+class HeldLease implements Lease {
+  readonly owner: Owner;
+  readonly #clock: LeaseClock;
+  readonly #lastsMs: number;
+  #from: { monotonic: number; now: number };
+
+  constructor(owner: Owner, lastsMs: number, clock: LeaseClock, from: HeldLease['times']) {
+    this.owner = owner;
+    this.#lastsMs = lastsMs;
+    this.#clock = clock;
+    this.#from = from;
+  }
+
+  get times(): { monotonic: number; now: number } {
+    return { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
+  }
+
+  /** True while it lasts for sure, whatever the database was asked and however long it took. */
+  get isHeld(): boolean {
+    const { monotonic, now } = this.times;
+    const passed = Math.max(monotonic - this.#from.monotonic, now - this.#from.now);
+    return passed < this.#lastsMs;
+  }
+
+  /** It was renewed by a statement that was sent at `from` or later. */
+  renewed(from: HeldLease['times']): void {
+    this.#from = from;
+  }
+
+  assertHeld(): void {
+    if (!this.isHeld) throw leaseLost();
+  }
+}
+
+/** Exit 6: this process was away for so long that others may have found it dead. */
+export function leaseLost(): MgwError {
+  const text =
+    'This process was stopped, or cut off from the ledger, for longer than its lease: others may have gone on with its work. Nothing was sent.';
+  return new MgwError('unreachable', text, { retry: 'safe' });
+}
+
+/**
+ * Takes and renews the lease under which this process writes, and tells who else is alive. A process is found dead by
+ * removing its row, which waits for whatever it is writing: after that the database refuses its writes.
+ */
+export class LeaseKeeper {
+  readonly #database: Database;
+  readonly #clock: LeaseClock;
+  readonly #leases: string;
+  #current: HeldLease | undefined;
+  #taking: Promise<HeldLease> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(database: Database, clock: LeaseClock) {
+    this.#database = database;
+    this.#clock = clock;
+    this.#leases = database.table('leases');
+  }
+
+  /** The lease of this process: the one that it holds, or a new one. */
+  async lease(): Promise<Lease> {
+    if (this.#current?.isHeld) return this.#current;
+    return (this.#taking ??= this.#take().finally(() => (this.#taking = undefined)));
+  }
+
+  /** Whether processes are alive, by their leases; one that has run out is ended by being asked for. */
+  async livesOf(owners: readonly Owner[]): Promise<(owner: Owner) => Life> {
+    const isOwn = ({ lease, instance }: Owner): boolean =>
+      this.#current?.isHeld === true &&
+      this.#current.owner.lease === lease &&
+      this.#current.owner.instance === instance;
+    const asked = owners.filter((owner) => owner.lease !== undefined && !isOwn(owner));
+    const alive = asked.length === 0 ? new Set<string>() : await this.#alive(asked);
+    const isAsked = new Set(asked.map(keyOf));
+    return (owner) => {
+      if (owner.lease === undefined) return lifeHere(owner) === 'dead' ? 'dead' : 'unknown';
+      if (isOwn(owner) || alive.has(keyOf(owner))) return 'alive';
+      return isAsked.has(keyOf(owner)) ? 'dead' : 'unknown';
+    };
+  }
+
+  /** Gives the lease back: the others know at once. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    const held = this.#current;
+    this.#current = undefined;
+    if (held !== undefined) await this.#end([held.owner]).catch(() => undefined);
+  }
+
+  async #alive(asked: readonly Owner[]): Promise<Set<string>> {
+    // What is shown to be dead on this machine has nothing under way but what the database has got already.
+    const gone = asked.filter((owner) => lifeHere(owner) === 'dead');
+    if (gone.length > 0) await this.#end(gone);
+    const ids = idsOf(asked);
+    await this.#database.query(
+      `DELETE FROM ${this.#leases} WHERE id = ANY($1::bigint[]) AND until <= clock_timestamp()`,
+      [ids],
+    );
+    const rows = await this.#database.query<{ id: string; instance: string }>(
+      `SELECT id::text, instance FROM ${this.#leases} WHERE id = ANY($1::bigint[])`,
+      [ids],
+    );
+    return new Set(rows.map(({ id, instance }) => keyOf({ lease: id, instance })));
+  }
+
+  async #end(owners: readonly Owner[]): Promise<void> {
+    await this.#database.query(`DELETE FROM ${this.#leases} WHERE id = ANY($1::bigint[])`, [idsOf(owners)]);
+  }
+
+  async #take(): Promise<HeldLease> {
+    const { leaseMs } = this.#database.url;
+    const own = currentOwner();
+    for (;;) {
+      const from = { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
+      // Where the answer is lost, the row that nobody knows of runs out.
+      const [row] = await this.#database.query<{ id: string }>(
+        `INSERT INTO ${this.#leases} (instance, host, pid, until)
+         VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond') RETURNING id::text`,
+        [own.instance, own.host, own.pid, leaseMs],
+      );
+      const lease = new HeldLease({ ...own, lease: row?.id ?? '' }, trusted * leaseMs, this.#clock, from);
+      if (!lease.isHeld) continue;
+      this.#current = lease;
+      this.#renewLater(lease);
+      return lease;
+    }
+  }
+
+  #renewLater(lease: HeldLease): void {
+    clearTimeout(this.#timer);
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(() => void this.#renew(lease), this.#database.url.leaseMs / 4);
+    // It keeps no process that has nothing else to do.
+    this.#timer.unref();
+  }
+
+  async #renew(lease: HeldLease): Promise<void> {
+    const from = lease.times;
+    const rows = await this.#database
+      .query(
+        `UPDATE ${this.#leases} SET until = clock_timestamp() + $3 * interval '1 millisecond'
+         WHERE id = $1 AND instance = $2 AND until > clock_timestamp() RETURNING id`,
+        [lease.owner.lease, lease.owner.instance, this.#database.url.leaseMs],
+      )
+      // The next time may be better; until then nothing is sent under a lease that may have run out.
+      .catch(() => undefined);
+    if (rows !== undefined && rows.length > 0) lease.renewed(from);
+    const isOver = rows?.length === 0 || this.#current !== lease;
+    if (!isOver) this.#renewLater(lease);
+  }
+}
+
+/** So much of a lease is relied on here: clocks differ, and what is sent takes its time. */
+const trusted = 0.8;
+
+function idsOf(owners: readonly Owner[]): string[] {
+  return [...new Set(owners.map(({ lease = '' }) => lease))].filter((id) => /^\d{1,18}$/.test(id));
+}
+
+function keyOf({ lease, instance }: Pick<Owner, 'lease' | 'instance'>): string {
+  return `${lease ?? ''} ${instance ?? ''}`;
+}

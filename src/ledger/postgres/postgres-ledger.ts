@@ -1,0 +1,136 @@
+import type { Job, Life, Owner } from '../../job.ts';
+import type { StateUrl } from '../../state-url.ts';
+import { damagedJob } from '../damaged-job.ts';
+import { decodeEvents } from '../event-log.ts';
+import { foldJob } from '../fold.ts';
+import { jobIdForm, newJobId } from '../job-id.ts';
+import type { Ledger } from '../ledger.ts';
+import { Database } from './database.ts';
+import { EventWriter } from './event-writer.ts';
+import { KeptFacts } from './kept-facts.ts';
+import { LeaseKeeper, type LeaseClock } from './lease-keeper.ts';
+import { nameHash } from './name-hash.ts';
+import { claimsIn } from './postgres-claims.ts';
+import { identityOf, makeTables } from './schema.ts';
+
+/** How a ledger on PostgreSQL is opened. */
+export interface PostgresLedgerOptions {
+  /** The local state folder: what cannot be written while the database is gone is kept there. */
+  stateDir: string;
+  clock: LeaseClock;
+  /** Makes the tables where they are missing. */
+  create?: boolean;
+}
+
+/** A ledger on PostgreSQL, and the database behind it. */
+export interface PostgresLedger extends Ledger {
+  readonly database: Database;
+}
+
+/**
+ * The ledger on PostgreSQL, which any number of machines share. See docs/decisions/0014 for what it rests on.
+ * @throws MgwError('config') where there is none, DatabaseGone where nobody answers.
+ */
+export async function openPostgresLedger(
+  url: StateUrl,
+  options: PostgresLedgerOptions,
+): Promise<PostgresLedger> {
+  const database = new Database(url);
+  try {
+    const { ledger } = await (options.create === true ? makeTables(database) : identityOf(database));
+    const facts = new KeptFacts(options.stateDir, ledger);
+    const writer = new EventWriter(database, facts, options.clock.now);
+    await writer.flush(true);
+    return ledgerOn(database, writer, new LeaseKeeper(database, options.clock));
+  } catch (error) {
+    await database.close().catch(() => undefined);
+    throw error;
+  }
+}
+
+function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper): PostgresLedger {
+  const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
+  const linesOf = async (id: string): Promise<string[]> => {
+    const rows = await database.query<{ line: string }>(
+      `SELECT line FROM ${events} WHERE job = $1 ORDER BY n`,
+      [id],
+    );
+    return rows.map(({ line }) => line);
+  };
+  return {
+    database,
+    newId: async (time) => {
+      const [row] = await database.query<{ id: string | null }>(`SELECT max(id) AS id FROM ${jobs}`);
+      return newJobId(time, row?.id ?? undefined);
+    },
+    create: (id, given) => writer.create(id, given),
+    append: (id, event) => writer.append(id, event),
+    read: (id) => readJob(id, linesOf, writer, keeper),
+    events: async (id) => decodeEvents((await linesOf(id)).map((line) => `${line}\n`).join('')),
+    version: async (id) => {
+      const [row] = await database.query<{ n: number }>(`SELECT n FROM ${jobs} WHERE id = $1`, [id]);
+      return row && String(row.n);
+    },
+    ids: async ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) => {
+      // One text is read sooner than a hundred thousand rows.
+      const which = leaveOutSucceeded ? `WHERE state <> 'succeeded' OR folded < n` : '';
+      const [row] = await database.query<{ ids: string | null }>(
+        `SELECT string_agg(id, ' ' ORDER BY id DESC) AS ids FROM ${jobs} ${which}`,
+      );
+      return row?.ids ? row.ids.split(' ') : [];
+    },
+    remove: async (id) => {
+      writer.forget(id);
+      await database.query(
+        `WITH job AS (DELETE FROM ${jobs} WHERE id = $1), event AS (DELETE FROM ${events} WHERE job = $1)
+         DELETE FROM ${names} WHERE job = $1`,
+        [id],
+      );
+    },
+    lookup: async (kind, value) => {
+      const rows = await database.query<{ job: string }>(
+        `SELECT job FROM ${names} WHERE hash = $1 ORDER BY made DESC`,
+        [nameHash({ kind, value })],
+      );
+      return rows.map(({ job }) => job);
+    },
+    ...claimsIn(database),
+    lease: () => keeper.lease(),
+    lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
+    close: async () => {
+      await keeper.close();
+      await database.close();
+    },
+  };
+}
+
+async function readJob(
+  id: string,
+  linesOf: (id: string) => Promise<string[]>,
+  writer: EventWriter,
+  keeper: LeaseKeeper,
+): Promise<Job | undefined> {
+  if (!jobIdForm.test(id)) return undefined;
+  for (;;) {
+    const lines = await linesOf(id);
+    if (lines.length === 0) return undefined;
+    writer.remember(id, lines);
+    const lifeOf = await keeper.livesOf(ownersIn(foldLines(id, lines)));
+    const job = foldLines(id, lines, lifeOf);
+    const { sender } = job.record;
+    // What the dead wrote last came before their end, and may have come after these lines were read.
+    const isDead = job.state === 'sending' && sender !== undefined && lifeOf(sender) === 'dead';
+    if (!isDead || (await linesOf(id)).length === lines.length) return job;
+  }
+}
+
+function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner) => Life): Job {
+  const text = lines.map((line) => `${line}\n`).join('');
+  const events = decodeEvents(text);
+  return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf ?? (() => 'unknown'));
+}
+
+// The processes on whose lives something depends.
+function ownersIn({ record: { sender, runs } }: Job): Owner[] {
+  return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
+}

@@ -1,0 +1,90 @@
+import { randomUUID } from 'node:crypto';
+import { MgwError } from '../../errors.ts';
+import type { Database } from './database.ts';
+
+/** The version of the tables that this mgw works with. */
+export const schemaVersion = 1;
+
+/** What tells one ledger from another. */
+export interface LedgerIdentity {
+  /** Made up when the ledger was: it stays, whatever address leads to it. */
+  ledger: string;
+  version: number;
+}
+
+/**
+ * The ledger in a database.
+ * @throws MgwError('config') where there is none, or its tables are of a version that this mgw does not know.
+ */
+export async function identityOf(database: Database): Promise<LedgerIdentity> {
+  const rows = await database.query<{ ledger: string; version: number }>(
+    `SELECT ledger, version FROM ${database.table('meta')}`,
+  );
+  const [found] = rows;
+  const { shown } = database.url;
+  if (found === undefined)
+    throw new MgwError('config', `The ledger in ${shown} is not complete.`, {
+      next: ['mgw', 'state', 'init'],
+    });
+  if (found.version > schemaVersion)
+    throw new MgwError(
+      'config',
+      `The ledger in ${shown} was made by a later mgw (version ${found.version} of its tables, this one knows ${schemaVersion}). Update mgw.`,
+    );
+  return found;
+}
+
+/**
+ * Makes the tables where they are missing; any number of processes may do so at once, and what is there stays.
+ * @throws MgwError as the database's queries do.
+ */
+export async function makeTables(database: Database): Promise<LedgerIdentity> {
+  // One text without values is one transaction, and the lock ends with it.
+  const { schema } = database.url;
+  const statements = [
+    `SELECT pg_advisory_xact_lock(hashtext('mgw ${schema}'))`,
+    `CREATE SCHEMA IF NOT EXISTS ${schema}`,
+    ...tables(schema),
+    `INSERT INTO ${schema}.meta (ledger, version) SELECT '${randomUUID()}', ${schemaVersion}
+       WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
+  ];
+  await database.query(statements.join(';\n'));
+  return identityOf(database);
+}
+
+function tables(schema: string): string[] {
+  return [
+    `CREATE TABLE IF NOT EXISTS ${schema}.meta (ledger uuid NOT NULL, version integer NOT NULL)`,
+    // A process is alive while its row is there and has not run out; whoever finds it dead removes the row first.
+    `CREATE TABLE IF NOT EXISTS ${schema}.leases (
+       id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance text NOT NULL,
+       host text NOT NULL, pid integer NOT NULL, until timestamptz NOT NULL)`,
+    // n counts a job's events; state is what they come to at the folded one, to be looked for by.
+    `CREATE TABLE IF NOT EXISTS ${schema}.jobs (
+       id text COLLATE "C" PRIMARY KEY, n integer NOT NULL, folded integer NOT NULL, state text NOT NULL)`,
+    `CREATE INDEX IF NOT EXISTS jobs_state ON ${schema}.jobs (state, id)`,
+    `CREATE INDEX IF NOT EXISTS jobs_unfolded ON ${schema}.jobs (id) WHERE folded < n`,
+    // An event's line is the one of the plain files; uid makes it one event, however often it is sent.
+    `CREATE TABLE IF NOT EXISTS ${schema}.events (
+       job text COLLATE "C" NOT NULL, n integer NOT NULL, uid uuid NOT NULL UNIQUE, line text NOT NULL,
+       PRIMARY KEY (job, n))`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.names (
+       hash text COLLATE "C" NOT NULL, job text COLLATE "C" NOT NULL,
+       made bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (hash, job))`,
+    `CREATE INDEX IF NOT EXISTS names_job ON ${schema}.names (job)`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.claims (
+       name text COLLATE "C" PRIMARY KEY, content text NOT NULL, token uuid NOT NULL, tentative boolean NOT NULL)`,
+    // What is held and kept in all, in the day and in the month that are named; amounts are exact.
+    `CREATE TABLE IF NOT EXISTS ${schema}.budgets (
+       kind text NOT NULL, name text COLLATE "C" NOT NULL, epoch integer NOT NULL DEFAULT 0,
+       amount numeric, per text, held numeric NOT NULL DEFAULT 0, kept numeric NOT NULL DEFAULT 0,
+       day text NOT NULL DEFAULT '', day_held numeric NOT NULL DEFAULT 0, day_kept numeric NOT NULL DEFAULT 0,
+       month text NOT NULL DEFAULT '', month_held numeric NOT NULL DEFAULT 0, month_kept numeric NOT NULL DEFAULT 0,
+       PRIMARY KEY (kind, name))`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.reservations (
+       id text COLLATE "C" NOT NULL, kind text NOT NULL, budget text COLLATE "C" NOT NULL, epoch integer NOT NULL,
+       amount numeric NOT NULL, at text NOT NULL, owner text NOT NULL, state text NOT NULL,
+       PRIMARY KEY (kind, budget, id))`,
+    `CREATE INDEX IF NOT EXISTS reservations_open ON ${schema}.reservations (kind, budget) WHERE state = 'reserved'`,
+  ];
+}

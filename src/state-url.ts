@@ -1,0 +1,90 @@
+import { messageOf } from './errors.ts';
+import { parseDuration } from './duration.ts';
+
+/** The address of a ledger on PostgreSQL, as it is configured. */
+export interface StateUrl {
+  /** What the client of the database is given: the address without mgw's own parameters. */
+  href: string;
+  /** The address as it may be shown: without its password. */
+  shown: string;
+  /** The password in it, '' where there is none. */
+  password: string;
+  /** The schema that holds the tables. */
+  schema: string;
+  /** How long a process that is not heard of counts as alive, ms. */
+  leaseMs: number;
+  /** How long a database that does not answer is waited for, ms. */
+  patienceMs: number;
+}
+
+const defaultLeaseMs = 30_000;
+const defaultPatienceMs = 10_000;
+const allowed =
+  'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters';
+
+/** True for an address of a ledger on PostgreSQL, and false for a folder. */
+export function isStateUrl(text: string): boolean {
+  return /^postgres(ql)?:\/\//i.test(text);
+}
+
+/**
+ * Reads the address of a ledger on PostgreSQL.
+ * @throws Error whose message says what is allowed; no part of the address is in it.
+ */
+export function parseStateUrl(text: string): StateUrl {
+  const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || url.pathname.length < 2) throw new Error(allowed);
+  const own = { schema: 'mgw', lease: '', connect_timeout: '' };
+  for (const name of Object.keys(own) as (keyof typeof own)[]) {
+    own[name] = url.searchParams.get(name) ?? own[name];
+    url.searchParams.delete(name);
+  }
+  if (!/^[a-z_][a-z0-9_]{0,40}$/.test(own.schema))
+    throw new Error('schema=NAME of lower-case letters, digits and _');
+  const patienceMs = own.connect_timeout === '' ? defaultPatienceMs : 1000 * Number(own.connect_timeout);
+  if (!(patienceMs >= 1000 && patienceMs <= 600_000)) throw new Error('connect_timeout of 1 to 600 seconds');
+  return {
+    href: url.href,
+    shown: shownUrl(text),
+    password: passwordIn(url),
+    schema: own.schema,
+    leaseMs: own.lease === '' ? defaultLeaseMs : leaseIn(own.lease),
+    patienceMs,
+  };
+}
+
+/** An address without its password; whatever cannot be read as one is not shown at all. */
+export function shownUrl(text: string): string {
+  if (!URL.canParse(text)) return 'postgres://…';
+  const url = new URL(text);
+  if (url.password !== '') url.password = '***';
+  if (url.searchParams.has('password')) url.searchParams.set('password', '***');
+  return url.href;
+}
+
+/** True where an address holds a password. */
+export function holdsPassword(text: unknown): boolean {
+  return (
+    typeof text === 'string' && isStateUrl(text) && URL.canParse(text) && passwordIn(new URL(text)) !== ''
+  );
+}
+
+function passwordIn(url: URL): string {
+  const given = url.password || url.searchParams.get('password') || '';
+  try {
+    return decodeURIComponent(given);
+  } catch {
+    return given;
+  }
+}
+
+function leaseIn(text: string): number {
+  let ms: number;
+  try {
+    ms = parseDuration(text);
+  } catch (error) {
+    throw new Error(`lease: ${messageOf(error)}`, { cause: error });
+  }
+  if (ms < 1000 || ms > 3_600_000) throw new Error('a lease of 1s to 1h');
+  return ms;
+}

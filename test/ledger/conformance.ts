@@ -1,0 +1,237 @@
+import { describe, expect, it } from 'vitest';
+import type { JobEvent, RecordedEvent } from '../../src/job.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+
+export const now = 1_795_000_000_000;
+
+export const prepared: JobEvent & { type: 'prepared' } = {
+  type: 'prepared',
+  protocol: 'a',
+  base_url: 'https://gateway.example',
+  fingerprint: 'f1',
+  account: 'a1',
+};
+export const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+
+/** One place where jobs are kept, as each test has its own. */
+export interface Place {
+  /** Opens it, as each process does. */
+  open: () => Promise<Ledger>;
+}
+
+/** What every ledger promises, whatever is behind it. */
+export function conformance(newPlace: () => Promise<Place>): void {
+  const made = async (...events: JobEvent[]): Promise<Place & { ledger: Ledger; id: string }> => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const id = newJobId(now);
+    await ledger.create(id, [prepared, ...events]);
+    return { ...place, ledger, id };
+  };
+
+  describe('a job', () => {
+    it('is what was recorded of it, also for whoever opens the ledger next', async () => {
+      const { ledger, open, id } = await made(accepted);
+      await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+      const job = await (await open()).read(id);
+      const { record: own, ...shown } = (await ledger.read(id)) ?? {};
+      expect(job).toMatchObject({ ...shown, record: { ...own, lifeOf: expect.any(Function) as unknown } });
+      expect(job).toMatchObject({ id, protocol: 'a', state: 'succeeded', handle: 'task_1' });
+      expect(job?.created_at).toBe(new Date(now).toISOString());
+    });
+
+    it('cannot be created twice, is gone once removed, and what is no id names none', async () => {
+      const { ledger, id } = await made();
+      await expect(ledger.create(id, [prepared])).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+      await ledger.remove(id);
+      expect(await ledger.read(id)).toBeUndefined();
+      expect(await ledger.ids()).toEqual([]);
+      for (const odd of ['', '..', '../claims/x', `${id}/..`, 'job_', `${id}.jsonl`])
+        expect(await ledger.read(odd)).toBeUndefined();
+      await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
+    });
+
+    it('keeps every text exact, and the times of events that bear one', async () => {
+      const { ledger, id } = await made();
+      const text = `\0 \n " \\ 'quoted' \ud800 \u{1f6f6} ${'x'.repeat(70_000)}`;
+      const at = '2026-01-02T03:04:05.678Z';
+      const handle = `models/${'9'.repeat(4000)}`;
+      const copied: RecordedEvent = { type: 'reply', attempt: 1, at, reply: replyOf(text) };
+      const other = newJobId(now + 1);
+      await ledger.create(other, [{ ...prepared, at }, copied, undefined]);
+      await ledger.append(id, { type: 'accepted', handle, native_status: text });
+      const [, event] = await ledger.events(id);
+      expect(event).toMatchObject({ handle, native_status: text, at: new Date(now).toISOString() });
+      expect(await ledger.lookup('handle', handle)).toEqual([id]);
+      expect((await ledger.events(other)).slice(1)).toMatchObject([{ at, reply: { text } }, undefined]);
+      expect(await ledger.read(other)).toMatchObject({ state: 'unknown', created_at: at });
+    });
+
+    it('has its events in the order in which they were added, from however many sides at once', async () => {
+      const { ledger, open, id } = await made(accepted);
+      const others = await Promise.all([open(), open(), open()]);
+      const counts = Array.from({ length: 25 }, (_, index) => index);
+      const add = async (by: Ledger, name: string): Promise<void> => {
+        for (const count of counts)
+          await by.append(id, { type: 'observed', state: 'running', native_status: `${name} ${count}` });
+      };
+      await Promise.all([ledger, ...others].map((by, index) => add(by, `p${index}`)));
+      const events = await ledger.events(id);
+      expect(events).toHaveLength(2 + 4 * counts.length);
+      const seen = events.flatMap((event) => (event?.type === 'observed' ? [event.native_status] : []));
+      for (const name of ['p0', 'p1', 'p2', 'p3'])
+        expect(seen.filter((each) => each.startsWith(name))).toEqual(
+          counts.map((count) => `${name} ${count}`),
+        );
+      expect(await ledger.read(id)).toMatchObject({ native_status: seen.at(-1), record: { damaged: 0 } });
+    });
+
+    it('has another version after each event, and none once it is removed', async () => {
+      const { ledger, id } = await made(accepted);
+      const versions = [await ledger.version(id)];
+      await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+      versions.push(await ledger.version(id), await ledger.version(id));
+      await ledger.remove(id);
+      versions.push(await ledger.version(id));
+      const [first, second, again, removed] = versions;
+      expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
+    });
+
+    it('is left out of a list where it is known to have succeeded, and nothing else is', async () => {
+      const { ledger, open, id } = await made(accepted);
+      const other = newJobId(now + 1);
+      await ledger.create(other, [prepared, accepted]);
+      await (await open()).append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+      await ledger.read(id);
+      await ledger.append(other, { type: 'finished', state: 'failed', native_status: 'no' });
+      const left = await ledger.ids({ leaveOutSucceeded: true });
+      expect(left).toContain(other);
+      expect(await ledger.ids()).toEqual([other, id]);
+      await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+      expect(await ledger.ids({ leaveOutSucceeded: true })).toEqual(left.filter((each) => each === id));
+    });
+
+    it('is listed by its id, the newest first', async () => {
+      const { ledger, id } = await made();
+      const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));
+      for (const each of ids) await ledger.create(each, [prepared]);
+      expect(await ledger.ids()).toEqual([...ids.sort().reverse(), id]);
+    });
+
+    it('gets an id higher than all before it, though the clock goes back', async () => {
+      const { ledger } = await made();
+      const first = await ledger.newId(2 ** 41);
+      await ledger.create(first, [prepared]);
+      expect((await ledger.newId(2 ** 40)) > first).toBe(true);
+    });
+  });
+
+  describe('a claim', () => {
+    it('is one’s for ever, its content that of the first', async () => {
+      const { ledger, open } = await made();
+      const other = await open();
+      expect(await ledger.claimed('key.boat')).toBeUndefined();
+      expect(await ledger.claim('key.boat', 'one')).toBeUndefined();
+      expect(await other.claim('key.boat', 'two')).toBe('one');
+      expect(await ledger.claim('key.boat', 'one')).toBe('one');
+      expect(await other.claimed('key.boat')).toBe('one');
+      await ledger.release('key.boat');
+      await ledger.release('key.boat');
+      expect(await other.claim('key.boat', 'two')).toBeUndefined();
+    });
+
+    it('takes any name', async () => {
+      const { ledger } = await made();
+      const names = [
+        'key.../../x',
+        'key.a/b',
+        'key.é',
+        'key.\n',
+        `key.${'@'.repeat(128)}`,
+        `key.${'@'.repeat(127)}`,
+      ];
+      for (const name of names) expect(await ledger.claim(name, name.slice(0, 6).trim())).toBeUndefined();
+      for (const name of names) expect(await ledger.claimed(name)).toBe(name.slice(0, 6).trim());
+    });
+
+    it('has one winner of any number', async () => {
+      const { ledger, open } = await made();
+      const all = [ledger, await open(), await open()];
+      const tries = Array.from({ length: 50 }, (_, index) =>
+        (all[index % 3] ?? ledger).claim('send', `p${index}`),
+      );
+      const results = await Promise.all(tries);
+      expect(results.filter((held) => held === undefined)).toHaveLength(1);
+      expect(new Set(results.filter((held) => held !== undefined)).size).toBe(1);
+    });
+
+    it('that is tentative is known as such to other processes too', async () => {
+      const { ledger, open } = await made();
+      const other = await open();
+      for (const name of ['key', 'send', 'given-up']) await ledger.claim(name, 'mine', name !== 'key');
+      expect(await other.claim('send', 'theirs', true)).toBe('mine');
+      await ledger.release('given-up');
+      const asked = ['key', 'send', 'given-up'].map((name) => other.isTentative(name));
+      expect(await Promise.all(asked)).toEqual([false, true, false]);
+      await ledger.confirm('send');
+    });
+  });
+
+  describe('a value', () => {
+    const make = async (ledger: Ledger, time: number): Promise<string> => {
+      const id = newJobId(time);
+      const handle = `task_of_${id}`;
+      await ledger.create(id, [
+        { ...prepared, fingerprint: 'f9', key: 'boat' },
+        { type: 'accepted', handle },
+      ]);
+      return id;
+    };
+
+    it('gives its jobs in the order in which they were made, the last one first', async () => {
+      const { ledger } = await made();
+      const ids = [await make(ledger, 3), await make(ledger, 1), await make(ledger, 2)];
+      expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
+      expect(await ledger.lookup('key', 'boat')).toEqual([...ids].reverse());
+      for (const id of ids) expect(await ledger.lookup('handle', `task_of_${id}`)).toEqual([id]);
+      expect(await ledger.lookup('handle', 'boat')).toEqual([]);
+    });
+
+    it('gives a handle that was accepted later, and no job that was removed', async () => {
+      const { ledger, id } = await made();
+      await ledger.append(id, { type: 'accepted', handle: 'late' });
+      expect(await ledger.lookup('handle', 'late')).toEqual([id]);
+      await ledger.remove(id);
+      expect(await ledger.lookup('handle', 'late')).toEqual([]);
+    });
+  });
+
+  describe('a process', () => {
+    it('is alive to itself and to others while it is at it, with what it began', async () => {
+      const { ledger, open, id } = await made();
+      const lease = await ledger.lease();
+      lease.assertHeld();
+      await ledger.append(id, { type: 'sending', attempt: 1, owner: lease.owner });
+      for (const each of [ledger, await open()]) {
+        expect(await each.lifeOf(lease.owner)).toBe('alive');
+        expect((await each.read(id))?.record.lifeOf(lease.owner)).toBe('alive');
+      }
+    });
+
+    it('that cannot be seen from here is neither alive nor dead', async () => {
+      const { ledger } = await made();
+      const owner = { pid: 7, start: '1', host: 'elsewhere' };
+      expect(await ledger.lifeOf(owner)).toBe('unknown');
+    });
+  });
+}
+
+function replyOf(text: string): {
+  status: number;
+  headers: Record<string, string>;
+  text: string;
+  complete: boolean;
+} {
+  return { status: 200, headers: {}, text, complete: true };
+}

@@ -1,0 +1,55 @@
+import { afterAll, beforeAll, describe } from 'vitest';
+import { openPostgresLedger, type PostgresLedger } from '../../../src/ledger/postgres/postgres-ledger.ts';
+import type { LeaseClock } from '../../../src/ledger/postgres/lease-keeper.ts';
+import { parseStateUrl } from '../../../src/state-url.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
+import { freshFolder } from '../../support/servers.ts';
+import { now, type Place } from '../conformance.ts';
+
+/** How one process opens the ledger. */
+export interface OpenOptions {
+  /** Parameters of the address: `lease=1s`. */
+  parameters?: string;
+  /** Of a proxy or a pool before the server. */
+  port?: number;
+  stateDir?: string;
+  clock?: LeaseClock;
+}
+
+/** A ledger in a database of its own. */
+export interface PostgresPlace extends Place {
+  server: PostgresServer;
+  /** The database's name. */
+  database: string;
+  open: (options?: OpenOptions) => Promise<PostgresLedger>;
+}
+
+/** A clock that stands still for timestamps, and goes on for leases. */
+export const stillClock: LeaseClock = { monotonic: () => performance.now(), now: () => now };
+
+/** Tests that have a PostgreSQL server to themselves; skipped where it is not installed. */
+export function describePostgres(
+  name: string,
+  tests: (newPlace: () => Promise<PostgresPlace>) => void,
+): void {
+  describe.skipIf(!hasPostgres)(name, () => {
+    let server: PostgresServer;
+    beforeAll(async () => (server = await PostgresServer.open()));
+    afterAll(() => server.close());
+    tests(() => placeOn(server));
+  });
+}
+
+async function placeOn(server: PostgresServer): Promise<PostgresPlace> {
+  const database = await server.database();
+  const home = freshFolder();
+  const open = async (options: OpenOptions = {}): Promise<PostgresLedger> => {
+    const { parameters = '', port, stateDir = home, clock = stillClock } = options;
+    const url = parseStateUrl(`${server.url(database, port)}?${parameters}`);
+    const ledger = await openPostgresLedger(url, { stateDir, clock, create: true });
+    onEnd(() => ledger.close());
+    return ledger;
+  };
+  return { server, database, open };
+}

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import { parseStateUrl, shownUrl, holdsPassword } from '../src/state-url.ts';
+
+const secret = 'hunter2secret';
+
+describe('the address of a shared ledger', () => {
+  it('has parameters of mgw’s own, which the database is not given', () => {
+    const url = parseStateUrl(
+      'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
+    );
+    expect(url).toEqual({
+      href: 'postgresql://mgw@db:6432/jobs?sslmode=require',
+      shown: 'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
+      password: '',
+      schema: 'team',
+      leaseMs: 45_000,
+      patienceMs: 3000,
+    });
+    expect(parseStateUrl('postgres://h/d')).toMatchObject({
+      schema: 'mgw',
+      leaseMs: 30_000,
+      patienceMs: 10_000,
+    });
+  });
+
+  it.each([
+    `postgres://mgw:${secret}@db/jobs`,
+    `postgres://db/jobs?user=mgw&password=${secret}`,
+    `postgres://mgw:${secret}@db:notaport/jobs`,
+    `postgres://mgw:${secret}@/jobs/x y`,
+  ])('never shows its password: %s', (text) => {
+    expect(shownUrl(text)).not.toContain(secret);
+    try {
+      expect(parseStateUrl(text).shown).not.toContain(secret);
+    } catch (error) {
+      expect(String(error)).not.toContain(secret);
+    }
+  });
+
+  it('gives its password to nobody but who has to take it out', () => {
+    expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
+    expect(holdsPassword('postgres://mgw:x@db/jobs')).toBe(true);
+    expect(holdsPassword('postgres://mgw@db/jobs')).toBe(false);
+    expect(holdsPassword(undefined)).toBe(false);
+  });
+
+  it.each([
+    ['/var/lib/mgw', /postgres:\/\/USER/],
+    ['https://db/jobs', /postgres:\/\/USER/],
+    ['postgres://db', /postgres:\/\/USER/],
+    ['postgres://db/jobs?schema=a;b', /schema/],
+    ['postgres://db/jobs?lease=5', /lease/],
+    ['postgres://db/jobs?lease=10ms', /lease/],
+    ['postgres://db/jobs?connect_timeout=0', /connect_timeout/],
+  ])('says what is allowed: %s', (text, why) => {
+    expect(() => parseStateUrl(text)).toThrow(why);
+  });
+});
