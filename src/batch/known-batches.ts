@@ -17,12 +17,14 @@ export interface KnownBatch {
 /** Remembers how a batch was run last; it is a convenience, and nothing rests on it. `folder` is the ledger's. */
 export async function rememberBatch(folder: string, name: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
-  await writeFile(pathOf(folder, name), `${JSON.stringify({ name, ...batch })}\n`, { mode: 0o600 });
+  await writeFile(`${pathOfBatch(folder, name)}.json`, `${JSON.stringify({ name, ...batch })}\n`, {
+    mode: 0o600,
+  });
 }
 
 /** How a batch was run last; undefined where none of that name is known. */
 export async function recallBatch(folder: string, name: string): Promise<KnownBatch | undefined> {
-  const text = await readFile(pathOf(folder, name), 'utf8').catch(() => '');
+  const text = await readFile(`${pathOfBatch(folder, name)}.json`, 'utf8').catch(() => '');
   const json = tryParseJson(text);
   if (!isObject(json) || json['name'] !== name) return undefined;
   const { file, output, defaults } = json;
@@ -34,7 +36,7 @@ function isTexts(value: Json | undefined): value is string[] {
   return Array.isArray(value) && value.every((each) => typeof each === 'string');
 }
 
-// Any name will do on any file system.
-function pathOf(folder: string, name: string): string {
-  return join(folder, 'batches', `${createHash('sha256').update(name).digest('hex').slice(0, 32)}.json`);
+/** Where things are kept of a batch: the beginning of their paths. Any name will do on any file system. */
+export function pathOfBatch(folder: string, name: string): string {
+  return join(folder, 'batches', createHash('sha256').update(name).digest('hex').slice(0, 32));
 }

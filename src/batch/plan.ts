@@ -6,6 +6,8 @@ import type { Manifest } from './manifest/manifest.ts';
 import { problemText, type Problem } from './manifest/problem.ts';
 import type { Row } from './manifest/row.ts';
 import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
+import type { ManifestRecord } from './manifest/record.ts';
+import { isStillDone, rememberRow, type KnownRow, type KnownRows } from './known-rows.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
 import { rowStates, standingOf, type RowState, type StandingDeps } from './row-state.ts';
 import { countOf, hashOf, modelOf, type Work } from './work.ts';
@@ -19,6 +21,8 @@ export interface PlanDeps extends StandingDeps {
   workOf: (row: Row) => Promise<Work>;
   /** What a row costs at most; undefined where that is not known. */
   costOf: (work: Work) => Decimal | undefined;
+  /** The rows that were done before, where those need only be counted. */
+  known?: KnownRows | undefined;
 }
 
 /** A batch as it was opened. */
@@ -47,6 +51,8 @@ export interface Plan {
   problems: Problem[];
   /** How many rows cannot be carried out as they are. */
   bad: number;
+  /** How many of those that are done were known before. */
+  known: number;
   /** Rows that ask for what an earlier one asks for, under a name of their own: both are paid for. */
   repeated: Problem[];
   /** What rows that are to be paid for cost at most, by model. */
@@ -58,7 +64,7 @@ export type TakeRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and finds out where each stands. Nothing is sent, and nothing written.
- * @param take is given each row that can be carried out
+ * @param take is given each row that can be carried out, but for those that are known to be done
  * @throws MgwError where the manifest or the ledger cannot be read.
  */
 export async function planBatch(
@@ -67,13 +73,14 @@ export async function planBatch(
   take: TakeRow = () => undefined,
 ): Promise<Plan> {
   const planning = new Planning(batch, deps);
-  for await (const item of batch.manifest.items()) {
+  for await (const item of batch.manifest.items((record) => planning.isKnown(record))) {
     if ('problems' in item) planning.refuse(item.problems, item.isRow);
     else {
-      const planned = await planning.row(item.row);
+      const planned = await planning.row(item.row, deps.known?.markOf(item.record));
       if (planned !== undefined) await take(planned);
     }
   }
+  deps.known?.write();
   const { plan } = planning;
   plan.rows = Object.values(plan.counts).reduce((sum, count) => sum + count, plan.bad);
   return plan;
@@ -95,6 +102,7 @@ class Planning {
     counts: Object.fromEntries(rowStates.map((state) => [state, 0])) as Plan['counts'],
     problems: [],
     bad: 0,
+    known: 0,
     repeated: [],
     costs: new Map(),
   };
@@ -125,11 +133,25 @@ class Planning {
     }
   }
 
-  /** The row with all that is known of it, undefined where it cannot be carried out. */
-  async row(row: Row): Promise<PlannedRow | undefined> {
+  /** True for a row that was known to be done, and still is: it is counted. */
+  async isKnown(record: ManifestRecord): Promise<boolean> {
+    const { known, ledger } = this.#deps;
+    const found = known?.find(known.markOf(record));
+    const isDone = found && (await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger));
+    if (isDone !== true) return false;
+    if (this.#isAlone(found, record.line)) {
+      this.plan.counts.done += 1;
+      this.plan.known += 1;
+    }
+    return true;
+  }
+
+  /** The row with all that is known of it, undefined where it cannot be carried out; `mark` is what it is remembered by. */
+  async row(row: Row, mark?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
-    const found = work && this.#named(row, work);
-    if (found === undefined) return undefined;
+    const named = work && this.#named(row, work);
+    if (named === undefined) return undefined;
+    const found = { ...named, mark };
     const standing = await standingOf(found, this.#deps);
     if (standing.state !== 'new' || (await this.#isFree(found)))
       return this.#counted({ ...found, ...standing });
@@ -156,27 +178,28 @@ class Planning {
     const { name, place } = this.#batch;
     try {
       const found = named(row, work, name, place);
-      return this.#isAlone(found) ? found : undefined;
+      const about = { ...found, isNamed: row.id !== undefined, hash: hashOf(work) };
+      return this.#isAlone(about, row.line) ? found : undefined;
     } catch (error) {
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
       return undefined;
     }
   }
 
-  #isAlone({ row, work, id, path }: NamedRow): boolean {
-    const { line } = row;
-    const hash = hashOf(work);
+  #isAlone(
+    { id, isNamed, hash, path }: Pick<KnownRow, 'id' | 'isNamed' | 'hash' | 'path'>,
+    line: number,
+  ): boolean {
     const [same, sameId, samePath] = [
       first(this.#hashes, hash, line),
       first(this.#ids, id, line),
       first(this.#paths, sameFileName(path), line),
     ];
     if (sameId !== undefined) {
-      const message =
-        row.id === undefined
-          ? `it asks for the same as line ${sameId}; to have it twice, give each an id of its own`
-          : `the id ${id} is that of line ${sameId} too`;
-      this.refuse([{ line, field: row.id === undefined ? undefined : 'id', message }]);
+      const message = isNamed
+        ? `the id ${id} is that of line ${sameId} too`
+        : `it asks for the same as line ${sameId}; to have it twice, give each an id of its own`;
+      this.refuse([{ line, field: isNamed ? 'id' : undefined, message }]);
       return false;
     }
     if (samePath !== undefined) {
@@ -197,9 +220,10 @@ class Planning {
     return true;
   }
 
-  #counted(planned: PlannedRow): PlannedRow {
-    const { state, work } = planned;
+  async #counted(planned: PlannedRow): Promise<PlannedRow> {
+    const { state, work, take } = planned;
     this.plan.counts[state] += 1;
+    if (state === 'done' && take.job !== undefined) await rememberRow(planned, take.job, this.#deps);
     if (state === 'new' || state === 'rejected') this.#addCost(work);
     return planned;
   }

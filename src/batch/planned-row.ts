@@ -12,6 +12,8 @@ export interface NamedRow {
   key: string;
   /** The absolute path of its file, with `{job}` and `{n}` where they are not known yet. */
   path: string;
+  /** What it is remembered by. */
+  mark?: string | undefined;
 }
 
 /** A row, and where it stands. */

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { join, parse } from 'node:path';
 import { MgwError } from '../errors.ts';
-import { lostFingerprint, type Job } from '../job.ts';
+import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { isFingerprintOf } from '../jobs/create-or-resume.ts';
 import { differences } from '../jobs/differences.ts';
 import type { JobDeps } from '../jobs/deps.ts';
@@ -79,7 +79,7 @@ function stateOf(job: Job, path: string, count: number): RowState {
   const state = shownState(job);
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (state === 'prepared') return 'new';
-  return state === 'succeeded' && hasFiles(job, path, count) ? 'done' : 'running';
+  return state === 'succeeded' && filesOf(job, path, count) !== undefined ? 'done' : 'running';
 }
 
 /** Where a job's files go: the path with the job's id in it. */
@@ -87,25 +87,26 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
 }
 
-// By their size: their hashes would take as long as reading all of them.
-function hasFiles(job: Job, path: string, count: number): boolean {
+/**
+ * The files of a job at the path of its row, undefined where one is not there. By their size: their hashes would take as
+ * long as reading all of them.
+ */
+export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
   const target = { kind: 'file', path: pathFor(path, job) } as const;
   const paths = job.protocol === 'tts' ? [target.path] : pathsAt(target, job, job.record.results ?? 0, count);
-  for (const each of paths) {
-    const file = job.files.find((one) => one.path === each);
-    const found = file && sizeOf(each);
-    if (found === undefined || found !== file?.bytes) return false;
-  }
-  return paths.length > 0;
+  const files = paths.map((each) => job.files.find((file) => file.path === each));
+  const there = files.filter((file) => file !== undefined && isThere(file)) as JobFile[];
+  return paths.length > 0 && there.length === paths.length ? there : undefined;
 }
 
 // Synchronous: a batch asks for every file that it has, and each trip to the thread pool takes ten times as long.
-function sizeOf(path: string): number | undefined {
+/** True for a plain file of this size. */
+export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
   try {
     const found = statSync(path, { throwIfNoEntry: false });
-    return found?.isFile() === true ? found.size : undefined;
+    return found?.isFile() === true && found.size === bytes;
   } catch {
-    return undefined;
+    return false;
   }
 }
 

@@ -2,6 +2,7 @@ import type { JobDeps } from '../jobs/deps.ts';
 import type { MgwError } from '../errors.ts';
 import type { Choice } from './choice.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
+import { rememberRow } from './known-rows.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.ts';
 import type { RowState } from './row-state.ts';
@@ -38,6 +39,7 @@ export async function readyRun(
     onRow(planned, isChosen);
   });
   tally.bad = plan.bad;
+  tally.counts.done += plan.known;
   return { plan, tally, chosen };
 }
 
@@ -67,14 +69,17 @@ export async function runBatch(
       await watcher.ended(end);
     },
   };
-  const run = new BatchRun(deps.job, options, counted);
+  const run = new BatchRun(deps.job, options, counted, async ({ planned, job }) => {
+    if (job !== undefined) await rememberRow(planned, job, deps.plan);
+  });
   try {
-    for await (const item of batch.manifest.items()) {
+    for await (const item of batch.manifest.items((_, index) => !chosen.has(index))) {
       if (run.isOver) break;
       const found = 'row' in item ? chosen.get(item.row.index) : undefined;
       if (!('row' in item) || found === undefined) continue;
+      const mark = deps.plan.known?.markOf(item.record);
       // Another process may have been at it since it was planned.
-      const planned = await planRow(item.row, batch, deps.plan);
+      const planned = { ...(await planRow(item.row, batch, deps.plan)), mark };
       const own = choice.toCarryOut(planned, found.take);
       if (own !== undefined) await run.begin(own);
       else {
@@ -84,6 +89,7 @@ export async function runBatch(
     }
   } finally {
     await run.end();
+    deps.plan.known?.write();
   }
   return run.stoppedBy;
 }

@@ -46,6 +46,7 @@ export class BatchRun {
   readonly #deps: JobDeps;
   readonly #options: RunOptions;
   readonly #watcher: RunWatcher;
+  readonly #onDone: (end: RowEnd) => Promise<void>;
   readonly #signals: RowSignals;
   /** Rows that were begun and have not ended. */
   #open = 0;
@@ -55,10 +56,17 @@ export class BatchRun {
   #unreachable = 0;
   #stop: MgwError | undefined;
 
-  constructor(deps: JobDeps, options: RunOptions, watcher: RunWatcher) {
+  /** @param onDone told of each row that is done, when nothing more is recorded of it */
+  constructor(
+    deps: JobDeps,
+    options: RunOptions,
+    watcher: RunWatcher,
+    onDone: (end: RowEnd) => Promise<void>,
+  ) {
     this.#deps = deps;
     this.#options = options;
     this.#watcher = watcher;
+    this.#onDone = onDone;
     this.#signals = new RowSignals(deps.signals);
   }
 
@@ -120,6 +128,7 @@ export class BatchRun {
     try {
       await this.#watcher.ended(end);
       await end.delivered?.();
+      if (end.error === undefined) await this.#onDone(end);
     } catch (error) {
       this.#stop ??= error instanceof MgwError ? error : new MgwError('local_io', messageOf(error));
     }

@@ -76,6 +76,8 @@ export interface Settings {
   stateDir: Setting<string>;
   /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
   defaultsFor: (protocol: ProtocolName, model: string | undefined) => Record<string, FlagDefault>;
+  /** All of these, as the profile has them. */
+  videoDefaults: unknown;
   /** The price of a model as it is configured. */
   priceOf: (kind: JobKind, model: string) => Setting<string> | undefined;
 }
@@ -120,6 +122,7 @@ export function resolveSettings(input: ResolveInput): Settings {
     configDir: folderSetting(configFolder(input.env, host)),
     stateDir: folderSetting(stateFolder(input.env, host)),
     defaultsFor: (protocol, model) => defaultsFor(layers, protocol, model),
+    videoDefaults: layers.profile.defaults?.video,
     priceOf: (kind, model) => priceOf(layers, kind, model),
   };
 }

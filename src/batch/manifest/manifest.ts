@@ -10,17 +10,22 @@ import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
 import { Source, Unreadable } from './source.ts';
 
 /** A row, or what is wrong: with a row, where `isRow`, or with the file; in the order of the file. */
-export type Item = { row: Row } | { problems: readonly Problem[]; isRow: boolean };
+export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
+
+/** True for a record that need not be read as a row. */
+export type LeftOut = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
 
 /** A manifest that is there. Its rows are read as they are asked for, in memory that does not grow with their number. */
 export interface Manifest {
   path: string;
   head: Head;
+  /** The fields of every row that does not give them, the command line's among them. */
+  defaults: readonly WrittenField[];
   /**
-   * Reads the file from its beginning, each time.
+   * Reads the file from its beginning, each time; a record that `isLeftOut` is not read as a row. Its place counts from 1.
    * @throws MgwError('usage') where the file cannot be read, or was changed since it was opened.
    */
-  items(): AsyncGenerator<Item>;
+  items(isLeftOut?: LeftOut): AsyncGenerator<Item>;
 }
 
 type Format = 'JSON Lines' | 'CSV' | 'YAML';
@@ -43,15 +48,15 @@ export async function openManifest(path: string, given: readonly WrittenField[])
     throw usageError(`${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}.`);
   const opened = await statOf(path);
   if (format === 'YAML') {
-    const { head, ...content } = await contentOfYaml(path, given);
-    return { path, head, items: () => itemsOf(content) };
+    const { head, fields, ...content } = await contentOfYaml(path, given);
+    return { path, head, defaults: fields, items: (isLeftOut) => itemsOf(content, isLeftOut) };
   }
-  const items = async function* (): AsyncGenerator<Item> {
+  const items = async function* (isLeftOut?: LeftOut): AsyncGenerator<Item> {
     await checkSame(path, opened);
-    yield* itemsOf(await contentOf(path, format, given));
+    yield* itemsOf(await contentOf(path, format, given), isLeftOut);
     await checkSame(path, opened);
   };
-  return { path, head: {}, items };
+  return { path, head: {}, defaults: given, items };
 }
 
 interface Content {
@@ -63,7 +68,10 @@ interface Content {
   ) => AsyncIterable<ManifestRecord> | Iterable<ManifestRecord | Problem>;
 }
 
-async function* itemsOf({ faults, defaults, records }: Content): AsyncGenerator<Item> {
+async function* itemsOf(
+  { faults, defaults, records }: Content,
+  isLeftOut: LeftOut = () => false,
+): AsyncGenerator<Item> {
   yield* faults.map(ofFile);
   if (faults.length > 0) return;
   const problems: Problem[] = [];
@@ -73,9 +81,11 @@ async function* itemsOf({ faults, defaults, records }: Content): AsyncGenerator<
     for await (const record of records(report)) {
       index += 1;
       yield* problems.splice(0).map(ofFile);
+      if (!('message' in record) && (await isLeftOut(record, index))) continue;
       if ('message' in record) report(record);
       const row = 'message' in record ? undefined : readRow(record, index, defaults, report);
-      yield row === undefined ? { problems: problems.splice(0), isRow: true } : { row };
+      if (row === undefined || 'message' in record) yield { problems: problems.splice(0), isRow: true };
+      else yield { row, record };
     }
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
@@ -104,18 +114,19 @@ async function contentOf(
 async function contentOfYaml(
   path: string,
   given: readonly WrittenField[],
-): Promise<Content & { head: Head }> {
+): Promise<Content & { head: Head; fields: readonly WrittenField[] }> {
   const faults: Problem[] = [];
   const report = (problem: Problem): void => void faults.push(problem);
   try {
     const { readYaml, mostYamlBytes } = await import('./yaml.ts');
     const manifest = readYaml(await textOf(new Source(bytesOf(path), report), mostYamlBytes), report);
-    const defaults = defaultsOf([...manifest.defaults, ...given], report);
-    return { head: readHead(manifest.head, report), faults, defaults, records: manifest.records };
+    const fields = [...manifest.defaults, ...given];
+    const defaults = defaultsOf(fields, report);
+    return { head: readHead(manifest.head, report), fields, faults, defaults, records: manifest.records };
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     report(error.problem);
-    return { head: {}, faults, defaults: new Map(), records: () => [] };
+    return { head: {}, fields: [], faults, defaults: new Map(), records: () => [] };
   }
 }
 

@@ -1,5 +1,5 @@
 import { Pace } from '../../../batch/pace.ts';
-import type { Choice } from '../../../batch/choice.ts';
+import { everyRow, type Choice } from '../../../batch/choice.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { RowEnd } from '../../../batch/run.ts';
 import { readyRun, runBatch, type BatchWatcher, type ReadyRun } from '../../../batch/run-batch.ts';
@@ -37,7 +37,7 @@ export async function execute(
   const batch = await openBatch(file, options);
   const budget = options.budget ?? batch.manifest.head.budget;
   const deps = await payingDeps(context, 'batch', batch.name, { budget });
-  const plan = await planDepsOf(context, batch);
+  const plan = await planDepsOf(context, batch, choice === everyRow ? 'known' : undefined);
   const report = new BatchReport(file, options, context.globals);
   const missing = new Set(choice.ids);
   const ready = await readyRun(batch, plan, choice, (planned, isChosen) => {

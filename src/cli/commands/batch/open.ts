@@ -3,11 +3,15 @@ import { openManifest } from '../../../batch/manifest/manifest.ts';
 import { givenDefaults } from '../../../batch/manifest/row.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
+import { areByThemselves, KnownRows } from '../../../batch/known-rows.ts';
+import { pathOfBatch } from '../../../batch/known-batches.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/work.ts';
 import { parseDecimal, type Decimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
+import { ledgerFolder } from '../../../session/places.ts';
+import { version } from '../../../version.ts';
 import type { Context } from '../../context.ts';
 import type { BatchOptions } from './options.ts';
 import { rowComposer } from './work-of.ts';
@@ -44,12 +48,33 @@ function placeOf(template: string | undefined): OutputPlace {
   }
 }
 
-/** What a plan of a batch is made with. */
-export async function planDepsOf(context: Context, batch: Batch): Promise<PlanDeps> {
+/** What a plan of a batch is made with; the rows that are done need only be counted where `known` is asked for. */
+export async function planDepsOf(context: Context, batch: Batch, known?: 'known'): Promise<PlanDeps> {
   const { ledger, gateway, account, priceOf } = await context.jobDeps();
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body });
     return cost && parseDecimal(cost.at_most);
   };
-  return { ledger, gateway, account, workOf: rowComposer(context, batch.place), costOf };
+  return {
+    ledger,
+    gateway,
+    account,
+    workOf: rowComposer(context, batch.place),
+    costOf,
+    known: known && (await knownRowsOf(context, batch, { gateway, account })),
+  };
+}
+
+// All that rows depend on apart from what they say themselves.
+async function knownRowsOf(
+  context: Context,
+  { name, place, manifest: { defaults } }: Batch,
+  { gateway, account }: Pick<PlanDeps, 'gateway' | 'account'>,
+): Promise<KnownRows | undefined> {
+  const settings = await context.settings();
+  const { ttsSpeaker, ttsFormat, ttsSampleRate, videoDefaults } = settings;
+  const speech = [ttsSpeaker.value, ttsFormat.value, ttsSampleRate.value];
+  const about = [version, gateway, account, name, place, defaults, speech, videoDefaults];
+  if (!areByThemselves(defaults)) return undefined;
+  return KnownRows.open(pathOfBatch(ledgerFolder(settings), name), about, place);
 }

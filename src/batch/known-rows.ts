@@ -1,0 +1,166 @@
+import { hash } from 'node:crypto';
+import { appendFileSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { Job, JobFile } from '../job.ts';
+import { namedJob } from '../jobs/create-or-resume.ts';
+import type { OutputPlace } from '../jobs/output-template.ts';
+import { takeKey } from '../jobs/takes.ts';
+import { checkedLine, textOfLine } from '../ledger/checked-line.ts';
+import { readBytes, removeFile } from '../ledger/durable-file.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { makeFolder } from '../make-folder.ts';
+import { longName } from '../protocols/compose.ts';
+import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
+import type { ManifestRecord, WrittenField } from './manifest/record.ts';
+import type { PlannedRow } from './planned-row.ts';
+import { filesOf, isThere } from './row-state.ts';
+import { countOf, hashOf, isSpeech, type Work } from './work.ts';
+
+/** A row that was done, as it was then. */
+export interface KnownRow {
+  id: string;
+  /** True where the manifest gives the id. */
+  isNamed: boolean;
+  /** The hash of what it asks for. */
+  hash: string;
+  /** As the plan had it. */
+  path: string;
+  take: number;
+  job: string;
+  /** The job's, by the ledger. */
+  version: string;
+  files: Pick<JobFile, 'path' | 'bytes'>[];
+}
+
+const markLength = 32;
+const markStart = '{"mark":"'.length;
+const newline = 0x0a;
+/** Lines that are written together. */
+const atOnce = 100;
+/** Bytes; a file that has grown beyond is begun anew. */
+const mostBytes = 256 * 1024 * 1024;
+
+/**
+ * The rows of a batch that were found done, by all that they are made of as the manifest writes it: what is there need
+ * not be composed and checked, and its job not be read, to be known again. A copy, a line for each row: what is lost or
+ * damaged in it is found out again. It says what a row was; whether it still is so the ledger and the disk have to say.
+ */
+export class KnownRows {
+  readonly #path: string;
+  readonly #isByIndex: boolean;
+  readonly #bytes: Buffer;
+  /** Where the last line of each mark begins. */
+  readonly #starts = new Map<string, number>();
+  #added: string[] = [];
+
+  /**
+   * Reads what is known of a batch; undefined where its folder cannot be used.
+   * @param path the beginning of the file's path
+   * @param about all else that a row depends on: what was known under anything else is forgotten
+   */
+  static async open(path: string, about: unknown, place: OutputPlace): Promise<KnownRows | undefined> {
+    const own = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
+    try {
+      await makeFolder(dirname(path));
+      const others = readdirSync(dirname(path)).map((name) => join(dirname(path), name));
+      const isStale = (other: string): boolean =>
+        other !== own && other.startsWith(`${path}.`) && other.endsWith('.rows');
+      for (const other of others.filter(isStale)) removeFile(other);
+      const bytes = readBytes(own) ?? Buffer.alloc(0);
+      if (bytes.length <= mostBytes) return new KnownRows(own, bytes, place);
+      removeFile(own);
+      return new KnownRows(own, Buffer.alloc(0), place);
+    } catch {
+      // All rows are found out as if nothing were known.
+      return undefined;
+    }
+  }
+
+  private constructor(path: string, bytes: Buffer, place: OutputPlace) {
+    this.#path = path;
+    this.#isByIndex = place.template.includes('{index}');
+    this.#bytes = bytes;
+    for (let start = 0, end; (end = bytes.indexOf(newline, start)) >= 0; start = end + 1)
+      this.#starts.set(bytes.toString('latin1', start + markStart, start + markStart + markLength), start);
+  }
+
+  /** What a row is known by; undefined where it depends on its place or on a file, which is read for it each time. */
+  markOf({ fields }: ManifestRecord): string | undefined {
+    if (this.#isByIndex || !fields.every(isByItself)) return undefined;
+    const written = fields.map(({ name, value, isText }) => [name, value, isText]);
+    return hash('sha256', JSON.stringify(written)).slice(0, markLength);
+  }
+
+  /** The row as it was when it was done; undefined where that is not known. */
+  find(mark: string | undefined): KnownRow | undefined {
+    const start = mark === undefined ? undefined : this.#starts.get(mark);
+    if (start === undefined) return undefined;
+    const line = this.#bytes.toString('utf8', start, this.#bytes.indexOf(newline, start));
+    const text = textOfLine(line);
+    return text === undefined ? undefined : (JSON.parse(text) as KnownRow);
+  }
+
+  /** Remembers a row that is done; written with others, by {@link write} at the latest. */
+  add(mark: string, known: KnownRow): void {
+    this.#added.push(`${checkedLine({ mark, ...known })}\n`);
+    if (this.#added.length === atOnce) this.write();
+  }
+
+  /** Writes down what was added, where that can be. */
+  write(): void {
+    try {
+      appendFileSync(this.#path, this.#added.splice(0).join(''), { mode: 0o600 });
+    } catch {
+      // It is found out again.
+    }
+  }
+}
+
+/** Remembers a row whose job has its files, where that can be told from the row alone. */
+export async function rememberRow(
+  planned: PlannedRow,
+  job: Job,
+  { known, ledger }: { known?: KnownRows | undefined; ledger: Ledger },
+): Promise<void> {
+  const { row, work, id, path, rowPath = path, take, mark } = planned;
+  if (known === undefined || mark === undefined || needsListing(work)) return;
+  // What comes after a success takes nothing of it back.
+  const version = await ledger.version(job.id);
+  const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
+  if (version === undefined || files === undefined || job.state !== 'succeeded') return;
+  const isNamed = row.id !== undefined;
+  const hash = hashOf(work);
+  known.add(mark, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
+}
+
+/** True where a row that was done is done still: nothing has become of its job, and it has no later take. */
+export async function isStillDone(known: KnownRow, key: string, ledger: Ledger): Promise<boolean> {
+  if ((await ledger.version(known.job)) !== known.version || !known.files.every(isThere)) return false;
+  const next = namedJob(ledger, takeKey(key, known.take + 1));
+  return next.then(
+    (job) => job === undefined,
+    () => false,
+  );
+}
+
+// What the listing says is asked afresh.
+function needsListing(work: Work): boolean {
+  if (isSpeech(work)) return false;
+  const { protocol, asked, body } = work;
+  return [asked, body].some((each) => protocol.needsListing?.(each) !== undefined);
+}
+
+/** True where rows that have these fields as well may be known: none of them says what is in a file. */
+export function areByThemselves(fields: readonly WrittenField[]): boolean {
+  return fields.every(isByItself);
+}
+
+const ofFiles = new Set([
+  'file',
+  ...kinds.flatMap((kind) => rowFlags[kind].filter((flag) => flag.kind === 'file').map(longName)),
+]);
+
+function isByItself({ name, value }: WrittenField): boolean {
+  const isOfFile = typeof value === 'string' && (value.startsWith('@') || value.includes('{index}'));
+  return !isOfFile && !ofFiles.has(fieldName(name));
+}

@@ -1,0 +1,95 @@
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { runHereAs } from '../support/one-process.ts';
+import { clips, openScene, type Scene } from './scene.ts';
+
+let scene: Scene;
+let file: string;
+beforeEach(async () => {
+  scene = await openScene();
+  file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+  expect((await scene.batch('run', file)).code).toBe(0);
+  scene.gateway.requests.splice(0);
+});
+afterEach(() => scene.gateway.close());
+
+function known(): string {
+  const folder = join(scene.user.env['MGW_STATE_DIR'] ?? '', 'batches');
+  const [name = ''] = readdirSync(folder).filter((each) => each.endsWith('.rows'));
+  return join(folder, name);
+}
+
+const lines = (): number => readFileSync(known(), 'utf8').split('\n').length - 1;
+
+describe('rows that are known to be done', () => {
+  it('are told from the first run on, and found out again where that is lost or damaged', async () => {
+    expect(lines()).toBe(3);
+    const { batch } = await scene.read('run', file);
+    expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
+    // Whatever is not known is added.
+    expect(lines()).toBe(3);
+    const text = readFileSync(known(), 'utf8');
+    writeFileSync(known(), text.replaceAll('"take":1', '"take":2').replace('\n', '\nx\n'));
+    expect((await scene.read('run', file)).batch).toMatchObject({ rows: 3, states: { done: 3 } });
+    expect(lines()).toBe(7);
+    rmSync(known());
+    expect((await scene.read('run', file)).batch).toMatchObject({ rows: 3, states: { done: 3 } });
+    expect(lines()).toBe(3);
+    expect(scene.gateway.requests).toEqual([]);
+  });
+
+  it('are looked at again when something has become of their jobs', async () => {
+    const user = scene.user;
+    expect((await runHereAs(user, ['jobs', 'rate', '@m/a', '1'])).code).toBe(0);
+    expect((await runHereAs(user, ['jobs', 'rm', '@m/b', '--force'])).code).toBe(0);
+    const taken = { line: 3, message: expect.stringContaining('exists already') as string };
+    expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [taken] });
+    rmSync(scene.at('b.mp4'));
+    expect((await scene.read('run', file)).batch).toMatchObject({ states: { done: 3 } });
+    expect(scene.gateway.charges.get('a cat')).toBe(2);
+  });
+
+  it('are not done where a later take of them is', async () => {
+    scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat'], ['c', 'a dog']));
+    scene.gateway.judge = () => ({ kind: 'doom' });
+    expect((await scene.batch('retry', file, '--id', 'a', '--force')).code).not.toBe(0);
+    scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+    expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 2, changed: 1 });
+  });
+
+  it('keep their names and their files to themselves', async () => {
+    const rows: [string, string][] = [
+      ['a', 'a boat'],
+      ['b', 'a cat'],
+      ['c', 'a dog'],
+    ];
+    scene.file('m.csv', clips(...rows, ['b', 'a cow']));
+    expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [{ line: 5 }] });
+    scene.file('m.csv', clips(['d', 'a boat'], ...rows));
+    const { stderr } = await scene.batch('run', file);
+    expect(stderr).toContain('m.csv:3: it asks for the same as line 2');
+  });
+
+  it('are checked anew where a default is another one', async () => {
+    const changed = await scene.read('run', file, '-d', 'aspect-ratio=9:16');
+    expect(changed).toMatchObject({ exit_code: 11, batch: { states: { changed: 3 } } });
+    expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 3 });
+    const before = known();
+    const setting = 'defaults.video.c.vendor-h3-mini.aspect-ratio';
+    expect((await runHereAs(scene.user, ['config', 'set', setting, '9:16'])).code).toBe(0);
+    expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 3 });
+    expect([known() === before, lines()]).toEqual([false, 3]);
+    expect(scene.gateway.posts()).toEqual([]);
+  });
+
+  it('are read each time where a row is made of a file', async () => {
+    writeFileSync(scene.at('text.txt'), 'a boat');
+    const text = `id,protocol,file\na,tts,${scene.at('text.txt')}\n`;
+    const speech = scene.file('speech.csv', text);
+    const speaker = ['-d', 'speaker=anna'];
+    expect((await scene.read('run', speech, ...speaker)).batch.states).toMatchObject({ done: 1 });
+    writeFileSync(scene.at('text.txt'), 'a ship');
+    expect((await scene.read('run', speech, ...speaker)).batch.states).toMatchObject({ changed: 1 });
+  });
+});
