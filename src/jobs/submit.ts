@@ -90,8 +90,11 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
   const attempts = new Attempts(job, deps);
   try {
     const purchase = { ...deps.priceOf(order), name: job.id };
+    // From before the connection is made: whoever was stopped on the way does not send when it wakes.
+    const lease = await deps.lease();
+    const own = { ...deps, lease: () => Promise.resolve(lease) };
     const payment = { ...order, purchase, read: (reply: Reply) => order.read(reply, order.body) };
-    const { verdict, tries } = await payOnce(payment, attempts, deps);
+    const { verdict, tries } = await payOnce(payment, attempts, own);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
     const { message, requestId } = keptWords(verdict.failure, deps.redact);
     if (verdict.kind === 'unknown')

@@ -6,12 +6,13 @@ import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import type { Database } from '../ledger/postgres/database.ts';
+import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/hold.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import { version } from '../version.ts';
-import { usageError } from '../errors.ts';
 import type { Gateway } from './gateway.ts';
 import { ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
 
@@ -27,6 +28,8 @@ export interface Session {
   gateway(): Promise<Gateway>;
   client(): Promise<GatewayClient>;
   ledger(): Promise<Ledger>;
+  /** The database of a ledger that is shared, undefined for one in a folder. */
+  database(): Promise<Database | undefined>;
   jobDeps(): Promise<JobDeps>;
   /** A budget of this ledger, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
@@ -83,7 +86,10 @@ export function openSession(options: SessionOptions): Session {
     return options.around?.(opened) ?? opened;
   });
   let opened: Ledger | undefined;
-  const ledger = once(async () => (opened = await ledgerOf(await settings(), options.clock)));
+  const shared = once(async () => sharedLedgerOf(await settings(), options.clock));
+  const ledger = once(
+    async () => (opened = (await shared()) ?? (await ledgerOf(await settings(), options.clock))),
+  );
   const session: Session = {
     clock: options.clock,
     note: (text) => options.note(redact(text)),
@@ -92,8 +98,17 @@ export function openSession(options: SessionOptions): Session {
     gateway,
     client,
     ledger,
+    database: async () => {
+      await ledger();
+      return (await shared())?.database;
+    },
     jobDeps: once(() => jobDepsOf(session, options.signals())),
-    budget: (kind, name) => budgetOf(session, kind, name, closers),
+    budget: async (kind, name) => {
+      const { openSessionBudget } = await import('./budgets.ts');
+      const budget = await openSessionBudget(session, kind, name);
+      closers.push(() => budget.close());
+      return budget;
+    },
     allowances: once(() => allowancesOf(session)),
     close: async () => {
       for (const close of closers.splice(0).reverse()) await close();
@@ -120,18 +135,22 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
 }
 
 async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
-  const shared = sharedLedger(settings);
-  if (shared !== undefined) {
-    const { openPostgresLedger } = await import('../ledger/postgres/postgres-ledger.ts');
-    // Play money needs no second thought about where it is.
-    return openPostgresLedger(shared, {
-      stateDir: settings.stateDir.value,
-      clock,
-      create: settings.sandbox.value,
-    });
-  }
   const { openFileLedger } = await import('../ledger/file-ledger.ts');
   return openFileLedger(ledgerFolder(settings), () => clock.now());
+}
+
+// Undefined where the ledger is that of a folder.
+async function sharedLedgerOf(settings: Settings, clock: Clock): Promise<PostgresLedger | undefined> {
+  const url = sharedLedger(settings);
+  if (url === undefined) return undefined;
+  const { openPostgresLedger } = await import('../ledger/postgres/postgres-ledger.ts');
+  const own = { now: () => clock.now(), monotonic: () => clock.monotonic() };
+  // Play money needs no second thought about where it is.
+  return openPostgresLedger(url, {
+    stateDir: settings.stateDir.value,
+    clock: own,
+    create: settings.sandbox.value,
+  });
 }
 
 async function real(resolved: Settings): Promise<Gateway> {
@@ -169,29 +188,6 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
 async function allowancesOf(session: Session): Promise<Allowance[]> {
   const { standingAllowance } = await import('./standing-allowance.ts');
   return standingAllowance(await session.settings(), (name) => session.budget('standing', name));
-}
-
-async function budgetOf(
-  session: Session,
-  kind: BudgetKind,
-  name: string,
-  closers: Closer[],
-): Promise<Budget> {
-  const shared = sharedLedger(await session.settings());
-  if (shared !== undefined)
-    throw usageError(`Budgets are not kept in a ledger on PostgreSQL yet: ${kind} ${name} cannot be used.`);
-  const [{ budgetPath, openBudget }, { chargeOutcome }, settings, ledger] = await Promise.all([
-    import('../budget/open-budget.ts'),
-    import('../jobs/charge-outcome.ts'),
-    session.settings(),
-    session.ledger(),
-  ]);
-  const budget = await openBudget(budgetPath(ledgerFolder(settings), kind, name), {
-    now: () => session.clock.now(),
-    outcomeOf: (reservation) => chargeOutcome(ledger, reservation),
-  });
-  closers.push(() => budget.close());
-  return budget;
 }
 
 async function playGateway(settings: Settings): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {

@@ -1,12 +1,10 @@
-import { readdir } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type { Limit, Per, Standing } from '../../budget/budget.ts';
-import { budgetFolder, budgetNames } from '../../budget/open-budget.ts';
 import { budgetName } from '../../config/rules.ts';
 import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
-import { messageOf, MgwError, systemCode, usageError } from '../../errors.ts';
+import { messageOf, usageError } from '../../errors.ts';
 import type { Run } from '../action.ts';
-import { ledgerFolder } from '../../session/places.ts';
+import { standingBudgets } from '../../session/budgets.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
@@ -44,9 +42,8 @@ export function registerBudget(group: Command, run: Run): void {
 }
 
 async function list(context: Context): Promise<Outcome> {
-  const folder = budgetFolder(ledgerFolder(await context.settings()), 'standing');
   const found: { name: string; standing: Standing }[] = [];
-  for (const name of budgetNames(await filesIn(folder))) {
+  for (const name of await standingBudgets(context)) {
     const budget = await context.budget('standing', name);
     await budget.settle();
     const standing = await budget.standing();
@@ -60,18 +57,6 @@ async function list(context: Context): Promise<Outcome> {
   const head = ['name', 'limit', 'per', 'spent', 'reserved', 'left'];
   const text = rows.length === 0 ? '' : table(head, rows, columnsOf(context.io.stdout));
   return { json: { budgets: views }, text };
-}
-
-async function filesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (systemCode(error) === 'ENOENT') return [];
-    throw new MgwError('local_io', `The budgets in ${folder} cannot be read: ${messageOf(error)}.`, {
-      retry: 'safe',
-      cause: error,
-    });
-  }
 }
 
 async function setLimit(

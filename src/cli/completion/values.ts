@@ -111,9 +111,8 @@ async function profiles({ io }: Context): Promise<string[]> {
 }
 
 async function budgets(context: Context): Promise<string[]> {
-  const { budgetFolder, budgetNames } = await import('../../budget/open-budget.ts');
-  const folder = budgetFolder(ledgerFolder(await context.settings()), 'standing');
-  return budgetNames(await readdir(folder).catch(() => []));
+  const { standingBudgets } = await import('../../session/budgets.ts');
+  return standingBudgets(context).catch(() => []);
 }
 
 async function batches(context: Context): Promise<string[]> {

@@ -76,14 +76,14 @@ function tables(schema: string): string[] {
        name text COLLATE "C" PRIMARY KEY, content text NOT NULL, token uuid NOT NULL, tentative boolean NOT NULL)`,
     // What is held and kept in all, in the day and in the month that are named; amounts are exact.
     `CREATE TABLE IF NOT EXISTS ${schema}.budgets (
-       kind text NOT NULL, name text COLLATE "C" NOT NULL, epoch integer NOT NULL DEFAULT 0,
+       kind text NOT NULL, name text COLLATE "C" NOT NULL,
        amount numeric, per text, held numeric NOT NULL DEFAULT 0, kept numeric NOT NULL DEFAULT 0,
-       day text NOT NULL DEFAULT '', day_held numeric NOT NULL DEFAULT 0, day_kept numeric NOT NULL DEFAULT 0,
-       month text NOT NULL DEFAULT '', month_held numeric NOT NULL DEFAULT 0, month_kept numeric NOT NULL DEFAULT 0,
+       day text COLLATE "C" NOT NULL DEFAULT '', day_held numeric NOT NULL DEFAULT 0, day_kept numeric NOT NULL DEFAULT 0,
+       month text COLLATE "C" NOT NULL DEFAULT '', month_held numeric NOT NULL DEFAULT 0, month_kept numeric NOT NULL DEFAULT 0,
        PRIMARY KEY (kind, name))`,
     `CREATE TABLE IF NOT EXISTS ${schema}.reservations (
-       id text COLLATE "C" NOT NULL, kind text NOT NULL, budget text COLLATE "C" NOT NULL, epoch integer NOT NULL,
-       amount numeric NOT NULL, at text NOT NULL, owner text NOT NULL, state text NOT NULL,
+       id text COLLATE "C" NOT NULL, kind text NOT NULL, budget text COLLATE "C" NOT NULL,
+       amount numeric NOT NULL, at text COLLATE "C" NOT NULL, owner text NOT NULL, state text NOT NULL,
        PRIMARY KEY (kind, budget, id))`,
     `CREATE INDEX IF NOT EXISTS reservations_open ON ${schema}.reservations (kind, budget) WHERE state = 'reserved'`,
   ];

@@ -1,0 +1,222 @@
+import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
+import type { Owner } from '../job.ts';
+import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
+import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
+import type { Budget, Charge, ChargeOutcome, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
+import type { BudgetKind } from './open-budget.ts';
+
+/** What a budget in a database needs to know of the world. */
+export interface PostgresBudgetOptions {
+  database: Database;
+  kind: BudgetKind;
+  name: string;
+  /** What the ledger proves of a reservation; `none` only where its run can send nothing more under it. */
+  outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome>;
+  /** Ms since 1970; the database's own clock where absent, so that a day begins at one moment for all. */
+  now?: () => number;
+}
+
+/**
+ * A budget as a row that holds its sums: whoever reserves raises them in one statement, which the row lets one do at a
+ * time, and only as far as the limit. Windows are rolled on by the first who reserves in the next.
+ */
+export class PostgresBudget implements Budget {
+  readonly #options: PostgresBudgetOptions;
+  readonly #budgets: string;
+  readonly #reservations: string;
+  readonly #moment: string;
+  #isMade = false;
+
+  constructor(options: PostgresBudgetOptions) {
+    const { database, now } = options;
+    this.#options = options;
+    this.#budgets = database.table('budgets');
+    this.#reservations = database.table('reservations');
+    const time = now === undefined ? 'clock_timestamp()' : 'to_timestamp($3::float8 / 1000)';
+    this.#moment = `moment AS MATERIALIZED (SELECT to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS at)`;
+  }
+
+  async reserve(charge: Charge, limit?: Limit): Promise<Decision> {
+    const decision = await this.#tryToReserve(charge, limit);
+    if (decision.fits || !(await this.#settleOpen())) return decision;
+    return this.#tryToReserve(charge, limit);
+  }
+
+  async keep(id: string): Promise<void> {
+    // Also after it was given back: what was accepted is spent, whatever was believed before.
+    await this.#settleOne(id, 'kept', ['reserved', 'released']);
+  }
+
+  async release(id: string): Promise<void> {
+    await this.#settleOne(id, 'released', ['reserved']);
+  }
+
+  async settle(): Promise<void> {
+    await this.#settleOpen();
+  }
+
+  async setLimit({ amount, per }: Limit): Promise<void> {
+    await this.#make();
+    await this.#run(
+      `UPDATE ${this.#budgets} SET amount = $4::numeric, per = $5 WHERE kind = $1 AND name = $2`,
+      [formatDecimal(amount), per ?? null],
+    );
+  }
+
+  async remove(): Promise<void> {
+    await this.#run(
+      `WITH gone AS (DELETE FROM ${this.#reservations} WHERE kind = $1 AND budget = $2)
+       DELETE FROM ${this.#budgets} WHERE kind = $1 AND name = $2`,
+    );
+    this.#isMade = false;
+  }
+
+  standing(): Promise<Standing> {
+    return this.#standing();
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async #standing(given?: Limit): Promise<Standing> {
+    const window = (of: 'held' | 'kept'): string => `trim_scale(${inWindow(of, 'coalesce($4, per)')})::text`;
+    const [row] = await this.#run<{ amount: string | null; per: Per | null; held: string; kept: string }>(
+      `WITH ${this.#moment} SELECT trim_scale(amount)::text AS amount, per, ${window('held')} AS held, ${window('kept')} AS kept
+       FROM ${this.#budgets} b, moment WHERE kind = $1 AND name = $2`,
+      [given === undefined ? null : (given.per ?? 'ever')],
+    );
+    const own = row?.amount
+      ? { amount: parseDecimal(row.amount), ...(row.per && { per: row.per }) }
+      : undefined;
+    const limit = given ?? own;
+    return { limit, ...amountsOf(row?.held ?? '0', row?.kept ?? '0') };
+  }
+
+  async #tryToReserve({ id, amount, owner }: Charge, limit: Limit | undefined): Promise<Decision> {
+    await this.#make();
+    const values = [formatDecimal(amount), limit && formatDecimal(limit.amount), limit?.per ?? 'ever'];
+    const { lease = null, instance = null } = owner;
+    try {
+      const [row] = await this.#run<{ made: boolean; held: boolean }>(this.#reservation(), [
+        ...values,
+        id,
+        JSON.stringify(owner),
+        lease,
+        instance,
+      ]);
+      if (row?.made === true) return { fits: true };
+      if (row?.held !== true && lease !== null) throw leaseLost();
+    } catch (error) {
+      // The answer to an earlier try was lost: it is reserved.
+      if (isDuplicate(error)) return { fits: true };
+      throw error;
+    }
+    return { fits: false, standing: await this.#standing(limit) };
+  }
+
+  // Whoever finds the process dead, and gives back what it reserved, waits until this is over.
+  #reservation(): string {
+    const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
+    const raised = (window: 'day' | 'month'): string =>
+      `${window}_held = ${current(window, 'held')} + $4::numeric, ${window}_kept = ${current(window, 'kept')},
+       ${window} = greatest(b.${window}, ${head(window)})`;
+    return `WITH ${this.#moment},
+      lease AS MATERIALIZED (SELECT FROM ${this.#options.database.table('leases')}
+        WHERE id = $9::bigint AND instance = $10 AND until > clock_timestamp() FOR KEY SHARE),
+      fitted AS (UPDATE ${this.#budgets} b SET held = b.held + $4::numeric, ${raised('day')}, ${raised('month')}
+        FROM moment WHERE b.kind = $1 AND b.name = $2 AND ($9::bigint IS NULL OR EXISTS (SELECT FROM lease))
+          AND ${inWindow('held', per)} + $4::numeric <= coalesce($5::numeric, b.amount)
+        RETURNING greatest(moment.at, b.day) AS at),
+      made AS (INSERT INTO ${this.#reservations} (id, kind, budget, amount, at, owner, state)
+        SELECT $7, $1, $2, $4::numeric, fitted.at, $8, 'reserved' FROM fitted RETURNING id)
+      SELECT EXISTS (SELECT FROM made) AS made, EXISTS (SELECT FROM lease) AS held`;
+  }
+
+  async #settleOne(id: string, to: 'kept' | 'released', from: readonly string[]): Promise<void> {
+    const sign = to === 'kept' ? `CASE WHEN was = 'released' THEN amount ELSE 0 END` : '-amount';
+    const kept = to === 'kept' ? 'amount' : '0';
+    const window = (name: 'day' | 'month'): string => {
+      const isIn = `left(changed.at, length(b.${name})) = b.${name}`;
+      return `${name}_held = b.${name}_held + CASE WHEN ${isIn} THEN changed.held ELSE 0 END,
+        ${name}_kept = b.${name}_kept + CASE WHEN ${isIn} THEN changed.kept ELSE 0 END`;
+    };
+    await this.#run(
+      `WITH old AS (SELECT id, state AS was FROM ${this.#reservations}
+          WHERE kind = $1 AND budget = $2 AND id = $4 AND state = ANY($5) FOR UPDATE),
+        changed AS (UPDATE ${this.#reservations} r SET state = $6 FROM old
+          WHERE r.kind = $1 AND r.budget = $2 AND r.id = old.id RETURNING r.at, ${sign} AS held, ${kept} AS kept)
+       UPDATE ${this.#budgets} b SET held = b.held + changed.held, kept = b.kept + changed.kept,
+         ${window('day')}, ${window('month')} FROM changed WHERE b.kind = $1 AND b.name = $2`,
+      [id, from, to],
+    );
+  }
+
+  // True where something was given back.
+  async #settleOpen(): Promise<boolean> {
+    let isReleased = false;
+    for (const reservation of await this.#open()) {
+      const outcome = await this.#options.outcomeOf(reservation);
+      if (outcome === 'accepted') await this.keep(reservation.id);
+      if (outcome === 'none') await this.release(reservation.id);
+      isReleased ||= outcome === 'none';
+    }
+    return isReleased;
+  }
+
+  async #open(): Promise<Reservation[]> {
+    const rows = await this.#run<{ id: string; amount: string; at: string; owner: string }>(
+      `SELECT id, amount::text, at, owner FROM ${this.#reservations}
+       WHERE kind = $1 AND budget = $2 AND state = 'reserved' ORDER BY at, id`,
+    );
+    return rows.map(({ id, amount, at, owner }) => ({
+      ...{ id, at, amount: parseDecimal(amount) },
+      owner: JSON.parse(owner) as Owner,
+    }));
+  }
+
+  async #make(): Promise<void> {
+    if (this.#isMade) return;
+    await this.#run(`INSERT INTO ${this.#budgets} (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`);
+    this.#isMade = true;
+  }
+
+  // $1 and $2 name the budget, $3 is the time where it is given.
+  #run<T extends Record<string, unknown>>(text: string, values: readonly unknown[] = []): Promise<T[]> {
+    const { database, kind, name, now } = this.#options;
+    const all = [kind, name, now?.() ?? null, ...values];
+    // A parameter that the text does not name has no type: the rest take the numbers that are used.
+    const used = [...new Set(text.match(/\$\d+/g))].sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
+    const renumbered = text.replace(/\$\d+/g, (each) => `$${used.indexOf(each) + 1}`);
+    return database.query<T>(
+      renumbered,
+      used.map((each) => all[Number(each.slice(1)) - 1]),
+    );
+  }
+}
+
+/** The names of the standing budgets in a database. */
+export async function standingNames(database: Database): Promise<string[]> {
+  const rows = await database.query<{ name: string }>(
+    `SELECT name FROM ${database.table('budgets')} WHERE kind = 'standing' ORDER BY name`,
+  );
+  return rows.map(({ name }) => name);
+}
+
+function amountsOf(held: string, kept: string): Pick<Standing, 'spent' | 'reserved'> {
+  const spent = parseDecimal(kept);
+  return { spent, reserved: subtract(parseDecimal(held), spent) };
+}
+
+// The window of the row is never behind a reservation that was made in it.
+function head(window: 'day' | 'month'): string {
+  return `left(moment.at, ${window === 'day' ? 10 : 7})`;
+}
+
+function current(window: 'day' | 'month', of: 'held' | 'kept'): string {
+  return `CASE WHEN b.${window} >= ${head(window)} THEN b.${window}_${of} ELSE 0 END`;
+}
+
+function inWindow(of: 'held' | 'kept', per: string): string {
+  return `CASE ${per} WHEN 'day' THEN ${current('day', of)} WHEN 'month' THEN ${current('month', of)} ELSE b.${of} END`;
+}

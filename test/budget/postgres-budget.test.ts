@@ -1,0 +1,149 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import type { Charge, ChargeOutcome, Limit, Per, Reservation, Standing } from '../../src/budget/budget.ts';
+import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
+import { Reservations } from '../../src/budget/reservations.ts';
+import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import { describePostgres } from '../ledger/postgres/place.ts';
+
+const owner = { pid: 7, start: '1', host: 'h' };
+const dayMs = 86_400_000;
+
+function chargeOf(id: string, amount: number): Charge {
+  return { id, amount: decimalOf(amount), owner };
+}
+
+function shown({ limit, spent, reserved }: Standing): object {
+  const amount = limit && formatDecimal(limit.amount);
+  return { amount, per: limit?.per, spent: formatDecimal(spent), reserved: formatDecimal(reserved) };
+}
+
+const per = fc.constantFrom<(Per | undefined)[]>(undefined, 'day', 'month');
+const limit = fc.record({ amount: fc.integer({ min: 1, max: 12 }), per });
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('reserve'),
+      amount: fc.integer({ min: 1, max: 5 }),
+      own: fc.option(limit),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ do: fc.constantFrom('keep', 'release'), which: fc.nat(8) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('limit'), limit }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('remove') }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('wait'), days: fc.integer({ min: 1, max: 20 }) }) },
+);
+type Step = { do: string; amount?: number; own?: Given | null; which?: number; limit?: Given; days?: number };
+type Given = { amount: number; per: Per | undefined };
+
+function limitOf(given: Given): Limit {
+  return { amount: decimalOf(given.amount), ...(given.per && { per: given.per }) };
+}
+
+describePostgres('a budget on PostgreSQL', (newPlace) => {
+  let count = 0;
+  const budgetIn = async (
+    outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome> = () => Promise.resolve('open'),
+    now?: () => number,
+  ): Promise<PostgresBudget> => {
+    const { database } = await (await newPlace()).open();
+    return new PostgresBudget({ database, kind: 'standing', name: `b${(count += 1)}`, outcomeOf, now });
+  };
+
+  it('decides as that of plain files does, whatever is done to it', async () => {
+    const { database } = await (await newPlace()).open();
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps: Step[]) => {
+        let time = Date.parse('2026-11-22T10:00:00Z');
+        const model = new Reservations();
+        const name = `m${(count += 1)}`;
+        const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+        const budget = new PostgresBudget({ database, kind: 'standing', name, outcomeOf, now: () => time });
+        for (const [index, one] of steps.entries()) {
+          time += 1000;
+          const at = new Date(time).toISOString();
+          const id = `r${one.which ?? 0}`;
+          if (one.do === 'wait') time += (one.days ?? 0) * dayMs;
+          if (one.do === 'limit' && one.limit) {
+            model.apply({ type: 'limit', ...limitOf(one.limit), at });
+            await budget.setLimit(limitOf(one.limit));
+          }
+          if (one.do === 'remove') {
+            model.apply({ type: 'removed', at });
+            await budget.remove();
+          }
+          if (one.do === 'keep' || one.do === 'release') {
+            model.apply({ type: one.do, id, at });
+            await budget[one.do](id);
+          }
+          if (one.do === 'reserve') {
+            const charge = chargeOf(`r${index}`, one.amount ?? 0);
+            const own = one.own ? limitOf(one.own) : undefined;
+            const expected = model.apply({ type: 'reserve', ...charge, limit: own, at });
+            const decision = await budget.reserve(charge, own);
+            expect(decision.fits).toBe(expected?.fits);
+            if (!decision.fits && expected?.fits === false)
+              expect(shown(decision.standing)).toEqual(shown(expected.standing));
+          }
+          expect(shown(await budget.standing())).toEqual(shown(model.standing(new Date(time).toISOString())));
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('is used to the last unit by any number at once, and not beyond', async () => {
+    const place = await newPlace();
+    const sides = await Promise.all([1, 2, 3, 4, 5].map(() => place.open()));
+    const all = sides.map(
+      ({ database }) =>
+        new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf: () => Promise.resolve('open') }),
+    );
+    const most = { amount: decimalOf(100) };
+    const tries = Array.from({ length: 150 }, (_, index) =>
+      (all[index % 5] ?? (all[0] as PostgresBudget)).reserve(chargeOf(`r${index}`, 1), most),
+    );
+    const fits = (await Promise.all(tries)).filter((decision) => decision.fits);
+    expect(fits).toHaveLength(100);
+    expect(shown((await all[0]?.standing()) as Standing)).toMatchObject({ reserved: '100', spent: '0' });
+  });
+
+  it('keeps exact amounts', async () => {
+    const budget = await budgetIn();
+    const amount = { digits: 10n ** 40n + 1n, scale: 30 };
+    expect(await budget.reserve({ ...chargeOf('r', 0), amount }, { amount })).toEqual({ fits: true });
+    await budget.keep('r');
+    expect(formatDecimal((await budget.standing()).spent)).toBe(formatDecimal(amount));
+  });
+
+  it('gives back what the dead had reserved, and keeps what they had spent', async () => {
+    const outcomes: Record<string, ChargeOutcome> = { a: 'none', b: 'accepted', c: 'open' };
+    const budget = await budgetIn(({ id }) => Promise.resolve(outcomes[id] ?? 'open'));
+    const most = { amount: decimalOf(3) };
+    for (const id of ['a', 'b', 'c'])
+      expect(await budget.reserve(chargeOf(id, 1), most)).toEqual({ fits: true });
+    expect(await budget.reserve(chargeOf('d', 1), most)).toEqual({ fits: true });
+    expect(await budget.reserve(chargeOf('e', 1), most)).toMatchObject({ fits: false });
+    expect(shown(await budget.standing())).toMatchObject({ spent: '1', reserved: '2' });
+  });
+
+  it('reserves nothing for a process that was found dead', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const lease = await ledger.lease();
+    const { database } = ledger;
+    const budget = new PostgresBudget({
+      database,
+      kind: 'batch',
+      name: 'b',
+      outcomeOf: () => Promise.resolve('open'),
+    });
+    const charge = { ...chargeOf('r', 1), owner: lease.owner };
+    const most = { amount: decimalOf(3) };
+    expect(await budget.reserve(charge, most)).toEqual({ fits: true });
+    await place.server.query('DELETE FROM mgw.leases', place.database);
+    await expect(budget.reserve({ ...charge, id: 'r2' }, most)).rejects.toMatchObject({ exitCode: 6 });
+    expect(shown(await budget.standing())).toMatchObject({ reserved: '1' });
+  });
+});
