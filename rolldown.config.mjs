@@ -90,17 +90,19 @@ const withoutHttp2 = {
 
 // What is always loaded together is one file; the network stack stays out of what others need.
 const always =
-  /src\/(cli\/(main|program|context|io|wait-options|output\/json)|session\/(session|settings|places)|http\/(failures|read-bounded))\.ts/;
+  /rolldown\/runtime|src\/(exchange|nearest|cli\/(main|program|context|io|wait-options|refs|stdin|output\/json)|session\/(session|settings|places)|jobs\/(deps|view)|http\/(failures|read-bounded|transport-error))\.ts/;
 const network =
-  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client)\.ts/;
+  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client|reach|mend-head)\.ts|ipaddr/;
 const ledger = /src\/ledger\/file-ledger\.ts/;
 const tables = /src\/cli\/output\/(fitted-table|human)\.ts/;
+const job = /src\/(protocols\/registry|jobs\/(ref|observe)|session\/(prices|account))\.ts/;
 const together = {
   groups: [
     { name: 'base', priority: 2, test: always },
     { name: 'ledger', priority: 1, test: ledger },
     { name: 'table', priority: 1, test: tables },
     { name: 'gateway', priority: 1, test: network, includeDependenciesRecursively: false },
+    { name: 'job', priority: 0, test: job },
   ],
 };
 

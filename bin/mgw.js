@@ -2,16 +2,21 @@
 'use strict';
 
 // The version is answered here: it is what scripts ask most often, and it needs nothing else of mgw.
-const [, , first, ...rest] = process.argv;
-if ((first === '--version' || first === '-V') && rest.length === 0) {
-  const { version } = require('../package.json');
-  process.stdout.write(`${version}\n`);
-} else {
-  const { main } = require('../dist/mgw.cjs');
+const { version } = require('../package.json');
+const [, , first = '', ...rest] = process.argv;
+if ((first === '--version' || first === '-V') && rest.length === 0) process.stdout.write(`${version}\n`);
+else {
+  const { join } = require('node:path');
+  const { loader, openCache } = require('./load.js');
+  const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
+  const { load, keep } = loader(join(__dirname, '..', 'dist'), openCache(version), use);
+  const { main } = load('mgw.cjs');
   // Where nothing is left to wait for, Node ends: without an outcome that must not look like success.
   let exitCode = 1;
   process.on('exit', () => {
     process.exitCode = exitCode;
+    // A word that is no command would be kept as one.
+    if (exitCode !== 2) keep();
   });
   void main(process.argv.slice(2)).then((code) => {
     exitCode = code;

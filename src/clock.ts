@@ -29,7 +29,13 @@ export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadlin
 export const longestTimer = 2 ** 31 - 1;
 
 /** The clock of this machine. A sleep longer than Node's timers can hold ends at their limit (24.8 days). */
-export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now(), sleep };
+export const systemClock: Clock = { now: () => Date.now(), monotonic, sleep };
+
+// `performance` would load Node's measurements at every start.
+function monotonic(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1e3 + nanoseconds / 1e6;
+}
 
 async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();

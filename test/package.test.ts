@@ -80,7 +80,7 @@ describe('the tarball', () => {
       /^README\.md$/,
       /^LICENSE$/,
       /^CHANGELOG\.md$/,
-      /^bin\/(mgw\.js|package\.json)$/,
+      /^bin\/(mgw\.js|load\.js|package\.json)$/,
     ];
     const patterns = [
       ...expected,

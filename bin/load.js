@@ -1,0 +1,105 @@
+'use strict';
+
+// Loads the build, and keeps for the next start what V8 made of it: a third of a short command is compiling. (Node's own
+// compile cache is of 22.8 and later, and has none of the functions that are compiled when they are called: most.)
+//
+// What is kept is run, so no other user may write to it; each file of it is checked, as V8 does not. It is never needed:
+// where it cannot be read or written, everything is compiled again, and nothing is said.
+
+const { Buffer } = require('node:buffer');
+const fs = require('node:fs');
+const path = require('node:path');
+const { Script } = require('node:vm');
+const { crc32 } = require('node:zlib');
+
+const head = '(function (exports, require, module, __filename, __dirname) {';
+
+/**
+ * What loads the modules of a folder, which require each other as `./NAME` and nothing else but Node's own.
+ * @param {string} folder
+ * @param {string | undefined} cache from {@link openCache}
+ * @param {string} use the first of them is kept once for each use: it has what all commands need, and one needs little
+ * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes what was compiled; call it at the end
+ */
+exports.loader = (folder, cache, use) => {
+  const loaded = new Map();
+  const fresh = [];
+  const load = (name) => {
+    const known = loaded.get(name);
+    if (known !== undefined) return known.exports;
+    const module = { exports: {} };
+    loaded.set(name, module);
+    const filename = path.join(folder, name);
+    const source = fs.readFileSync(filename, 'utf8');
+    const entry = cache && path.join(cache, entryOf(loaded.size === 1 ? `${use}-${name}` : name, source));
+    const cachedData = cache && readEntry(entry);
+    const script = new Script(`${head}${source}\n})`, { filename, cachedData, columnOffset: -head.length });
+    if (cache && (cachedData === undefined || script.cachedDataRejected)) fresh.push({ entry, script });
+    const inner = (id) => (id.startsWith('./') ? load(id.slice(2)) : require(id));
+    script.runInThisContext()(module.exports, inner, module, filename, folder);
+    return module.exports;
+  };
+  const keep = () => {
+    for (const { entry, script } of fresh) writeEntry(entry, script.createCachedData());
+  };
+  return { load, keep };
+};
+
+function entryOf(name, source) {
+  return [process.version, process.arch, name, crc32(source).toString(16)].join('-');
+}
+
+function readEntry(entry) {
+  try {
+    const bytes = fs.readFileSync(entry);
+    const data = bytes.subarray(4);
+    return bytes.length > 4 && bytes.readUInt32LE(0) === crc32(data) ? data : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function writeEntry(entry, data) {
+  const bytes = Buffer.concat([Buffer.alloc(4), data]);
+  bytes.writeUInt32LE(crc32(data), 0);
+  const own = `${entry}.${process.pid}`;
+  try {
+    fs.writeFileSync(own, bytes, { flag: 'wx', mode: 0o600 });
+    fs.renameSync(own, entry);
+  } catch {
+    // A full disk, for example.
+  }
+}
+
+/**
+ * The folder of a version's cache, made where there is none; undefined where it cannot be made, or others may write to it.
+ * @param {string} version of mgw; what other versions kept is removed
+ * @param {NodeJS.ProcessEnv} env
+ */
+exports.openCache = (
+  version,
+  { HOME, LOCALAPPDATA, NODE_DISABLE_COMPILE_CACHE, XDG_CACHE_HOME } = process.env,
+) => {
+  const base = [XDG_CACHE_HOME, HOME, LOCALAPPDATA].find((place) => place && path.isAbsolute(place));
+  if (NODE_DISABLE_COMPILE_CACHE || base === undefined) return undefined;
+  const own = path.join(base, base === HOME ? '.cache' : '', 'mgw', 'compiled');
+  const folder = path.join(own, version);
+  try {
+    // The home of another user is left alone.
+    if (!isOurs(base)) return undefined;
+    if (!fs.existsSync(folder)) {
+      if (isOurs(own))
+        for (const old of fs.readdirSync(own)) fs.rmSync(path.join(own, old), { recursive: true });
+      fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
+    }
+    return [path.dirname(own), own, folder].every(isOurs) ? folder : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+function isOurs(folder) {
+  const stat = fs.lstatSync(folder, { throwIfNoEntry: false });
+  if (stat === undefined || process.platform === 'win32') return stat !== undefined;
+  return stat.uid === process.getuid() && (stat.mode & 0o022) === 0;
+}

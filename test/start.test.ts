@@ -1,0 +1,171 @@
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+
+interface Loading {
+  loader: (
+    folder: string,
+    cache: string | undefined,
+    use: string,
+  ) => { load: (name: string) => Answer; keep: () => void };
+  openCache: (version: string, env: Record<string, string>) => string | undefined;
+}
+interface Answer {
+  answer: () => number;
+}
+const { loader, openCache } = createRequire(import.meta.url)(resolve('bin/load.js')) as Loading;
+
+let home: string;
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'mgw-start-'));
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+describe('of the build a command loads', () => {
+  // By the names of the files, without their hashes.
+  function loadedBy(words: string[], exitCode = 0): string[] {
+    const list = join(home, 'list');
+    const script = join(home, 'trace.cjs');
+    writeFileSync(
+      script,
+      `const fs = require('node:fs'); const { readFileSync } = fs; const read = [];
+       fs.readFileSync = (path, ...rest) => { read.push(String(path)); return readFileSync(path, ...rest); };
+       process.on('exit', () => fs.writeFileSync(${JSON.stringify(list)}, read.join('\\n')));`,
+    );
+    const env = { PATH: process.env['PATH'], HOME: home, MGW_API_KEY: 'sk-0123456789' };
+    const run = spawnSync(process.execPath, ['--require', script, 'bin/mgw.js', ...words], {
+      env,
+      encoding: 'utf8',
+    });
+    expect(run.status, run.stderr).toBe(exitCode);
+    const built = readFileSync(list, 'utf8').matchAll(/\/dist\/(.+?)(?:-[\w-]{8})?\.cjs$/gm);
+    return Array.from(built, ([, name = '']) => name);
+  }
+
+  it('nothing for the version', () => expect(loadedBy(['--version'])).toEqual([]));
+
+  it('no command for the help of all', () => {
+    expect(loadedBy(['--help'])).toEqual(['mgw', 'rolldown-runtime']);
+  });
+
+  it('one command for the help of one, and the names of its siblings', () => {
+    expect(loadedBy(['jobs', '--help'])).toEqual(['mgw', 'rolldown-runtime', 'jobs']);
+  });
+
+  // undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and what carries jobs out.
+  const heavy = ['undici', 'core', 'store', 'yaml', 'ora', 'server', 'gateway', 'job'];
+
+  it('the ledger for the list of jobs, and no network, no schema and no protocol', () => {
+    const loaded = loadedBy(['jobs', 'ls']);
+    expect(loaded).toContain('ledger');
+    expect(heavy.filter((name) => loaded.includes(name))).toEqual([]);
+    expect(loaded.length).toBeLessThanOrEqual(10);
+  });
+
+  it('the client for the list of models, and no schema, no settings writer and no protocol', () => {
+    const loaded = loadedBy(['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'], 6);
+    expect(heavy.filter((name) => loaded.includes(name)).sort()).toEqual(['gateway', 'undici']);
+  });
+});
+
+describe('what was compiled', () => {
+  let dist: string;
+  let cache: string;
+  beforeEach(() => {
+    [dist, cache] = [join(home, 'dist'), join(home, 'cache')];
+    for (const folder of [dist, cache]) mkdirSync(folder);
+    write(42);
+  });
+
+  function write(value: number): void {
+    writeFileSync(join(dist, 'main.cjs'), `exports.answer = () => require('./part.cjs').value;`);
+    writeFileSync(join(dist, 'part.cjs'), `exports.value = ${value};`);
+  }
+  function run(): number {
+    const { load, keep } = loader(dist, cache, 'any');
+    const answer = load('main.cjs').answer();
+    keep();
+    return answer;
+  }
+  const kept = (): string[] =>
+    readdirSync(cache).map((name) => `${name} ${statSync(join(cache, name)).mtimeMs}`);
+
+  it('is kept, and used by the next start', () => {
+    expect(run()).toBe(42);
+    const first = kept();
+    expect(first).toHaveLength(2);
+    expect(run()).toBe(42);
+    expect(kept()).toEqual(first);
+  });
+
+  it('is not used for another source of the same length', () => {
+    run();
+    write(43);
+    expect(run()).toBe(43);
+  });
+
+  it.each([
+    ['torn', (bytes: Buffer) => bytes.subarray(0, 100)],
+    ['empty', (bytes: Buffer) => bytes.subarray(0, 0)],
+    ['changed', (bytes: Buffer) => bytes.fill(7, 60, 80)],
+  ])('is made again where it is %s', (_, spoil) => {
+    run();
+    const paths = readdirSync(cache).map((name) => join(cache, name));
+    const whole = paths.map((path) => readFileSync(path));
+    for (const [index, path] of paths.entries()) writeFileSync(path, spoil(Buffer.from(whole[index] ?? '')));
+    expect(run()).toBe(42);
+    expect(paths.map((path) => readFileSync(path).length)).toEqual(whole.map(({ length }) => length));
+    expect(run()).toBe(42);
+  });
+
+  it('is not missed where it cannot be written', () => {
+    rmSync(cache, { recursive: true });
+    expect(run()).toBe(42);
+  });
+});
+
+describe('the folder of what was compiled', () => {
+  it('is of this user and this version alone', () => {
+    const folder = openCache('1.0.0', { HOME: home });
+    expect(folder).toBe(join(home, '.cache', 'mgw', 'compiled', '1.0.0'));
+    expect(statSync(folder ?? '').mode & 0o777).toBe(0o700);
+    openCache('1.1.0', { HOME: home });
+    expect(readdirSync(join(home, '.cache', 'mgw', 'compiled'))).toEqual(['1.1.0']);
+  });
+
+  it('is below XDG_CACHE_HOME', () => {
+    expect(openCache('1.0.0', { HOME: '/nowhere', XDG_CACHE_HOME: home })).toBe(
+      join(home, 'mgw', 'compiled', '1.0.0'),
+    );
+  });
+
+  it.each(['', 'mgw', 'mgw/compiled', 'mgw/compiled/1.0.0'])(
+    'is not used where others may write to %j',
+    (name) => {
+      mkdirSync(join(home, 'mgw/compiled/1.0.0'), { recursive: true });
+      chmodSync(join(home, name), 0o777);
+      expect(openCache('1.0.0', { XDG_CACHE_HOME: home })).toBeUndefined();
+    },
+  );
+
+  it.each([
+    ['there is no home', {}],
+    ['the home is no folder', { HOME: '/dev/null' }],
+    ['the home is a relative path', { HOME: 'home' }],
+    ['Node is told to keep none', { XDG_CACHE_HOME: tmpdir(), NODE_DISABLE_COMPILE_CACHE: '1' }],
+  ])('is not there where %s', (_, env) => {
+    expect(openCache('1.0.0', env)).toBeUndefined();
+  });
+});
