@@ -9,7 +9,7 @@ import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
 import type { ManifestRecord } from './manifest/record.ts';
 import { isStillDone, rememberRow, type KnownRow, type KnownRows } from './known-rows.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
-import { rowStates, standingOf, type RowState, type StandingDeps } from './row-state.ts';
+import { rowStates, standingOf, type RowState, type Standing, type StandingDeps } from './row-state.ts';
 import { countOf, hashOf, modelOf, type Work } from './work.ts';
 
 /** What a plan is made of. */
@@ -23,6 +23,8 @@ export interface PlanDeps extends StandingDeps {
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, where those need only be counted. */
   known?: KnownRows | undefined;
+  /** Where a row stands; the ledger is asked where this is absent. */
+  standing?: (row: NamedRow) => Standing;
 }
 
 /** A batch as it was opened. */
@@ -152,7 +154,7 @@ class Planning {
     const named = work && this.#named(row, work);
     if (named === undefined) return undefined;
     const found = { ...named, mark };
-    const standing = await standingOf(found, this.#deps);
+    const standing = this.#deps.standing?.(found) ?? (await standingOf(found, this.#deps));
     if (standing.state !== 'new' || (await this.#isFree(found)))
       return this.#counted({ ...found, ...standing });
     // What stands there may be this very row's, which another process has just carried out.

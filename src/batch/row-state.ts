@@ -33,7 +33,10 @@ export interface Standing {
 }
 
 /** What a row's standing is found out with. */
-export type StandingDeps = Pick<JobDeps, 'ledger' | 'gateway' | 'account'>;
+export interface StandingDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
+  /** Files may be on other machines: what was delivered anywhere counts. Else a file has to be here. */
+  isAnywhere?: boolean;
+}
 
 /** What tells a row's jobs and files. */
 export interface Whereabouts {
@@ -56,7 +59,7 @@ export async function standingOf({ key, work, path }: Whereabouts, deps: Standin
   const changes = changesOf(job, work, deps);
   if (changes !== undefined) return { state: 'changed', take, changes };
   const own = ownPath(job, path);
-  const state = stateOf(job, own ?? path, countOf(work));
+  const state = stateOf(job, own ?? path, countOf(work), deps.isAnywhere);
   return own === undefined ? { state, take } : { state, take, path: own, rowPath: path };
 }
 
@@ -75,16 +78,22 @@ function ownPath({ record }: Job, path: string): string | undefined {
   });
 }
 
-function stateOf(job: Job, path: string, count: number): RowState {
+function stateOf(job: Job, path: string, count: number, isAnywhere = false): RowState {
   const state = shownState(job);
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (state === 'prepared') return 'new';
-  return state === 'succeeded' && filesOf(job, path, count) !== undefined ? 'done' : 'running';
+  if (state !== 'succeeded') return 'running';
+  const isDone = (isAnywhere && isDelivered(job)) || filesOf(job, path, count) !== undefined;
+  return isDone ? 'done' : 'running';
 }
 
 /** Where a job's files go: the path with the job's id in it. */
 export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
+}
+
+function isDelivered({ record }: Job): boolean {
+  return record.goals.some((goal) => goal.ask === 'file' && goal.isDelivered);
 }
 
 /**

@@ -110,9 +110,11 @@ export class BatchRun {
   }
 
   async #hasRoom(seat: Seat): Promise<boolean> {
+    const { soft } = this.#deps.signals;
     try {
-      await seat.take(this.#deps.signals.soft);
-    } catch {
+      await seat.take(soft);
+    } catch (error) {
+      if (!soft.aborted) this.#stop ??= toMgwError(error);
       return false;
     }
     if (!this.isOver) return true;

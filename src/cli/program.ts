@@ -29,6 +29,11 @@ const commands: Record<string, Listed> = {
     about: 'many jobs from one file, each paid for once',
     load: async () => (await import('./commands/batch/batch.ts')).registerBatch,
   },
+  worker: {
+    group: 'Make',
+    about: 'carry out rows of batches that were enqueued, on any machine',
+    load: async () => (await import('./commands/worker.ts')).registerWorker,
+  },
   jobs: {
     group: 'Jobs',
     about: 'what was submitted, and what became of it',

@@ -20,6 +20,8 @@ export type Deed =
 
 interface Task {
   polls: number;
+  /** False where nobody was told of it. */
+  isKnown: boolean;
   isDoomed: boolean;
 }
 
@@ -33,6 +35,8 @@ export interface BatchGateway extends Origin {
   taskOf: (prompt: string) => string;
   /** Polls until a task is finished. */
   polls: number;
+  /** Tasks that were accepted, that somebody knows of, and that are not finished. */
+  underWay: () => number;
   /** Videos that a task of Protocol A makes. */
   samples: number;
   /** Tasks whose files are gone. */
@@ -72,7 +76,8 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     charge(prompt);
     const id = `task-${tasks.size + 1}`;
     made.set(prompt, id);
-    tasks.set(id, { polls: 0, isDoomed: deed?.kind === 'doom' });
+    const isKnown = deed?.kind !== 'lose' && deed?.kind !== 'fail-after';
+    tasks.set(id, { polls: 0, isKnown, isDoomed: deed?.kind === 'doom' });
     if (deed?.kind === 'lose') response.destroy();
     else if (deed?.kind === 'wait') void deed.until.then(() => accept(id));
     else if (deed?.kind === 'fail-after') json(response, { error: { message: 'upstream broke' } }, 500);
@@ -161,6 +166,7 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     judge: () => undefined,
     taskOf: (prompt) => made.get(prompt) ?? '',
     polls: 1,
+    underWay: () => [...tasks.values()].filter((task) => task.isKnown && task.polls <= gateway.polls).length,
     samples: 1,
     gone: new Set(),
     posts: () =>

@@ -1,21 +1,21 @@
 import { describe, expect, it } from 'vitest';
-import { Pace } from '../../src/batch/pace.ts';
+import { LocalPace } from '../../src/batch/pace.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 const never = new AbortController().signal;
 
 function pace(options: { concurrency?: number; perMinute?: number; intervalMs?: number } = {}): {
-  pace: Pace;
+  pace: LocalPace;
   clock: TestClock;
   limits: number[];
 } {
   const clock = new TestClock(Number.POSITIVE_INFINITY);
   const limits: number[] = [];
   const given = { concurrency: 8, intervalMs: 5000, ...options };
-  return { pace: new Pace({ ...given, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
+  return { pace: new LocalPace({ ...given, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
 }
 
-async function enter(one: Pace, times: number): Promise<void> {
+async function enter(one: LocalPace, times: number): Promise<void> {
   for (let at = 0; at < times; at += 1) await one.enter(never);
 }
 

@@ -16,6 +16,12 @@ const skipped: Record<string, string> = {
   'mgw sandbox start --balance 100 --per-minute 30': 'serves until it is interrupted',
   'mgw auth login': 'asks at a terminal',
   'mgw auth login --base-url https://gateway.example.com': 'asks at a terminal',
+  'mgw batch enqueue clips.csv': 'needs a database',
+  'mgw batch enqueue clips.csv --concurrency 10 --per-minute 120 --budget 50': 'needs a database',
+  'mgw batch enqueue clips --again': 'needs a database',
+  'mgw worker -o /clips/{name}/{id}.{ext}': 'needs a database',
+  'mgw worker -o out/{name}/{id}.{ext} --max-idle 5m --concurrency 8': 'needs a database',
+  'mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive': 'needs a database',
 };
 // What an example with a name that stands for the reader's own comes to.
 const exitCodes: Record<string, number> = {

@@ -15,6 +15,7 @@ export const topics: readonly Topic[] = [
   topic('resuming', 'the same command again; what to do when an answer was lost'),
   topic('scripting', 'lines that are safe to run again'),
   topic('batch', 'many jobs from one file', 'batches'),
+  topic('fleet', 'one batch on many machines: a shared ledger, a queue and its workers'),
   topic('budgets', 'what may be spent, and how it is counted'),
   topic('sandbox', 'a gateway to try and test with'),
   topic('refs', 'how a job is named'),

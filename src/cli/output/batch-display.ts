@@ -33,9 +33,9 @@ export class BatchDisplay {
     this.#isLively = isLively(options) && !options.quiet;
   }
 
-  /** Begins to show the run, where there is something to be done. */
+  /** Begins to show the run. */
   async start(): Promise<void> {
-    if (this.#tally.chosen === 0 || this.#options.quiet) return;
+    if (this.#options.quiet) return;
     if (!this.#isLively) {
       this.#pulse = setInterval(() => this.#line(this.#summary()), heartbeatMs).unref();
       return;
@@ -52,20 +52,20 @@ export class BatchDisplay {
     this.#spinner.start(this.#block());
   }
 
-  began({ id, row }: PlannedRow): void {
-    this.#rows.set(String(row.index), id);
+  began({ id, key }: PlannedRow): void {
+    this.#rows.set(key, id);
     this.#draw();
   }
 
-  updated({ id, row }: PlannedRow, job: Job): void {
+  updated({ id, key }: PlannedRow, job: Job): void {
     const percent = job.progress === undefined ? '' : ` ${Math.round(job.progress)}%`;
-    this.#rows.set(String(row.index), `${id} ${shownState(job)}${percent}`);
+    this.#rows.set(key, `${id} ${shownState(job)}${percent}`);
     this.#draw();
   }
 
   /** A row has ended; `text` says how. Rows that ended well are told in a log alone. */
-  ended({ row }: PlannedRow, state: RowState, text: string): void {
-    this.#rows.delete(String(row.index));
+  ended({ key }: PlannedRow, state: RowState, text: string): void {
+    this.#rows.delete(key);
     if (state !== 'done' || !this.#isLively) this.note(text);
     else this.#draw();
   }
@@ -119,7 +119,7 @@ export class BatchDisplay {
     const left =
       ended === 0 || ended >= chosen ? '' : `, about ${elapsed((ms / ended) * (chosen - ended))} left`;
     const money = this.#money();
-    return `${states.join(', ')}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
+    return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
   }
 }
 

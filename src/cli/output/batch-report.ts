@@ -82,6 +82,11 @@ export class BatchReport {
     return printableLine(`${planned.id} ${state}: ${what}`, 500);
   }
 
+  /** What to type for a row that is not done. */
+  toType({ planned, error }: RowEnd, state: RowState): string {
+    return this.#words(this.#nextOf(planned, state, error));
+  }
+
   /** What was spent so far, in words; '' where nothing is known of it. */
   money(): string {
     if (this.#spent === undefined) return '';
@@ -153,9 +158,11 @@ export class BatchReport {
   }
 
   #undoneText({ line, id, state, why, next }: Undone): string {
-    const [mgw = 'mgw', ...rest] = next;
-    const words = [mgw, ...globalArguments(this.#globals).flat(), ...rest].map(shellWord).join(' ');
-    return `line ${line}: ${id} ${state}${why === '' ? '' : `: ${why}`} → ${words}`;
+    return `line ${line}: ${id} ${state}${why === '' ? '' : `: ${why}`} → ${this.#words(next)}`;
+  }
+
+  #words([mgw = 'mgw', ...rest]: string[]): string {
+    return [mgw, ...globalArguments(this.#globals).flat(), ...rest].map(shellWord).join(' ');
   }
 
   async #stepSummary(context: Context, summary: string, undone: readonly Undone[]): Promise<void> {

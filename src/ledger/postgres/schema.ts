@@ -86,5 +86,25 @@ function tables(schema: string): string[] {
        amount numeric NOT NULL, at text COLLATE "C" NOT NULL, owner text NOT NULL, state text NOT NULL,
        PRIMARY KEY (kind, budget, id))`,
     `CREATE INDEX IF NOT EXISTS reservations_open ON ${schema}.reservations (kind, budget) WHERE state = 'reserved'`,
+    // Batches that were enqueued, and their rows: waiting, taken (by holder until ends), ended, or aside.
+    `CREATE TABLE IF NOT EXISTS ${schema}.batches (
+       name text COLLATE "C" PRIMARY KEY, gateway text NOT NULL, head text NOT NULL,
+       created_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.batch_rows (
+       batch text COLLATE "C" NOT NULL REFERENCES ${schema}.batches (name) ON DELETE CASCADE,
+       id text COLLATE "C" NOT NULL, position bigint GENERATED ALWAYS AS IDENTITY, hash text NOT NULL,
+       content text NOT NULL, state text NOT NULL DEFAULT 'waiting', holder text, ends timestamptz,
+       not_before timestamptz, lost integer NOT NULL DEFAULT 0, outcome text, why text, PRIMARY KEY (batch, id))`,
+    `CREATE INDEX IF NOT EXISTS batch_rows_order ON ${schema}.batch_rows (batch, position)`,
+    `CREATE INDEX IF NOT EXISTS batch_rows_waiting ON ${schema}.batch_rows (batch, position) WHERE state = 'waiting'`,
+    `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (ends) WHERE state = 'taken'`,
+    // The pace of a batch over all machines: how many tasks may be under way, the next turn, the gateway's hold.
+    `CREATE TABLE IF NOT EXISTS ${schema}.paces (
+       batch text COLLATE "C" PRIMARY KEY, most integer NOT NULL, accepted integer NOT NULL DEFAULT 0,
+       epoch bigint NOT NULL DEFAULT 0, next_turn timestamptz NOT NULL DEFAULT clock_timestamp(),
+       held_until timestamptz NOT NULL DEFAULT clock_timestamp())`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.places (
+       batch text COLLATE "C" NOT NULL REFERENCES ${schema}.paces (batch) ON DELETE CASCADE,
+       number integer NOT NULL, holder text, ends timestamptz, PRIMARY KEY (batch, number))`,
   ];
 }

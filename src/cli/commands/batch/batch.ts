@@ -9,7 +9,7 @@ Examples:
   $ mgw help batch
 See mgw help batch for the file, its fields, and what becomes of a row.`;
 
-/** `mgw batch plan|run|status|retry`. */
+/** `mgw batch plan|run|enqueue|status|retry`. */
 export function registerBatch(batch: Command, run: Run): void {
   batch.addHelpText('after', more);
   list(batch, run, {
@@ -20,6 +20,10 @@ export function registerBatch(batch: Command, run: Run): void {
     run: {
       about: 'carry out every row: submit, wait, save; run again, it carries on and pays for no row twice',
       load: async () => (await import('./run.ts')).registerRunBatch,
+    },
+    enqueue: {
+      about: 'hand every row to the workers of a fleet; again, it adds only what is new',
+      load: async () => (await import('./enqueue.ts')).registerEnqueue,
     },
     status: {
       about: 'where every row stands, by what is recorded here; exit 0 where all are done, else 11',

@@ -1,11 +1,9 @@
-import { Pace } from '../../../batch/pace.ts';
 import { everyRow, type Choice } from '../../../batch/choice.ts';
-import type { Batch } from '../../../batch/plan.ts';
+import type { PlannedRow } from '../../../batch/planned-row.ts';
 import type { RowEnd } from '../../../batch/run.ts';
 import { readyRun, runBatch, type BatchWatcher, type ReadyRun } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
 import { usageError } from '../../../errors.ts';
-import type { JobDeps } from '../../../jobs/deps.ts';
 import { printableLine } from '../../../printable.ts';
 import { payingDeps } from '../../../session/paying-deps.ts';
 import type { Context } from '../../context.ts';
@@ -15,12 +13,13 @@ import { openResults, type Results } from '../../output/batch-results.ts';
 import { BatchReport } from '../../output/batch-report.ts';
 import { planView, refusal, tellProblems } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { version } from '../../../version.ts';
-import { fileOf, remember } from './known.ts';
-import { openBatch, planDepsOf } from './open.ts';
+import { openNamed, remember } from './known.ts';
+import { planDepsOf } from './open.ts';
+import { paceOf, rowOptionsOf } from './row-options.ts';
 import type { RunBatchOptions } from './run-options.ts';
 
-const defaultConcurrency = 4;
+/** Tasks under way at the gateway at most, where nothing else is said. */
+export const defaultConcurrency = 4;
 
 /**
  * Plans a batch and carries out the rows that a command is about.
@@ -33,11 +32,10 @@ export async function execute(
   asked: RunBatchOptions,
   choice: Choice,
 ): Promise<Outcome> {
-  const { file, options } = await fileOf(context, given, asked);
-  const batch = await openBatch(file, options);
+  const { file, options, batch, isQueued } = await openNamed(context, given, asked);
   const budget = options.budget ?? batch.manifest.head.budget;
   const deps = await payingDeps(context, 'batch', batch.name, { budget });
-  const plan = await planDepsOf(context, batch, choice === everyRow ? 'known' : undefined);
+  const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const report = new BatchReport(file, options, context.globals);
   const missing = new Set(choice.ids);
   const ready = await readyRun(batch, plan, choice, (planned, isChosen) => {
@@ -50,15 +48,23 @@ export async function execute(
     throw usageError(`--id: no row that can be carried out is called ${printableLine(stray, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad)
     return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
-  await remember(context, batch, options);
+  if (!isQueued) await remember(context, batch, options);
   const results = options.results === undefined ? undefined : await openResults(options.results);
   const display = displayOf(context, ready, report);
   context.progress.giveWay();
-  await display.start();
+  if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, results);
-    const runOptions = await runOptionsOf(context, batch, options, deps, display, choice);
-    const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher);
+    const rows = await rowOptionsOf(context, { force: batch.force, sidecar: options.sidecar ?? false });
+    const pace = await paceOf(context, batch.name, {
+      concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
+      perMinute: options.perMinute,
+      onLimit: (limit) => display.note(`The gateway limits what it takes: ${limit} at once from now on.`),
+    });
+    const runOptions = { ...rows, pace, retake: (planned: PlannedRow) => choice.retake(planned) };
+    const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
+      () => pace.close(),
+    );
     display.stop();
     return await report.outcome(
       context,
@@ -108,37 +114,5 @@ function watcherOf(
       });
       await written;
     },
-  };
-}
-
-async function runOptionsOf(
-  context: Context,
-  { manifest, force }: Batch,
-  options: RunBatchOptions,
-  { clock }: JobDeps,
-  display: BatchDisplay,
-  choice: Choice,
-): Promise<Parameters<typeof runBatch>[4]> {
-  const [{ pollIntervalMs: intervalMs, key }, settings] = await Promise.all([
-    context.gateway(),
-    context.settings(),
-  ]);
-  const pace = new Pace({
-    concurrency: options.concurrency ?? Number(manifest.head.concurrency ?? defaultConcurrency),
-    perMinute: options.perMinute,
-    intervalMs,
-    clock,
-    onLimit: (limit) => display.note(`The gateway limits what it takes: ${limit} at once from now on.`),
-  });
-  return {
-    pace,
-    force,
-    sidecar: options.sidecar ?? false,
-    version,
-    retake: (planned) => choice.retake(planned),
-    intervalMs,
-    key,
-    timeoutMs: settings.timeoutMs.value,
-    trustedOrigins: settings.trustedOrigins.value,
   };
 }

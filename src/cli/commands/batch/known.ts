@@ -1,22 +1,60 @@
 import { extname, join, resolve } from 'node:path';
 import { recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
+import { sharedDatabase } from '../../../batch/fleet/database.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
 import { ledgerFolder } from '../../../session/places.ts';
 import type { Context } from '../../context.ts';
+import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
+
+/** A batch as a command line names it. */
+export interface NamedBatch<T> {
+  /** Its file; the name of one that was enqueued. */
+  file: string;
+  options: T;
+  batch: Batch;
+  /** True where its rows come from the queue. */
+  isQueued: boolean;
+}
+
+/**
+ * Opens a batch by its file, or by its name: one that was enqueued, or was run here before.
+ * @throws MgwError('usage') where there is none, or its file cannot be read.
+ */
+export async function openNamed<T extends BatchOptions>(
+  context: Context,
+  given: string,
+  asked: T,
+): Promise<NamedBatch<T>> {
+  const database = isPath(given) ? undefined : sharedDatabase(await context.ledger());
+  if (database !== undefined) {
+    const { queuedManifest } = await import('../../../batch/fleet/queued-manifest.ts');
+    const manifest = await queuedManifest(database, given);
+    if (manifest !== undefined) {
+      const batch = batchOf(manifest, given, asked);
+      return { file: given, options: asked, batch, isQueued: true };
+    }
+  }
+  const { file, options } = await fileOf(context, given, asked);
+  return { file, options, batch: await openBatch(file, options), isQueued: false };
+}
+
+function isPath(given: string): boolean {
+  return extname(given) !== '' || /[\\/]/.test(given);
+}
 
 /**
  * The file of a batch, and how it was run last where its name is given; what the command line says wins.
  * @throws MgwError('usage') where no batch of that name was run here.
  */
-export async function fileOf<T extends BatchOptions>(
+async function fileOf<T extends BatchOptions>(
   context: Context,
   given: string,
   options: T,
 ): Promise<{ file: string; options: T }> {
-  if (extname(given) !== '' || /[\\/]/.test(given)) return { file: given, options };
+  if (isPath(given)) return { file: given, options };
   const known = await recallBatch(ledgerFolder(await context.settings()), given);
   if (known === undefined)
     throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`);

@@ -1,5 +1,5 @@
 import { basename, extname } from 'node:path';
-import { openManifest } from '../../../batch/manifest/manifest.ts';
+import { openManifest, type Manifest } from '../../../batch/manifest/manifest.ts';
 import { givenDefaults } from '../../../batch/manifest/row.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
@@ -22,13 +22,12 @@ import { rowComposer } from './work-of.ts';
  */
 export async function openBatch(file: string, options: BatchOptions): Promise<Batch> {
   const manifest = await openManifest(file, givenDefaults(options.default ?? []));
-  const { head } = manifest;
-  return {
-    manifest,
-    name: nameOf(file, options.name ?? head.name),
-    place: placeOf(options.output ?? head.output),
-    force: options.force ?? false,
-  };
+  return batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), options);
+}
+
+/** A batch of a manifest that is open. @throws MgwError('usage') where its files cannot go where they should. */
+export function batchOf(manifest: Manifest, name: string, { output, force = false }: BatchOptions): Batch {
+  return { manifest, name, place: placeOf(output ?? manifest.head.output), force };
 }
 
 function nameOf(file: string, given: string | undefined): string {

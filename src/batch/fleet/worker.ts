@@ -1,0 +1,242 @@
+import type { Clock } from '../../clock.ts';
+import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
+import type { JobDeps } from '../../jobs/deps.ts';
+import { everyRow } from '../choice.ts';
+import { planRow, type Batch, type PlanDeps } from '../plan.ts';
+import type { PlannedRow } from '../planned-row.ts';
+import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
+import { stateAfter } from '../tally.ts';
+import type { RowState } from '../row-state.ts';
+import { Renewal } from './renewal.ts';
+import { heldMs, restAfter, restMs } from './rest.ts';
+import type { QueuedBatch, RowQueue, TakenRow } from './row-queue.ts';
+
+/** A batch of the queue, opened to be worked on. */
+export interface OpenedBatch {
+  batch: Batch;
+  plan: PlanDeps;
+  job: JobDeps;
+  options: RunOptions;
+}
+
+/** Who is told of what a worker does. */
+export interface WorkerWatcher {
+  /** A row was taken. */
+  began(batch: Batch, planned: PlannedRow): void;
+  updated: RunWatcher['updated'];
+  /** A row has come to an end here; `isGivenBack` where another try is left to whoever takes it. */
+  ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
+  /** A row needs nothing, or nothing that may be done without being asked for. */
+  left(batch: Batch, planned: PlannedRow): void;
+  /** Rows that cannot be carried out. */
+  bad(batch: Batch, id: string, why: string): void;
+  aside(batch: string, id: string): void;
+  note(text: string): void;
+  /** The queue has answered. */
+  alive(): void;
+}
+
+/** How a worker goes about it. */
+export interface WorkerOptions {
+  queue: RowQueue;
+  /** What `base_url` says in the records. */
+  gateway: string;
+  /** Rows in hand at most, over all batches. */
+  concurrency: number;
+  /** Ends where there was nothing to do for so long, ms; never where absent. */
+  maxIdleMs?: number;
+  leaseMs: number;
+  clock: Clock;
+  /** Asks it to take no more. */
+  signal: AbortSignal;
+  open: (queued: QueuedBatch) => Promise<OpenedBatch>;
+}
+
+/** Between two looks for rows, ms. */
+const [leastLookMs, mostLookMs] = [200, 2000];
+
+/** Takes rows of whatever batch is in the queue, and carries each out as `batch run` does. */
+export class Worker {
+  readonly #options: WorkerOptions;
+  readonly #watcher: WorkerWatcher;
+  /** Batches that are worked on. */
+  readonly #working = new Map<string, Promise<void>>();
+  /** Batches that are left alone until then, monotonic ms. */
+  readonly #held = new Map<string, number>();
+  #inHand = 0;
+  #lookMs = leastLookMs;
+  #idleSince: number;
+  #wake: () => void = () => undefined;
+  #stop: MgwError | undefined;
+
+  constructor(options: WorkerOptions, watcher: WorkerWatcher) {
+    this.#options = options;
+    this.#watcher = watcher;
+    this.#idleSince = options.clock.monotonic();
+  }
+
+  /**
+   * Works until it is asked to end, until there was nothing to do for long enough, or until something ends it that would end
+   * every row; returns that.
+   */
+  async run(): Promise<MgwError | undefined> {
+    const { queue, leaseMs } = this.#options;
+    const renewal = new Renewal(leaseMs, { ...this.#options, note: (text) => this.#watcher.note(text) }, () =>
+      queue.renew(),
+    );
+    try {
+      while (!this.#isOver && !this.#isIdle()) await this.#look();
+      while (this.#working.size > 0) await Promise.race(this.#working.values());
+    } finally {
+      await renewal.close();
+    }
+    return this.#stop;
+  }
+
+  get #isOver(): boolean {
+    return this.#options.signal.aborted || this.#stop !== undefined;
+  }
+
+  #isIdle(): boolean {
+    const { clock, maxIdleMs = Infinity } = this.#options;
+    if (this.#working.size > 0) this.#idleSince = clock.monotonic();
+    return clock.monotonic() - this.#idleSince >= maxIdleMs;
+  }
+
+  async #look(): Promise<void> {
+    const { queue, gateway, clock, signal } = this.#options;
+    let begun = 0;
+    try {
+      for (const { batch, id } of await queue.recover()) this.#watcher.aside(batch, id);
+      for (const queued of await queue.waiting(gateway)) begun += this.#begin(queued) ? 1 : 0;
+      this.#watcher.alive();
+    } catch (error) {
+      this.#watcher.note(`${messageOf(error)} It is asked again.`);
+    }
+    this.#lookMs = begun > 0 ? leastLookMs : Math.min(mostLookMs, 1.5 * this.#lookMs);
+    const ms = this.#lookMs * (0.5 + Math.random() / 2);
+    const woken = new Promise<void>((resolve) => (this.#wake = resolve));
+    await Promise.race([woken, clock.sleep(ms, signal).catch(() => undefined)]);
+  }
+
+  #begin(queued: QueuedBatch): boolean {
+    const { name } = queued;
+    const isHeld = (this.#held.get(name) ?? 0) > this.#options.clock.monotonic();
+    if (isHeld || this.#working.has(name)) return false;
+    const working = this.#work(queued)
+      .catch((error: unknown) => this.#judge(name, toMgwError(error)))
+      .finally(() => {
+        this.#working.delete(name);
+        this.#wake();
+      });
+    this.#working.set(name, working);
+    return true;
+  }
+
+  async #work(queued: QueuedBatch): Promise<void> {
+    const { queue } = this.#options;
+    const opened = await this.#options.open(queued);
+    const { batch, plan, job, options } = opened;
+    const rows = new Map<string, TakenRow>();
+    const begun = new Set<string>();
+    const run = new BatchRun(job, options, this.#watcherOf(batch, rows, begun), () => Promise.resolve());
+    try {
+      while (!this.#isOver && !run.isOver) {
+        await this.#room();
+        if (this.#isOver || run.isOver) break;
+        const taken = await queue.take(queued.name);
+        if (taken === undefined) break;
+        const planned = await this.#planned(taken, batch, plan);
+        if (planned === undefined) continue;
+        rows.set(planned.id, taken);
+        this.#inHand += 1;
+        await run.begin(planned);
+        if (!begun.delete(planned.id)) await this.#release(planned.id, rows, () => queue.giveBack(taken, 0));
+      }
+    } finally {
+      await run.end();
+      await options.pace.close();
+    }
+    if (run.stoppedBy !== undefined) this.#judge(queued.name, run.stoppedBy);
+  }
+
+  // Undefined where there is nothing to be done for it.
+  async #planned(taken: TakenRow, batch: Batch, plan: PlanDeps): Promise<PlannedRow | undefined> {
+    const { queue } = this.#options;
+    let planned: PlannedRow;
+    try {
+      planned = await planRow(taken.row, batch, plan);
+    } catch (thrown) {
+      const error = toMgwError(thrown);
+      if (error.code !== 'usage') {
+        await queue.giveBack(taken, 0);
+        throw error;
+      }
+      this.#watcher.bad(batch, taken.id, error.message);
+      await queue.end(taken, 'bad', error.message);
+      return undefined;
+    }
+    const own = everyRow.toCarryOut(planned, planned.take.number);
+    if (own !== undefined) return own;
+    this.#watcher.left(batch, planned);
+    await queue.end(taken, planned.state, planned.take.job?.error?.message);
+    return undefined;
+  }
+
+  #watcherOf(batch: Batch, rows: Map<string, TakenRow>, begun: Set<string>): RunWatcher {
+    const { queue } = this.#options;
+    return {
+      began: (planned) => {
+        begun.add(planned.id);
+        this.#watcher.began(batch, planned);
+      },
+      updated: (planned, job) => this.#watcher.updated(planned, job),
+      note: (text) => this.#watcher.note(text),
+      ended: async (end) => {
+        const { planned, error } = end;
+        const taken = rows.get(planned.id);
+        const state = stateAfter(end);
+        const rest = error === undefined ? undefined : restAfter(error);
+        await this.#watcher.ended(batch, end, state, rest !== undefined);
+        if (taken === undefined) return;
+        await this.#release(planned.id, rows, () =>
+          rest === undefined
+            ? queue.end(taken, state, error?.message)
+            : queue.giveBack(taken, rest, error?.message),
+        );
+      },
+    };
+  }
+
+  // What cannot be said of a row now is found out by whoever is handed it next: the ledger knows.
+  async #release(id: string, rows: Map<string, TakenRow>, tell: () => Promise<void>): Promise<void> {
+    const taken = rows.get(id);
+    rows.delete(id);
+    this.#inHand -= 1;
+    this.#idleSince = this.#options.clock.monotonic();
+    this.#wake();
+    try {
+      await tell();
+    } catch (error) {
+      if (taken !== undefined) this.#options.queue.drop(taken);
+      this.#watcher.note(messageOf(error));
+    }
+  }
+
+  async #room(): Promise<void> {
+    const { concurrency, clock, signal } = this.#options;
+    while (this.#inHand >= concurrency && !this.#isOver) await clock.sleep(50, signal).catch(() => undefined);
+  }
+
+  // A budget is that of one batch; what else ends a run would end those of all batches.
+  #judge(name: string, error: MgwError): void {
+    if (this.#isOver) return;
+    if (error.code === 'budget') {
+      this.#held.set(name, this.#options.clock.monotonic() + heldMs);
+      this.#watcher.note(`${name}: ${error.message} It is looked at again in a minute.`);
+    } else if (error.code === 'unreachable') {
+      this.#held.set(name, this.#options.clock.monotonic() + restMs);
+      this.#watcher.note(`${name}: ${error.message} It is tried again.`);
+    } else this.#stop = error;
+  }
+}

@@ -1,0 +1,146 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import { asking, sharedDatabase, type Database } from '../../../batch/fleet/database.ts';
+import type { Enqueued } from '../../../batch/fleet/enqueue.ts';
+import type { QueuedHead } from '../../../batch/fleet/row-queue.ts';
+import type { Batch } from '../../../batch/plan.ts';
+import { exitCodes, usageError } from '../../../errors.ts';
+import { printableLine } from '../../../printable.ts';
+import { budgetOptions } from '../../budget-options.ts';
+import type { Context } from '../../context.ts';
+import { single, wholeNumber } from '../../options.ts';
+import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import type { Run } from '../../action.ts';
+import { sidecarOption } from '../../wait-options.ts';
+import { defaultConcurrency } from './execute.ts';
+import { openNamed } from './known.ts';
+import { planDepsOf } from './open.ts';
+import { addBatchOptions, type BatchOptions } from './options.ts';
+
+interface EnqueueOptions extends BatchOptions {
+  concurrency?: number;
+  perMinute?: number;
+  budget?: string;
+  sidecar?: boolean;
+  skipBad?: boolean;
+  again?: boolean;
+}
+
+const mostTold = 20;
+
+const examples = `
+Examples:
+  $ mgw batch enqueue clips.csv
+  $ mgw batch enqueue clips.csv --concurrency 10 --per-minute 120 --budget 50
+  $ mgw batch enqueue clips --again
+See mgw help fleet.`;
+
+/** `mgw batch enqueue FILE`: hands the rows to `mgw worker`, on any machine of the same state. */
+export function registerEnqueue(command: Command, run: Run): void {
+  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; the name of the batch with --again');
+  addBatchOptions(command);
+  command
+    .addOption(
+      single(
+        '--concurrency <n>',
+        'how many tasks are under way at the gateway at most, over all workers (default 4)',
+        wholeNumber(1, 10_000),
+      ),
+    )
+    .addOption(
+      single(
+        '--per-minute <n>',
+        'how many submissions a minute at most, over all workers',
+        wholeNumber(1, 1_000_000),
+      ),
+    )
+    .option('--skip-bad', 'leave out rows that cannot be carried out as they are')
+    .addOption(
+      new Option('--again', 'hand out again what was set aside, since two workers did not survive it'),
+    )
+    .addOption(sidecarOption());
+  const [budget] = budgetOptions('this batch');
+  if (budget !== undefined) command.addOption(budget);
+  command
+    .addHelpText('after', examples)
+    .action((file: string) => run(command, (context) => enqueueBatch(context, file, command.opts())));
+}
+
+async function enqueueBatch(context: Context, given: string, options: EnqueueOptions): Promise<Outcome> {
+  const database = await queueDatabase(context);
+  const { file, batch, isQueued } = await openNamed(context, given, options);
+  if (options.again) return handOutAgain(context, database, batch.name);
+  if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
+  const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
+  const deps = await planDepsOf(context, batch);
+  const checked = await checkRows(batch, deps);
+  await tellProblems(context, file, checked);
+  if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };
+  const head = await headOf(context, batch, options);
+  const done = await enqueue(batch, head, deps, database);
+  tellChanged(context, file, batch, done);
+  return outcomeOf(context, batch, head, done);
+}
+
+function outcomeOf(
+  context: Context,
+  batch: Batch,
+  { concurrency }: QueuedHead,
+  { plan, added, changed }: Enqueued,
+): Outcome {
+  const known = plan.rows - plan.bad - added - changed.length;
+  const parts = [
+    `${added} enqueued`,
+    ...(known > 0 ? [`${known} there already`] : []),
+    ...(changed.length > 0 ? [`${changed.length} changed, and left as they were`] : []),
+    ...(plan.bad > 0 ? [`${plan.bad} left out`] : []),
+  ];
+  context.progress.note(
+    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} at once, over all workers.`,
+  );
+  const { batch: view, cost } = planView(batch, plan);
+  const { rows, bad } = plan;
+  const about = { ...(view as { name: string; file: string }), rows, bad, states: undefined };
+  return {
+    json: { batch: about, cost, enqueued: added, known, changed },
+    exitCode: changed.length + bad > 0 ? exitCodes.partial : exitCodes.ok,
+  };
+}
+
+async function handOutAgain(context: Context, database: Database, name: string): Promise<Outcome> {
+  const queue = await import('../../../batch/fleet/row-queue.ts');
+  const again = await queue.handOutAgain(asking(database), name);
+  context.progress.note(`${name}: ${again} handed out again.`);
+  return { json: { batch: { name }, again } };
+}
+
+/** The database of the queue. @throws MgwError('usage') where the state is this machine's own. */
+export async function queueDatabase(context: Context): Promise<Database> {
+  const database = sharedDatabase(await context.ledger());
+  if (database !== undefined) return database;
+  throw usageError(
+    'A queue needs a state that machines share, and this one is a folder: set MGW_STATE=postgres://USER@HOST/DATABASE, and make it by mgw state init.',
+  );
+}
+
+async function headOf(context: Context, { manifest }: Batch, options: EnqueueOptions): Promise<QueuedHead> {
+  const { head } = manifest;
+  const { name: gateway } = await context.gateway();
+  return {
+    gateway,
+    concurrency: options.concurrency ?? Number(head.concurrency ?? defaultConcurrency),
+    perMinute: options.perMinute,
+    budget: options.budget ?? head.budget,
+    output: options.output ?? head.output,
+    sidecar: options.sidecar,
+  };
+}
+
+function tellChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
+  for (const id of changed.slice(0, mostTold))
+    context.progress.note(
+      `${printableLine(id, 100)}: it was enqueued asking for something else, which stands. Another take: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
+    );
+  if (changed.length > mostTold) context.progress.note(`… and ${changed.length - mostTold} more.`);
+}

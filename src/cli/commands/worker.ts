@@ -1,0 +1,158 @@
+import { Option, type Command } from 'commander';
+import { holdIn } from '../../batch/fleet/database.ts';
+import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
+import type { OpenedBatch } from '../../batch/fleet/worker.ts';
+import { parseDuration } from '../../duration.ts';
+import { exitCodes } from '../../errors.ts';
+import type { JobDeps } from '../../jobs/deps.ts';
+import { payingDeps } from '../../session/paying-deps.ts';
+import type { Run } from '../action.ts';
+import type { Context } from '../context.ts';
+import { single, wholeNumber } from '../options.ts';
+import type { Outcome } from '../output/outcome.ts';
+import { WorkerReport } from '../output/worker-report.ts';
+import { addWaitOptions, sidecarOption, type WaitOptions } from '../wait-options.ts';
+import { queueDatabase } from './batch/enqueue.ts';
+import { defaultConcurrency } from './batch/execute.ts';
+import { batchOf, planDepsOf } from './batch/open.ts';
+import { paceOf, rowOptionsOf } from './batch/row-options.ts';
+
+interface WorkerOptions extends WaitOptions {
+  output?: string;
+  concurrency?: number;
+  maxIdle?: number;
+  grace?: number;
+  healthFile?: string;
+  results?: string;
+  sidecar?: boolean;
+  force?: boolean;
+}
+
+const defaultGraceMs = 25_000;
+
+const examples = `
+Examples:
+  $ mgw worker -o /clips/{name}/{id}.{ext}
+  $ mgw worker -o out/{name}/{id}.{ext} --max-idle 5m --concurrency 8
+  $ mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive
+See mgw help fleet.`;
+
+/** `mgw worker`: carries out rows of whatever batch was enqueued. */
+export function registerWorker(command: Command, run: Run): void {
+  command
+    .addOption(
+      single(
+        '-o, --output <template>',
+        'where files go on this machine, such as /clips/{name}/{id}.{ext} (default: what the batch says)',
+      ).helpGroup('Output:'),
+    )
+    .addOption(new Option('--force', 'overwrite files that are not of the batch').helpGroup('Output:'))
+    .addOption(sidecarOption())
+    .addOption(
+      single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
+    )
+    .addOption(
+      single(
+        '--concurrency <n>',
+        'how many rows this worker has in hand at most (default 4)',
+        wholeNumber(1, 10_000),
+      ),
+    )
+    .addOption(
+      single(
+        '--max-idle <duration>',
+        'end where there was nothing to do for so long, such as 5m',
+        parseDuration,
+      ),
+    )
+    .addOption(
+      single(
+        '--grace <duration>',
+        'how long outstanding answers are awaited after SIGTERM (default 25s)',
+        parseDuration,
+      ),
+    )
+    .addOption(single('--health-file <file>', 'write here, at least every 10 s, while the queue answers'));
+  addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
+  command
+    .addHelpText('after', examples)
+    .action(() => run(command, (context) => work(context, command.opts())));
+}
+
+async function work(context: Context, options: WorkerOptions): Promise<Outcome> {
+  const database = await queueDatabase(context);
+  const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([
+    import('../../batch/fleet/row-queue.ts'),
+    import('../../batch/fleet/worker.ts'),
+    context.gateway(),
+    context.jobDeps(),
+  ]);
+  const hold = holdIn(database);
+  const signals = withGrace(deps, options.grace ?? defaultGraceMs);
+  const report = await WorkerReport.open(context, options);
+  try {
+    const worker = new Worker(
+      {
+        queue: new RowQueue(database, hold),
+        gateway: gateway.name,
+        concurrency: options.concurrency ?? defaultConcurrency,
+        maxIdleMs: options.maxIdle,
+        leaseMs: hold.leaseMs,
+        clock: context.clock,
+        signal: signals.soft,
+        open: (queued) => opened(context, queued, options, signals),
+      },
+      report,
+    );
+    const stopped = await worker.run();
+    const { soft } = signals;
+    const signalled = soft.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
+    return report.outcome(stopped, soft.aborted ? signalled : undefined);
+  } finally {
+    signals.close();
+    await report.close();
+  }
+}
+
+async function opened(
+  context: Context,
+  { name, head }: QueuedBatch,
+  { output, force = false, sidecar = head.sidecar ?? false }: WorkerOptions,
+  signals: JobDeps['signals'],
+): Promise<OpenedBatch> {
+  const {
+    output: template = head.output,
+    budget,
+    concurrency,
+    perMinute,
+  } = { ...head, ...(output && { output }) };
+  const manifest = { path: name, head: {}, defaults: [], items: nothing };
+  const batch = batchOf(manifest, name, { output: template, force });
+  const plan = await planDepsOf(context, batch);
+  const job = { ...(await payingDeps(context, 'batch', name, { budget })), signals };
+  const rows = await rowOptionsOf(context, { force, sidecar });
+  const onLimit = (limit: number): void =>
+    context.progress.note(`${name}: the gateway limits what it takes: ${limit} at once from now on.`);
+  const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
+  return { batch, plan, job, options: { ...rows, pace, retake: () => undefined } };
+}
+
+// A worker is handed its rows one by one.
+// eslint-disable-next-line @typescript-eslint/require-await
+async function* nothing(): AsyncGenerator<never> {
+  yield* [];
+}
+
+// What is outstanding when the time is up is given up, and recorded as unknown, before somebody kills the process.
+function withGrace(
+  { signals: { soft, hard }, clock }: JobDeps,
+  graceMs: number,
+): JobDeps['signals'] & { close: () => void } {
+  const late = new AbortController();
+  const ended = new AbortController();
+  const giveUp = (): void => late.abort(soft.reason);
+  hard.addEventListener('abort', giveUp, { once: true });
+  const wait = (): void => void clock.sleep(graceMs, ended.signal).then(giveUp, () => undefined);
+  soft.addEventListener('abort', wait, { once: true });
+  return { soft, hard: late.signal, close: () => ended.abort() };
+}

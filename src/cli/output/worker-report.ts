@@ -1,0 +1,149 @@
+import { writeFile } from 'node:fs/promises';
+import type { WorkerWatcher } from '../../batch/fleet/worker.ts';
+import type { Batch } from '../../batch/plan.ts';
+import type { PlannedRow } from '../../batch/planned-row.ts';
+import { rowStates, type RowState } from '../../batch/row-state.ts';
+import type { RowEnd } from '../../batch/run.ts';
+import { Tally } from '../../batch/tally.ts';
+import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
+import type { Job } from '../../job.ts';
+import { printableLine } from '../../printable.ts';
+import type { Context } from '../context.ts';
+import { write } from '../io.ts';
+import { BatchDisplay } from './batch-display.ts';
+import { BatchReport } from './batch-report.ts';
+import { openResults, type Results } from './batch-results.ts';
+import type { Outcome } from './outcome.ts';
+
+const healthEveryMs = 5000;
+
+/** What a worker shows of its rows as they come and go, and tells at its end. */
+export class WorkerReport implements WorkerWatcher {
+  readonly #context: Context;
+  readonly #display: BatchDisplay;
+  readonly #tally = new Tally();
+  readonly #reports = new Map<string, BatchReport>();
+  readonly #results: Results | undefined;
+  readonly #healthFile: string | undefined;
+  readonly #rows: Record<string, unknown>[] = [];
+  #givenBack = 0;
+  #healthAt = -Infinity;
+
+  private constructor(context: Context, results: Results | undefined, healthFile: string | undefined) {
+    const { io, globals, clock } = context;
+    const color = globals.color !== false && !io.env['NO_COLOR'];
+    const shown = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
+    this.#context = context;
+    this.#display = new BatchDisplay(shown, this.#tally, () => '');
+    this.#results = results;
+    this.#healthFile = healthFile;
+  }
+
+  /** Begins to show. @throws MgwError('local_io') where the results cannot be written. */
+  static async open(
+    context: Context,
+    { results, healthFile }: { results?: string; healthFile?: string },
+  ): Promise<WorkerReport> {
+    const file = results === undefined ? undefined : await openResults(results);
+    const report = new WorkerReport(context, file, healthFile);
+    context.progress.giveWay();
+    await report.#display.start();
+    return report;
+  }
+
+  began(_: Batch, planned: PlannedRow): void {
+    this.#tally.count(planned.state, true);
+    this.#display.began(planned);
+  }
+
+  updated(planned: PlannedRow, job: Job): void {
+    this.#display.updated(planned, job);
+  }
+
+  async ended({ name }: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void> {
+    const { globals, io } = this.#context;
+    const report = this.#reportOf(name);
+    this.#tally.move(end.planned.state, state);
+    this.#tally.ended += 1;
+    this.#tally.files += end.files.length;
+    if (isGivenBack) this.#givenBack += 1;
+    report.ended(end, state);
+    const result = report.resultOf(end, state);
+    await this.#results?.add(result);
+    if (globals.json && state !== 'done') this.#rows.push({ ...result, is_given_back: isGivenBack });
+    const next = state === 'done' || isGivenBack ? '' : ` → ${report.toType(end, state)}`;
+    const line = `${name}/${report.lineOf(end, state)}${isGivenBack ? ' (given back)' : ''}${next}`;
+    this.#display.ended(end.planned, state, this.#context.redact(line));
+    if (globals.json || end.files.length === 0) return;
+    let written = Promise.resolve();
+    const paths = end.files.map(({ path }) => `${path}\n`).join('');
+    this.#display.aside(() => {
+      written = write(io.stdout, paths, 'yes');
+    });
+    await written;
+  }
+
+  left({ name }: Batch, planned: PlannedRow): void {
+    const { id, state, take } = planned;
+    this.#tally.count(state, false);
+    const why = take.job?.error?.message ?? planned.changes?.join('; ');
+    this.#line(`${name}/${id} ${state}${why === undefined ? '' : `: ${why}`}`);
+  }
+
+  bad({ name }: Batch, id: string, why: string): void {
+    this.#tally.bad += 1;
+    this.#line(`${name}/${id} cannot be carried out: ${why}`);
+  }
+
+  aside(batch: string, id: string): void {
+    this.#line(
+      `${batch}/${id} set aside: two workers did not survive it → mgw batch enqueue ${batch} --again`,
+    );
+  }
+
+  note(text: string): void {
+    this.#line(text);
+  }
+
+  alive(): void {
+    const now = this.#context.clock.monotonic();
+    if (this.#healthFile === undefined || now - this.#healthAt < healthEveryMs) return;
+    this.#healthAt = now;
+    const { ended, chosen } = this.#tally;
+    const health = { at: new Date(this.#context.clock.now()).toISOString(), in_hand: chosen - ended, ended };
+    void writeFile(this.#healthFile, `${JSON.stringify(health)}\n`).catch((error: unknown) =>
+      this.#line(`--health-file: ${messageOf(error)}`),
+    );
+  }
+
+  /** All that is to be told; `signalled` is the exit code of the signal that ended it. */
+  outcome(stopped: MgwError | undefined, signalled: number | undefined): Outcome {
+    this.#display.stop();
+    const { counts, files, rows } = this.#tally;
+    const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
+    const back = this.#givenBack > 0 ? `; ${this.#givenBack} given back` : '';
+    const saved = `${files} ${files === 1 ? 'file' : 'files'} saved`;
+    this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${back}.`);
+    const ownExit = this.#tally.isDone ? exitCodes.ok : exitCodes.partial;
+    return {
+      json: { worker: { rows, states: counts, files, given_back: this.#givenBack }, rows: this.#rows },
+      exitCode: signalled ?? stopped?.exitCode ?? ownExit,
+      ...(stopped !== undefined && signalled === undefined && { error: stopped }),
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#display.stop();
+    await this.#results?.close();
+  }
+
+  #reportOf(name: string): BatchReport {
+    const report = this.#reports.get(name) ?? new BatchReport(name, {}, this.#context.globals);
+    this.#reports.set(name, report);
+    return report;
+  }
+
+  #line(text: string): void {
+    this.#display.note(printableLine(this.#context.redact(text), 500));
+  }
+}

@@ -1,0 +1,164 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Running } from '../../support/cli.ts';
+import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import type { PgBouncer } from '../../support/pgbouncer.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { startBatchGateway, type BatchGateway, type Deed } from '../gateway.ts';
+import { openDatabase } from './database.ts';
+import { Machines, read } from './machines.ts';
+
+/** How hard a fleet is tried. */
+export interface Trial {
+  rows: number;
+  runners: number;
+  concurrency: number;
+  /** Through PgBouncer in transaction mode. */
+  isPooled: boolean;
+  /** After so many submissions something dies: in turn a runner, a runner, the server, every connection. */
+  every: number;
+  say?: (text: string) => void;
+}
+
+/** What a fleet came to. */
+export interface Outcome {
+  /** Prompts that were charged more than once. */
+  paidTwice: string[];
+  /** Rows that are neither there and whole nor in doubt or failed with a command to type. */
+  astray: string[];
+  /** Rows in doubt. */
+  unknown: number;
+  done: number;
+  /** Tasks that were under way at the gateway at once, at most. */
+  mostAtOnce: number;
+  deaths: number;
+}
+
+interface RowView {
+  id: string;
+  state: string;
+  next?: string[];
+}
+
+/** Runners on machines of their own, some of which work while others run the batch, and what befalls them. */
+export class Fleet {
+  readonly gateway: BatchGateway;
+  readonly #server: PostgresServer;
+  readonly #proxy: CuttingProxy;
+  readonly #machines: Machines;
+  readonly #trial: Trial;
+  readonly #direct: string;
+  readonly #running = new Map<number, Running>();
+  #deaths = 0;
+  #posts = 0;
+  #isOver = false;
+  #mostAtOnce = 0;
+  /** One thing befalls them at a time. */
+  #befalling: Promise<void> = Promise.resolve();
+
+  private constructor(
+    trial: Trial,
+    server: PostgresServer,
+    proxy: CuttingProxy,
+    gateway: BatchGateway,
+    direct: string,
+  ) {
+    this.#trial = trial;
+    this.#server = server;
+    this.#proxy = proxy;
+    this.gateway = gateway;
+    this.#direct = direct;
+    this.#machines = new Machines(gateway.url, direct.replace(`:${server.port}/`, `:${proxy.port}/`));
+  }
+
+  static async open(trial: Trial, server: PostgresServer, pool: PgBouncer | undefined): Promise<Fleet> {
+    const name = await server.database();
+    await openDatabase(server.url(name), true);
+    const proxy = await CuttingProxy.open(trial.isPooled && pool !== undefined ? pool.port : server.port);
+    return new Fleet(trial, server, proxy, await startBatchGateway(), `${server.url(name)}?lease=2s`);
+  }
+
+  /** Lets the fleet carry a batch out, and looks at what it came to once everybody has ended. */
+  async run(): Promise<Outcome> {
+    const { rows, runners, concurrency } = this.#trial;
+    const file = this.#machines.manifest(rows);
+    this.gateway.judge = (prompt) => this.#judge(prompt);
+    await read(this.#machines.machine(), 'batch', 'enqueue', file, '--concurrency', String(concurrency));
+    await Promise.all(Array.from({ length: runners }, (_, n) => this.#keepRunning(n, file)));
+    this.#isOver = true;
+    await this.#befalling;
+    return this.#outcome(file);
+  }
+
+  // Until it ends by itself: what was killed is started again, as a machine of another name.
+  async #keepRunning(number: number, file: string): Promise<void> {
+    const { concurrency } = this.#trial;
+    const polls = ['--poll-interval', '50ms', ...this.#machines.output];
+    const args =
+      number % 2 === 0
+        ? ['worker', ...polls, '--max-idle', '4s', '--concurrency', '4']
+        : ['batch', 'run', file, ...polls, '--concurrency', String(concurrency)];
+    for (let isAgain = true; isAgain;) {
+      const running = this.#machines.machine().start(args);
+      this.#running.set(number, running);
+      const { code, stderr } = await running.result;
+      this.#running.delete(number);
+      // 6: nothing was sent, such as where the database was away.
+      isAgain = code === 137 || code === 6;
+      if (code !== 0 && code !== 137)
+        this.#trial.say?.(`runner ${number}: exit ${code}\n${stderr.slice(-600)}`);
+    }
+  }
+
+  #judge(prompt: string): Deed | undefined {
+    const posts = (this.#posts += 1);
+    this.#mostAtOnce = Math.max(this.#mostAtOnce, this.gateway.underWay() + 1);
+    if (posts % this.#trial.every === 0)
+      this.#befalling = this.#befalling.then(() => this.#befall((this.#deaths += 1)));
+    const number = Number(prompt.split(' ')[1]);
+    if (posts % 11 === 0) return { kind: 'limit' };
+    if (number % 23 === 7) return { kind: 'lose' };
+    if (number % 29 === 9) return { kind: 'doom' };
+    if (number % 31 === 4) return { kind: 'refuse' };
+    return undefined;
+  }
+
+  async #befall(which: number): Promise<void> {
+    if (this.#isOver) return;
+    const kind = which % 4;
+    this.#trial.say?.(['a runner dies', 'a runner dies', 'the server dies', 'connections break'][kind] ?? '');
+    if (kind < 2) [...this.#running.values()][which % Math.max(1, this.#running.size)]?.child.kill('SIGKILL');
+    else if (kind === 2) {
+      await this.#server.kill();
+      await this.#server.start();
+    } else this.#proxy.cutAll();
+  }
+
+  async #outcome(file: string): Promise<Outcome> {
+    const last = this.#machines.machine(this.#direct);
+    const args = [...this.#machines.output, '--poll-interval', '50ms', '--retries', '20'];
+    const { view } = await read(last, 'batch', 'run', file, ...args);
+    const bad = new Map((view['rows'] as RowView[]).map((row) => [row.id, row]));
+    const astray: string[] = [];
+    for (let n = 0; n < this.#trial.rows; n += 1) {
+      const row = bad.get(`row-${n}`);
+      const isTold =
+        row !== undefined && row.state !== 'running' && row.state !== 'new' && row.next !== undefined;
+      if (!isTold && !this.#isWhole(n)) astray.push(`row-${n} ${JSON.stringify(row)}`);
+    }
+    const paid = [...this.gateway.charges].filter(([, times]) => times > 1);
+    return {
+      paidTwice: paid.map(([prompt]) => prompt),
+      astray,
+      unknown: [...bad.values()].filter(({ state }) => state === 'unknown').length,
+      done: this.#trial.rows - bad.size,
+      mostAtOnce: this.#mostAtOnce,
+      deaths: this.#deaths,
+    };
+  }
+
+  #isWhole(row: number): boolean {
+    const path = join(this.#machines.shared, 'out', `row-${row}.mp4`);
+    return existsSync(path) && readFileSync(path).equals(this.gateway.video);
+  }
+}

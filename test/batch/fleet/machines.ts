@@ -1,0 +1,55 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { newUser, type CliResult, type User } from '../../support/cli.ts';
+import { clips } from '../scene.ts';
+
+// Makes a process one of another machine, as far as names go.
+const otherName = `require('node:os').hostname = () => process.env.MGW_TEST_HOST;\n`;
+
+/** Machines of a fleet: each has a name and folders of its own, all the same state and gateway. */
+export class Machines {
+  /** What all of them can write to. */
+  readonly shared = mkdtempSync(join(tmpdir(), 'mgw-shared-'));
+  readonly #gateway: string;
+  readonly #state: string;
+  #count = 0;
+
+  constructor(gateway: string, state: string) {
+    this.#gateway = gateway;
+    writeFileSync(join(this.shared, 'host-name.cjs'), otherName);
+    this.#state = state;
+  }
+
+  /** One more machine. */
+  machine(state = this.#state): User {
+    this.#count += 1;
+    return newUser(this.#gateway, {
+      MGW_STATE: state,
+      MGW_TEST_HOST: `machine-${this.#count}`,
+      NODE_OPTIONS: `--require=${join(this.shared, 'host-name.cjs')}`,
+    });
+  }
+
+  /** A file of rows that all of them can read: `row-0` asks for `prompt 0`. */
+  manifest(rows: number, name = 'clips.csv'): string {
+    const path = join(this.shared, name);
+    const all = Array.from({ length: rows }, (_, n): [string, string] => [`row-${n}`, `prompt ${n}`]);
+    writeFileSync(path, clips(...all));
+    return path;
+  }
+
+  /** Where the files of a batch go. */
+  get output(): string[] {
+    return ['-o', join(this.shared, 'out', '{id}.{ext}')];
+  }
+}
+
+/** What a command prints under `--json`. */
+export async function read(
+  user: User,
+  ...args: string[]
+): Promise<CliResult & { view: Record<string, unknown> }> {
+  const result = await user.run([...args, '--json']);
+  return { ...result, view: JSON.parse(result.stdout || '{}') as Record<string, unknown> };
+}

@@ -1,0 +1,159 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { SharedPace, type SharedPaceOptions } from '../../../src/batch/fleet/shared-pace.ts';
+import { systemClock } from '../../../src/clock.ts';
+import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
+import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
+import { openDatabase } from './database.ts';
+
+const never = new AbortController().signal;
+
+describe.skipIf(!hasPostgres)('the pace of a batch over machines', () => {
+  let server: PostgresServer;
+  let pool: PgBouncer | undefined;
+  let name: string;
+  const open: SharedPace[] = [];
+  const notes: string[] = [];
+  beforeAll(async () => {
+    server = await PostgresServer.open();
+    pool = hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
+  });
+  afterAll(async () => {
+    await pool?.close();
+    await server.close();
+  });
+  beforeEach(async () => {
+    name = await server.database();
+    await openDatabase(server.url(name), true);
+  });
+  afterEach(async () => {
+    for (const one of open.splice(0)) await one.close();
+    notes.length = 0;
+  });
+
+  // Each has connections of its own, through a pool where there is one.
+  async function machine(holder: string, options: Partial<SharedPaceOptions> = {}): Promise<SharedPace> {
+    const one = await SharedPace.open({
+      batch: 'clips',
+      database: await openDatabase(server.url(name, pool?.port)),
+      hold: { holder, leaseMs: 60_000 },
+      concurrency: 4,
+      intervalMs: 5000,
+      clock: systemClock,
+      note: (text) => notes.push(text),
+      ...options,
+    });
+    open.push(one);
+    return one;
+  }
+
+  async function enter(one: SharedPace, times: number): Promise<void> {
+    for (let at = 0; at < times; at += 1) await one.enter(never);
+  }
+
+  async function held(): Promise<number> {
+    return Number(await server.query(`select count(*) from mgw.places where ends > clock_timestamp()`, name));
+  }
+
+  // True where no place is found in several looks.
+  async function isFull(one: SharedPace): Promise<boolean> {
+    const stop = new AbortController();
+    const waiting = one.enter(stop.signal).then(
+      () => false,
+      () => true,
+    );
+    await systemClock.sleep(400);
+    stop.abort(new Error('enough'));
+    return waiting;
+  }
+
+  it('has so many places, whoever takes them, and one that is left is had by another', async () => {
+    const [one, other] = await Promise.all([machine('one'), machine('other')]);
+    await Promise.all([enter(one, 2), enter(other, 2)]);
+    expect(await isFull(one)).toBe(true);
+    const waiting = one.enter(never);
+    other.leave();
+    await waiting;
+    expect(await held()).toBe(4);
+  });
+
+  it('never has more, when many want them at once', async () => {
+    const machines = await Promise.all(['a', 'b', 'c', 'd', 'e', 'f'].map((holder) => machine(holder)));
+    const stop = new AbortController();
+    let entered = 0;
+    const all = machines.flatMap((one) =>
+      [1, 2].map(() => one.enter(stop.signal).then(() => (entered += 1))),
+    );
+    await systemClock.sleep(500);
+    stop.abort(new Error('enough'));
+    await Promise.allSettled(all);
+    expect(entered).toBe(4);
+    expect(await held()).toBe(4);
+  });
+
+  it('gets back the places of a process that died, at the end of its lease', async () => {
+    const gone = await machine('gone');
+    await enter(gone, 4);
+    const other = await machine('other');
+    await server.query(`update mgw.places set ends = clock_timestamp() - interval '1 second'`, name);
+    await enter(other, 4);
+    expect(await server.query('select distinct holder from mgw.places', name)).toBe('other');
+    await gone.close();
+    expect(await held()).toBe(4);
+  });
+
+  it('keeps what a process renews that takes longer than its lease', async () => {
+    const one = await machine('one', { hold: { holder: 'one', leaseMs: 300 } });
+    await enter(one, 4);
+    await systemClock.sleep(900);
+    expect(await held()).toBe(4);
+  });
+
+  it('is halved by a 429 for all, once, and grows again with what is accepted', async () => {
+    const limits: number[] = [];
+    const [one, other] = await Promise.all([
+      machine('one'),
+      machine('other', { onLimit: (limit) => limits.push(limit) }),
+    ]);
+    await Promise.all([enter(one, 2), enter(other, 2)]);
+    const [first, second] = await Promise.all([one.submission(never), other.submission(never)]);
+    one.limited(first);
+    other.limited(second);
+    await Promise.all([one.submission(never), other.submission(never)]);
+    expect(other.limit).toBe(2);
+    for (let at = 0; at < 5; at += 1) {
+      other.accepted();
+      await other.submission(never);
+    }
+    expect(limits).toEqual([2, 3, 4]);
+  });
+
+  it('is held for all by the wish of the gateway that one was told', async () => {
+    const [one, other] = await Promise.all([machine('one'), machine('other')]);
+    const began = systemClock.monotonic();
+    one.limited(await one.submission(never), 700);
+    await one.submission(never);
+    await other.submission(never);
+    expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
+  });
+
+  it('sends so many a minute, all together', async () => {
+    const machines = await Promise.all(['a', 'b'].map((holder) => machine(holder, { perMinute: 600 })));
+    const began = systemClock.monotonic();
+    await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.submission(never))));
+    expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
+  });
+
+  it('gives a place back in the end that could not be given back at once', async () => {
+    const proxy = await CuttingProxy.open(server.port);
+    const database = await openDatabase(`${server.url(name, proxy.port)}?connect_timeout=1`);
+    const one = await machine('one', { database, hold: { holder: 'one', leaseMs: 900 } });
+    await enter(one, 4);
+    proxy.down();
+    one.leave();
+    await expect.poll(() => notes.length, { timeout: 5000 }).toBeGreaterThan(0);
+    proxy.up();
+    await expect.poll(held, { timeout: 5000 }).toBe(3);
+    await enter(await machine('other'), 1);
+  });
+});

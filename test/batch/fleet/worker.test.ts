@@ -1,0 +1,216 @@
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { newUser, type CliResult, type User } from '../../support/cli.ts';
+import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
+import { startBatchGateway, type BatchGateway } from '../gateway.ts';
+import { clips } from '../scene.ts';
+import { openDatabase } from './database.ts';
+import { Machines, read } from './machines.ts';
+
+const quick = ['--poll-interval', '10ms', '--max-idle', '400ms'];
+
+describe.skipIf(!hasPostgres)('mgw worker', () => {
+  let server: PostgresServer;
+  let name: string;
+  let gateway: BatchGateway;
+  let machines: Machines;
+  let here: User;
+  beforeAll(async () => (server = await PostgresServer.open()));
+  afterAll(() => server.close());
+  beforeEach(async () => {
+    name = await server.database();
+    await openDatabase(server.url(name), true);
+    gateway = await startBatchGateway();
+    machines = new Machines(gateway.url, `${server.url(name)}?lease=2s`);
+    here = machines.machine();
+  });
+
+  it('carries out what was enqueued, on several machines, each row once', async () => {
+    const file = machines.manifest(12);
+    const enqueued = await read(here, 'batch', 'enqueue', file, '--concurrency', '6');
+    expect([enqueued.code, enqueued.view['enqueued']]).toEqual([0, 12]);
+    const workers = await Promise.all(
+      [1, 2, 3].map(() => read(machines.machine(), 'worker', ...machines.output, ...quick)),
+    );
+    expect(workers.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect(gateway.charges.size).toBe(12);
+    expect([...gateway.charges.values()].every((times) => times === 1)).toBe(true);
+    for (let n = 0; n < 12; n += 1)
+      expect(readFileSync(join(machines.shared, 'out', `row-${n}.mp4`))).toEqual(gateway.video);
+    const status = await here.run(['batch', 'status', 'clips']);
+    expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   12')]);
+    const again = await read(here, 'batch', 'enqueue', file);
+    expect(again.view).toMatchObject({ enqueued: 0, known: 12, changed: [] });
+  });
+
+  it('enqueues nothing while a row is bad, and the others where that is asked for', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['good', 'a paper boat'], ['bad', '']));
+    const refused = await here.run(['batch', 'enqueue', file]);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('clips.csv:3')]);
+    expect(await rowsInQueue()).toBe('');
+    const { code, view } = await read(here, 'batch', 'enqueue', file, '--skip-bad');
+    expect([code, view['enqueued']]).toEqual([11, 1]);
+  });
+
+  async function rowsInQueue(): Promise<string> {
+    return server.query('select id, state from mgw.batch_rows order by position', name);
+  }
+
+  it('tells of a row that was changed, and pays for neither', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await here.run(['batch', 'enqueue', file]);
+    await work();
+    writeFileSync(file, clips(['a', 'a paper plane'], ['b', 'a paper hat']));
+    const { code, view, stderr } = await read(here, 'batch', 'enqueue', file);
+    expect([code, view]).toMatchObject([11, { enqueued: 1, changed: ['a'] }]);
+    expect(stderr).toContain('mgw batch retry');
+    await work();
+    expect([...gateway.charges]).toEqual([
+      ['a paper boat', 1],
+      ['a paper hat', 1],
+    ]);
+  });
+
+  function work(...more: string[]): Promise<CliResult> {
+    return machines.machine().run(['worker', ...machines.output, ...quick, ...more]);
+  }
+
+  it('needs none of the files that a row names', async () => {
+    const text = join(machines.shared, 'text.txt');
+    const body = join(machines.shared, 'body.json');
+    writeFileSync(text, 'a paper boat at sea');
+    writeFileSync(body, JSON.stringify({ model: 'vendor-h3-mini', prompt: 'a paper hat', duration: 5 }));
+    const file = join(machines.shared, 'clips.jsonl');
+    const rows = [
+      { id: 'spoken', protocol: 'tts', file: text },
+      { id: 'shown', protocol: 'c', body: `@${body}` },
+    ];
+    writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const enqueued = await here.run(['batch', 'enqueue', file]);
+    expect([enqueued.code, enqueued.stderr]).toEqual([0, expect.anything()]);
+    rmSync(text);
+    rmSync(body);
+    const { code, stderr } = await work();
+    expect([code, stderr]).toEqual([0, expect.anything()]);
+    expect([...gateway.charges.keys()].sort()).toEqual(['a paper boat at sea', 'a paper hat']);
+  });
+
+  it('awaits the answer that is outstanding on SIGTERM, and leaves the rest to others', async () => {
+    let answer = (): void => undefined;
+    const until = new Promise<void>((resolve) => (answer = resolve));
+    gateway.polls = Infinity;
+    gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'wait', until } : undefined);
+    await here.run(['batch', 'enqueue', machines.manifest(6), '--concurrency', '2']);
+    const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--json']);
+    await expect.poll(() => gateway.posts().length, { timeout: 10_000 }).toBe(2);
+    worker.child.kill('SIGTERM');
+    await expect.poll(rowsInQueue, { timeout: 5000 }).toContain('row-0\twaiting');
+    answer();
+    expect((await worker.result).code).toBe(143);
+    expect(await server.query(`select count(*) from mgw.batch_rows where state = 'waiting'`, name)).toBe('6');
+    expect(await server.query('select sum(lost) from mgw.batch_rows', name)).toBe('0');
+    gateway.polls = 1;
+    expect((await work()).code).toBe(0);
+    expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
+  });
+
+  it('records what it gives up when the time after SIGTERM is over', async () => {
+    gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
+    await here.run(['batch', 'enqueue', machines.manifest(1)]);
+    const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--grace', '100ms']);
+    await expect.poll(() => gateway.posts().length, { timeout: 10_000 }).toBe(1);
+    worker.child.kill('SIGTERM');
+    const { code, stderr } = await worker.result;
+    expect(code).toBe(143);
+    expect(stderr).toContain('mgw jobs resolve');
+    expect(await rowsInQueue()).toBe('row-0\tended');
+    expect((await work()).code).toBe(0);
+    expect(gateway.charges.get('prompt 0')).toBe(1);
+  });
+
+  it('sets a row aside that two workers did not survive; it is handed out again on demand', async () => {
+    gateway.polls = Infinity;
+    await here.run(['batch', 'enqueue', machines.manifest(1)]);
+    for (let times = 1; times <= 2; times += 1) {
+      const worker = machines.machine().start(['worker', ...machines.output, ...quick]);
+      const isInHand = `select count(*) from mgw.batch_rows where state = 'taken' and lost = ${times - 1}`;
+      await expect.poll(() => server.query(isInHand, name), { timeout: 15_000 }).toBe('1');
+      worker.child.kill('SIGKILL');
+      await worker.result;
+      await server.query(`update mgw.batch_rows set ends = now() where state = 'taken'`, name);
+    }
+    const { stderr } = await work();
+    expect(stderr).toContain('clips/row-0 set aside');
+    expect(await rowsInQueue()).toBe('row-0\taside');
+    const status = await read(here, 'batch', 'status', 'clips');
+    expect(status.view['queue']).toMatchObject({ aside: [{ id: 'row-0' }] });
+    gateway.polls = 1;
+    const again = await here.run(['batch', 'enqueue', 'clips', '--again']);
+    expect(again.code).toBe(0);
+    expect((await work()).code).toBe(0);
+    expect(existsSync(join(machines.shared, 'out', 'row-0.mp4'))).toBe(true);
+    expect(gateway.charges.get('prompt 0')).toBe(1);
+  });
+
+  it('tells of its health, of each row as it ends, and of what it came to', async () => {
+    gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
+    await here.run(['batch', 'enqueue', machines.manifest(2)]);
+    const health = join(machines.shared, 'alive');
+    const results = join(machines.shared, 'results.jsonl');
+    const worker = machines.machine();
+    const { code, view, stderr } = await read(
+      ...[worker, 'worker', ...machines.output, ...quick],
+      ...['--health-file', health, '--results', results],
+    );
+    expect(code).toBe(11);
+    expect(view['worker']).toMatchObject({ rows: 2, states: { done: 1, failed: 1 }, files: 1 });
+    expect(stderr).toContain('clips/row-1 failed');
+    expect(stderr).toContain('mgw batch retry clips --id row-1');
+    expect(JSON.parse(readFileSync(health, 'utf8'))).toHaveProperty('at');
+    expect(readFileSync(results, 'utf8').split('\n')).toHaveLength(3);
+    const retried = await here.run([
+      ...['batch', 'retry', 'clips', '--failed', ...machines.output, '--poll-interval', '10ms'],
+    ]);
+    expect(retried.code).toBe(11);
+    expect(gateway.charges.get('prompt 1')).toBe(2);
+  });
+
+  it('outlives its database', async () => {
+    const proxy = await CuttingProxy.open(server.port);
+    const state = `${server.url(name, proxy.port)}?lease=2s&connect_timeout=1`;
+    const worker = machines
+      .machine(state)
+      .start(['worker', ...machines.output, '--poll-interval', '10ms', '--max-idle', '6s']);
+    await expect.poll(() => proxy.connections, { timeout: 10_000 }).toBeGreaterThan(0);
+    proxy.down();
+    await text(worker.child.stderr, /asked again/);
+    proxy.up();
+    await here.run(['batch', 'enqueue', machines.manifest(3)]);
+    expect((await worker.result).code).toBe(0);
+    expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
+  });
+
+  // Until a process has said it.
+  function text(stream: NodeJS.ReadableStream | null, wanted: RegExp): Promise<void> {
+    let said = '';
+    return new Promise((resolve) => {
+      stream?.on('data', (bytes: Buffer) => {
+        said += bytes.toString();
+        if (wanted.test(said)) resolve();
+      });
+    });
+  }
+});
+
+describe('without a state that is shared', () => {
+  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('%j is refused', async (args) => {
+    const user = newUser('http://127.0.0.1:9');
+    writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
+    const { code, stderr } = await user.run(args);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('MGW_STATE')]);
+  });
+});
