@@ -10,9 +10,24 @@ import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
 import { freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
-import { deadOwner, depsFor, jobsOf, orderOf, run } from './harness.ts';
+import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from './harness.ts';
 
 const alive = { owner: currentOwner() };
+
+/** Neither of the runs is on record before all have found their job: one that is seen running makes a second take. */
+function meetBeforeBeginning(runs: readonly TestDeps[]): void {
+  let missing = runs.length;
+  let open = (): void => undefined;
+  const allHaveMet = new Promise<void>((resolve) => (open = resolve));
+  for (const { ledger } of runs) {
+    const append = ledger.append.bind(ledger);
+    ledger.append = async (id, event) => {
+      if (event.type === 'began' && (missing -= 1) === 0) open();
+      if (event.type === 'began') await allHaveMet;
+      return append(id, event);
+    };
+  }
+}
 
 describe('one key', () => {
   it('of two runs at once one sends, and both get its job', async () => {
@@ -112,9 +127,12 @@ describe('one job', () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 429), says({}, 429));
     await run(await depsFor(server.url, state, { retries: 1 }));
-    const both = await Promise.all(
-      [1, 2].map(async () => run(await depsFor(server.url, state, { owner: { ...currentOwner() } }))),
-    );
+    const depsOfBoth = await Promise.all([
+      depsFor(server.url, state, alive),
+      depsFor(server.url, state, alive),
+    ]);
+    meetBeforeBeginning(depsOfBoth);
+    const both = await Promise.all(depsOfBoth.map((deps) => run(deps)));
     expect(both.map(({ exit }) => exit)).toEqual([0, 0]);
     expect(server.created).toBe(1);
   });
