@@ -1,0 +1,59 @@
+// A batch against a gateway that answers at once, and the same line when all is done.
+import { cpSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { multiply } from '../multiply.mjs';
+
+const pace = ['--poll-interval', '20ms', '--concurrency', '64'];
+const args = ['batch', 'run', 'clips.csv', '-q', '-o', 'out/', ...pace];
+
+export default async function* batch(bench) {
+  const url = await bench.serve('gateway');
+  for (const rows of bench.quick ? [1000] : [1000, 10_000]) yield* first(bench, url, rows);
+  for (const rows of bench.quick ? [1000] : [10_000, 100_000]) yield* again(bench, url, rows);
+}
+
+async function* first(bench, url, rows) {
+  const env = bench.env(url);
+  const folder = env.HOME;
+  writeManifest(folder, rows);
+  const run = await bench.measured([...bench.mgw(), ...args], { env, cwd: folder });
+  const figure = `batch of ${rows} rows`;
+  const isTarget = rows === 10_000;
+  yield { figure, value: rows / run.wall, unit: 'rows/s', ...(isTarget && { target: { least: 200 } }) };
+  yield {
+    figure: `${figure}, memory`,
+    value: run.rss,
+    unit: 'MB',
+    ...(isTarget && { target: { most: 250 } }),
+  };
+  yield { figure: `${figure}, CPU for each row`, value: (run.cpu / rows) * 1000, unit: 'ms' };
+  rmSync(folder, { recursive: true });
+}
+
+async function* again(bench, url, rows) {
+  const env = bench.env(url);
+  const folder = env.HOME;
+  writeManifest(folder, 1);
+  await bench.measured([...bench.mgw(), ...args], { env, cwd: folder });
+  multiply(join(folder, '.local', 'state', 'mgw'), url, rows);
+  for (let n = 1; n < rows; n += 1)
+    cpSync(join(folder, 'out', 'row-0.mp4'), join(folder, 'out', `row-${n}.mp4`));
+  writeManifest(folder, rows);
+  const target = { 10_000: { most: 3 }, 100_000: { most: 20 } }[rows];
+  const found = await bench.measured([...bench.mgw(), ...args], { env, cwd: folder });
+  yield { figure: `${rows} rows that are done, from the jobs alone`, value: found.wall, unit: 's' };
+  const run = await bench.measured([...bench.mgw(), ...args], { env, cwd: folder });
+  yield {
+    figure: `${rows} rows that are done, run again`,
+    value: run.wall,
+    unit: 's',
+    ...(target && { target }),
+  };
+  yield { figure: `${rows} rows that are done, memory`, value: run.rss, unit: 'MB' };
+  rmSync(folder, { recursive: true });
+}
+
+function writeManifest(folder, rows) {
+  const lines = Array.from({ length: rows }, (_, n) => `row-${n},c,vendor-h3-mini,5,boat number ${n}`);
+  writeFileSync(join(folder, 'clips.csv'), ['id,protocol,model,duration,prompt', ...lines, ''].join('\n'));
+}

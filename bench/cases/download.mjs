@@ -1,0 +1,64 @@
+// A video from the gateway's file host to the disk: mgw submits, polls, downloads, hashes and syncs; the peers download.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+
+const mib = 1024 * 1024;
+
+export default async function* download(bench) {
+  for (const size of bench.quick ? [256] : [256, 1024]) yield* one(bench, size);
+}
+
+async function* one(bench, size) {
+  const url = await bench.serve('gateway', JSON.stringify({ videoBytes: size * mib }));
+  const env = bench.env(url);
+  const path = join(bench.folder, 'video.mp4');
+  const submit = [
+    'video',
+    'c',
+    'submit',
+    'a boat',
+    '-m',
+    'vendor-h3-mini',
+    '--new',
+    '-q',
+    '--poll-interval',
+    '20ms',
+  ];
+  const from = `${url}/v1/video/generations/task-1/content`;
+  const [curl, aria2] = [bench.program('curl'), bench.program('aria2c', 'aria2')];
+  const clean = async (command, options) => {
+    rmSync(path, { force: true });
+    return bench.measured(command, options);
+  };
+  const runs = await bench.interleaved(bench.rounds(5), {
+    mgw: () => clean([...bench.mgw(), ...submit, '-o', path, '--force'], { env }),
+    curl: () => clean([curl, '-sf', '-o', path, from]),
+    'curl, sha256sum and sync': () =>
+      clean(['sh', '-c', `curl -sf -o '${path}' ${from} && sha256sum '${path}' && sync '${path}'`]),
+    ...(aria2 && {
+      aria2: () => clean([aria2, '-q', '--allow-overwrite', '-d', bench.folder, '-o', 'video.mp4', from]),
+    }),
+  });
+  const figure = `download of ${size} MiB`;
+  for (const peer of ['curl', 'curl, sha256sum and sync', ...(aria2 ? ['aria2'] : [])]) {
+    const isTarget = peer === 'curl' && size === 1024;
+    const row = (what, most) => ({
+      figure: `${figure}, ${what === 'wall' ? 'time' : 'CPU'}`,
+      value: runs.of('mgw', what),
+      unit: 's',
+      peer,
+      peerValue: runs.of(peer, what),
+      ratio: runs.ratio('mgw', peer, what),
+      ...(isTarget && { target: { ratio: most } }),
+    });
+    yield row('wall', 1.2);
+    yield row('cpu', 1.6);
+  }
+  yield {
+    figure: `${figure}, memory`,
+    value: runs.of('mgw', 'rss'),
+    unit: 'MB',
+    ...(size === 1024 && { target: { most: 150 } }),
+  };
+  rmSync(path, { force: true });
+}

@@ -1,0 +1,60 @@
+// What a ledger of many jobs costs the next command. All but ten of them have succeeded.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { multiply } from '../multiply.mjs';
+
+const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--new', '-q'];
+
+export default async function* ledger(bench) {
+  const [done, running] = [
+    await bench.serve('gateway'),
+    await bench.serve('gateway', '{"state":"in_progress"}'),
+  ];
+  const empty = bench.env(running);
+  for (const jobs of bench.quick ? [100, 1000] : [100, 10_000, 100_000]) {
+    const env = await filled(bench, done, running, jobs);
+    const runs = await bench.interleaved(
+      bench.rounds(7),
+      {
+        empty: () => bench.measured([...bench.mgw(), ...submit], { env: empty }),
+        submit: () => bench.measured([...bench.mgw(), ...submit], { env }),
+        ls: () => bench.measured([...bench.mgw(), 'jobs', 'ls'], { env, quiet: true }),
+        running: () =>
+          bench.measured([...bench.mgw(), 'jobs', 'ls', '--state', 'running'], { env, quiet: true }),
+        status: () => bench.measured([...bench.mgw(), 'video', 'c', 'status', '@last'], { env, quiet: true }),
+      },
+      { warmUp: true },
+    );
+    const [value, peerValue] = [runs.of('submit') * 1000, runs.of('empty') * 1000];
+    const largest = jobs === 100_000;
+    yield {
+      figure: `submit, ledger of ${jobs} jobs`,
+      ...{ value, unit: 'ms', peer: 'an empty ledger', peerValue, ratio: runs.ratio('submit', 'empty') },
+      ...(largest && { target: { ratio: 1.2 } }),
+    };
+    const target = largest && { target: { most: 250 } };
+    yield { figure: `jobs ls, ${jobs} jobs`, value: runs.of('ls') * 1000, unit: 'ms', ...target };
+    yield {
+      figure: `jobs ls --state running, ${jobs} jobs`,
+      value: runs.of('running') * 1000,
+      unit: 'ms',
+      ...target,
+    };
+    yield { figure: `video c status, ${jobs} jobs`, value: runs.of('status') * 1000, unit: 'ms' };
+  }
+}
+
+async function filled(bench, done, running, jobs) {
+  const env = bench.env(done);
+  const args = ['batch', 'run', 'clips.csv', '-q', '-o', 'out/', '--poll-interval', '20ms'];
+  writeFileSync(
+    join(env.HOME, 'clips.csv'),
+    'id,protocol,model,duration,prompt\nrow-0,c,vendor-h3-mini,5,boat number 0\n',
+  );
+  await bench.measured([...bench.mgw(), ...args], { env, cwd: env.HOME });
+  multiply(join(env.HOME, '.local', 'state', 'mgw'), done, jobs);
+  const open = { ...env, MGW_BASE_URL: running };
+  for (let n = 0; n < 10; n += 1) await bench.measured([...bench.mgw(), ...submit], { env: open });
+  await bench.measured([...bench.mgw(), 'video', 'c', 'status', '@last'], { env: open });
+  return open;
+}

@@ -1,0 +1,51 @@
+// Streaming speech: frames of JSON become a file on disk.
+import { join } from 'node:path';
+
+const mb = 1e6;
+
+export default async function* speech(bench) {
+  const sizes = bench.quick ? [64_000] : [4000, 16_000, 64_000, 1_000_000];
+  for (const frameBytes of sizes)
+    for (const total of bench.quick ? [256] : [256, 1024]) {
+      if (total > 256 && frameBytes !== 64_000) continue;
+      const url = await bench.serve('gateway', JSON.stringify({ frameBytes, speechBytes: total * mb }));
+      const env = bench.env(url);
+      const args = [
+        'tts',
+        'Good morning.',
+        '--speaker',
+        'v',
+        '-q',
+        '--new',
+        '--force',
+        '-o',
+        join(bench.folder, 'out.mp3'),
+      ];
+      const runs = await bench.interleaved(bench.rounds(3, 1), {
+        mgw: () => bench.measured([...bench.mgw(), ...args], { env }),
+        curl: () =>
+          bench.measured([
+            bench.program('curl'),
+            '-sf',
+            '-d',
+            '{}',
+            '-o',
+            join(bench.folder, 'raw'),
+            `${url}/api/v3/tts/unidirectional`,
+          ]),
+      });
+      const figure = `speech of ${total} MB in frames of ${frameBytes} bytes`;
+      yield {
+        figure,
+        ...{
+          value: total / runs.of('mgw'),
+          unit: 'MB/s',
+          peer: 'curl, not decoded',
+          peerValue: total / runs.of('curl'),
+        },
+        ...{ ratio: runs.ratio('curl', 'mgw'), target: { least: 250 } },
+      };
+      yield { figure: `${figure}, of its CPU`, value: total / runs.of('mgw', 'cpu'), unit: 'MB/s' };
+      yield { figure: `${figure}, memory`, value: runs.of('mgw', 'rss'), unit: 'MB' };
+    }
+}

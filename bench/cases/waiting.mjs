@@ -1,0 +1,60 @@
+// One process that waits for many jobs: its memory, and its share of a core.
+import { get } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cpuOf } from '../measure.mjs';
+
+const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
+
+export default async function* waiting(bench) {
+  for (const jobs of bench.quick ? [100, 1000] : [10, 100, 1000, 10_000]) {
+    const url = await bench.serve('gateway', '{"state":"in_progress"}');
+    const env = bench.env(url);
+    const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
+    const input = exported.map((one) => JSON.stringify(one)).join('\n');
+    await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
+    // The first polls come at once; then they settle.
+    const [settle, look] = bench.quick ? [10, 10] : [40, 30];
+    let share = 0;
+    let polls = 0;
+    const during = async (pid) => {
+      await sleep(settle * 1000);
+      const [cpu, before] = [cpuOf(pid), await pollsOf(url)];
+      await sleep(look * 1000);
+      share = ((cpuOf(pid) - cpu) / look) * 100;
+      polls = ((await pollsOf(url)) - before) / look;
+    };
+    const { rss } = await bench.measured(
+      [...bench.mgw(), 'jobs', 'wait', '-', '-q', '--timeout', `${settle + look + 2}s`],
+      { env, input: exported.map(({ id }) => id).join('\n'), quiet: true, code: 11, during },
+    );
+    const isTarget = jobs === 1000;
+    yield {
+      figure: `waiting for ${jobs} jobs, memory`,
+      value: rss,
+      unit: 'MB',
+      ...(isTarget && { target: { most: 200 } }),
+    };
+    yield {
+      figure: `waiting for ${jobs} jobs, of a core`,
+      value: share,
+      unit: '%',
+      ...(isTarget && { target: { most: 5 } }),
+    };
+    yield { figure: `waiting for ${jobs} jobs, polls`, value: polls, unit: 'a second' };
+  }
+}
+
+function pollsOf(url) {
+  return new Promise((resolve, reject) => {
+    get(`${url}/polls`, (answer) => text(answer).then((polls) => resolve(Number(polls)), reject)).once(
+      'error',
+      reject,
+    );
+  });
+}
+
+function job(n, url) {
+  const tail = [...n.toString(32).padStart(5, '0')].map((digit) => alphabet[parseInt(digit, 32)]).join('');
+  return { id: `job_1m7x3xbzq${tail}`, protocol: 'c', handle: `task_${n}`, base_url: url, account: '' };
+}

@@ -1,0 +1,69 @@
+// A ledger of many jobs, made from the record of one: a run of 100,000 jobs would take as long as it takes to submit them.
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+
+/**
+ * Writes jobs 1 to `count - 1` as the one that is there, which is the row `row-0` of the batch `clips`, with the prompt `boat
+ * number 0` and the task `task-1`: records, claims and index.
+ */
+export function multiply(state, url, count) {
+  const [jobs, claims] = [join(state, 'jobs'), join(state, 'claims')];
+  const id = readdirSync(jobs)[0].slice(0, -'.jsonl'.length);
+  const record = readFileSync(join(jobs, `${id}.jsonl`), 'utf8');
+  const before = record.match(/"fingerprint":"([0-9a-f]{64})"/)[1];
+  if (fingerprintOf(url, 0) !== before) throw new Error('the fingerprint is made otherwise');
+  const ids = Array.from(
+    { length: count - 1 },
+    (_, n) => `${id.slice(0, -5)}${String(n + 1).padStart(5, '0')}`,
+  );
+  const index = [];
+  for (const [at, ownId] of ids.entries()) {
+    const n = at + 1;
+    const fingerprint = fingerprintOf(url, n);
+    const text = record
+      .replaceAll(before, fingerprint)
+      .replaceAll('row-0', `row-${n}`)
+      .replaceAll('boat number 0', `boat number ${n}`)
+      .replaceAll('task-1', `task-${n + 1}`);
+    writeFileSync(join(jobs, `${ownId}.jsonl`), text.split('\n').map(checked).join('\n'));
+    writeFileSync(join(claims, `key.clips%2Frow-${n}`), claim(`${ownId} ${fingerprint}`));
+    writeFileSync(join(claims, `send.${ownId}.1`), claim('{}'));
+    for (const entry of [`fingerprint\n${fingerprint}`, `key\nclips/row-${n}`, `handle\ntask-${n + 1}`])
+      index.push(`${sha256(entry).slice(0, 32)} ${ownId}\n`);
+  }
+  writeFileSync(join(state, 'index.log'), index.join(''), { flag: 'a' });
+  copyLines(join(state, 'succeeded.log'), id, ids);
+}
+
+// A log of ids alone.
+function copyLines(path, id, ids) {
+  if (!existsSync(path)) return;
+  const line = readFileSync(path, 'latin1')
+    .split('\n')
+    .find((one) => one.includes(id));
+  if (line === id) writeFileSync(path, `${ids.join('\n')}\n`, { flag: 'a' });
+}
+
+function fingerprintOf(url, n) {
+  const body = JSON.stringify({ duration: 5, model: 'vendor-h3-mini', prompt: `boat number ${n}` });
+  return sha256([url.replace('127.0.0.1', 'localhost'), 'c', body].join('\n'));
+}
+
+function checked(line) {
+  const head = line.slice(0, -',"crc":"00000000"}'.length);
+  return line === '' ? '' : `${head},"crc":"${crc(head)}"}`;
+}
+
+function claim(text) {
+  return `${text} ${crc(text)}\n`;
+}
+
+function crc(text) {
+  return crc32(text).toString(16).padStart(8, '0');
+}
+
+function sha256(text) {
+  return createHash('sha256').update(text).digest('hex');
+}
