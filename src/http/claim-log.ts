@@ -1,5 +1,15 @@
-import { constants } from 'node:fs';
-import { lstat, open, type FileHandle } from 'node:fs/promises';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+  type Stats,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Owner } from '../job.ts';
 import { plainFile } from '../open-flags.ts';
@@ -111,49 +121,71 @@ function parsed(line: string): Record<string, unknown> {
 /** A log next to an output. */
 export interface LogFile {
   path: string;
-  file: FileHandle;
+  /** Its descriptor. */
+  file: number;
 }
 
 /**
  * Opens a log, and makes it where there is none; undefined where something else has the name: another user's file, a
  * link, a folder. @throws what the file system throws.
  */
-export async function openLog(path: string): Promise<LogFile | undefined> {
-  const file = await open(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600).catch((error: unknown) => {
+export function openLog(path: string): LogFile | undefined {
+  let file: number;
+  try {
+    file = openSync(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600);
+  } catch (error) {
     if (foreign.has(systemCode(error) ?? '')) return undefined;
     throw error;
-  });
-  if (file === undefined) return undefined;
-  const { size } = await file.stat();
-  if (size < longestLog && (await isOwnFile(file))) return { path, file };
-  await file.close();
+  }
+  const status = fstatSync(file);
+  if (status.size < longestLog && isOwnFile(status)) return { path, file };
+  closeSync(file);
   return undefined;
 }
 
 const foreign = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'EACCES', 'EPERM']);
 
 /** True for a plain file of this user. */
-export async function isOwnFile(file: FileHandle): Promise<boolean> {
-  const status = await file.stat();
+export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }
 
 /** All that stands in a log. */
-export async function textOf({ file }: LogFile): Promise<string> {
-  const { size } = await file.stat();
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(size), 0, size, 0);
-  return buffer.toString('utf8', 0, bytesRead);
+export function textOf({ file }: LogFile): string {
+  const bytes = Buffer.alloc(fstatSync(file).size);
+  return bytes.toString('utf8', 0, readSync(file, bytes, 0, bytes.length, 0));
 }
 
 /** Adds a line in one write. A line that was torn before it costs itself only. */
-export async function append({ file }: LogFile, entry: Claim | Note | { released: true }): Promise<void> {
+export function append({ file }: LogFile, entry: Claim | Note | { released: true }): void {
   const line = Buffer.from(`\n${JSON.stringify(entry)}\n`);
-  const { bytesWritten } = await file.write(line);
-  if (bytesWritten < line.length) throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
+  if (writeSync(file, line) < line.length)
+    throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
 }
 
 /** True where the log still has its name: whoever held it may have removed it meanwhile, or somebody by hand. */
-export async function isInPlace({ path, file }: LogFile): Promise<boolean> {
-  const [named, opened] = [await lstat(path).catch(() => undefined), await file.stat()];
+export function isInPlace({ path, file }: LogFile): boolean {
+  const [named, opened] = [lstatSync(path, { throwIfNoEntry: false }), fstatSync(file)];
   return named !== undefined && named.ino === opened.ino && named.dev === opened.dev;
+}
+
+/** Removes files that a log names; what cannot be removed stays. */
+export function unlinkAll(target: string, names: readonly string[]): void {
+  for (const name of names) {
+    const path = partPath(target, name);
+    try {
+      if (path !== undefined) unlinkSync(path);
+    } catch {
+      // It is gone, or it stays.
+    }
+  }
+}
+
+/**
+ * The path of a file that a log names next to its output `target`; undefined for any other name: a log may have been
+ * copied from elsewhere or damaged, and no other file is opened or removed on its word.
+ */
+export function partPath(target: string, name: string): string | undefined {
+  const isPart = name.startsWith(`${basename(target)}.`) && name.endsWith('.part') && !/[\\/]/.test(name);
+  return isPart ? join(dirname(target), name) : undefined;
 }

@@ -1,18 +1,21 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import { constants } from 'node:fs';
-import { lstat, open, rm, unlink, type FileHandle } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { closeSync, constants, fstatSync, lstatSync, rmSync, unlinkSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { basename } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
+import { syncFile } from '../make-folder.ts';
 import { plainFile } from '../open-flags.ts';
 import {
   append,
   isInPlace,
   isOwnFile,
   openLog,
+  partPath,
   readClaimLog,
   textOf,
+  unlinkAll,
   withNote,
   type ClaimLog,
   type LogFile,
@@ -80,18 +83,18 @@ export async function lockOutput(
 /** Removes what others left of an output that stands in its place now, but for those shown to be at it still. */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   for (const path of logsOf(target, hashOf(identity))) {
-    if ((await lstat(path).catch(() => undefined)) === undefined) continue;
-    const log = await openLog(path);
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
+    const log = openLog(path);
     if (log === undefined) continue;
     try {
-      const { metadata, latest, released } = readClaimLog(await textOf(log));
+      const { metadata, latest, released } = readClaimLog(textOf(log));
       const isAlive = latest !== undefined && !released && (await claimant.lifeOf(latest.owner)) === 'alive';
       if (isAlive || metadata.identity !== hashOf(identity)) continue;
       // Whoever may be at it on another machine makes the very file that stands there, and will find it.
-      await unlinkAll(target, [metadata.part ?? [], metadata.scratch].flat());
-      await unlink(path);
+      unlinkAll(target, [metadata.part ?? [], metadata.scratch].flat());
+      unlinkSync(path);
     } finally {
-      await log.file.close();
+      closeSync(log.file);
     }
   }
 }
@@ -111,14 +114,14 @@ async function firstFree(
   claimant: Claimant,
 ): Promise<OutputLock | 'busy' | undefined> {
   for (const path of logsOf(target, identity)) {
-    const file = await openLog(path);
+    const file = openLog(path);
     if (file === undefined) continue;
-    const log = await claimed(file, target, identity, claimant).catch(async (error: unknown) => {
-      await file.file.close();
+    const log = await claimed(file, target, identity, claimant).catch((error: unknown) => {
+      closeSync(file.file);
       throw error;
     });
     if (typeof log === 'object') return new OutputLock(target, claimant, file, log.metadata);
-    await file.file.close();
+    closeSync(file.file);
     if (log === 'busy') return log;
   }
   return undefined;
@@ -130,33 +133,20 @@ async function claimed(
   identity: string,
   { owner, lifeOf }: Claimant,
 ): Promise<ClaimLog | 'busy' | 'foreign'> {
-  const text = await textOf(file);
+  const text = textOf(file);
   const { latest, released, metadata: left } = readClaimLog(text);
   if (latest === undefined && text !== '') return 'foreign';
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (life !== 'dead') return life === 'alive' ? 'busy' : 'foreign';
   const claim = randomUUID();
-  await append(file, { claim, after: latest?.claim ?? '', owner, identity });
-  const log = readClaimLog(await textOf(file));
+  append(file, { claim, after: latest?.claim ?? '', owner, identity });
+  const log = readClaimLog(textOf(file));
   // Another claim came first, or the log was removed meanwhile by whoever held it.
-  if (log.latest?.claim !== claim || !(await isInPlace(file))) return 'busy';
+  if (log.latest?.claim !== claim || !isInPlace(file)) return 'busy';
   // What was left of another result for this output can be had again, and is of no use here.
   const useless = left.identity !== identity && left.durable !== undefined ? left.part : undefined;
-  await unlinkAll(target, [useless ?? [], left.scratch].flat());
+  unlinkAll(target, [useless ?? [], left.scratch].flat());
   return log;
-}
-
-async function unlinkAll(target: string, names: readonly string[]): Promise<void> {
-  for (const name of names) {
-    const path = partPath(target, name);
-    if (path !== undefined) await unlink(path).catch(() => undefined);
-  }
-}
-
-// A log may have been copied from elsewhere or damaged: no other file is opened or removed on its word.
-function partPath(target: string, name: string): string | undefined {
-  const isPart = name.startsWith(`${basename(target)}.`) && name.endsWith('.part') && !/[\\/]/.test(name);
-  return isPart ? join(dirname(target), name) : undefined;
 }
 
 const noMetadata: PartMetadata = { identity: '', scratch: [] };
@@ -166,7 +156,7 @@ export class OutputLock {
   readonly target: string;
   /** As the claimant's. */
   readonly assertHeld: () => void;
-  readonly #log: LogFile | undefined;
+  #log: LogFile | undefined;
   #metadata: PartMetadata;
 
   /** Without a log the output is made under a name that nobody else comes to know. */
@@ -185,9 +175,10 @@ export class OutputLock {
   /** Adds to it, for whoever comes next. @throws what the file system throws. */
   async note(note: Note): Promise<void> {
     this.#metadata = withNote(this.#metadata, note);
-    if (this.#log !== undefined) await append(this.#log, note);
+    if (this.#log === undefined) return;
+    append(this.#log, note);
     // What is published outlives a power cut, and so does the word that it is one's own.
-    if (note.sealed !== undefined) await this.#log?.file.sync();
+    if (note.sealed !== undefined) await syncFile(this.#log.file);
   }
 
   /**
@@ -211,17 +202,20 @@ export class OutputLock {
   }
 
   /** Gives the right up. The part is left to the next process, where there is one. */
-  async release(): Promise<void> {
+  release(): void {
     const { part, scratch } = this.#metadata;
-    await unlinkAll(this.target, scratch);
-    if (this.#log === undefined) return;
+    const log = this.#log;
+    // Its descriptor may be another file's after this.
+    this.#log = undefined;
+    unlinkAll(this.target, scratch);
+    if (log === undefined) return;
     try {
       const path = partPath(this.target, part ?? '');
-      const standing = path === undefined ? undefined : await lstat(path).catch(() => undefined);
-      if (standing !== undefined) await append(this.#log, { released: true });
-      else if (await isInPlace(this.#log)) await rm(this.#log.path, { force: true });
+      const standing = path && lstatSync(path, { throwIfNoEntry: false });
+      if (standing) append(log, { released: true });
+      else if (isInPlace(log)) rmSync(log.path, { force: true });
     } finally {
-      await this.#log.file.close();
+      closeSync(log.file);
     }
   }
 
@@ -230,12 +224,13 @@ export class OutputLock {
     const path = partPath(this.target, part);
     const file = path && (await open(path, O_RDWR | plainFile).catch(() => undefined));
     if (!file) return undefined;
-    const { size, nlink } = await file.stat();
-    const isOwn = (await isOwnFile(file)) && !(mustBeEmpty && size > 0);
+    const status = fstatSync(file.fd);
+    const { size, nlink } = status;
+    const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
     await file.close();
     // A crash came between publishing this file and removing its first name: writing here would change the output.
-    if (isOwn) await unlink(path);
+    if (isOwn) unlinkSync(path);
     return undefined;
   }
 

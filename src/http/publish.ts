@@ -1,5 +1,17 @@
-import { constants, type Stats } from 'node:fs';
-import { link, lstat, open, rename, rm, stat, unlink } from 'node:fs/promises';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  linkSync,
+  lstatSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+  type Stats,
+} from 'node:fs';
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
@@ -51,7 +63,7 @@ export async function publish(
     const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
     if (await isPut) await confirm(file, target, version);
     await syncFolder(dirname(target));
-    await rm(file.path, { force: true });
+    rmSync(file.path, { force: true });
   } catch (error) {
     throw localError(error, target, charged);
   }
@@ -60,42 +72,42 @@ export async function publish(
 // A file system whose numbers change by themselves costs another look at the content.
 async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<FileVersion | undefined> {
   const { path, version } = file;
-  const found = await lstat(path, { bigint: true }).catch(() => undefined);
+  const found = lstatSync(path, { bigint: true, throwIfNoEntry: false });
   const isSealed = found?.isFile() === true && version !== undefined && isSameVersion(found, version);
   return isSealed ? version : intactVersion(file);
 }
 
 // Between the last look at a name and the link or the rename another file may have come under it.
 async function confirm(file: WholeFile, target: string, version: FileVersion): Promise<void> {
-  const found = await lstat(target, { bigint: true });
+  const found = lstatSync(target, { bigint: true });
   if (isSameFile(found, version) || (await intactVersion({ ...file, path: target }))) return;
-  await unlink(target);
+  unlinkSync(target);
   throw new Error('another program has put another file in the place of its part');
 }
 
-async function replace({ path }: WholeFile, target: string, charged: Charged): Promise<boolean> {
-  const standing = await statusOf(target);
+function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
+  const standing = statusOf(target);
   if (standing !== undefined && !isReplaceable(standing)) throw exists(target, standing, charged);
   // Two links to one file: a rename would do nothing, by its definition.
-  if (standing !== undefined && (await isLinkTo(path, standing))) return false;
-  await rename(path, target);
+  if (standing !== undefined && isLinkTo(path, standing)) return false;
+  renameSync(path, target);
   return true;
 }
 
 // False where the file stands there already.
 async function putOnce(file: WholeFile, target: string, charged: Charged, isBegun = false): Promise<boolean> {
   try {
-    await link(file.path, target);
+    linkSync(file.path, target);
     return true;
   } catch (error) {
     const code = systemCode(error) ?? '';
     if (code !== 'EEXIST' && !noLinks.has(code)) throw error;
-    if (code !== 'EEXIST' && (await reserve(target))) return renameOver(file.path, target);
+    if (code !== 'EEXIST' && reserve(target)) return renameOver(file.path, target);
   }
-  const standing = await statusOf(target);
+  const standing = statusOf(target);
   if (
     standing !== undefined &&
-    ((await isLinkTo(file.path, standing)) || (await isIntact({ ...file, path: target })))
+    (isLinkTo(file.path, standing) || (await isIntact({ ...file, path: target })))
   )
     return false;
   if (isBegun && isEmpty(standing)) return renameOver(file.path, target, false);
@@ -103,9 +115,9 @@ async function putOnce(file: WholeFile, target: string, charged: Charged, isBegu
 }
 
 // Some file systems know no links: an empty file claims the name, and the rename replaces nothing else.
-async function reserve(target: string): Promise<boolean> {
+function reserve(target: string): boolean {
   try {
-    await (await open(target, 'wx')).close();
+    closeSync(openSync(target, 'wx'));
     return true;
   } catch (error) {
     if (systemCode(error) === 'EEXIST') return false;
@@ -113,12 +125,12 @@ async function reserve(target: string): Promise<boolean> {
   }
 }
 
-async function renameOver(path: string, target: string, isReserved = true): Promise<boolean> {
+function renameOver(path: string, target: string, isReserved = true): boolean {
   try {
-    await rename(path, target);
+    renameSync(path, target);
     return true;
   } catch (error) {
-    if (isReserved) await unlink(target);
+    if (isReserved) unlinkSync(target);
     throw error;
   }
 }
@@ -134,8 +146,8 @@ const noLinks = new Set([
   'UNKNOWN',
 ]);
 
-async function isLinkTo(path: string, standing: Stats): Promise<boolean> {
-  const named = await statusOf(path);
+function isLinkTo(path: string, standing: Stats): boolean {
+  const named = statusOf(path);
   return named?.isFile() === true && named.ino === standing.ino && named.dev === standing.dev;
 }
 
@@ -144,11 +156,11 @@ async function isLinkTo(path: string, standing: Stats): Promise<boolean> {
  * link may, with `force`), and the folder takes a new file with a name as long as is needed.
  * @throws MgwError('output_exists' or 'local_io'), exit 10, charged 'no'.
  */
-export async function checkOutput(target: string, options: PublishOptions): Promise<void> {
+export function checkOutput(target: string, options: PublishOptions): void {
   try {
-    await checkFree(target, { ...options, charged: 'no' });
-    if (!(await stat(dirname(target))).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
-    await tryFile(`${target}.${createHash('sha256').update(target).digest('hex').slice(0, 8)}.part.json`);
+    checkFree(target, { ...options, charged: 'no' });
+    if (!statSync(dirname(target)).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
+    tryFile(`${target}.${createHash('sha256').update(target).digest('hex').slice(0, 8)}.part.json`);
   } catch (error) {
     throw localError(error, target, 'no');
   }
@@ -159,36 +171,41 @@ export async function checkOutput(target: string, options: PublishOptions): Prom
  * `isBegun` (see {@link PublishOptions}) an empty file may stand there too.
  * @throws MgwError('output_exists' or 'local_io'), exit 10.
  */
-export async function checkFree(
+export function checkFree(
   target: string,
   { force, charged, isBegun = false }: PublishOptions & { charged: Charged },
-): Promise<void> {
-  const standing = await statusOf(target).catch((error: unknown) => {
-    throw localError(error, target, charged);
-  });
+): void {
+  const standing = standingAt(target, charged);
   if (standing === undefined || (force && isReplaceable(standing)) || (isBegun && isEmpty(standing))) return;
   throw exists(target, standing, charged);
 }
 
 // Permission bits do not tell about ACLs, read-only mounts and full disks: a byte that is written does.
-async function tryFile(path: string): Promise<void> {
-  const file = await open(path, constants.O_WRONLY | constants.O_CREAT | plainFile, 0o600);
+function tryFile(path: string): void {
+  const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | plainFile, 0o600);
   try {
     // Another process that is here, or was killed here, has left a byte at most.
-    if ((await file.stat()).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });
-    await file.write(Buffer.alloc(1)).finally(() => rm(path, { force: true }));
+    if (fstatSync(file).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });
+    try {
+      writeSync(file, Buffer.alloc(1));
+    } finally {
+      rmSync(path, { force: true });
+    }
   } finally {
-    await file.close();
+    closeSync(file);
   }
 }
 
-async function statusOf(path: string): Promise<Stats | undefined> {
+function standingAt(target: string, charged: Charged): Stats | undefined {
   try {
-    return await lstat(path);
+    return statusOf(target);
   } catch (error) {
-    if (systemCode(error) === 'ENOENT') return undefined;
-    throw error;
+    throw localError(error, target, charged);
   }
+}
+
+function statusOf(path: string): Stats | undefined {
+  return lstatSync(path, { throwIfNoEntry: false });
 }
 
 function isReplaceable(standing: Stats): boolean {

@@ -42,8 +42,8 @@ export async function checkTargetFree(target: Target, count: number, force: bool
   // Numbered files would stand next to a folder of the name that was given, where nobody looks for them.
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
   const isMeantAsFolder = target.path.endsWith('/') || (await isFolder(target.path));
-  if (target.kind === 'file' && isMeantAsFolder) await checkOutput(target.path, { force });
-  for (const path of paths) await checkOutput(path, { force });
+  if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
+  for (const path of paths) checkOutput(path, { force });
 }
 
 async function isFolder(path: string): Promise<boolean> {

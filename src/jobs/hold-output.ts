@@ -38,6 +38,13 @@ export async function holdOutput(path: string, deps: JobDeps, holding: Holding):
 }
 
 /** Cleans up. What is left behind costs a little room: no reason to call a result that stands a failure. Never throws. */
-export async function tidily({ note }: Pick<JobDeps, 'note'>, action: () => Promise<void>): Promise<void> {
-  await action().catch((error: unknown) => note(`Something was left behind: ${messageOf(error)}`));
+export async function tidily(
+  { note }: Pick<JobDeps, 'note'>,
+  action: () => Promise<void> | void,
+): Promise<void> {
+  try {
+    await action();
+  } catch (error) {
+    note(`Something was left behind: ${messageOf(error)}`);
+  }
 }

@@ -93,12 +93,12 @@ async function standingFile(job: Job, place: Place, force: boolean): Promise<Job
   const { path } = place;
   const recorded = job.files.find((file) => file.path === path);
   if (recorded !== undefined && (await isIntact(recorded))) return recorded;
-  await checkFree(path, { force, charged: 'yes', isBegun: isRecorded(job, place) }).catch(
-    (error: unknown) => {
-      throw withNext(error, job);
-    },
-  );
-  return undefined;
+  try {
+    checkFree(path, { force, charged: 'yes', isBegun: isRecorded(job, place) });
+    return undefined;
+  } catch (error) {
+    throw withNext(error, job);
+  }
 }
 
 interface Work {

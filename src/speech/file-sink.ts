@@ -49,7 +49,7 @@ export class FileSink implements AudioSink {
     if (this.#file !== undefined) return;
     const { target, force, wavRate, part } = this.#options;
     this.#isBegun = isBegun;
-    await checkOutput(target, { force, isBegun });
+    checkOutput(target, { force, isBegun });
     try {
       const { file, path } = part === undefined ? await openPart(target) : await openAnew(part);
       this.#part = path;
@@ -121,7 +121,7 @@ export class FileSink implements AudioSink {
       if (!(await isIntact(kept))) continue;
       const isPart = kept.path.endsWith('.part');
       // The run that made it may have died while it was publishing it.
-      if (!isPart) await checkOutput(target, { force });
+      if (!isPart) checkOutput(target, { force });
       await this.#publish(isPart ? kept : await copyToPart(kept, target), isPart);
       return { file: { ...kept, path: target } };
     }

@@ -1,4 +1,4 @@
-import type * as FileSystem from 'node:fs/promises';
+import type * as FileSystem from 'node:fs';
 import {
   lstat,
   mkdir,
@@ -28,20 +28,20 @@ const disk = vi.hoisted(() => ({
   rm: undefined as string | undefined,
 }));
 
-vi.mock('node:fs/promises', async (original) => {
+vi.mock('node:fs', async (original) => {
   const real = await original<typeof FileSystem>();
   const failing =
-    <A extends unknown[]>(name: 'link' | 'rename' | 'rm', act: (...args: A) => Promise<void>) =>
-    async (...args: A): Promise<void> => {
+    <A extends unknown[]>(name: 'link' | 'rename' | 'rm', act: (...args: A) => void) =>
+    (...args: A): void => {
       const code = disk[name];
       if (code !== undefined) throw Object.assign(new Error(code), { code });
-      await act(...args);
+      act(...args);
     };
   return {
     ...real,
-    link: failing('link', real.link),
-    rename: failing('rename', real.rename),
-    rm: failing('rm', real.rm),
+    linkSync: failing('link', real.linkSync),
+    renameSync: failing('rename', real.renameSync),
+    rmSync: failing('rm', real.rmSync),
   };
 });
 
@@ -67,6 +67,9 @@ async function sealed(path: string, text: string): Promise<SealedFile> {
 const existing = { code: 'output_exists', exitCode: 10, charged: 'yes' };
 const once = { force: false };
 const force = { force: true };
+
+const checked = (...args: Parameters<typeof checkOutput>): Promise<void> =>
+  Promise.resolve().then(() => checkOutput(...args));
 
 describe('publish', () => {
   it.each([once, force])('gives the part its name (%o)', async (options) => {
@@ -219,55 +222,55 @@ describe('checkOutput', () => {
   it.each([once, force])('is content with a free name, and leaves nothing behind (%o)', async (options) => {
     const before = await readdir(folder);
     disk.rm = 'EIO';
-    await expect(checkOutput(join(folder, 'free.mp4'), options)).rejects.toMatchObject({ code: 'local_io' });
+    await expect(checked(join(folder, 'free.mp4'), options)).rejects.toMatchObject({ code: 'local_io' });
     disk.rm = undefined;
     expect(await readdir(folder)).not.toEqual(before);
-    await checkOutput(join(folder, 'free.mp4'), options);
+    await checked(join(folder, 'free.mp4'), options);
     expect(await readdir(folder)).toEqual(before);
   });
 
   it('refuses a file that exists, and names --force', async () => {
     await writeFile(target, 'old');
-    await expect(checkOutput(target, once)).rejects.toMatchObject({
+    await expect(checked(target, once)).rejects.toMatchObject({
       ...refusal,
       code: 'output_exists',
       message: expect.stringContaining('--force') as string,
     });
-    await checkOutput(target, force);
+    await checked(target, force);
     expect(await readFile(target, 'utf8')).toBe('old');
   });
 
   it('refuses a link, also one that leads nowhere', async () => {
     await symlink('nowhere', target);
-    await expect(checkOutput(target, once)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
-    await checkOutput(target, force);
+    await expect(checked(target, once)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
+    await checked(target, force);
     expect(await readlink(target)).toBe('nowhere');
   });
 
   it.each([once, force])('refuses a folder and a device (%o)', async (options) => {
     for (const path of [folder, '/dev/null'])
-      await expect(checkOutput(path, options)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
+      await expect(checked(path, options)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
   });
 
   it('refuses a folder that is missing, or is a file', async () => {
     const noFolder = expect.stringContaining('no such folder') as string;
-    await expect(checkOutput(join(folder, 'no', 'a.mp4'), once)).rejects.toMatchObject({
+    await expect(checked(join(folder, 'no', 'a.mp4'), once)).rejects.toMatchObject({
       ...refusal,
       code: 'local_io',
       message: noFolder,
     });
-    await expect(checkOutput(join(part.path, 'a.mp4'), once)).rejects.toMatchObject({
+    await expect(checked(join(part.path, 'a.mp4'), once)).rejects.toMatchObject({
       ...refusal,
       code: 'local_io',
     });
   });
 
   it.runIf(process.platform === 'linux')('refuses a folder that takes no files, whoever asks', async () => {
-    await expect(checkOutput('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
+    await expect(checked('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
   });
 
   it('refuses a name that leaves no room for the ending of the part', async () => {
-    await expect(checkOutput(join(folder, 'n'.repeat(250)), once)).rejects.toMatchObject({
+    await expect(checked(join(folder, 'n'.repeat(250)), once)).rejects.toMatchObject({
       ...refusal,
       message: expect.stringContaining('too long') as string,
     });
@@ -276,7 +279,7 @@ describe('checkOutput', () => {
   it('shows a name without its control characters', async () => {
     const path = join(folder, 'a\u001b[31m.mp4');
     await writeFile(path, '');
-    await expect(checkOutput(path, once)).rejects.toMatchObject({
+    await expect(checked(path, once)).rejects.toMatchObject({
       message: expect.not.stringContaining('\u001b') as string,
     });
   });

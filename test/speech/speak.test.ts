@@ -77,9 +77,10 @@ describe('whole although', () => {
     const server = await speechServer([one, end]);
     const { run, target, folder, deps } = await bench(server.url);
     onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path }, act) =>
-      name === 'rm' && path === `${target}.part.json` ? Promise.reject(new Error('EIO')) : act(),
-    );
+    await watchDisk(({ name, path }, act) => {
+      if (name === 'rm' && path === `${target}.part.json`) throw new Error('EIO');
+      return act();
+    });
     expect(await run()).toMatchObject({ file: { path: target } });
     expect(deps.notes.join()).toContain('Something was left behind');
     expect(names(folder)).toEqual(['a.mp3', 'a.mp3.part.json']);
