@@ -68,6 +68,8 @@ export interface GatewayClient {
 
 const defaultMaxBytes = 16 * 1024 * 1024;
 const defaultConnectTimeoutMs = 10_000;
+/** So much of a body may wait for its reader, bytes. */
+const mostAhead = 512 * 1024;
 
 /** Opens a client; no connection is made before the first call. */
 export function createClient(options: ClientOptions): GatewayClient {
@@ -134,10 +136,11 @@ async function send(
     const connections = await connectionsFor(call, deadline.signal);
     if (call.onConnected) own = connections;
     if (deadline.signal.aborted) throw TransportError.unsent(deadline.signal.reason, baseUrl);
-    const answer = new RawAnswer(() => {
+    const started = (): void => {
       call.beforeFirstByte?.();
       trace?.(`> ${request.method} ${baseUrl.origin}${path}`);
-    });
+    };
+    const answer = new RawAnswer({ started, mostAhead });
     const response = await fetched(new URL(baseUrl.origin + path), {
       ...raw,
       method: request.method,
@@ -193,7 +196,11 @@ async function* bodyOf(
   end: () => void,
 ): AsyncGenerator<Uint8Array, void> {
   try {
-    if (response.body) yield* decoded(response.body, answer.head?.headers['content-encoding']);
+    // As long as somebody reads from it, fetch does not take the response for forgotten and end it.
+    const fetched = answer.body && response.body?.getReader();
+    const body = answer.body ?? response.body;
+    if (body) yield* decoded(body, answer.head?.headers['content-encoding']);
+    await fetched?.read();
     if (answer.broken) throw answer.broken;
   } catch (error) {
     throw TransportError.sent(causeOf(error), url);

@@ -1,3 +1,4 @@
+import type { OnReadOpts } from 'node:net';
 import type { buildConnector, Dispatcher, Pool } from 'undici';
 import { messageOf, systemCode } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
@@ -18,6 +19,8 @@ export interface ConnectionOptions {
   timeoutMs: number;
   /** How many there may be at a time. Where it is 1, that one is made once and never again. */
   most: number;
+  /** How they read, where not as Node does. */
+  onread?: OnReadOpts;
   /** Refuses addresses that are not within reach of this base URL, also those that DNS gives. */
   within?: URL;
   /** Ends the making of a connection, and of nothing else. */
@@ -87,14 +90,14 @@ export class Connections {
     this.#url = url;
     this.#options = options;
     this.#onConnected = options.onConnected;
-    const proxy = proxyFor(url);
+    const [{ within, onread }, proxy] = [options, proxyFor(url)];
     // In so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
     const tls = { rejectUnauthorized: true, timeout: options.timeoutMs };
     this.dispatcher = new undici.EnvHttpProxyAgent({
       httpProxy: proxy,
       httpsProxy: proxy,
       ...(proxy !== '' && { token: tokenFor(new URL(proxy)) }),
-      connect: { ...tls, ...(options.within && { lookup: lookupWithin(options.within) }) },
+      connect: { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) },
       requestTls: tls,
       proxyTls: tls,
       factory: (origin: string | URL, { connect }: Pool.Options) =>

@@ -1,9 +1,13 @@
 import { createHash, type Hash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
+import { HashThread } from './hash-thread.ts';
 import { localError } from './local-error.ts';
+import { giveBack } from './read-buffers.ts';
 import { hashOf, versionOf, type SealedFile } from './whole-file.ts';
 
 const mostPending = 4 * 1024 * 1024;
+/** A file that is longer is hashed by a thread, which is not begun for less. */
+const mostHashedHere = 32 * 1024 * 1024;
 
 /**
  * A file that is hashed while it is written, from its beginning to its end. What comes during a write goes out together
@@ -13,19 +17,26 @@ const mostPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: FileHandle;
-  /** Undefined where something stands in the file that did not go through here: then all of it is read at the end. */
+  /** Of what went through here; undefined once a thread does it, or where something stands in the file that did not. */
   #hash: Hash | undefined;
+  #thread: HashThread | undefined;
+  readonly #byThread: boolean;
+  #isFollowed = false;
   #length: number;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   #writing: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
 
-  /** @param length how much of what stands in the open file is kept, bytes */
-  constructor(path: string, file: FileHandle, length = 0) {
+  /**
+   * @param length how much of what stands in the open file is kept, bytes
+   * @param byThread whether a thread may hash a long file, which takes tens of MB
+   */
+  constructor(path: string, file: FileHandle, length = 0, byThread = false) {
     this.path = path;
     this.#file = file;
     this.#length = length;
+    this.#byThread = byThread;
     this.#hash = length === 0 ? createHash('sha256') : undefined;
   }
 
@@ -50,7 +61,7 @@ export class HashedFile {
   /** Writes over what stands at `at`, such as the lengths in a header. */
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
-    this.#hash = undefined;
+    await this.#forget();
     await this.#onDisk(this.#file.write(bytes, 0, bytes.length, at));
   }
 
@@ -63,6 +74,7 @@ export class HashedFile {
   /** Begins anew, with an empty file. */
   async restart(): Promise<void> {
     await this.settle();
+    await this.#forget();
     await this.#onDisk(this.#file.truncate(0));
     this.#hash = createHash('sha256');
     this.#length = 0;
@@ -79,14 +91,38 @@ export class HashedFile {
   async seal(): Promise<SealedFile> {
     await this.settle();
     const bytes = await this.sync();
-    const sha256 = (this.#hash ?? (await this.#onDisk(hashOf(this.#file)))).digest('hex');
+    const sha256 = await this.#onDisk(this.#digest());
     return { path: this.path, bytes, sha256, version: await this.#onDisk(versionOf(this.#file)) };
   }
 
   /** Closes the file, once nothing is on its way any more. */
   async close(): Promise<void> {
     await this.#writing;
+    await this.#forget();
     await this.#file.close();
+  }
+
+  async #digest(): Promise<string> {
+    // A thread that has failed, for want of memory, costs no more than the time.
+    const threads = await this.#thread?.digest(this.#length).catch(() => undefined);
+    return threads ?? (this.#hash ?? (await hashOf(this.#file))).digest('hex');
+  }
+
+  async #forget(): Promise<void> {
+    this.#hash = undefined;
+    await this.#thread?.end();
+    this.#thread = undefined;
+    this.#isFollowed = false;
+  }
+
+  // Tried once; what has no thread is hashed here.
+  #follow(): void {
+    if (this.#byThread && this.#length > mostHashedHere && !this.#isFollowed) {
+      this.#isFollowed = true;
+      this.#thread = HashThread.begin(this.#file.fd);
+      if (this.#thread !== undefined) this.#hash = undefined;
+    }
+    this.#thread?.reached(this.#length);
   }
 
   async #drain(): Promise<void> {
@@ -96,6 +132,7 @@ export class HashedFile {
         this.#pending = [];
         this.#pendingBytes = 0;
         await this.#put(batch);
+        this.#follow();
       }
     } catch (error) {
       this.#failure = { error };
@@ -109,6 +146,7 @@ export class HashedFile {
       this.#length += bytesWritten;
       rest = after(rest, bytesWritten);
     }
+    for (const chunk of batch) giveBack(chunk);
   }
 
   #check(): void {

@@ -1,5 +1,6 @@
 import type { Dispatcher } from 'undici';
 import type { Connections } from './connections.ts';
+import { PushedBody } from './pushed-body.ts';
 
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
@@ -15,7 +16,8 @@ export interface RawRequest {
 /**
  * An answer as it came, taken on its way from undici to the global fetch, which has a mind of its own: it sends a
  * request again on 421, hides a 407, gives no body with some statuses, undoes content codings, and drops what has come
- * when either that or the connection breaks. So fetch is told of a plain 200 whose body just ends.
+ * when either that or the connection breaks. So fetch is told of a plain 200 whose body just ends; the body itself goes
+ * past it, since it would copy each byte twice and leave it to the garbage collector.
  */
 export class RawAnswer {
   /** Undefined until the head came. */
@@ -23,11 +25,21 @@ export class RawAnswer {
   /** Why the body is not whole, once it has ended. */
   broken: Error | undefined;
   #isDispatched = false;
+  readonly #body: PushedBody | undefined;
   readonly #started: (() => void) | undefined;
 
-  /** `started` is told when the request is about to leave on its connection; what it throws keeps it from leaving. */
-  constructor(started?: () => void) {
+  /**
+   * `started` is told when the request is about to leave on its connection; what it throws keeps it from leaving.
+   * `mostAhead` has the body kept here, and says how much of it may wait for its reader, bytes.
+   */
+  constructor({ started, mostAhead }: { started?: () => void; mostAhead?: number } = {}) {
     this.#started = started;
+    this.#body = mostAhead === undefined ? undefined : new PushedBody(mostAhead);
+  }
+
+  /** The body as it came, where it is kept here and the request went through here. */
+  get body(): AsyncIterable<Uint8Array> | undefined {
+    return this.#isDispatched ? this.#body : undefined;
   }
 
   /** A dispatcher for one request: it sends what is given here, once. */
@@ -42,6 +54,7 @@ export class RawAnswer {
   #taking(handler: Dispatcher.DispatchHandler, connections: Connections): Dispatcher.DispatchHandler {
     const end = (controller: Controller, error?: Error): void => {
       this.broken = error;
+      this.#body?.end();
       handler.onResponseEnd?.(controller, {});
     };
     return {
@@ -56,20 +69,27 @@ export class RawAnswer {
         Object.assign(controller, { rawHeaders: [] });
         handler.onResponseStart?.(controller, 200, {}, '');
       },
-      onResponseData: (controller, chunk) => handler.onResponseData?.(controller, chunk),
+      onResponseData: (controller, chunk) => this.#pass(controller, chunk, handler),
       // A body without a length ends with its connection, and undici takes a reset for such an end.
       onResponseEnd: (controller) => end(controller, connections.breaking),
       onResponseError: (controller, error) => {
         // Whoever aborted it waits for no end.
-        if (this.head === undefined || controller.aborted)
+        if (this.head === undefined || controller.aborted) {
+          this.#body?.end(error);
           return handler.onResponseError?.(controller, error);
+        }
         // What came in the packet that breaks the body's framing may hold a handle; what should be a size is none.
         const { data } = error as { data?: unknown };
         const rest = typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
-        if (rest !== '') handler.onResponseData?.(controller, Buffer.from(rest));
+        if (rest !== '') this.#pass(controller, Buffer.from(rest), handler);
         end(controller, error);
       },
     };
+  }
+
+  #pass(controller: Controller, chunk: Buffer, handler: Dispatcher.DispatchHandler): void {
+    if (this.#body !== undefined) this.#body.push(chunk, controller);
+    else handler.onResponseData?.(controller, chunk);
   }
 }
 

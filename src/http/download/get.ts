@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { openConnections } from '../connections.ts';
+import { intoReadBuffers } from '../read-buffers.ts';
 import { RawAnswer } from '../raw-answer.ts';
 import { TransportError } from '../transport-error.ts';
 
@@ -30,7 +31,14 @@ const highWaterMark = 1024 * 1024;
  */
 export async function get(url: URL, options: GetOptions): Promise<Message> {
   const { headers, connectTimeoutMs: timeoutMs, baseUrl, signal } = options;
-  const connections = await openConnections(url, { timeoutMs, most: 1, within: baseUrl, signals: [signal] });
+  const connections = await openConnections(url, {
+    timeoutMs,
+    most: 1,
+    within: baseUrl,
+    signals: [signal],
+    // What TLS gives has been copied already.
+    ...(url.protocol === 'http:' && { onread: intoReadBuffers }),
+  });
   const raw = new RawAnswer();
   const request = { origin: url.origin, path: `${url.pathname}${url.search}`, headers };
   const end = (): void => connections.destroy(new Error('the download has ended'));

@@ -41,7 +41,7 @@ export class PartFile {
         await part.file.close();
         throw error;
       });
-      return new PartFile(new HashedFile(part.path, part.file, length), lock, clock);
+      return new PartFile(new HashedFile(part.path, part.file, length, true), lock, clock);
     } catch (error) {
       throw localError(error, lock.target, 'yes');
     }
