@@ -7,6 +7,7 @@ import { allCommands, readAll } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
+import { hasPostgres, PostgresServer } from '../support/postgres.ts';
 import { newShell, program, type Shell } from '../support/shell.ts';
 
 // Not run, each for its reason.
@@ -37,6 +38,11 @@ const { root, printed } = createProgram([], () => Promise.resolve());
 await readAll(root);
 const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
 
+// What is about a ledger on PostgreSQL needs a database.
+const needsDatabase = (command: Command): boolean => pathOf(command).startsWith('mgw state');
+const onDatabase = commands.filter(needsDatabase);
+const elsewhere = commands.filter((command) => !needsDatabase(command));
+
 let template: Shell;
 
 beforeAll(async () => {
@@ -66,7 +72,7 @@ function fill(home: string): void {
     'clips.csv':
       'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\noutro,c,vendor-h3-mini,5,a harbour\n',
     'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
-    '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{}}}',
+    '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{},"fleet":{}}}',
   };
   for (const folder of ['.config/mgw', '.config/fish/completions', '.zsh/completions', completions])
     mkdirSync(join(home, folder), { recursive: true });
@@ -100,8 +106,28 @@ async function loseOne(home: string): Promise<void> {
   await ledger.create(newJobId(Date.now() + 1000), [prepared, { type: 'unknown', error }]);
 }
 
+describe.skipIf(!hasPostgres)('every example in the help that needs a database does what it says:', () => {
+  let server: PostgresServer;
+
+  beforeAll(async () => {
+    server = await PostgresServer.open();
+  });
+  afterAll(() => server.close());
+
+  it.each(onDatabase.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
+    const shell = newShell({ MGW_STATE: server.url(await server.database()) });
+    fill(shell.home);
+    await shell.run('mgw state init');
+    for (const example of examplesOf(command)) {
+      const { code, stdout, stderr } = await shell.run(example);
+      expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(0);
+    }
+    shell.close();
+  });
+});
+
 describe('every example in the help does what it says:', () => {
-  it.each(commands.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
+  it.each(elsewhere.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
     const tried = examplesOf(command).filter((example) => skipped[example] === undefined);
     for (const example of tried) {
       const shell = newShell({ MGW_SANDBOX: '1' });
@@ -120,7 +146,10 @@ describe('every example in the help does what it says:', () => {
 
   it('shows an example with every command, and three with each that takes anything of its own', () => {
     const isPage = (command: Command): boolean => command.parent?.name() === 'help';
-    const leaves = allCommands(root).filter((command) => command.commands.length === 0 && !isPage(command));
+    const isHidden = (command: Command): boolean => command.name().startsWith('__');
+    const leaves = allCommands(root).filter(
+      (command) => command.commands.length === 0 && !isPage(command) && !isHidden(command),
+    );
     expect(leaves.filter((command) => examplesOf(command).length === 0).map(pathOf)).toEqual([]);
     const takes = leaves.filter(
       (command) => command.registeredArguments.length > 0 && command.options.length > 0,
