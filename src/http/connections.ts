@@ -1,10 +1,10 @@
-import type { OnReadOpts } from 'node:net';
 import type { buildConnector, Dispatcher, Pool } from 'undici';
 import { messageOf, systemCode } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { mendHead } from './mend-head.ts';
 import { isWithinReach, lookupWithin, outOfReach } from './reach.ts';
+import type { ReadInto } from './read-buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
@@ -20,7 +20,7 @@ export interface ConnectionOptions {
   /** How many there may be at a time. Where it is 1, that one is made once and never again. */
   most: number;
   /** How they read, where not as Node does. */
-  onread?: OnReadOpts;
+  onread?: ReadInto;
   /** Refuses addresses that are not within reach of this base URL, also those that DNS gives. */
   within?: URL;
   /** Ends the making of a connection, and of nothing else. */

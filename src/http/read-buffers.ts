@@ -1,4 +1,12 @@
-import type { OnReadOpts, Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+
+/** How a connection reads, as Node takes it. */
+export interface ReadInto {
+  /** Where the next read goes. */
+  buffer: () => Uint8Array;
+  /** So much of it was read; false where no more is wanted for now. */
+  callback: (length: number, buffer: Uint8Array) => boolean;
+}
 
 const size = 128 * 1024;
 /** So many are kept for the next read, 8 MiB in all. */
@@ -14,13 +22,13 @@ let spare: Uint8Array | undefined;
  * How a plain connection reads: much at a time, into memory that is used again once whoever has read it gives it back.
  * Node by itself takes new memory for each read, and a third of the time that a large body takes goes into that.
  */
-export const intoReadBuffers: OnReadOpts = {
+export const intoReadBuffers: ReadInto = {
   buffer: () => {
     const next = spare ?? free.pop() ?? Buffer.allocUnsafeSlow(size);
     spare = undefined;
     return next;
   },
-  callback(this: Socket, length: number, buffer: Uint8Array): boolean {
+  callback(this: Readable, length: number, buffer: Uint8Array): boolean {
     // Of little the whole would be kept for as long as that is.
     if (length < size / 4) {
       spare = buffer;
