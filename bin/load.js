@@ -30,7 +30,7 @@ exports.loader = (folder, cache, use) => {
     const module = { exports: {} };
     loaded.set(name, module);
     const filename = path.join(folder, name);
-    const source = fs.readFileSync(filename, 'utf8');
+    const source = fs.readFileSync(filename);
     const entry = cache && path.join(cache, entryOf(loaded.size === 1 ? `${use}-${name}` : name, source));
     const cachedData = cache && readEntry(entry);
     const script = new Script(`${head}${source}\n})`, { filename, cachedData, columnOffset: -head.length });

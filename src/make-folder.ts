@@ -1,5 +1,4 @@
-import { closeSync, fsync, openSync } from 'node:fs';
-import { lstat, mkdir, stat } from 'node:fs/promises';
+import { closeSync, fsync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { systemCode } from './errors.ts';
 import { together } from './together.ts';
@@ -28,7 +27,7 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
  */
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
-  const isLink = !mayBeLink && (await lstat(folder)).isSymbolicLink();
+  const isLink = !mayBeLink && lstatSync(folder).isSymbolicLink();
   const fault = isLink ? 'is a link' : folderFault(folder);
   if (fault === undefined) return;
   throw new Error(`${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`);
@@ -36,9 +35,9 @@ export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<
 
 async function makeOne(folder: string, mode: number): Promise<void> {
   try {
-    await mkdir(folder, { mode });
+    mkdirSync(folder, { mode });
   } catch (error) {
-    const there = systemCode(error) === 'EEXIST' && (await stat(folder)).isDirectory();
+    const there = systemCode(error) === 'EEXIST' && statSync(folder).isDirectory();
     if (!there) throw error;
   }
   // Also where it is there: who made it may have died before this.

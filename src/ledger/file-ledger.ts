@@ -1,4 +1,4 @@
-import { lstatSync } from 'node:fs';
+import { lstatSync, readdirSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -26,8 +26,9 @@ import { SuccessLog } from './success-log.ts';
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
-  for (const folder of [stateDir, ...Object.values(folders)])
-    await local(() => makeOwnFolder(folder, true), stateDir);
+  await local(() => makeOwnFolder(stateDir, true), stateDir);
+  // Together, since one sync does for both.
+  await local(() => Promise.all(Object.values(folders).map((folder) => makeOwnFolder(folder, true))), stateDir);
   const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
   const successes = new SuccessLog(join(stateDir, 'succeeded.log'));
   const read = (id: string): Job | undefined => {
@@ -37,7 +38,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   };
   const index = new IndexLog(join(stateDir, 'index.log'), {
     folder: folders.jobs,
-    ids: async () => (await listIds(folders.jobs)).reverse(),
+    ids: () => Promise.resolve().then(() => listIds(folders.jobs).reverse()),
     entriesOf: (id) => Promise.resolve(entriesOf(id, read(id))),
   });
   return {
@@ -119,9 +120,8 @@ function versionOf(path: string): string | undefined {
   return found && [found.ino, found.size, found.mtimeMs, found.ctimeMs].join(' ');
 }
 
-async function listIds(folder: string, without: ReadonlySet<string> = new Set()): Promise<string[]> {
-  const names = await readdir(folder);
-  const ids = names.map((name) => name.slice(0, -'.jsonl'.length));
+function listIds(folder: string, without: ReadonlySet<string> = new Set()): string[] {
+  const ids = readdirSync(folder).map((name) => name.slice(0, -'.jsonl'.length));
   return ids
     .filter((id) => !without.has(id) && jobIdForm.test(id))
     .sort()
