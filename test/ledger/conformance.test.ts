@@ -1,6 +1,7 @@
 import { join } from 'node:path';
-import { describe } from 'vitest';
+import { afterAll, beforeAll, describe } from 'vitest';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { hasPgBouncer, PgBouncer } from '../support/pgbouncer.ts';
 import { freshFolder } from '../support/servers.ts';
 import { conformance, now } from './conformance.ts';
 import { describePostgres } from './postgres/place.ts';
@@ -12,4 +13,16 @@ describe('the ledger of plain files', () => {
   });
 });
 
-describePostgres('the ledger on PostgreSQL', (newPlace) => conformance(newPlace));
+describePostgres('the ledger on PostgreSQL', (newPlace, serverOf) => {
+  conformance(newPlace);
+
+  describe.skipIf(!hasPgBouncer)('behind a pool of transactions', () => {
+    let pool: PgBouncer;
+    beforeAll(async () => (pool = await PgBouncer.open(serverOf().port)));
+    afterAll(() => pool.close());
+    conformance(async () => {
+      const place = await newPlace();
+      return { open: () => place.open({ port: pool.port }) };
+    });
+  });
+});

@@ -31,13 +31,16 @@ export const stillClock: LeaseClock = { monotonic: () => performance.now(), now:
 /** Tests that have a PostgreSQL server to themselves; skipped where it is not installed. */
 export function describePostgres(
   name: string,
-  tests: (newPlace: () => Promise<PostgresPlace>) => void,
+  tests: (newPlace: () => Promise<PostgresPlace>, serverOf: () => PostgresServer) => void,
 ): void {
   describe.skipIf(!hasPostgres)(name, () => {
     let server: PostgresServer;
     beforeAll(async () => (server = await PostgresServer.open()));
     afterAll(() => server.close());
-    tests(() => placeOn(server));
+    tests(
+      () => placeOn(server),
+      () => server,
+    );
   });
 }
 

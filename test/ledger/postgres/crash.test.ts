@@ -1,0 +1,225 @@
+import { readdirSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import type { JobEvent } from '../../../src/job.ts';
+import { newJobId } from '../../../src/ledger/job-id.ts';
+import type { Ledger, Lease } from '../../../src/ledger/ledger.ts';
+import type { LeaseClock } from '../../../src/ledger/postgres/lease-keeper.ts';
+import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import { freshFolder } from '../../support/servers.ts';
+import { accepted, now, prepared } from '../conformance.ts';
+import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
+
+const quick = 'connect_timeout=1';
+
+function sendingBy({ owner }: Lease): JobEvent {
+  return { type: 'sending', attempt: 1, owner };
+}
+
+async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)[]> {
+  return (await ledger.events(id)).map((event) => event?.type);
+}
+
+/** A clock whose process was stopped for a while. */
+function stoppableClock(): LeaseClock & { stop: (ms: number) => void } {
+  let stopped = 0;
+  return { monotonic: () => performance.now() + stopped, now: () => now, stop: (ms) => void (stopped += ms) };
+}
+
+describePostgres('a ledger on PostgreSQL', (newPlace) => {
+  /** A process behind a proxy, with a job of its own; and another process on another machine. */
+  const behindProxy = async (
+    options: OpenOptions = {},
+  ): Promise<
+    PostgresPlace & { proxy: CuttingProxy; ledger: Ledger; other: Ledger; id: string; stateDir: string }
+  > => {
+    const place = await newPlace();
+    const other = await place.open({ stateDir: freshFolder() });
+    const proxy = await CuttingProxy.open(place.server.port);
+    const stateDir = freshFolder();
+    const ledger = await place.open({ port: proxy.port, parameters: quick, stateDir, ...options });
+    const id = newJobId(now);
+    await ledger.create(id, [prepared]);
+    return { ...place, proxy, ledger, other, id, stateDir };
+  };
+  const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
+
+  it.each(['message', 'answer'] as const)(
+    'writes an event once where its %s is lost on the way',
+    async (lose) => {
+      const { proxy, ledger, other, id } = await behindProxy();
+      const lease = await ledger.lease();
+      for (const event of [sendingBy(lease), accepted]) {
+        const cut = proxy.cutAt({ at: new RegExp(event.type), lose });
+        await ledger.append(id, event);
+        await cut;
+      }
+      expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
+      expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+    },
+  );
+
+  it.each(['message', 'answer'] as const)('creates and claims once where the %s is lost', async (lose) => {
+    const { proxy, ledger, other } = await behindProxy();
+    const id = newJobId(now + 1);
+    const creation = proxy.cutAt({ at: new RegExp(id), lose });
+    await ledger.create(id, [prepared]);
+    await creation;
+    const claim = proxy.cutAt({ at: /INSERT INTO mgw.claims|send\.1/, lose });
+    expect(await ledger.claim('send.1', 'mine')).toBeUndefined();
+    await claim;
+    expect(await typesOf(other, id)).toEqual(['prepared']);
+    expect(await other.claim('send.1', 'theirs')).toBe('mine');
+  });
+
+  it.each(['message', 'answer'] as const)(
+    'leaves no doubt about what was not sent, where the database is gone and the %s of "sending" with it',
+    async (lose) => {
+      const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
+      const lease = await ledger.lease();
+      void proxy.cutAt({ at: /sending/, lose }).then(() => proxy.down());
+      await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({
+        code: 'unreachable',
+        exitCode: 6,
+      });
+      await place.server.query('DELETE FROM mgw.leases', place.database);
+      expect((await other.read(id))?.state).toBe(lose === 'answer' ? 'sending' : 'prepared');
+      await openAt({ ...place }, stateDir);
+      expect(await other.read(id)).toMatchObject({ state: 'prepared', record: { attempts: 1 } });
+    },
+  );
+
+  it.each(['message', 'answer'] as const)(
+    'keeps a handle where the database is gone, and the %s of its record with it, and writes it once',
+    async (lose) => {
+      const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
+      await ledger.append(id, sendingBy(await ledger.lease()));
+      void proxy.cutAt({ at: /accepted/, lose }).then(() => proxy.down());
+      await expect(ledger.append(id, accepted)).rejects.toMatchObject({
+        message: expect.stringContaining(stateDir) as string,
+      });
+      expect(
+        readdirSync(stateDir, { recursive: true }).filter((name) => String(name).endsWith('.json')),
+      ).toHaveLength(1);
+      const next = await openAt({ ...place }, stateDir);
+      expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+      expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
+      expect(await other.lookup('handle', 'task_1')).toEqual([id]);
+      expect(
+        readdirSync(stateDir, { recursive: true }).filter((name) => String(name).endsWith('.json')),
+      ).toEqual([]);
+    },
+  );
+
+  it('writes what it kept itself as soon as the database is back, in its order', async () => {
+    const { proxy, ledger, other, id } = await behindProxy();
+    await ledger.append(id, sendingBy(await ledger.lease()));
+    proxy.down();
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ exitCode: 6 });
+    proxy.up();
+    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
+  });
+
+  it('goes on where the server is killed and comes back', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const id = newJobId(now);
+    await ledger.create(id, [prepared, accepted]);
+    await place.server.kill();
+    const append = ledger.append(id, { type: 'observed', state: 'running', native_status: 'run' });
+    await place.server.start();
+    await append;
+    expect(await ledger.read(id)).toMatchObject({ state: 'running' });
+  });
+
+  it('gives up on a network that has come apart, and says nothing of the password', async () => {
+    const { proxy, server, database, open } = await behindProxy();
+    const ledger = await open({ port: proxy.port, parameters: `${quick}&password=hunter2secret` });
+    expect(server.url(database)).not.toContain('hunter2secret');
+    proxy.hold();
+    const error = await ledger.ids().catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'unreachable', exitCode: 6 });
+    expect(JSON.stringify([error, String(error)])).not.toContain('hunter2secret');
+  });
+
+  it('refuses what a process is about to do once its lease has run out, and takes every fact from it', async () => {
+    const place = await newPlace();
+    const clock = stoppableClock();
+    const [ledger, other] = [await place.open({ clock }), await place.open()];
+    const id = newJobId(now);
+    const lease = await ledger.lease();
+    await ledger.create(id, [
+      prepared,
+      { type: 'began', run: 'r', owner: lease.owner, command: 'submit', ask: 'file' },
+    ]);
+    expect(await other.lifeOf(lease.owner)).toBe('alive');
+    lease.assertHeld();
+    await place.server.query(`UPDATE mgw.leases SET until = now() - interval '1 s'`, place.database);
+    clock.stop(31_000);
+    expect(() => lease.assertHeld()).toThrow(/stopped/);
+    await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
+    await expect(ledger.create(newJobId(now + 1), [prepared, { ...sendingBy(lease) }])).rejects.toMatchObject(
+      {
+        exitCode: 6,
+      },
+    );
+    expect(await other.lifeOf(lease.owner)).toBe('dead');
+    await ledger.append(id, accepted);
+    expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+    const next = await ledger.lease();
+    expect(next.owner.lease).not.toBe(lease.owner.lease);
+    expect([await other.lifeOf(lease.owner), await other.lifeOf(next.owner)]).toEqual(['dead', 'alive']);
+  });
+
+  it('finds a process dead only once nothing that it is writing can come after', async () => {
+    const place = await newPlace();
+    const [ledger, other] = [await place.open(), await place.open()];
+    const id = newJobId(now);
+    await ledger.create(id, [prepared]);
+    const lease = await ledger.lease();
+    // Its write has passed the check of its lease, and waits for the job, which somebody has locked.
+    const lock = place.server.query(
+      `BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(1.5); COMMIT`,
+      place.database,
+    );
+    const isWaiting = async (): Promise<string> =>
+      place.server.query(
+        `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`,
+        place.database,
+      );
+    await expect
+      .poll(() => place.server.query(`SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'`))
+      .toBe('1');
+    const writing = ledger.append(id, sendingBy(lease));
+    await expect.poll(isWaiting).toBe('1');
+    await place.server.query(`UPDATE mgw.leases SET until = now() - interval '1 s'`, place.database);
+    expect(await other.lifeOf(lease.owner)).toBe('dead');
+    expect((await other.read(id))?.state).toBe('sending');
+    await Promise.all([writing, lock]);
+    await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
+  });
+
+  it('has its lease renewed while it lives, and ended when it is closed', async () => {
+    const place = await newPlace();
+    const [ledger, other] = [await place.open({ parameters: 'lease=1s' }), await place.open()];
+    const lease = await ledger.lease();
+    const until = (): Promise<string> => place.server.query('SELECT until FROM mgw.leases', place.database);
+    const first = await until();
+    await expect.poll(until).not.toBe(first);
+    lease.assertHeld();
+    expect(await other.lifeOf(lease.owner)).toBe('alive');
+    await ledger.close();
+    expect(await other.lifeOf(lease.owner)).toBe('dead');
+  });
+
+  it('is not made by whoever only uses it', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    await place.server.query('DROP SCHEMA mgw CASCADE', place.database);
+    await expect(ledger.ids()).rejects.toMatchObject({
+      code: 'config',
+      exitCode: 2,
+      next: ['mgw', 'state', 'init'],
+    });
+  });
+});
