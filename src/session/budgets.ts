@@ -1,13 +1,24 @@
 import { readdir } from 'node:fs/promises';
 import type { Budget } from '../budget/budget.ts';
 import { budgetFolder, budgetNames, budgetPath, openBudget, type BudgetKind } from '../budget/open-budget.ts';
+import type { Clock } from '../clock.ts';
+import type { Settings } from '../config/resolve.ts';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { chargeOutcome } from '../jobs/charge-outcome.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { Database } from '../ledger/postgres/database.ts';
 import { ledgerFolder } from './places.ts';
-import type { Session } from './session.ts';
+
+/** What budgets are found by: a session is one such. */
+interface Sources {
+  clock: Clock;
+  settings: () => Promise<Settings>;
+  ledger: () => Promise<Ledger>;
+  database: () => Promise<Database | undefined>;
+}
 
 /** A budget of the session's ledger, which is made where there is none. @throws MgwError where it cannot be opened. */
-export async function openSessionBudget(session: Session, kind: BudgetKind, name: string): Promise<Budget> {
+export async function openSessionBudget(session: Sources, kind: BudgetKind, name: string): Promise<Budget> {
   const [settings, ledger, database] = await Promise.all([
     session.settings(),
     session.ledger(),
@@ -24,7 +35,7 @@ export async function openSessionBudget(session: Session, kind: BudgetKind, name
 }
 
 /** The names of the standing budgets, those that were removed among them. @throws MgwError where they cannot be read. */
-export async function standingBudgets(session: Session): Promise<string[]> {
+export async function standingBudgets(session: Pick<Sources, 'settings' | 'database'>): Promise<string[]> {
   const database = await session.database();
   if (database !== undefined) {
     const { standingNames } = await import('../budget/postgres-budget.ts');

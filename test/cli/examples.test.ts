@@ -74,7 +74,13 @@ function fill(home: string): void {
     'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
     '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{},"fleet":{}}}',
   };
-  for (const folder of ['.config/mgw', '.config/fish/completions', '.zsh/completions', completions])
+  for (const folder of [
+    '.local/state/mgw/jobs',
+    '.config/mgw',
+    '.config/fish/completions',
+    '.zsh/completions',
+    completions,
+  ])
     mkdirSync(join(home, folder), { recursive: true });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(home, name), text, { mode: 0o600 });
   program(home, 'script.sh', 'exit 0');

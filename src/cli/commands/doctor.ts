@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { MgwError, toMgwError } from '../../errors.ts';
 import type { Context } from '../context.ts';
+import { sharedLedger } from '../../session/places.ts';
 import type { Check } from '../doctor/check.ts';
 import { table } from '../output/table.ts';
 import type { Outcome } from '../output/outcome.ts';
@@ -40,8 +41,11 @@ async function examine(context: Context): Promise<Check[]> {
   const first = [local.checkNode(), await local.checkConfigFile(context.io)];
   try {
     const settings = await context.settings();
-    const state = await local.checkStateFolder(settings.stateDir.value);
-    return [...first, state, ...(await network.checkNetwork(context, settings))];
+    const state = [await local.checkStateFolder(settings.stateDir.value)];
+    const shared = sharedLedger(settings);
+    if (shared !== undefined)
+      state.push(await (await import('../doctor/database.ts')).checkDatabase(shared, context));
+    return [...first, ...state, ...(await network.checkNetwork(context, settings))];
   } catch (error) {
     // A broken config file has been told already.
     if (first.some(({ status }) => status === 'fail')) return first;

@@ -1,9 +1,12 @@
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { usageError } from '../../errors.ts';
+import { MgwError, usageError } from '../../errors.ts';
 import { sharedLedger } from '../../session/places.ts';
 import type { StateUrl } from '../../state-url.ts';
 import type { Run } from '../action.ts';
 import type { Context } from '../context.ts';
+import { single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 
 const explanation = `
@@ -15,19 +18,62 @@ Examples:
   $ mgw state init
   $ mgw state check`;
 
-/** `mgw state init|check`: the ledger that several machines share, on PostgreSQL (design 15). */
+/** `mgw state init|check|copy`: the ledger that several machines share, on PostgreSQL (design 15). */
 export function registerState(group: Command, run: Run): void {
   group.addHelpText('after', explanation);
   const init = group
     .command('init')
     .description('make the tables in the database; those that are there stay as they are')
-    .addHelpText('after', '\nExamples:\n  $ mgw state init\n  $ mgw state init --profile fleet')
+    .addHelpText('after', '\nExamples:\n  $ mgw state init\n  $ mgw state init --profile work')
     .action(() => run(init, makeState));
   const check = group
     .command('check')
     .description('look whether the database can be used, and what would break a promise')
     .addHelpText('after', '\nExamples:\n  $ mgw state check\n  $ mgw state check --json')
     .action(() => run(check, checkState));
+  const copy = group
+    .command('copy')
+    .description(
+      'copy jobs, keys and budgets of a folder into the database, or back; while no mgw uses either',
+    )
+    .addOption(single('--from <dir>', 'the state folder that is copied into the database'))
+    .addOption(single('--to <dir>', 'the state folder that the database is copied into'))
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw state copy --from ~/.local/state/mgw\n  $ mgw state copy --to ./state',
+    )
+    .action(() => run(copy, (context) => copyState(context, copy.opts<CopyOptions>())));
+}
+
+interface CopyOptions {
+  from?: string;
+  to?: string;
+}
+
+async function copyState(context: Context, { from, to }: CopyOptions): Promise<Outcome> {
+  const folder = resolve(from ?? to ?? '');
+  if ((from === undefined) === (to === undefined))
+    throw usageError('Either --from DIR into the database, or --to DIR out of it.');
+  const url = await requireShared(context);
+  if (from !== undefined && !existsSync(join(folder, 'jobs')))
+    throw usageError(`There is no ledger in ${folder}.`);
+  const [{ openFileLedger }, copy] = await Promise.all([
+    import('../../ledger/file-ledger.ts'),
+    import('../../session/copy-state.ts'),
+  ]);
+  const [shared, database] = [await context.ledger(), await context.database()];
+  if (database === undefined) throw new MgwError('internal', 'a shared ledger without a database');
+  const files = await openFileLedger(folder, () => context.clock.now());
+  const jobs = from === undefined ? await copy.copyJobs(shared, files) : await copy.copyJobs(files, shared);
+  const budgets =
+    from === undefined
+      ? await copy.copyBudgetsOut(database, folder)
+      : await copy.copyBudgetsIn(folder, database);
+  const [source, target] = from === undefined ? [url.shown, folder] : [folder, url.shown];
+  context.progress.note(
+    `Copied ${jobs} jobs and ${budgets} budgets to ${target}. Use that from now on: what is left in ${source} knows of nothing that is paid for from here on.`,
+  );
+  return { json: { copied: { jobs, budgets, from: source, to: target } } };
 }
 
 async function makeState(context: Context): Promise<Outcome> {

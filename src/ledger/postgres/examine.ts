@@ -29,6 +29,16 @@ export async function makeLedger(url: StateUrl): Promise<LedgerIdentity> {
   }
 }
 
+/** Removes a ledger of play money, with all that is in it. */
+export async function dropLedger(url: StateUrl): Promise<void> {
+  const database = new Database(url);
+  try {
+    await database.query(`DROP SCHEMA IF EXISTS ${url.schema} CASCADE`);
+  } finally {
+    await database.close();
+  }
+}
+
 /**
  * Looks at the database behind a ledger; nothing is changed. `now` is the clock of this machine.
  * @throws MgwError('config') where there is no ledger in it or it is too old, DatabaseGone where it does not answer.

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { ledgerFolder, sandboxFolder } from '../../../session/places.ts';
+import type { Settings } from '../../../config/resolve.ts';
+import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../session/places.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
@@ -17,10 +18,16 @@ async function reset(context: Context): Promise<Outcome> {
   const settings = await context.settings();
   const { reset: forget } = await import('../../../sandbox/bill.ts');
   forget(gatewayFolder(sandboxFolder(settings)));
-  await rm(ledgerFolder({ ...settings, sandbox: { value: true, source: 'default' } }), {
+  const play: Settings = { ...settings, sandbox: { value: true, source: 'default' } };
+  await rm(ledgerFolder(play), {
     recursive: true,
     force: true,
   });
+  const shared = sharedLedger(play);
+  if (shared !== undefined) {
+    const { dropLedger } = await import('../../../ledger/postgres/examine.ts');
+    await dropLedger(shared);
+  }
   context.progress.note('The sandbox has no tasks, no bill and no jobs any more.');
   return { json: { reset: true } };
 }

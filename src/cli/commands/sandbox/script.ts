@@ -96,8 +96,8 @@ export function scriptEnvironment(
   };
 }
 
-/** Variables that lead to a key or a config of one's own. */
-const LEADING_OUT = ['MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'];
+/** Variables that lead to a key, a config or a ledger of one's own. */
+const LEADING_OUT = ['MGW_STATE', 'MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'];
 /** A shorter key is in other variables by chance. */
 const SHORTEST_KEY = 8;
 

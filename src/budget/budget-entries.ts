@@ -1,0 +1,126 @@
+import { readFile } from 'node:fs/promises';
+import { MgwError } from '../errors.ts';
+import type { Owner } from '../job.ts';
+import type { Database } from '../ledger/postgres/database.ts';
+import { formatDecimal, parseDecimal } from '../decimal.ts';
+import { decodeBudgetLine, encodeBudgetEvent } from './budget-line.ts';
+import { openBudgetLog } from './budget-log.ts';
+import type { Limit, Per, Reservation } from './budget.ts';
+import type { BudgetKind } from './open-budget.ts';
+import { Reservations } from './reservations.ts';
+
+/** All that a budget comes to, wherever it is kept: to be taken elsewhere. */
+export interface BudgetEntries {
+  limit?: Limit;
+  entries: (Reservation & { state: 'reserved' | 'kept' })[];
+}
+
+/** Reads a budget's file. @throws MgwError('local_io') where a line of it is damaged. */
+export async function readBudgetFile(path: string): Promise<BudgetEntries> {
+  const [reservations, entries] = [new Reservations(), new Map<string, BudgetEntries['entries'][number]>()];
+  let limit: Limit | undefined;
+  for (const line of (await readFile(path, 'utf8')).split('\n').filter(Boolean)) {
+    const event = decodeBudgetLine(line);
+    if (event === 'torn') continue;
+    if (event === 'damaged') throw new MgwError('local_io', `A line of the budget in ${path} is damaged.`);
+    const decision = reservations.apply(event);
+    if (event.type === 'limit') limit = { amount: event.amount, per: event.per };
+    if (event.type === 'removed') {
+      entries.clear();
+      limit = undefined;
+    }
+    if (event.type === 'reserve' && decision?.fits) entries.set(event.id, { ...event, state: 'reserved' });
+    const settled = event.type === 'keep' || event.type === 'release' ? entries.get(event.id) : undefined;
+    if (settled !== undefined && event.type === 'keep') settled.state = 'kept';
+    // One that was given back may be kept after all: that says the ledger, which is read again.
+    if (settled?.state === 'reserved' && event.type === 'release') entries.delete(settled.id);
+  }
+  return { limit, entries: [...entries.values()] };
+}
+
+/** Writes a budget's file anew. @throws MgwError('local_io') where it cannot be. */
+export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<void> {
+  const log = await openBudgetLog(path);
+  try {
+    const lines = entries.flatMap(({ id, amount, at, owner, state }) => [
+      encodeBudgetEvent({ type: 'reserve', id, amount, owner, limit: { amount: boundless } }, at),
+      ...(state === 'kept' ? [encodeBudgetEvent({ type: 'keep', id }, at)] : []),
+    ]);
+    const now = new Date(0).toISOString();
+    if (limit !== undefined) lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, now));
+    await log.append(lines.map((line) => `\n${line}\n`).join(''), true);
+  } finally {
+    await log.close();
+  }
+}
+
+const boundless = { digits: 10n ** 30n, scale: 0 };
+
+/** Reads all budgets of a database. */
+export async function readBudgetRows(
+  database: Database,
+): Promise<{ kind: BudgetKind; name: string; budget: BudgetEntries }[]> {
+  const [budgets, reservations] = await Promise.all([
+    database.query<{ kind: BudgetKind; name: string; amount: string | null; per: Per | null }>(
+      `SELECT kind, name, amount::text, per FROM ${database.table('budgets')} ORDER BY kind, name`,
+    ),
+    database.query<{
+      kind: string;
+      budget: string;
+      id: string;
+      amount: string;
+      at: string;
+      owner: string;
+      state: 'reserved' | 'kept';
+    }>(
+      `SELECT kind, budget, id, amount::text, at, owner, state FROM ${database.table('reservations')}
+       WHERE state <> 'released' ORDER BY at, id`,
+    ),
+  ]);
+  return budgets.map(({ kind, name, amount, per }) => {
+    const own = reservations.filter((each) => each.kind === kind && each.budget === name);
+    const entries = own.map(({ id, at, state, ...each }) => ({
+      ...{ id, at, state, amount: parseDecimal(each.amount) },
+      owner: JSON.parse(each.owner) as Owner,
+    }));
+    const limit = amount === null ? undefined : { amount: parseDecimal(amount), ...(per && { per }) };
+    return { kind, name, budget: { limit, entries } };
+  });
+}
+
+/** Writes a budget into a database, where there is none of its name. @returns false where there is one. */
+export async function writeBudgetRows(
+  database: Database,
+  kind: BudgetKind,
+  name: string,
+  { limit, entries }: BudgetEntries,
+): Promise<boolean> {
+  const [budgets, reservations] = [database.table('budgets'), database.table('reservations')];
+  const sum = (of: 'held' | 'kept', window: string): string =>
+    `(SELECT coalesce(sum(amount), 0) FROM given WHERE left(at, length(${window})) = ${window}${of === 'kept' ? " AND state = 'kept'" : ''})`;
+  const rows = await database.query(
+    `WITH given AS MATERIALIZED (SELECT id, amount::numeric AS amount, at, owner, state
+         FROM jsonb_to_recordset($5::jsonb) AS each (id text, amount text, at text, owner text, state text)),
+       last AS MATERIALIZED (SELECT coalesce(left(max(at), 10), '') AS day, coalesce(left(max(at), 7), '') AS month FROM given),
+       made AS (INSERT INTO ${budgets} (kind, name, amount, per, held, kept, day, day_held, day_kept, month, month_held, month_kept)
+         SELECT $1, $2, $3::numeric, $4, ${sum('held', "''")}, ${sum('kept', "''")},
+           day, ${sum('held', 'day')}, ${sum('kept', 'day')}, month, ${sum('held', 'month')}, ${sum('kept', 'month')} FROM last
+         ON CONFLICT DO NOTHING RETURNING kind),
+       all_entries AS (INSERT INTO ${reservations} (id, kind, budget, amount, at, owner, state)
+         SELECT id, $1, $2, amount, at, owner, state FROM given, made)
+     SELECT FROM made`,
+    [
+      kind,
+      name,
+      limit ? formatDecimal(limit.amount) : null,
+      limit?.per ?? null,
+      JSON.stringify(
+        entries.map(({ id, amount, at, owner, state }) => ({
+          ...{ id, at, state, amount: formatDecimal(amount) },
+          owner: JSON.stringify(owner),
+        })),
+      ),
+    ],
+  );
+  return rows.length > 0;
+}

@@ -1,0 +1,94 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  readBudgetFile,
+  readBudgetRows,
+  writeBudgetFile,
+  writeBudgetRows,
+} from '../budget/budget-entries.ts';
+import { budgetFolder, budgetPath, type BudgetKind } from '../budget/open-budget.ts';
+import { messageOf, MgwError } from '../errors.ts';
+import type { JobEvent, RecordedEvent } from '../job.ts';
+import { claimOfAttempt } from '../jobs/attempt-claim.ts';
+import { keyClaim } from '../jobs/create-or-resume.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { Database } from '../ledger/postgres/database.ts';
+
+/** What was copied; what was there already and is the same is not counted. */
+export interface Copied {
+  jobs: number;
+  budgets: number;
+}
+
+/**
+ * Copies all jobs of a ledger into another one, with their claims. It may be repeated, and ends where it was cut off.
+ * @throws MgwError('conflict') where a job or a claim is there already and is another one: what came before it was copied.
+ */
+export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
+  let copied = 0;
+  for (const id of (await from.ids()).reverse()) {
+    const events = await from.events(id);
+    if (await isNewIn(to, id, events)) {
+      await to.create(id, events);
+      copied += 1;
+    }
+    const job = await from.read(id);
+    if (job === undefined) continue;
+    const attempts = Array.from({ length: job.record.attempts + 1 }, (_, index) =>
+      claimOfAttempt(job, index + 1),
+    );
+    for (const name of [...(job.key === undefined ? [] : [keyClaim(job.key)]), ...attempts])
+      await copyClaim(name, from, to);
+  }
+  return copied;
+}
+
+async function isNewIn(
+  to: Ledger,
+  id: string,
+  events: readonly (JobEvent | RecordedEvent | undefined)[],
+): Promise<boolean> {
+  if ((await to.read(id)) === undefined) return true;
+  const there = await to.events(id);
+  if (JSON.stringify(there) === JSON.stringify(events)) return false;
+  throw new MgwError(
+    'conflict',
+    `Job ${id} is there already, and its record is another one: both were used.`,
+  );
+}
+
+async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> {
+  const content = await from.claimed(name);
+  if (content === undefined) return;
+  const there = await to.claim(name, content, await from.isTentative(name));
+  if (there !== undefined && there !== content)
+    throw new MgwError('conflict', `${name} is claimed there already, by ${there.slice(0, 80)}.`);
+}
+
+const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
+
+/** Copies the budgets of a folder into a database; one that is there already stays. @throws MgwError('local_io'). */
+export async function copyBudgetsIn(folder: string, database: Database): Promise<number> {
+  let copied = 0;
+  for (const kind of kinds) {
+    const home = budgetFolder(folder, kind);
+    for (const file of await readdir(home).catch(() => [])) {
+      if (!file.endsWith('.jsonl')) continue;
+      const budget = await readBudgetFile(join(home, file));
+      const name = decodeURIComponent(file.slice(0, -'.jsonl'.length));
+      if (await writeBudgetRows(database, kind, name, budget)) copied += 1;
+    }
+  }
+  return copied;
+}
+
+/** Copies the budgets of a database into a folder that has none. @throws MgwError('local_io'). */
+export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
+  const all = await readBudgetRows(database);
+  for (const { kind, name, budget } of all) {
+    await writeBudgetFile(budgetPath(folder, kind, name), budget).catch((error: unknown) => {
+      throw new MgwError('local_io', `The budget ${name}: ${messageOf(error)}`, { cause: error });
+    });
+  }
+  return all.length;
+}

@@ -1,0 +1,94 @@
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import type { Budget } from '../../src/budget/budget.ts';
+import { budgetPath, openBudget } from '../../src/budget/open-budget.ts';
+import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
+import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import type { JobEvent } from '../../src/job.ts';
+import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { copyBudgetsIn, copyBudgetsOut, copyJobs } from '../../src/session/copy-state.ts';
+import { deadOwner } from '../jobs/harness.ts';
+import { accepted, now, prepared } from '../ledger/conformance.ts';
+import { describePostgres } from '../ledger/postgres/place.ts';
+import { freshFolder } from '../support/servers.ts';
+
+const owner = deadOwner();
+const sending: JobEvent = { type: 'sending', attempt: 1, owner };
+
+async function all(ledger: Ledger): Promise<unknown[]> {
+  return Promise.all((await ledger.ids()).map(async (id) => [id, await ledger.events(id)]));
+}
+
+async function standing(budget: Budget): Promise<string[]> {
+  const { limit, spent, reserved } = await budget.standing();
+  const amounts = [limit?.amount ?? decimalOf(0), spent, reserved].map(formatDecimal);
+  return [...amounts, limit?.per ?? 'ever'];
+}
+
+describePostgres('a folder that is copied into a database, and back into another folder', (newPlace) => {
+  it('has the same jobs, keys, attempts and budgets, and may be copied again', async () => {
+    const [one, two] = [join(freshFolder(), 'one'), join(freshFolder(), 'two')];
+    const [from, back, shared] = [
+      await openFileLedger(one, () => now),
+      await openFileLedger(two, () => now),
+      await (await newPlace()).open(),
+    ];
+    const [done, doubt, unsent] = [now, now + 1, now + 2].map((at) => newJobId(at)) as [
+      string,
+      string,
+      string,
+    ];
+    await from.create(done, [{ ...prepared, key: 'boat' }, sending, accepted]);
+    await from.claim('key.boat', `${done} f1`);
+    await from.create(doubt, [prepared, sending, undefined]);
+    await from.create(unsent, [prepared]);
+    await from.claim(`send.${doubt}.1`, JSON.stringify(owner));
+    await from.claim(`send.${unsent}.1`, JSON.stringify(owner), true);
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const open = (folder: string): Promise<Budget> =>
+      openBudget(budgetPath(folder, 'standing', 'clips'), { now: () => now, outcomeOf });
+    const budget = await open(one);
+    await budget.setLimit({ amount: decimalOf(9), per: 'month' });
+    for (const id of ['a', 'b', 'c']) await budget.reserve({ id, amount: decimalOf(2), owner });
+    await budget.keep('a');
+    await budget.release('b');
+
+    expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([3, 0]);
+    const { database } = shared;
+    expect([await copyBudgetsIn(one, database), await copyBudgetsIn(one, database)]).toEqual([1, 0]);
+    const copied = new PostgresBudget({
+      database,
+      kind: 'standing',
+      name: 'clips',
+      outcomeOf,
+      now: () => now,
+    });
+    expect(await copyJobs(shared, back)).toBe(3);
+    expect(await copyBudgetsOut(database, two)).toBe(1);
+
+    for (const ledger of [shared, back]) {
+      expect(await all(ledger)).toEqual(await all(from));
+      expect(await ledger.claim('key.boat', 'other')).toBe(`${done} f1`);
+      expect(await ledger.isTentative(`send.${unsent}.1`)).toBe(true);
+      expect(await ledger.isTentative(`send.${doubt}.1`)).toBe(false);
+      expect((await ledger.read(doubt))?.state).toBe('unknown');
+      expect(await ledger.lookup('key', 'boat')).toEqual([done]);
+    }
+    for (const each of [budget, copied, await open(two)]) {
+      expect(await standing(each)).toEqual(['9', '2', '2', 'month']);
+      await each.close();
+    }
+  });
+
+  it('is not copied over what became another job meanwhile', async () => {
+    const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
+    const shared = await (await newPlace()).open();
+    const id = newJobId(now);
+    await from.create(id, [prepared]);
+    await copyJobs(from, shared);
+    await shared.append(id, accepted);
+    await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict', exitCode: 2 });
+  });
+});
