@@ -60,7 +60,7 @@ export interface PaymentRecord {
    * The connection stands and nothing was sent: whatever must be on disk before the first byte. What it throws ends
    * the payment, with nothing sent.
    */
-  sending(money: AttemptMoney, owner: Owner): Promise<void>;
+  sending?(money: AttemptMoney, owner: Owner): Promise<void>;
   /** The answer as it came, before it is read. */
   reply?(reply: Reply): Promise<void>;
   /** What became of the attempt. */
@@ -68,7 +68,7 @@ export interface PaymentRecord {
 }
 
 /** For what leaves no job behind: nothing is recorded. */
-export const unrecorded: PaymentRecord = { sending: () => Promise.resolve() };
+export const unrecorded: PaymentRecord = {};
 
 /** What became of a payment. */
 export interface Paid {
@@ -195,8 +195,10 @@ async function exchange(
       // Whatever becomes of it from here on is not proven until the answer is read.
       course.outcome = 'open';
       try {
-        lease = await course.leased();
-        await record.sending(course.hold.money, lease.owner);
+        const { money } = course.hold;
+        // What is neither recorded nor reserved needs no ledger.
+        if (record.sending !== undefined || money.reservation !== undefined) lease = await course.leased();
+        if (lease !== undefined) await record.sending?.(money, lease.owner);
       } catch (error) {
         course.outcome = 'none';
         throw error;

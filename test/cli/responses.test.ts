@@ -123,6 +123,12 @@ describe('no answer', () => {
     expect(run.stderr).toContain('max_output_tokens');
   });
 
+  it('needs no ledger, which records nothing of it', async () => {
+    const { user } = await bench();
+    writeFileSync(join(user.cwd, 'state'), 'a file');
+    expect(await user.run(ask)).toMatchObject({ code: 0, stdout: `${answer}\n` });
+  });
+
   it('429 is tried again', async () => {
     const { user, charges } = await bench('responses-429x1');
     expect((await user.run(ask)).code).toBe(0);
