@@ -34,6 +34,8 @@ export interface PartMetadata {
   sealed?: { bytes: number; sha256: string };
   /** Names of further files that were made on the way; nothing of them is continued. */
   scratch: string[];
+  /** True where whoever had it before may still write to what it left. */
+  isTakenOver?: boolean;
 }
 
 /** One process's claim to an output. */
@@ -56,7 +58,7 @@ export interface ClaimLog {
 }
 
 /** What the holder of a claim adds to the log. A scratch name is added to those before it. */
-export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch'>> & { scratch?: string };
+export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
  * Reads a log of claims. The order of its lines decides who holds what it is about; nobody can undo another's line.

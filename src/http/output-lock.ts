@@ -143,25 +143,28 @@ async function claimed(
   const log = readClaimLog(textOf(file));
   // Another claim came first, or the log was removed meanwhile by whoever held it.
   if (log.latest?.claim !== claim || !isInPlace(file)) return 'busy';
-  // What was left of another result for this output can be had again, and is of no use here.
-  const useless = left.identity !== identity && left.durable !== undefined ? left.part : undefined;
-  unlinkAll(target, [useless ?? [], left.scratch].flat());
-  return log;
+  const isUseless = left.identity !== identity && left.durable !== undefined;
+  // What was left of another result is of no use here; and whoever has lost a lease may wake, with its part open.
+  const isTakenOver = latest?.owner.lease !== undefined && !released;
+  unlinkAll(target, [isUseless || isTakenOver ? (left.part ?? []) : [], left.scratch].flat());
+  return isTakenOver ? { ...log, metadata: { ...noMetadata, identity, isTakenOver } } : log;
 }
 
 const noMetadata: PartMetadata = { identity: '', scratch: [] };
 
 /** The right to make one output, until it is released. */
 export class OutputLock {
-  readonly target: string;
-  /** As the claimant's. */
   readonly assertHeld: () => void;
   #log: LogFile | undefined;
   #metadata: PartMetadata;
 
   /** Without a log the output is made under a name that nobody else comes to know. */
-  constructor(target: string, { assertHeld }: Claimant, log?: LogFile, metadata = noMetadata) {
-    this.target = target;
+  constructor(
+    readonly target: string,
+    { assertHeld }: Claimant,
+    log?: LogFile,
+    metadata: PartMetadata = { identity: '', scratch: [] },
+  ) {
     this.assertHeld = assertHeld;
     this.#log = log;
     this.#metadata = metadata;
@@ -174,6 +177,7 @@ export class OutputLock {
 
   /** Adds to it, for whoever comes next. @throws what the file system throws. */
   async note(note: Note): Promise<void> {
+    this.assertHeld();
     this.#metadata = withNote(this.#metadata, note);
     if (this.#log === undefined) return;
     append(this.#log, note);
@@ -189,6 +193,8 @@ export class OutputLock {
     const { part, durable } = this.#metadata;
     const left = part === undefined ? undefined : await this.#openLeft(part, durable === undefined);
     if (left !== undefined) return left;
+    // Whoever had that name may come back to it.
+    if (this.#metadata.isTakenOver) return this.createScratch('part');
     const plain = this.#log?.path.replace(/\.json$/, '') ?? this.#otherName();
     return (await this.#create(plain, 'part')) ?? (await this.createScratch('part'));
   }

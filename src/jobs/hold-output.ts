@@ -16,7 +16,12 @@ export interface Holding {
 
 /** This process, as it claims an output. */
 export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'ledger'>): Promise<Claimant> {
-  return { ...(await lease()), lifeOf: (owner) => ledger.lifeOf(owner) };
+  const held = await lease();
+  return {
+    owner: held.owner,
+    assertHeld: () => held.assertHeld(),
+    lifeOf: (owner) => ledger.lifeOf(owner),
+  };
 }
 
 /**

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { appendFile, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -66,6 +67,16 @@ describe('an output', () => {
     );
     expect(most).toBe(1);
     expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it('is begun anew, next to what was left, after one whose lease ran out: it may wake with that open', async () => {
+    const own = claimantOf(1);
+    const first = await ctx.lock({ claimant: { ...own, owner: { ...own.owner, lease: '7' } } });
+    const left = await filled(first);
+    const second = await ctx.lock(as(2));
+    const { path, isNew } = await opened(second);
+    expect([isNew, path === left, second.metadata.durable]).toEqual([true, false, undefined]);
+    expect(existsSync(left)).toBe(false);
   });
 
   it('is passed on wherever its holder died', async () => {

@@ -41,8 +41,12 @@ describe('a process that others may have found dead', () => {
   it('publishes nothing', async () => {
     const target = join(freshFolder(), 'boat.mp4');
     const lifeOf = (): Promise<'dead'> => Promise.resolve('dead');
+    let isHeld = true;
+    const assertHeld = (): void => {
+      if (!isHeld) lost();
+    };
     const output = await lockOutput(target, 'a boat', {
-      claimant: { owner: currentOwner(), assertHeld: lost, lifeOf },
+      claimant: { owner: currentOwner(), assertHeld, lifeOf },
       clock: systemClock,
       deadline: deadlineIn(1000, systemClock),
       late: () => new Error('late'),
@@ -52,7 +56,8 @@ describe('a process that others may have found dead', () => {
     await file.write('a boat');
     await file.close();
     const part = { path, bytes: 6, sha256: createHash('sha256').update('a boat').digest('hex') };
-    const { assertHeld } = output;
+    isHeld = false;
+    await expect(output.note({ durable: 6 })).rejects.toThrow('stopped for too long');
     await expect(publish(part, target, { force: false, assertHeld })).rejects.toThrow('stopped for too long');
     expect(existsSync(target)).toBe(false);
     await publish(part, target, { force: false });

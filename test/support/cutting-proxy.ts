@@ -19,6 +19,8 @@ interface Pair {
   isArmed: boolean;
   /** The answer of what was passed on last is not passed on: its end cuts the connection. */
   isLosing: boolean;
+  /** Messages that came while everything was held. */
+  held: Buffer[];
 }
 
 const commit = /^(begin;)?\s*(commit|end)\b/i;
@@ -29,6 +31,7 @@ export class CuttingProxy {
   readonly #target: number;
   readonly #pairs = new Set<Pair>();
   #cut: { cut: Cut; done: () => void } | undefined;
+  #watch: { at: RegExp; seen: () => void } | undefined;
   #isDown = false;
   #isHeld = false;
   #delayMs = 0;
@@ -63,6 +66,11 @@ export class CuttingProxy {
     });
   }
 
+  /** Runs `seen` directly before the first message is passed on that matches, once. */
+  before(at: RegExp, seen: () => void): void {
+    this.#watch = { at, seen };
+  }
+
   /** Resets all connections; the next ones are taken again. */
   cutAll(): void {
     for (const pair of this.#pairs) this.#destroy(pair);
@@ -78,7 +86,8 @@ export class CuttingProxy {
   up(): void {
     this.#isDown = false;
     this.#isHeld = false;
-    for (const { client, server } of this.#pairs) {
+    for (const { client, server, held } of this.#pairs) {
+      for (const message of held.splice(0)) server.write(message);
       client.resume();
       server.resume();
     }
@@ -114,7 +123,7 @@ export class CuttingProxy {
       return;
     }
     const server = connect({ port: this.#target, host: '127.0.0.1', allowHalfOpen: true });
-    const pair = { client, server, isArmed: this.#cut?.cut.after === undefined, isLosing: false };
+    const pair = { client, server, isArmed: this.#cut?.cut.after === undefined, isLosing: false, held: [] };
     this.#pairs.add(pair);
     for (const socket of [client, server]) {
       socket.setNoDelay(true);
@@ -133,6 +142,15 @@ export class CuttingProxy {
       return;
     }
     const wanted = this.#cut;
+    if (this.#watch?.at.test(message.toString('latin1')) === true) {
+      const { seen } = this.#watch;
+      this.#watch = undefined;
+      seen();
+    }
+    if (this.#isHeld) {
+      pair.held.push(message);
+      return;
+    }
     if (isFirst || wanted === undefined || !'QPB'.includes(String.fromCharCode(message[0] ?? 0))) {
       pair.server.write(message);
       return;
