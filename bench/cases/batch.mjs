@@ -1,6 +1,7 @@
 // A batch against a gateway that answers at once, and the same line when all is done.
-import { cpSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
 import { multiply } from '../multiply.mjs';
 
 const pace = ['--poll-interval', '20ms', '--concurrency', '64'];
@@ -9,6 +10,7 @@ const args = ['batch', 'run', 'clips.csv', '-q', '-o', 'out/', ...pace];
 export default async function* batch(bench) {
   const url = await bench.serve('gateway');
   for (const rows of bench.quick ? [1000] : [1000, 10_000]) yield* first(bench, url, rows);
+  for (const processes of bench.quick ? [2] : [2, 8]) yield* atOnce(bench, url, processes);
   for (const rows of bench.quick ? [1000] : [10_000, 100_000]) yield* again(bench, url, rows);
 }
 
@@ -28,6 +30,23 @@ async function* first(bench, url, rows) {
   };
   yield { figure: `${figure}, CPU for each row`, value: (run.cpu / rows) * 1000, unit: 'ms' };
   rmSync(folder, { recursive: true });
+}
+
+// Each has a batch of its own; the ledger is one, so that they share its index and its folders.
+async function* atOnce(bench, url, processes) {
+  const env = bench.env(url);
+  const rows = 200;
+  const runs = Array.from({ length: processes }, (_, n) => {
+    const cwd = join(env.HOME, `batch-${n}`);
+    mkdirSync(cwd);
+    writeManifest(cwd, rows, `${n}-`);
+    return () => bench.measured([...bench.mgw(), ...args, '--name', `clips-${n}`], { env, cwd });
+  });
+  const begun = performance.now();
+  await Promise.all(runs.map((run) => run()));
+  const value = (processes * rows * 1000) / (performance.now() - begun);
+  yield { figure: `${processes} processes on one ledger, all rows`, value, unit: 'rows/s' };
+  rmSync(env.HOME, { recursive: true });
 }
 
 async function* again(bench, url, rows) {
@@ -53,7 +72,7 @@ async function* again(bench, url, rows) {
   rmSync(folder, { recursive: true });
 }
 
-function writeManifest(folder, rows) {
-  const lines = Array.from({ length: rows }, (_, n) => `row-${n},c,vendor-h3-mini,5,boat number ${n}`);
+function writeManifest(folder, rows, start = '') {
+  const lines = Array.from({ length: rows }, (_, n) => `row-${n},c,vendor-h3-mini,5,boat number ${start}${n}`);
   writeFileSync(join(folder, 'clips.csv'), ['id,protocol,model,duration,prompt', ...lines, ''].join('\n'));
 }
