@@ -35,7 +35,8 @@ export async function inRun<T>(
     return { value, job: await last(), delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
-    throw error instanceof MgwError ? error.with({ job: await last() }) : error;
+    // Where the ledger is what failed, that error is the one to tell, with the handle that may be in it.
+    throw error instanceof MgwError ? error.with({ job: await last().catch(() => job) }) : error;
   }
 }
 
