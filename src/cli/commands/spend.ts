@@ -3,6 +3,7 @@ import { expensesOf, groupsOf, spendGroups, Sums, type SpendGroup, type Sum } fr
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
 import { foldJob } from '../../ledger/fold.ts';
+import type { Ledger } from '../../ledger/ledger.ts';
 import type { Run } from '../action.ts';
 import type { Context } from '../context.ts';
 import { csvLine } from '../output/csv.ts';
@@ -45,8 +46,7 @@ async function spend(context: Context, { by = 'model', since, csv = false }: Spe
   const start = since === undefined ? '' : sinceTime(since, context.clock.now());
   const [groups, total] = [new Map<string, Sums>(), new Sums()];
   const ledger = await context.ledger();
-  for (const id of await ledger.ids()) {
-    const events = await ledger.events(id);
+  for await (const [id, events] of recordsIn(ledger)) {
     const job = foldJob(id, events) ?? (await ledger.read(id));
     if (job === undefined) continue;
     for (const expense of expensesOf(job, events).filter(({ at }) => at >= start)) {
@@ -66,6 +66,20 @@ async function spend(context: Context, { by = 'model', since, csv = false }: Spe
     json: { ...json, total: view(total) },
     text: rows.length === 0 ? '' : textOf(by, rows, total, columnsOf(context.io.stdout)),
   };
+}
+
+// A shared ledger answers for all that are asked for at once.
+const mostAtOnce = 500;
+
+async function* recordsIn(
+  ledger: Ledger,
+): AsyncGenerator<[id: string, events: Awaited<ReturnType<Ledger['events']>>]> {
+  const ids = await ledger.ids();
+  for (let start = 0; start < ids.length; start += mostAtOnce) {
+    const some = ids.slice(start, start + mostAtOnce);
+    const all = await Promise.all(some.map((id) => ledger.events(id)));
+    for (const [index, events] of all.entries()) yield [some[index] ?? '', events];
+  }
 }
 
 function view({ spent, failed, doubt }: Sums): Record<string, unknown> {

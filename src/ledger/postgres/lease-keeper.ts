@@ -2,6 +2,7 @@ import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
 import type { Lease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
+import { askedTogether } from './asked-together.ts';
 import type { Database } from './database.ts';
 
 /** The times by which a lease is judged here, ms: the one never steps, the other goes on while the machine sleeps. */
@@ -63,6 +64,10 @@ export class LeaseKeeper {
   #current: HeldLease | undefined;
   #taking: Promise<HeldLease> | undefined;
   #timer: NodeJS.Timeout | undefined;
+  readonly #isAlive = askedTogether(async (owners: Owner[]) => {
+    const alive = await this.#alive(owners);
+    return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
+  });
   #isClosed = false;
 
   constructor(database: Database, clock: LeaseClock) {
@@ -84,7 +89,9 @@ export class LeaseKeeper {
       this.#current.owner.lease === lease &&
       this.#current.owner.instance === instance;
     const asked = owners.filter((owner) => owner.lease !== undefined && !isOwn(owner));
-    const alive = asked.length === 0 ? new Set<string>() : await this.#alive(asked);
+    const alive = new Set<string>();
+    const lives = await Promise.all(asked.map((owner) => this.#isAlive(owner)));
+    for (const [index, owner] of asked.entries()) if (lives[index] === true) alive.add(keyOf(owner));
     const isAsked = new Set(asked.map(keyOf));
     return (owner) => {
       if (owner.lease === undefined) return lifeHere(owner) === 'dead' ? 'dead' : 'unknown';

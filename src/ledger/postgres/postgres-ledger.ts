@@ -5,6 +5,7 @@ import { decodeEvents } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import { jobIdForm, newJobId } from '../job-id.ts';
 import type { Ledger } from '../ledger.ts';
+import { askedTogether } from './asked-together.ts';
 import { Database } from './database.ts';
 import { EventWriter } from './event-writer.ts';
 import { KeptFacts } from './kept-facts.ts';
@@ -50,13 +51,15 @@ export async function openPostgresLedger(
 
 function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper): PostgresLedger {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
-  const linesOf = async (id: string): Promise<string[]> => {
-    const rows = await database.query<{ line: string }>(
-      `SELECT line FROM ${events} WHERE job = $1 ORDER BY n`,
-      [id],
+  const linesOf = askedTogether(async (ids: string[]) => {
+    const rows = await database.query<{ job: string; line: string }>(
+      `SELECT job, line FROM ${events} WHERE job = ANY($1) ORDER BY job, n`,
+      [ids],
     );
-    return rows.map(({ line }) => line);
-  };
+    const lines = new Map(ids.map((id) => [id, [] as string[]]));
+    for (const { job, line } of rows) lines.get(job)?.push(line);
+    return lines;
+  });
   return {
     database,
     newId: async (time) => {
@@ -66,7 +69,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     create: (id, given) => writer.create(id, given),
     append: (id, event) => writer.append(id, event),
     read: (id) => readJob(id, linesOf, writer, keeper),
-    events: async (id) => decodeEvents((await linesOf(id)).map((line) => `${line}\n`).join('')),
+    events: async (id) => decodeEvents(((await linesOf(id)) ?? []).map((line) => `${line}\n`).join('')),
     version: async (id) => {
       const [row] = await database.query<{ n: number }>(`SELECT n FROM ${jobs} WHERE id = $1`, [id]);
       return row && String(row.n);
@@ -106,13 +109,13 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
 
 async function readJob(
   id: string,
-  linesOf: (id: string) => Promise<string[]>,
+  linesOf: (id: string) => Promise<string[] | undefined>,
   writer: EventWriter,
   keeper: LeaseKeeper,
 ): Promise<Job | undefined> {
   if (!jobIdForm.test(id)) return undefined;
   for (;;) {
-    const lines = await linesOf(id);
+    const lines = (await linesOf(id)) ?? [];
     if (lines.length === 0) return undefined;
     writer.remember(id, lines);
     const lifeOf = await keeper.livesOf(ownersIn(foldLines(id, lines)));
@@ -120,7 +123,7 @@ async function readJob(
     const { sender } = job.record;
     // What the dead wrote last came before their end, and may have come after these lines were read.
     const isDead = job.state === 'sending' && sender !== undefined && lifeOf(sender) === 'dead';
-    if (!isDead || (await linesOf(id)).length === lines.length) return job;
+    if (!isDead || (await linesOf(id))?.length === lines.length) return job;
   }
 }
 
