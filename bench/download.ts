@@ -70,7 +70,7 @@ async function get(url: string, path: string): Promise<void> {
   if (outcome.kind !== 'done' || outcome.file.bytes !== size)
     throw new Error(`it ended with ${outcome.kind}`);
   await publish(outcome.file, path, { force: false });
-  await output.release();
+  output.release();
   console.log(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 }
 

@@ -7,6 +7,7 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {string} figure what was measured, with its size
  * @property {number} value
  * @property {string} unit s, ms, MB, MB/s, rows/s, % …
+ * @property {number} [cpu] user and system, in the same unit: what other work on the machine disturbs least
  * @property {string} [peer] what it is measured next to
  * @property {number} [peerValue] in the same unit
  * @property {number} [ratio] of the value to the peer's: the median of the rounds
@@ -26,13 +27,14 @@ export function table(rows) {
   const lines = rows.map((row) => [
     row.figure,
     `${digits(row.value)} ${row.unit}`,
+    row.cpu === undefined ? '' : `${digits(row.cpu)} ${row.unit}`,
     row.peer === undefined ? '' : `${row.peer} ${digits(row.peerValue)} ${row.unit}`,
     row.ratio?.toFixed(2) ?? '',
     row.cpuRatio?.toFixed(2) ?? '',
     targetOf(row),
     { true: 'yes', false: 'NO' }[isMet(row)] ?? '',
   ]);
-  const all = [['figure', 'mgw', 'peer', 'ratio', 'CPU ratio', 'target', 'met'], ...lines];
+  const all = [['figure', 'mgw', 'CPU', 'peer', 'ratio', 'CPU ratio', 'target', 'met'], ...lines];
   const widths = all[0].map((_, at) => Math.max(...all.map((line) => line[at].length)));
   const drawn = all.map((line) => `| ${line.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`);
   return [drawn[0], `|${widths.map((width) => '-'.repeat(width + 2)).join('|')}|`, ...drawn.slice(1)].join(

@@ -25,22 +25,25 @@ export default async function* ledger(bench) {
       },
       { warmUp: true },
     );
-    const [value, peerValue] = [runs.of('submit') * 1000, runs.of('empty') * 1000];
+    const ms = (name) => ({ value: runs.of(name) * 1000, cpu: runs.of(name, 'cpu') * 1000, unit: 'ms' });
+    const peer = { peer: 'an empty ledger', peerValue: runs.of('empty') * 1000 };
     const largest = jobs === 100_000;
     yield {
       figure: `submit, ledger of ${jobs} jobs`,
-      ...{ value, unit: 'ms', peer: 'an empty ledger', peerValue, ratio: runs.ratio('submit', 'empty') },
+      ...ms('submit'),
+      ...peer,
+      ratio: runs.ratio('submit', 'empty'),
+      cpuRatio: runs.ratio('submit', 'empty', 'cpu'),
       ...(largest && { target: { ratio: 1.2 } }),
     };
     const target = largest && { target: { most: 250 } };
-    yield { figure: `jobs ls, ${jobs} jobs`, value: runs.of('ls') * 1000, unit: 'ms', ...target };
+    yield { figure: `jobs ls, ${jobs} jobs`, ...ms('ls'), ...target };
     yield {
       figure: `jobs ls --state running, ${jobs} jobs`,
-      value: runs.of('running') * 1000,
-      unit: 'ms',
+      ...ms('running'),
       ...target,
     };
-    yield { figure: `video c status, ${jobs} jobs`, value: runs.of('status') * 1000, unit: 'ms' };
+    yield { figure: `video c status, ${jobs} jobs`, ...ms('status') };
   }
 }
 

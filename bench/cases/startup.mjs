@@ -46,6 +46,7 @@ function row(runs, node, words, peer, peerName, target) {
   return {
     figure: `mgw ${words}, Node ${node.major}`,
     value: runs.of(words) * 1000,
+    cpu: runs.of(words, 'cpu') * 1000,
     unit: 'ms',
     peer: peerName,
     peerValue: runs.of(peer) * 1000,

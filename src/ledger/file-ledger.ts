@@ -28,7 +28,10 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
   await local(() => makeOwnFolder(stateDir, true), stateDir);
   // Together, since one sync does for both.
-  await local(() => Promise.all(Object.values(folders).map((folder) => makeOwnFolder(folder, true))), stateDir);
+  await local(
+    () => Promise.all(Object.values(folders).map((folder) => makeOwnFolder(folder, true))),
+    stateDir,
+  );
   const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
   const successes = new SuccessLog(join(stateDir, 'succeeded.log'));
   const read = (id: string): Job | undefined => {
