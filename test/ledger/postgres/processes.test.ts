@@ -1,0 +1,75 @@
+import { expect, it } from 'vitest';
+import { newUser, type Running, type User } from '../../support/cli.ts';
+import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import { httpServer, sendJson, type HttpServer } from '../../support/servers.ts';
+import { describePostgres, type PostgresPlace } from './place.ts';
+
+const quickly = 120_000;
+
+/** A gateway of Protocol C that accepts everything, and whose tasks go on for ever. */
+async function gateway(): Promise<HttpServer & { creations: () => number }> {
+  let count = 0;
+  const server = await httpServer(({ method }, response) => {
+    if (method === 'POST') count += 1;
+    sendJson(response, { id: `task_${count}`, status: 'queued' });
+  });
+  return Object.assign(server, { creations: () => count });
+}
+
+function submission(prompt: string, ...more: string[]): string[] {
+  return ['video', 'c', 'submit', prompt, '--model', 'vendor-h3', '--no-check', '--json', ...more];
+}
+
+describePostgres('processes of several machines with one ledger on PostgreSQL', (newPlace) => {
+  /** A machine: a home and a state folder of its own. */
+  const machines = async (
+    count: number,
+    url: string,
+    port?: number,
+    lease = '30s',
+  ): Promise<{ place: PostgresPlace; users: User[] }> => {
+    const place = await newPlace();
+    await place.open();
+    const state = `${place.server.url(place.database, port)}?connect_timeout=8&lease=${lease}`;
+    return { place, users: Array.from({ length: count }, () => newUser(url, { MGW_STATE: state })) };
+  };
+
+  it('pay once for one key, however many they are', { timeout: quickly }, async () => {
+    const server = await gateway();
+    const { users } = await machines(25, server.url);
+    const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
+    const results = await Promise.all(runs);
+    expect(results.map(({ code }) => code)).toEqual(users.map(() => 0));
+    expect(new Set(results.map(({ json }) => json.job.handle)).size).toBe(1);
+    expect(server.creations()).toBe(1);
+  });
+
+  it('send nothing once they were stopped for longer than their lease', { timeout: quickly }, async () => {
+    const server = await gateway();
+    const place = await newPlace();
+    await place.open();
+    const proxy = await CuttingProxy.open(place.server.port);
+    const stateOf = (port?: number): string =>
+      `${place.server.url(place.database, port)}?connect_timeout=8&lease=2s`;
+    const stopped = newUser(server.url, { MGW_STATE: stateOf(proxy.port) });
+    const other = newUser(server.url, { MGW_STATE: stateOf() });
+    const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
+    const run: Running = stopped.start(submission('a paper boat'));
+    await cut;
+    // Its "sending" stands, and it is about to hear of it.
+    run.child.kill('SIGSTOP');
+    const states = async (): Promise<unknown> => {
+      const { json } = await other.run(['jobs', 'ls', '--json']);
+      return (json['jobs'] as { state: string }[])[0]?.state;
+    };
+    await expect.poll(states, { timeout: 20_000, interval: 500 }).toBe('unknown');
+    expect((await other.run(submission('a paper boat'))).code).toBe(7);
+    run.child.kill('SIGCONT');
+    expect((await run.result).code).toBe(6);
+    expect(server.creations()).toBe(0);
+    // What it knew of itself ended the doubt.
+    expect(await states()).toBe('prepared');
+    expect((await other.run(submission('a paper boat'))).code).toBe(0);
+    expect(server.creations()).toBe(1);
+  });
+});
