@@ -1,0 +1,55 @@
+// How late the end of a task is seen, next to what an empty ledger leaves. The interval is a tenth of the gateway's, and so
+// are the tasks; what the process itself takes is not smaller.
+import { get } from 'node:http';
+import { json } from 'node:stream/consumers';
+
+const atOnce = 8;
+
+export default async function* lateness(bench) {
+  yield* seen(bench, 'times of earlier jobs', 'pauses that grow', []);
+  yield* seen(bench, 'progress and earlier jobs', 'progress alone', ['progress']);
+}
+
+async function* seen(bench, how, peer, more) {
+  const url = await bench.serve('tasks', 9000, 0.05, ...more);
+  const env = bench.env(url);
+  const flags = [
+    '--model',
+    'vendor-h3-mini',
+    '--new',
+    '--wait',
+    '-q',
+    '--no-check',
+    '--poll-interval',
+    '500ms',
+  ];
+  const submit = (home) =>
+    bench.measured([...bench.mgw(), 'video', 'c', 'submit', 'a boat', ...flags], { env: home, quiet: true });
+  const late = async (homeOf) => {
+    await Promise.all(Array.from({ length: atOnce }, () => submit(homeOf())));
+    const all = await latenessOf(url);
+    return all.reduce((sum, ms) => sum + ms, 0) / all.length;
+  };
+  // What the others learn from.
+  for (let round = 0; round < 3; round += 1) await late(() => env);
+  const rounds = bench.rounds(4, 1);
+  let [known, blind] = [0, 0];
+  for (let round = 0; round < rounds; round += 1) {
+    known += (await late(() => env)) / rounds;
+    blind += (await late(() => bench.env(url))) / rounds;
+  }
+  yield {
+    figure: `end of a task to its being seen, at 500 ms: ${how}`,
+    value: known,
+    unit: 'ms',
+    peer,
+    peerValue: blind,
+    ratio: known / blind,
+  };
+}
+
+function latenessOf(url) {
+  return new Promise((resolve, reject) => {
+    get(`${url}/lateness`, (answer) => json(answer).then(resolve, reject)).once('error', reject);
+  });
+}

@@ -1,0 +1,49 @@
+// A gateway (C) whose tasks take as long as tasks do: log-normal, about a median of ms, with a spread, and with their progress
+// where a third argument says so. It tells at /lateness how late the end of each was asked for, ms.
+import { createServer } from 'node:http';
+
+const [median, spread, tellsProgress] = process.argv.slice(2);
+const tasks = new Map();
+const late = [];
+let seed = 7;
+
+const server = createServer((request, response) => {
+  const name = request.url.split('/').pop();
+  request.resume();
+  response.end(
+    JSON.stringify(
+      name === 'lateness'
+        ? late.splice(0)
+        : request.method === 'POST'
+          ? begun()
+          : seen(name, performance.now()),
+    ),
+  );
+});
+
+function begun() {
+  const task_id = `task_${tasks.size}`;
+  const begin = performance.now();
+  tasks.set(task_id, { begin, end: begin + median * Math.exp(spread * normal()) });
+  return { task_id, status: 'queued' };
+}
+
+function seen(task_id, now) {
+  const { begin, end } = tasks.get(task_id);
+  const progress = tellsProgress && { progress: Math.floor((100 * (now - begin)) / (end - begin)) };
+  if (now < end) return { task_id, status: 'in_progress', ...progress };
+  late.push(now - end);
+  return { task_id, status: 'completed' };
+}
+
+function normal() {
+  return Math.sqrt(-2 * Math.log(chance())) * Math.cos(2 * Math.PI * chance());
+}
+
+// Always the same ones.
+function chance() {
+  seed = (seed * 48271) % 2147483647;
+  return seed / 2147483647;
+}
+
+server.listen(0, '127.0.0.1', () => process.send(`http://127.0.0.1:${server.address().port}`));
