@@ -7,6 +7,32 @@ export default async function* startup(bench) {
     yield* local(bench, node);
     yield* loopback(bench, node, url);
   }
+  yield* sdk(bench, url);
+}
+
+// The list of models by the SDK that most would write a script with.
+async function* sdk(bench, url) {
+  const { path, version } = bench.npmPackage('openai', '6');
+  const env = { ...bench.env(url), OPENAI_API_KEY: 'x', OPENAI_BASE_URL: `${url}/v1` };
+  const line = `import OpenAI from '${path}/index.mjs'; console.log((await new OpenAI().models.list()).data)`;
+  const runs = await bench.interleaved(
+    bench.rounds(15, 7),
+    {
+      openai: () => bench.measured([process.execPath, '--input-type=module', '-e', line], { env }),
+      models: () => bench.measured([...bench.mgw(), 'models'], { env }),
+    },
+    { warmUp: true },
+  );
+  yield {
+    figure: 'mgw models',
+    value: runs.of('models') * 1000,
+    cpu: runs.of('models', 'cpu') * 1000,
+    unit: 'ms',
+    peer: `openai ${version}`,
+    peerValue: runs.of('openai') * 1000,
+    ratio: runs.ratio('models', 'openai'),
+    cpuRatio: runs.ratio('models', 'openai', 'cpu'),
+  };
 }
 
 async function* local(bench, node) {
