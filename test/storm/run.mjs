@@ -5,12 +5,18 @@ import builds from '../../rolldown.config.mjs';
 const [commandLine] = builds;
 const folder = new URL('../../node_modules/.cache/mgw-storm/', import.meta.url);
 await build({ ...commandLine, logLevel: 'warn' });
+const isFleet = process.argv.includes('--fleet');
+const storm = {
+  main: 'test/storm/main.ts',
+  worker: 'test/storm/worker.ts',
+  recorder: 'test/storm/recorder.ts',
+};
 await build({
-  input: { main: 'test/storm/main.ts', worker: 'test/storm/worker.ts', recorder: 'test/storm/recorder.ts' },
+  input: isFleet ? { fleet: 'test/storm/fleet.ts' } : storm,
   platform: 'node',
-  external: [/^node:/],
+  external: [/^node:/, /^pg/],
   resolve: commandLine.resolve,
   output: { dir: folder.pathname, format: 'esm' },
   logLevel: 'silent',
 });
-await import(new URL('main.js', folder).href);
+await import(new URL(isFleet ? 'fleet.js' : 'main.js', folder).href);
