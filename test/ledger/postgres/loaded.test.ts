@@ -1,0 +1,35 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { newUser } from '../../support/cli.ts';
+import { closedPort, freshFolder } from '../../support/servers.ts';
+
+/** True where a run of the command line loads the client of PostgreSQL. */
+async function loadsClient(args: string[], env: NodeJS.ProcessEnv = {}): Promise<boolean> {
+  const folder = freshFolder();
+  const [trace, list] = [join(folder, 'trace.cjs'), join(folder, 'list')];
+  writeFileSync(list, '');
+  writeFileSync(
+    trace,
+    `const fs = require('fs');
+    const read = fs.readFileSync;
+    fs.readFileSync = (file, ...more) => {
+      if (String(file).endsWith('.cjs')) fs.appendFileSync(${JSON.stringify(list)}, file + '\\n');
+      return read(file, ...more);
+    };`,
+  );
+  await newUser(undefined, { NODE_OPTIONS: `--require ${trace}`, ...env }).run(args);
+  return readFileSync(list, 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .some((file) => readFileSync(file, 'utf8').includes('SCRAM-SHA-256'));
+}
+
+it('a ledger of plain files loads nothing of PostgreSQL, and one there does', async () => {
+  expect(await loadsClient(['jobs', 'ls'])).toBe(false);
+  expect(await loadsClient(['--sandbox', 'video', 'c', 'submit', 'a boat', '--model', 'vendor-h3'])).toBe(
+    false,
+  );
+  const state = `postgres://mgw@127.0.0.1:${await closedPort()}/mgw?connect_timeout=1`;
+  expect(await loadsClient(['jobs', 'ls'], { MGW_STATE: state })).toBe(true);
+});
