@@ -78,6 +78,9 @@ async function* again(bench, url, rows) {
 }
 
 function writeManifest(folder, rows, start = '') {
-  const lines = Array.from({ length: rows }, (_, n) => `row-${n},c,vendor-h3-mini,5,boat number ${start}${n}`);
+  const lines = Array.from(
+    { length: rows },
+    (_, n) => `row-${n},c,vendor-h3-mini,5,boat number ${start}${n}`,
+  );
   writeFileSync(join(folder, 'clips.csv'), ['id,protocol,model,duration,prompt', ...lines, ''].join('\n'));
 }

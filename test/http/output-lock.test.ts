@@ -38,8 +38,8 @@ describe('an output', () => {
     void second.then(() => (isHeld = true));
     while (ctx.clock.pauses.length < 3) await new Promise((resolve) => setImmediate(resolve));
     expect(isHeld).toBe(false);
-    await first.release();
-    await (await second).release();
+    first.release();
+    (await second).release();
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
@@ -62,7 +62,7 @@ describe('an output', () => {
         most = Math.max(most, (held += 1));
         await new Promise((resolve) => setImmediate(resolve));
         held -= 1;
-        await lock.release();
+        lock.release();
       }),
     );
     expect(most).toBe(1);
@@ -90,7 +90,7 @@ describe('an output', () => {
         const next = await ctx.lock(as(2));
         const { file } = await next.openPart();
         await file.close();
-        await next.release();
+        next.release();
       }),
       { examples: Array.from({ length: 40 }, (_, at): [number] => [at]), numRuns: 80 },
     );
@@ -110,7 +110,7 @@ describe('an output', () => {
     const others = Promise.all(
       [2, 3, 4].map((pid) => ctx.lock(as(pid, 1, 2, 3, 4)).then((lock) => lock.release())),
     );
-    await first.release();
+    first.release();
     await others;
     expect(await readdir(ctx.folder)).toEqual([]);
   });
@@ -120,7 +120,7 @@ describe('a part', () => {
   it('is found again by who makes the same, and left by who gives up', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
-    await first.release();
+    first.release();
     const next = await ctx.lock(as(2, 1));
     expect(next.metadata).toMatchObject({ validator: '"one"', durable: 10 });
     expect(await opened(next)).toEqual({ path, isNew: false });
@@ -167,7 +167,7 @@ describe('a part', () => {
     const next = await ctx.lock(as(2));
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
     await (await next.createScratch()).file.close();
-    await next.release();
+    next.release();
     expect(await readdir(ctx.folder)).toEqual([]);
     expect(path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
   });
@@ -216,7 +216,7 @@ describe('readClaimLog', () => {
 
 it('a log that has grown too long is not read, and its output gets another name', async () => {
   const lock = await ctx.lock(as(1));
-  await lock.release();
+  lock.release();
   await writeFile(`${ctx.part}.json`, '');
   await truncate(`${ctx.part}.json`, 5 * 1024 * 1024);
   await appendFile(`${ctx.part}.json`, '\n');

@@ -62,6 +62,6 @@ describe('a process that others may have found dead', () => {
     expect(existsSync(target)).toBe(false);
     await publish(part, target, { force: false });
     expect(existsSync(target)).toBe(true);
-    await output.release();
+    output.release();
   });
 });

@@ -29,7 +29,7 @@ async function run(): Promise<object> {
     await publish(outcome.file, target, { force: false });
     return { kind: outcome.kind, bytes: outcome.file.bytes };
   } finally {
-    await output.release();
+    output.release();
   }
 }
 

@@ -73,7 +73,7 @@ export function useDownloads(): Downloads {
   afterEach(async () => {
     await Promise.all(servers.map((server) => server.stop()));
     // Those whose process died in the test are still open.
-    await Promise.allSettled(locks.splice(0).map((lock) => lock.release()));
+    for (const lock of locks.splice(0)) lock.release();
     await rm(ctx.folder, { recursive: true });
   });
   ctx.start = async (answer, host, certificate) => {
@@ -107,7 +107,7 @@ export function useDownloads(): Downloads {
     try {
       return await download({ url, key: 'never', ...source }, output, { ...options, ...deps });
     } finally {
-      await output.release();
+      output.release();
     }
   };
   return ctx;
