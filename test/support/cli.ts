@@ -56,6 +56,8 @@ export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
     HOME: home,
     MGW_STATE_DIR: join(home, 'state'),
     MGW_CONFIG_DIR: join(home, 'config'),
+    // What V8 has compiled is the same for all.
+    XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
     ...(baseUrl !== undefined && { MGW_BASE_URL: baseUrl, MGW_API_KEY: canaryKey }),
     ...extra,
   };

@@ -34,7 +34,12 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   const programs = join(home, '.bin');
   mkdirSync(programs);
   program(programs, 'mgw', `exec '${process.execPath}' '${bin}' "$@"`);
-  const variables = { HOME: home, PATH: `${programs}${delimiter}${process.env['PATH'] ?? ''}`, ...env };
+  const variables = {
+    HOME: home,
+    PATH: `${programs}${delimiter}${process.env['PATH'] ?? ''}`,
+    XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
+    ...env,
+  };
   return {
     home,
     env: variables,

@@ -182,15 +182,15 @@ describe.skipIf(!hasPostgres)('mgw worker', () => {
   it('outlives its database', async () => {
     const proxy = await CuttingProxy.open(server.port);
     const state = `${server.url(name, proxy.port)}?lease=2s&connect_timeout=1`;
-    const worker = machines
-      .machine(state)
-      .start(['worker', ...machines.output, '--poll-interval', '10ms', '--max-idle', '6s']);
+    const worker = machines.machine(state).start(['worker', ...machines.output, '--poll-interval', '10ms']);
     await expect.poll(() => proxy.connections, { timeout: 10_000 }).toBeGreaterThan(0);
     proxy.down();
     await text(worker.child.stderr, /asked again/);
     proxy.up();
     await here.run(['batch', 'enqueue', machines.manifest(3)]);
-    expect((await worker.result).code).toBe(0);
+    await expect.poll(rowsInQueue, { timeout: 20_000 }).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
+    worker.child.kill('SIGTERM');
+    expect((await worker.result).code).toBe(143);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
   });
 
