@@ -2,8 +2,9 @@ import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock, type Clock } from '../../src/clock.ts';
 import type { User } from '../support/cli.ts';
-import { userHere } from '../support/one-process.ts';
+import { runHere, userHere } from '../support/one-process.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
@@ -19,6 +20,18 @@ beforeEach(async () => {
 });
 
 afterEach(() => gateway.close());
+
+describe('a wait for several jobs', () => {
+  it('looks at one after the other, spread over the pause between two polls', async () => {
+    const names = ['one', 'two', 'three'];
+    for (const name of names) expect((await user.run([...submit, '--key', name])).code).toBe(0);
+    const slept: number[] = [];
+    const clock: Clock = { ...systemClock, sleep: (ms) => Promise.resolve(void slept.push(ms)) };
+    const args = ['jobs', 'wait', ...names.map((name) => `@${name}`), '--poll-interval', '90ms'];
+    expect((await runHere(args, user.env, '', clock)).code).toBe(0);
+    expect(slept.slice(0, 3)).toEqual([0, 30, 60]);
+  });
+});
 
 describe('a command whose wait ended', () => {
   it('puts its own file there and pays nothing, whatever other commands did with its job', async () => {

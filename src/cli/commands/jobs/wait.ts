@@ -29,13 +29,24 @@ export function registerWait(command: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => wait(context, refs)));
 }
 
+/** Between the first looks at two of several jobs, ms. */
+const longestGapMs = 50;
+
 async function wait(context: Context, given: string[]): Promise<Outcome> {
   const deps = await context.jobDeps();
   const settings = await context.settings();
   const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
   const refs = await readRefs(given, context.io);
-  const one = async (ref: string): Promise<Outcome> =>
-    told(context, await waitForOne(context, ref, withOwnSignals(deps), deadline));
+  const { pollIntervalMs } = await context.gateway();
+  // Spread over one interval, and so their later polls: a thousand at once would be a thousand at once each time.
+  const gapMs = Math.min(longestGapMs, pollIntervalMs / refs.length);
+  let begun = 0;
+  const one = async (ref: string): Promise<Outcome> => {
+    const own = withOwnSignals(deps);
+    // What interrupts this is told of each job by its own wait.
+    await deps.clock.sleep(gapMs * begun++, own.signals.soft).catch(() => undefined);
+    return told(context, await waitForOne(context, ref, own, deadline));
+  };
   return severalOutcomes(refs, one, context.progress, refs.length);
 }
 
