@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock.ts';
+import { messageOf } from '../../errors.ts';
 
 /** Renews what a process holds, three times in the course of a lease, until it is closed. */
 export class Renewal {
@@ -12,7 +13,7 @@ export class Renewal {
     renew: () => Promise<void>,
   ) {
     this.#done = this.#run(leaseMs / 3, clock, async () => {
-      await renew().catch((error: unknown) => note(`What is held could not be renewed: ${String(error)}`));
+      await renew().catch((error: unknown) => note(`What is held could not be renewed: ${messageOf(error)}`));
     });
   }
 

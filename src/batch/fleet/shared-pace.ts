@@ -1,3 +1,4 @@
+import { messageOf } from '../../errors.ts';
 import type { Gate } from '../gate.ts';
 import { gateOfPolls, type Pace, type PaceOptions } from '../pace.ts';
 import { asking, type Ask, type Database, type Hold } from './database.ts';
@@ -189,7 +190,7 @@ export class SharedPace implements Pace {
   #write(statement: () => Promise<unknown>): void {
     const written = statement().then(
       () => undefined,
-      (error: unknown) => this.#options.note(`The pace of the batch could not be recorded: ${String(error)}`),
+      (error: unknown) => this.#options.note(`The pace of the batch could not be recorded: ${messageOf(error)}`),
     );
     this.#writes.add(written);
     void written.finally(() => this.#writes.delete(written));
