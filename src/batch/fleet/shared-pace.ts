@@ -190,7 +190,8 @@ export class SharedPace implements Pace {
   #write(statement: () => Promise<unknown>): void {
     const written = statement().then(
       () => undefined,
-      (error: unknown) => this.#options.note(`The pace of the batch could not be recorded: ${messageOf(error)}`),
+      (error: unknown) =>
+        this.#options.note(`The pace of the batch could not be recorded: ${messageOf(error)}`),
     );
     this.#writes.add(written);
     void written.finally(() => this.#writes.delete(written));
