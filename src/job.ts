@@ -217,6 +217,14 @@ export function isOpenFor(job: Job, goal: Goal): boolean {
   return goals.length === 0 || goals.some((each) => !each.isDelivered);
 }
 
+/** The gateway's own word for where a job stands, where it is another one. */
+export function ownWord({
+  native_status: native,
+  state,
+}: Pick<Job, 'native_status' | 'state'>): string | undefined {
+  return native && native.toLowerCase() !== state ? native : undefined;
+}
+
 /** True where nothing more will happen to the job by itself. */
 export function isFinal(state: JobState): boolean {
   return state === 'succeeded' || state === 'failed' || state === 'rejected';

@@ -1,7 +1,7 @@
 import { messageOf, MgwError, type Charged, type ErrorCode, type ErrorDetails } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
-import type { Job, JobKind } from '../job.ts';
+import { ownWord, type Job, type JobKind } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
 import { shownState } from './reconcile.ts';
 
@@ -49,7 +49,8 @@ export function failedError(job: Job): MgwError {
 
 /** Exit 8: accepted, not finished when the wait ended. `trouble` is why the last query told nothing, if it did not. */
 export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Failure): MgwError {
-  const status = job.native_status ? ` (${job.native_status})` : '';
+  const word = ownWord(job);
+  const status = word === undefined ? '' : ` (${word})`;
   const where =
     job.state === 'succeeded'
       ? `has succeeded, but its result could not be had before the wait ended${status}`

@@ -1,4 +1,4 @@
-import { isFinal, type Job } from '../../../job.ts';
+import { isFinal, ownWord, type Job } from '../../../job.ts';
 import { historyOf } from '../../../jobs/history.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import type { Progress } from '../../output/progress.ts';
@@ -19,7 +19,7 @@ export function showWaiting(
     progress.waiting({
       id: seen.id,
       state: seen.state,
-      native: nativeStatus(seen),
+      native: ownWord(seen),
       percent: seen.progress,
       expectedAt,
     });
@@ -44,8 +44,4 @@ export function showWaiting(
       progress.ended(job.id);
     },
   };
-}
-
-function nativeStatus({ native_status: native, state }: Job): string | undefined {
-  return native && native.toLowerCase() !== state ? native : undefined;
 }
