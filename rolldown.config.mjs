@@ -56,6 +56,7 @@ function whenUsed(code, [declaration, name, load]) {
   // What is handed on as a whole stays as it is.
   if (code.match(members)?.length !== uses - 1) return code;
   return code
+    .replace(new RegExp(`\\bnew ${name}\\.(\\w+)`, 'g'), `new (${name}().$1)`)
     .replace(members, `${name}().`)
     .replace(declaration, `let ${name}_; const ${name} = () => (${name}_ ??= ${load});`);
 }

@@ -169,3 +169,17 @@ describe('the folder of what was compiled', () => {
     expect(openCache('1.0.0', env)).toBeUndefined();
   });
 });
+
+describe('a module of Node’s that is loaded when it is used', () => {
+  it('gives its classes to the build: a budget is set and read', () => {
+    const home = mkdtempSync(join(tmpdir(), 'mgw-built-'));
+    const mgw = (...args: string[]): string =>
+      spawnSync(process.execPath, [resolve('bin/mgw.js'), ...args], {
+        env: { PATH: process.env['PATH'], HOME: home },
+        encoding: 'utf8',
+      }).stdout;
+    mgw('budget', 'set', 'team', '25');
+    expect(mgw('budget', 'ls')).toMatch(/^team +25 /m);
+    rmSync(home, { recursive: true });
+  });
+});
