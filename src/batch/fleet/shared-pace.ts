@@ -132,9 +132,8 @@ export class SharedPace implements Pace {
     await this.#renewal.close();
     await Promise.all(this.#writes);
     const { batch, hold } = this.#options;
-    await this.#ask(free, [batch, hold.holder, []])
-      // They come free by themselves.
-      .catch(() => undefined);
+    // They come free by themselves.
+    await this.#ask(free, [batch, hold.holder, []]).catch(() => undefined);
   }
 
   async #take(): Promise<number | undefined> {
