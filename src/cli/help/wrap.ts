@@ -13,37 +13,29 @@ export function wrapped(text: string, width: number, indent = '', measure = byLe
 }
 
 function wrappedLine(line: string, width: number, indent: string, measure: Measure): string {
-  if (measure(line) <= width) return line;
   const lines: string[] = [];
-  let current = '';
-  let start = /^ */.exec(line)?.[0] ?? '';
-  for (const word of line.trim().split(/ +/)) {
-    if (current !== '' && measure(`${current} ${word}`) <= width) {
-      current += ` ${word}`;
-      continue;
-    }
-    if (current !== '') {
-      lines.push(current);
-      start = indent;
-    }
-    const pieces = cut(word, Math.max(width - start.length, 2), measure);
-    lines.push(...pieces.slice(0, -1).map((piece) => start + piece));
-    current = start + (pieces.at(-1) ?? '');
+  let start = '';
+  let rest = line;
+  while (measure(start + rest) > width) {
+    const part = head(rest, width - start.length, measure) || (/^./su.exec(rest)?.[0] ?? '');
+    const blank = rest[part.length] === ' ' ? part.length : part.lastIndexOf(' ');
+    const isInWord = part.slice(0, Math.max(blank, 0)).trim() === '';
+    const end = isInWord ? part.length : blank;
+    lines.push(start + rest.slice(0, end).trimEnd());
+    rest = rest.slice(end).replace(/^ +/, '');
+    start = indent;
   }
-  return [...lines, current].join('\n');
+  return [...lines, start + rest].join('\n');
 }
 
-function cut(word: string, width: number, measure: Measure): string[] {
-  const pieces: string[] = [];
-  let piece = '';
-  for (const character of word) {
-    if (measure(piece + character) > width) {
-      pieces.push(piece);
-      piece = '';
-    }
-    piece += character;
+/** As much of a text's head as `width` columns hold. */
+export function head(text: string, width: number, measure: Measure): string {
+  let kept = '';
+  for (const character of text) {
+    if (measure(kept + character) > width) break;
+    kept += character;
   }
-  return [...pieces, piece];
+  return kept;
 }
 
 /**

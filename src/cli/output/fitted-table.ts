@@ -1,5 +1,5 @@
 import { printableLine } from '../../printable.ts';
-import { table } from './table.ts';
+import { gap, longestCell, table } from './table.ts';
 import { cutToWidth, widthOf } from './text-width.ts';
 
 /** A column of a table that is made to fit. */
@@ -12,9 +12,7 @@ export interface Column<Row> {
   rank?: number;
 }
 
-const gap = 2;
 const empty = '-';
-const longestCell = 200;
 
 interface Measured {
   head: string;

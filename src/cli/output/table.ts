@@ -1,8 +1,11 @@
 import { printableLine } from '../../printable.ts';
-import { widthOf, wrapped } from './text-width.ts';
+import { wrapped } from '../help/wrap.ts';
+import { widthOf } from './text-width.ts';
 
-const gap = 2;
-const longestCell = 200;
+/** Columns between two columns. */
+export const gap = 2;
+/** No more characters of a cell are shown. */
+export const longestCell = 200;
 
 /**
  * A table with a head; cells are made printable, columns padded, and no colour is used. Where it is wider than `width`
@@ -28,7 +31,7 @@ function narrow(widths: number[], room: number): void {
 }
 
 function linesOf(row: readonly string[], widths: readonly number[]): string[] {
-  const columns = row.map((cell, column) => wrapped(cell, widths[column] ?? 0));
+  const columns = row.map((cell, column) => wrapped(cell, widths[column] ?? 0, '', widthOf).split('\n'));
   const height = columns.reduce((most, lines) => Math.max(most, lines.length), 1);
   return Array.from({ length: height }, (_, line) =>
     columns.map((lines, column) => padded(lines[line] ?? '', widths[column] ?? 0)).join(' '.repeat(gap)),

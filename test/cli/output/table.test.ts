@@ -20,8 +20,8 @@ it('a table pads its columns, and shows control characters rather than sending t
 });
 
 it('a table takes more rows than a call takes arguments', () => {
-  const rows = Array.from({ length: 300_000 }, (_, index) => [`m${index}`]);
-  expect(table(['id'], rows).split('\n')).toHaveLength(300_001);
+  const rows = Array.from({ length: 150_000 }, (_, index) => [`m${index}`]);
+  expect(table(['id'], rows).split('\n')).toHaveLength(150_001);
 });
 
 it('a table fits its width: the widest columns give way, and what is in them goes on in the next line', () => {

@@ -1,6 +1,7 @@
 import stringWidth from 'string-width';
 import { expect, it } from 'vitest';
-import { cutToWidth, widthOf, wrapped } from '../../../src/cli/output/text-width.ts';
+import { wrapped } from '../../../src/cli/help/wrap.ts';
+import { cutToWidth, widthOf } from '../../../src/cli/output/text-width.ts';
 import { columnsOf } from '../../../src/cli/io.ts';
 
 it('only a terminal that has columns has a width', () => {
@@ -22,7 +23,7 @@ it.each([
   ['    "prompt": "a boat"', 12, ['    "prompt"', ': "a boat"']],
   ['', 5, ['']],
 ])('%j is broken into lines of %i columns', (text, width, lines) =>
-  expect(wrapped(text, width)).toEqual(lines),
+  expect(wrapped(text, width, '', widthOf)).toEqual(lines.join('\n')),
 );
 
 it('knows the width of Latin text by itself as string-width does', () => {

@@ -5,8 +5,9 @@ import { printable, printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
 import { eventText } from '../../output/history.ts';
 import { jobView } from '../../../jobs/view.ts';
+import { wrapped } from '../../help/wrap.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { wrapped } from '../../output/text-width.ts';
+import { widthOf } from '../../output/text-width.ts';
 import type { Run } from '../../action.ts';
 import { columnsOf } from '../../io.ts';
 
@@ -61,6 +62,6 @@ function timeText(at: string | undefined, isShort: boolean): string {
 }
 
 function labelled(label: string, room: number, lines: readonly string[], width: number): string[] {
-  const broken = lines.flatMap((line) => wrapped(line, Math.max(8, width - room)));
+  const broken = lines.flatMap((line) => wrapped(line, Math.max(8, width - room), '', widthOf).split('\n'));
   return broken.map((line, index) => `${(index === 0 ? label : '').padEnd(room)}${line}`.trimEnd());
 }
