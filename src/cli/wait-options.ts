@@ -67,6 +67,16 @@ export function addOutputOptions(
     .addOption(new Option('--open', 'show the file once it is saved, on a terminal').helpGroup('Output:'));
 }
 
+/** Adds the flags of fetching; `name` is what a file is called that nothing else names. */
+export function addFetchOptions(command: Command, name: string): void {
+  command.option('--no-wait', 'exit 8 where a job has not finished');
+  addOutputOptions(
+    command,
+    `a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else ${name} here)`,
+  );
+  addWaitOptions(command);
+}
+
 /** `--sidecar`. */
 export function sidecarOption(): Option {
   const what =

@@ -4,7 +4,7 @@ import { configured } from '../../../session/protocols.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addOutputOptions, addWaitOptions } from '../../wait-options.ts';
+import { addFetchOptions } from '../../wait-options.ts';
 import type { FetchOptions } from './fetch-jobs.ts';
 
 const explanation = `
@@ -19,14 +19,8 @@ Examples:
 
 /** `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results. */
 export function registerFetch(command: Command, run: Run): void {
-  command
-    .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
-    .option('--no-wait', 'exit 8 where a job has not finished');
-  addOutputOptions(
-    command,
-    'a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else JOB.EXT here)',
-  );
-  addWaitOptions(command);
+  command.argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
+  addFetchOptions(command, 'JOB.EXT');
   command
     .addHelpText('after', explanation)
     .action((refs: string[]) => run(command, (context) => fetch(context, refs, command.opts())));

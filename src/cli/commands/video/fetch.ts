@@ -4,19 +4,13 @@ import { configured } from '../../../session/protocols.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addOutputOptions, addWaitOptions } from '../../wait-options.ts';
+import { addFetchOptions } from '../../wait-options.ts';
 import type { FetchOptions } from '../jobs/fetch-jobs.ts';
 
 /** `mgw video X fetch REF...`: waits with backoff polling, then saves; `--no-wait` asks once. */
 export function registerFetch(command: Command, protocol: Protocol, run: Run): void {
-  command
-    .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
-    .option('--no-wait', 'exit 8 where a job has not finished');
-  addOutputOptions(
-    command,
-    'a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else JOB.mp4 here)',
-  );
-  addWaitOptions(command);
+  command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
+  addFetchOptions(command, 'JOB.mp4');
   command
     .addHelpText(
       'after',
