@@ -1,9 +1,8 @@
 import { execFile } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { systemCode } from '../errors.ts';
+import { loudness } from './loudness.ts';
 
-/** Into how many parts a sound is divided. */
-const parts = 96;
 const sampleRate = 8000;
 /** No more of a sound is read. */
 const mostBytes = 64 * 1024 * 1024;
@@ -21,7 +20,7 @@ export class Peaks {
   /** A digit from 0 to 9 for each of equal parts, the loudest being 9; undefined where nothing tells. Never throws. */
   async of(path: string): Promise<string | undefined> {
     const samples = /\.(wav|pcm)$/i.test(path) ? await readSamples(path) : await this.#decoded(path);
-    return samples === undefined || samples.length === 0 ? undefined : peaksIn(samples);
+    return samples === undefined || samples.length === 0 ? undefined : loudness(samples, 1);
   }
 
   async #decoded(path: string): Promise<Int16Array | undefined> {
@@ -61,15 +60,4 @@ async function readSamples(path: string): Promise<Int16Array | undefined> {
 function samplesOf(bytes: Buffer): Int16Array {
   const whole = Buffer.from(bytes.subarray(0, bytes.length - (bytes.length % 2)));
   return new Int16Array(whole.buffer, whole.byteOffset, whole.length / 2);
-}
-
-function peaksIn(samples: Int16Array): string {
-  const length = Math.max(1, Math.floor(samples.length / parts));
-  const loudest = Array.from({ length: parts }, (_, part) =>
-    samples
-      .subarray(part * length, (part + 1) * length)
-      .reduce((most, sample) => Math.max(most, Math.abs(sample)), 0),
-  );
-  const most = Math.max(...loudest, 1);
-  return loudest.map((value) => Math.round((9 * value) / most)).join('');
 }

@@ -1,9 +1,8 @@
 import type { GalleryFile } from '../data.ts';
+import { loudness, parts } from '../loudness.ts';
 import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 
-/** Into how many parts a sound is divided to be drawn. */
-const parts = 96;
 /** Larger files are not read as a whole to be drawn. */
 const mostBytes = 32 * 1024 * 1024;
 
@@ -30,14 +29,7 @@ async function decoded(href: string): Promise<string> {
   const answer = await fetch(href);
   const context = new OfflineAudioContext(1, 1, 24_000);
   const samples = (await context.decodeAudioData(await answer.arrayBuffer())).getChannelData(0);
-  const length = Math.max(1, Math.floor(samples.length / parts));
-  const loudest = Array.from({ length: parts }, (_, part) =>
-    samples
-      .subarray(part * length, (part + 1) * length)
-      .reduce((most, value) => Math.max(most, Math.abs(value)), 0),
-  );
-  const most = Math.max(...loudest, 0.01);
-  return loudest.map((value) => Math.round((9 * value) / most)).join('');
+  return loudness(samples, 0.01);
 }
 
 const svg = 'http://www.w3.org/2000/svg';
