@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import type { Worker } from 'node:worker_threads';
+import { Worker } from 'node:worker_threads';
 
 /** What a thread is told: how much of the file is written, and whether that is all. */
 interface Written {
@@ -28,9 +28,7 @@ export class HashThread {
   }
 
   private constructor(fd: number) {
-    // Loaded with the first large file.
-    const threads = process.getBuiltinModule('node:worker_threads');
-    this.#worker = new threads.Worker(`(${follow.toString()})()`, {
+    this.#worker = new Worker(`(${follow.toString()})()`, {
       eval: true,
       workerData: fd,
       execArgv: [],
