@@ -85,7 +85,7 @@ function runStep(
   env: NodeJS.ProcessEnv,
   onLog: (log: string, interrupt: () => void) => void,
 ): Promise<number> {
-  const child = spawn('bash', ['-e', '-c', script], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+  const child = spawn('bash', ['--norc', '-e', '-c', script], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
   const interrupt = (): void => void process.kill(-(child.pid ?? 0), 'SIGINT');
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding('utf8').on('data', (log: string) => onLog(log, interrupt));
