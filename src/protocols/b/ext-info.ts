@@ -1,7 +1,8 @@
 import { isObject, parseBodyJson, tryParseJson, type Json, type JsonObject } from '../../json.ts';
 import { squeezed } from '../../nearest.ts';
+import { violation } from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
-import { shownValue } from '../violations.ts';
+import { flags } from './flags.ts';
 
 const longestShown = 300;
 
@@ -21,9 +22,9 @@ export function withReturnUsage(extInfo: Json | undefined): string | undefined {
 /** Every broken rule of `ExtInfo`'s double serialisation (specification 2.3). */
 export function checkExtInfo(extInfo: Json | undefined): Violation[] {
   if (extInfo === undefined) return [];
-  if (typeof extInfo !== 'string') return [violation('ExtInfo', extInfo, rightForm(extInfo))];
+  if (typeof extInfo !== 'string') return [violation(flags, 'ExtInfo', extInfo, rightForm(extInfo))];
   const ext = objectIn(extInfo);
-  if (ext === undefined) return [violation('ExtInfo', extInfo, rightForm(undefined))];
+  if (ext === undefined) return [violation(flags, 'ExtInfo', extInfo, rightForm(undefined))];
   return [
     ...misnamed(ext, 'ExtInfo', 'ExtVideoParameters'),
     ...misplacedUsage(ext),
@@ -35,31 +36,28 @@ function misplacedUsage(ext: JsonObject): Violation[] {
   return Object.keys(ext)
     .filter((key) => squeezed(key) === 'returnusage')
     .map((key) =>
-      violation(`ExtInfo.${key}`, ext[key], rightForm({ ExtVideoParameters: { ReturnUsage: true } })),
+      violation(flags, `ExtInfo.${key}`, ext[key], rightForm({ ExtVideoParameters: { ReturnUsage: true } })),
     );
 }
 
 function checkParameters(ext: JsonObject, given: Json | undefined): Violation[] {
   if (given === undefined) return [];
   const parameters = typeof given === 'string' ? objectIn(given) : undefined;
-  if (parameters === undefined) return [violation('ExtInfo.ExtVideoParameters', given, rightForm(ext))];
+  if (parameters === undefined)
+    return [violation(flags, 'ExtInfo.ExtVideoParameters', given, rightForm(ext))];
   const usage = parameters['ReturnUsage'];
   const wrongType = usage !== undefined && typeof usage !== 'boolean';
   const name = 'ExtInfo.ExtVideoParameters';
   return [
     ...misnamed(parameters, name, 'ReturnUsage'),
-    ...(wrongType ? [violation(`${name}.ReturnUsage`, usage, 'the boolean true')] : []),
+    ...(wrongType ? [violation(flags, `${name}.ReturnUsage`, usage, 'the boolean true')] : []),
   ];
 }
 
 function misnamed(object: JsonObject, where: string, name: string): Violation[] {
   return Object.keys(object)
     .filter((key) => key !== name && squeezed(key) === squeezed(name))
-    .map((key) => violation(`${where}.${key}`, object[key], `the name ${name}, spelled exactly so`));
-}
-
-function violation(field: string, value: Json | undefined, allowed: string): Violation {
-  return { field, value: shownValue(value), allowed, flag: '--ext-info' };
+    .map((key) => violation(flags, `${where}.${key}`, object[key], `the name ${name}, spelled exactly so`));
 }
 
 // What was meant, in the form in which the body takes it; an example where that is too long or cannot be told.
