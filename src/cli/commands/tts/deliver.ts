@@ -128,7 +128,8 @@ async function deliverPieces(
   const kept = reused === 0 ? '' : `, of which ${reused} had been paid for already`;
   const saved = await endText(context, jobs, file, begun, deps);
   progress.stop();
-  progress.note(`Spoken in ${jobs.length} pieces${kept}. ${saved}`);
+  const pieces = jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`;
+  progress.note(`Spoken in ${pieces}${kept}. ${saved}`);
   return {
     json: { jobs: jobs.map(jobView), ...filesOf(file) },
     text: file?.path,
