@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { MgwError } from '../../errors.ts';
+import { MgwError, toMgwError } from '../../errors.ts';
 import type { JobEvent, Owner, RecordedEvent } from '../../job.ts';
 import { entriesOf } from '../entries-of.ts';
 import { decodeEvents, encodeEvent } from '../event-log.ts';
@@ -84,22 +84,28 @@ export class EventWriter {
   /**
    * Adds an event to a job.
    * @throws MgwError('local_io') where there is no such job; MgwError('unreachable') where its process has lost its
-   * lease, or the database is gone. A fact is kept then; that `sending` was not acted on is one.
+   * lease, or the database is gone; as its queries do where it refuses. A fact is kept then; that `sending` was not acted
+   * on is one.
    */
   async append(id: string, event: JobEvent): Promise<void> {
     const line = encodeEvent(event, this.#now()).trimEnd();
     const fact = { job: id, uid: randomUUID(), line };
+    const owner = ownerIn(event);
+    let isKnown: boolean;
     try {
       await this.flush();
-      await this.#write(fact, event, ownerIn(event));
+      isKnown = await this.#write(fact, event, owner);
     } catch (error) {
-      if (!(error instanceof DatabaseGone)) throw error;
+      // What was refused is not recorded.
+      if (owner !== undefined && !(error instanceof DatabaseGone)) throw error;
       if (event.type === 'sending') await this.#keepUnsent(id, event.attempt);
       if (!isKept(event)) throw error;
       await this.#keep(fact);
-      const text = `${error.message} It is kept in ${this.#facts.folder}, and the next mgw command on this machine writes it down.`;
-      throw error.with({}, text);
+      const why = toMgwError(error);
+      const text = `${why.message} It is kept in ${this.#facts.folder}, and the next mgw command on this machine writes it down.`;
+      throw why.with({}, text);
     }
+    if (!isKnown) throw new MgwError('local_io', `There is no job ${id}.`);
   }
 
   /** Writes down what was kept while the database was gone. @throws as {@link append}. */
@@ -108,9 +114,7 @@ export class EventWriter {
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
       // A job that was removed since has no use for it.
-      await this.#write(fact, event, undefined).catch((error: unknown) => {
-        if (error instanceof DatabaseGone) throw error;
-      });
+      await this.#write(fact, event, undefined);
     });
     this.#hasKept = false;
   }
@@ -127,7 +131,12 @@ export class EventWriter {
     this.#hasKept = true;
   }
 
-  async #write({ job: id, uid, line }: KeptFact, event: GivenEvent, owner: Owner | undefined): Promise<void> {
+  // False where there is no such job.
+  async #write(
+    { job: id, uid, line }: KeptFact,
+    event: GivenEvent,
+    owner: Owner | undefined,
+  ): Promise<boolean> {
     const seen = this.#seen.get(id);
     const lines = `${seen?.lines ?? ''}${line}\n`;
     const state = seen && foldJob(id, decodeEvents(lines))?.state;
@@ -148,12 +157,13 @@ export class EventWriter {
     const row = await this.#once(text, [...values, owner?.instance ?? null, isDurable, hash]);
     if (row === 'there' || row?.there === true) {
       this.forget(id);
-      return;
+      return true;
     }
-    if (row?.known !== true) throw new MgwError('local_io', `There is no job ${id}.`);
+    if (row?.known !== true) return false;
     if (row.n === null) throw leaseLost();
     if (seen !== undefined && row.n === seen.n + 1) this.#seen.set(id, { n: row.n, lines });
     else this.forget(id);
+    return true;
   }
 
   // Two tries of one event that are under way at the same time: the second is refused by its uid.

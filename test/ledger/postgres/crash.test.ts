@@ -120,6 +120,24 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
+  it('keeps a handle where the database refuses it, for as long as it does', async () => {
+    const place = await newPlace();
+    const stateDir = freshFolder();
+    const ledger = await openAt(place, stateDir);
+    const id = newJobId(now);
+    await ledger.create(id, [prepared]);
+    await ledger.append(id, sendingBy(await ledger.lease()));
+    await place.server.query('ALTER TABLE mgw.events RENAME line TO gone', place.database);
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({
+      code: 'config',
+      message: expect.stringContaining(stateDir) as string,
+    });
+    await expect(openAt(place, stateDir)).rejects.toMatchObject({ code: 'config' });
+    await place.server.query('ALTER TABLE mgw.events RENAME gone TO line', place.database);
+    const next = await openAt(place, stateDir);
+    expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+  });
+
   it('goes on where the server is killed and comes back', async () => {
     const place = await newPlace();
     const ledger = await place.open();
