@@ -3,7 +3,8 @@ import { defineConfig } from 'vitest/config';
 // They replace a module of Node, which whoever shares their process would get as well.
 const alone = ['test/http/connections.test.ts', 'test/http/publish.test.ts'];
 
-const common = { testTimeout: 30_000, hookTimeout: 30_000, setupFiles: ['test/support/each-file.ts'] };
+// A machine may have other things to do: nothing is told by how long it takes.
+const common = { testTimeout: 120_000, hookTimeout: 120_000, setupFiles: ['test/support/each-file.ts'] };
 
 export default defineConfig({
   test: {

@@ -109,10 +109,11 @@ describe('secretRedactor', () => {
   });
 
   it('leaves a text without the key as it is', () => {
+    const [hide, hideNothing] = [secretRedactor([key]), secretRedactor([])];
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
-        expect(secretRedactor([key])(text)).toBe(text);
-        expect(secretRedactor([])(text)).toBe(text);
+        expect(hide(text)).toBe(text);
+        expect(hideNothing(text)).toBe(text);
       }),
     );
     const answer = '{"url":"https://files.example/v.mp4?X-Amz-Signature=abc&key=1"}';

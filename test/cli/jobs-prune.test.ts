@@ -1,6 +1,9 @@
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/clock.ts';
 import { newUser, type CliResult, type User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
+import { runHere } from '../support/one-process.ts';
 
 let gateway: FaultGateway;
 let user: User;
@@ -13,21 +16,27 @@ beforeEach(async () => {
 
 afterEach(() => gateway.close());
 
+// By the clock that tells how old a job is.
+function run(args: string[]): Promise<CliResult> {
+  return runHere(args, user.env, '', systemClock);
+}
+
 function submit(...args: string[]): Promise<CliResult> {
   const prompt = ['a paper boat at sea', '--model', 'vendor-h3-mini', '--duration', '5'];
-  return user.run(['video', 'c', 'submit', ...prompt, '--poll-interval', '50ms', ...args]);
+  const to = args.includes('-o') ? [join(user.cwd, 'boat.mp4')] : [];
+  return run(['video', 'c', 'submit', ...prompt, '--poll-interval', '50ms', ...args, ...to]);
 }
 
 describe('after jobs prune', () => {
   it.each([
-    ['with a key', 'with a key', ['--key', 'boat-1', '-o', 'boat.mp4']],
-    ['whose file was not delivered', 'not delivered yet', ['-o', 'boat.mp4', '--timeout', '1ms']],
+    ['with a key', 'with a key', ['--key', 'boat-1', '-o']],
+    ['whose file was not delivered', 'not delivered yet', ['--timeout', '1ms', '-o']],
     ['in doubt', 'not ended', []],
   ])('a command %s pays no second time', async (_, why, args) => {
     if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     const first = await submit(...args);
-    await user.run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);
-    const pruned = await user.run(['jobs', 'prune', '--older-than', '1ms']);
+    await run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);
+    const pruned = await run(['jobs', 'prune', '--older-than', '1ms']);
     expect(pruned).toMatchObject({ code: 0, stdout: '' });
     expect(pruned.stderr).toContain(`0 jobs removed; kept: 1 ${why}`);
     const again = await submit(...args.filter((arg) => arg !== '--timeout' && arg !== '1ms'));
@@ -36,22 +45,22 @@ describe('after jobs prune', () => {
   });
 
   it('removes what is done with, says so, and leaves what is newer', async () => {
-    const { stdout } = await submit('-o', 'boat.mp4');
+    const { stdout } = await submit('-o');
     expect(stdout).not.toBe('');
-    const { json } = await user.run(['jobs', 'ls', '--json']);
+    const { json } = await run(['jobs', 'ls', '--json']);
     const [{ id } = { id: '' }] = json['jobs'] as { id: string }[];
-    expect(await user.run(['jobs', 'prune', '--older-than', '1d'])).toMatchObject({ stdout: '' });
-    const dry = await user.run(['jobs', 'prune', '--older-than', '1ms', '--dry-run', '--json']);
+    expect(await run(['jobs', 'prune', '--older-than', '1d'])).toMatchObject({ stdout: '' });
+    const dry = await run(['jobs', 'prune', '--older-than', '1ms', '--dry-run', '--json']);
     expect(dry.json).toMatchObject({ removed: [id], dry_run: true });
-    expect(await user.run(['jobs', 'prune', '--older-than', '1ms'])).toMatchObject({
+    expect(await run(['jobs', 'prune', '--older-than', '1ms'])).toMatchObject({
       stdout: `${id}\n`,
       stderr: '1 job removed.\n',
     });
-    expect((await user.run(['jobs', 'ls', '-q'])).stdout).toBe('');
+    expect((await run(['jobs', 'ls', '-q'])).stdout).toBe('');
   });
 
   it('wants to know how old', async () => {
-    expect(await user.run(['jobs', 'prune'])).toMatchObject({
+    expect(await run(['jobs', 'prune'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('--older-than 30d') as string,
     });

@@ -218,26 +218,6 @@ describe('resuming', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it.each([429, 503])('tries again after %i, with one creation', async (status) => {
-    const body = { error: { message: 'slow down' } };
-    gateway.script.submit.push({ status, body }, { status, body });
-    const run = await user.run([...submit, '--json']);
-    expect(run.code, run.stderr).toBe(0);
-    expect(gateway.created).toHaveLength(1);
-  });
-
-  it.each([
-    [401, 3],
-    [400, 4],
-    [422, 4],
-    [500, 7],
-    [502, 7],
-    [408, 7],
-  ])('ends %i with exit %i', async (status, code) => {
-    gateway.script.submit.push({ status, body: { error: { message: 'no' } } });
-    expect((await user.run(submit)).code).toBe(code);
-    expect(gateway.submissions).toHaveLength(1);
-  });
 });
 
 describe('--key', () => {
@@ -292,21 +272,6 @@ describe('submit alone', () => {
 });
 
 describe('bad input', () => {
-  it.each([
-    [['--duration', '4'], '--duration'],
-    [['--resolution', '2K'], '--resolution'],
-    [['--reference-video', 'https://example.com/a.mp4'], '--reference-video'],
-    [['--nonsense'], '--nonsense'],
-    [['--key', '../x'], '--key'],
-    [['--timeout', '5'], '--timeout'],
-    [['--model', 'again'], '--model'],
-  ])('%j is refused by name before anything is sent', async (args, name) => {
-    const run = await user.run([...submit, ...args]);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toContain(name);
-    expect(gateway.seen).toHaveLength(0);
-  });
-
   it('names both ways on where there is no key', async () => {
     const run = await userHere().run(submit);
     expect(run.code).toBe(2);

@@ -1,8 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
-import type { CliResult, User } from '../support/cli.ts';
+import { describe, expect, it } from 'vitest';
+import { readBill, totalOf } from '../../src/sandbox/bill.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
+import { freshFolder } from '../support/servers.ts';
 
 /** Runs one after the other; gives the exit codes. */
 async function runAll(user: User, commands: string[][]): Promise<number[]> {
@@ -15,58 +19,44 @@ const c = (prompt: string, ...more: string[]): string[] => [
   ...['video', 'c', 'submit', prompt, '--model', 'vendor-h3-mini', '--duration', '5', ...more],
 ];
 
-describe('after a bad day at the sandbox', () => {
-  const user = userHere(undefined, { MGW_SANDBOX: '1' });
-  let script: CliResult;
+it('mgw spend is the bill of a bad day, to the last digit, and so it is where the jobs were imported', async () => {
+  const stateDir = freshFolder();
+  const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
+  const sandbox = await startSandbox({ stateDir, paceMs: 100, faults });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const pieces = [
+    'tts',
+    'One sentence. Another one. A third, with words.',
+    '--split',
+    '--piece-length',
+    '15',
+  ];
+  // What fails is not tried again.
+  await runAll(user, [
+    ['video', 'c', 'submit', 'one', '--model', 'vendor-h3-mini', '-o', '1.mp4'],
+    ['video', 'c', 'submit', 'two', '--model', 'vendor-h3', '--resolution', '2K', '-o', '2.mp4'],
+    ['video', 'a', 'submit', 'three', '--model', 'video-a', '--sample-count', '2', '-o', '3.mp4'],
+    ['video', 'a', 'submit', 'four', '--model', 'video-a-fast', '--duration', '4', '-o', '4.mp4'],
+    ['video', 'b', 'submit', 'five', '--model', 'Video-B', '--model-version', '1.0', '-o', '5.mp4'],
+    ['tts', 'Good morning, all of you.', '-o', '6.mp3'],
+    ['tts', 'Good evening to you.', '-o', '7.mp3'],
+    ['tts', '春眠 不觉晓 🚤', '-o', '8.mp3'],
+    [...pieces, '-o', '9.mp3'],
+    [...pieces, '-o', '9.mp3'],
+    ['video', 'c', 'submit', 'left alone', '--model', 'vendor-h3-mini'],
+  ]);
+  const bill = readBill(stateDir);
+  const totals = (await user.run(['spend', '--json'])).json['total'] as Record<string, object>;
+  const kept = bill.filter(({ refunded }) => !refunded);
+  expect(totals['spent']).toEqual({ charges: kept.length, amount: String(totalOf(bill)) });
+  expect(totals['failed']).toMatchObject({ charges: 1 });
+  expect(kept).toHaveLength(12);
 
-  beforeAll(async () => {
-    // A script of many commands, as people write them; what fails is not tried again.
-    writeFileSync(
-      join(user.cwd, 'day.sh'),
-      [
-        'mgw video c submit "one" --model vendor-h3-mini -o 1.mp4',
-        'mgw video c submit "two" --model vendor-h3 --resolution 2K -o 2.mp4',
-        'mgw video a submit "three" --model video-a --sample-count 2 -o 3.mp4',
-        'mgw video a submit "four" --model video-a-fast --duration 4 -o 4.mp4',
-        'mgw video b submit "five" --model Video-B --model-version 1.0 -o 5.mp4',
-        'mgw tts "Good morning, all of you." -o 6.mp3',
-        'mgw tts "Good evening to you." -o 7.mp3',
-        'mgw tts "春眠 不觉晓 🚤" -o 8.mp3',
-        'mgw tts "One sentence. Another one. A third, with words." --split --piece-length 15 -o 9.mp3',
-        'mgw tts "One sentence. Another one. A third, with words." --split --piece-length 15 -o 9.mp3',
-        'mgw video c submit "left alone" --model vendor-h3-mini',
-        'mgw spend --json > spend.json',
-        'mgw sandbox bill --json > bill.json',
-        'mgw jobs export > jobs.jsonl',
-        'MGW_STATE_DIR=$HOME/other mgw jobs import jobs.jsonl',
-        'MGW_STATE_DIR=$HOME/other mgw spend --json > other.json',
-        'exit 0',
-      ].join('\n'),
-    );
-    const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
-    const flags = ['--pace', '100ms', ...faults.flatMap((fault) => ['--fault', fault])];
-    script = await user.start(['sandbox', 'exec', ...flags, '--', 'sh', 'day.sh']).result;
-  }, 120_000);
-
-  const read = (name: string): Record<string, unknown> =>
-    JSON.parse(readFileSync(join(user.cwd, name), 'utf8')) as Record<string, unknown>;
-
-  it('mgw spend is the bill, to the last digit', () => {
-    expect(script.code).toBe(0);
-    const { total, bill } = read('bill.json');
-    const { spent, failed } = read('spend.json')['total'] as Record<
-      string,
-      { charges: number; amount: string }
-    >;
-    const kept = (bill as { refunded?: true }[]).filter(({ refunded }) => !refunded);
-    expect(spent).toEqual({ charges: kept.length, amount: String(total) });
-    expect(failed).toMatchObject({ charges: 1 });
-    expect(kept.length).toBe(12);
-  });
-
-  it('what is exported and imported costs the same', () => {
-    expect(read('other.json')).toEqual(read('spend.json'));
-  });
+  const { stdout } = await user.run(['jobs', 'export']);
+  const env = { MGW_STATE_DIR: join(user.cwd, 'other') };
+  expect((await user.run(['jobs', 'import', '-'], { stdin: stdout, env })).code).toBe(0);
+  expect((await user.run(['spend', '--json'], { env })).json['total']).toEqual(totals);
 });
 
 describe('a standing budget', () => {

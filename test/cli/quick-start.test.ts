@@ -46,7 +46,7 @@ let gateway: Sandbox;
 
 beforeAll(async () => {
   shell = newShell();
-  gateway = await startSandbox({ stateDir: join(shell.home, '.gateway') });
+  gateway = await startSandbox({ stateDir: join(shell.home, '.gateway'), paceMs: 100 });
   writeFileSync(join(shell.home, 'key.txt'), `${gateway.key}\n`);
 });
 

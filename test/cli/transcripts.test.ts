@@ -1,6 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
 import { runAtNewHome, wordsOf } from '../support/one-process.ts';
 import { newShell, type Ran } from '../support/shell.ts';
 import { patternOf, readTranscript, withoutBlankLines, type Step } from '../support/transcript.ts';
@@ -20,13 +23,23 @@ function hold(step: Step, ran: Ran): void {
   expect(ran.code, about).toBe(step.code);
 }
 
+/** A command line with a sandbox of its own, in this process, where it names one with a fault. */
+async function served(command: string): Promise<string> {
+  const [named, fault = ''] = /<sandbox with ([\w-]+)>/.exec(command) ?? [];
+  if (named === undefined) return command;
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: [fault] });
+  onEnd(() => sandbox.close());
+  return command.replace(named, `${sandbox.url} MGW_STATE_DIR=${stateDir}`);
+}
+
 describe('a person at a terminal sees what the transcript says:', () => {
   const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
   it.each(shells)('$name', { timeout: 60_000 }, async ({ steps }) => {
     const shell = newShell();
     expect(steps).not.toHaveLength(0);
     try {
-      for (const step of steps) hold(step, await shell.run(step.command));
+      for (const step of steps) hold(step, await shell.run(await served(step.command)));
     } finally {
       shell.close();
     }

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
+import { userHere } from '../support/one-process.ts';
 
 let gateway: FaultGateway;
 let user: User;
@@ -10,7 +11,7 @@ let user: User;
 beforeEach(async () => {
   gateway = await FaultGateway.start({ protocol: 'c' });
   gateway.polls = 0;
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
   for (const name of ['OUTPUT', 'STEP_SUMMARY']) user.env[`GITHUB_${name}`] = join(user.cwd, name);
   user.env['GITHUB_ACTIONS'] = 'true';
 });
@@ -28,7 +29,7 @@ const boat = [
 ];
 
 it('a step hands its job and its file to the next one', async () => {
-  const ran = await user.run(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']);
+  const ran = await user.start(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']).result;
   expect(ran.stderr).toMatch(/^Saved boat\.mp4 \([\d.]+ kB\) after \d+s\.$/m);
   expect(ran.stdout).toBe(`${join(user.cwd, 'boat.mp4')}\n`);
   const output = readFileSync(join(user.cwd, 'OUTPUT'), 'utf8');

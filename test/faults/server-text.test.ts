@@ -348,11 +348,11 @@ describe.concurrent('a model list', () => {
   it('with control characters in its ids: escaped', async ({ open }) => {
     const scene = await open('c');
     listing(scene, JSON.stringify({ data: [{ id: evil, model_versions: [evil] }, { id: 'plain' }] }));
-    const run = await scene.run(['models']);
+    const run = await scene.seen(['models']);
     expect(run.code, shown(run)).toBe(0);
     expect(run.stdout).toContain('plain');
     expectHarmless(run.stdout + run.stderr, 20_000);
-    expectHarmless((await scene.run(['models', '--json'])).stdout.replaceAll('\n', ''), 20_000);
+    expectHarmless((await scene.seen(['models', '--json'])).stdout.replaceAll('\n', ''), 20_000);
   });
 
   it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(

@@ -26,7 +26,7 @@ function spellingsOf(key: string): string {
 }
 
 const days: [Reflection, number | undefined][] = [
-  ...[200, 400, 401, 403, 404, 429, 500].map((status): [Reflection, number] => ['refusals', status]),
+  ...[200, 400, 401, 429, 500].map((status): [Reflection, number] => ['refusals', status]),
   ...reflections.slice(1).map((reflection): [Reflection, undefined] => [reflection, undefined]),
 ];
 

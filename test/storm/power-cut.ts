@@ -33,6 +33,14 @@ export interface Swept {
   violations: string[];
 }
 
+/** Which of the disks are tried; all of them where absent. */
+export interface Part {
+  whatRemains?: readonly Remains[];
+  /** One moment of so many, counted from `from`. */
+  every?: number;
+  from?: number;
+}
+
 /**
  * Records a run of a scenario, and for every moment of it finds the disk as a power cut may leave it: then the same
  * command is run on that disk, against the gateway as it was, until it ends. `recorder` is the address of the preload.
@@ -40,7 +48,7 @@ export interface Swept {
 export async function sweepPowerCut(
   scenario: Scenario,
   recorder: string,
-  whatRemains: readonly Remains[] = Object.keys(remains) as Remains[],
+  { whatRemains = Object.keys(remains) as Remains[], every = 1, from = 0 }: Part = {},
 ): Promise<Swept> {
   const gateway = await FaultGateway.start({ protocol: scenario.protocol });
   gateway.polls = 0;
@@ -53,7 +61,8 @@ export async function sweepPowerCut(
   try {
     const recorded = await recordRun(scenario, stage, recorder);
     const sweep = new Sweep(scenario, stage, recorded);
-    for (const moment of recorded.moments) for (const what of whatRemains) await sweep.cutAt(moment, what);
+    const tried = recorded.moments.filter((_, index) => index % every === from % every);
+    for (const moment of tried) for (const what of whatRemains) await sweep.cutAt(moment, what);
     return { moments: recorded.moments.length, disks: sweep.disks, violations: sweep.violations };
   } finally {
     await gateway.close();

@@ -1,5 +1,6 @@
 import { afterEach } from 'vitest';
 import { cleanUp } from './clean-ups.ts';
+import './equal-bytes.ts';
 
 // Test files that share a process load a module once: only here can a hook be set for each of them.
 afterEach(cleanUp);

@@ -11,6 +11,20 @@ export const hasPostgres = programOf('initdb') !== undefined && process.platform
 // What was committed is in the hands of the system, and no kill -9 of a process takes it away from there.
 const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
 
+let cluster: string | undefined;
+
+// Made once for a process, and copied for each server: initdb takes twenty times as long.
+function newCluster(): string {
+  if (cluster !== undefined) return cluster;
+  const folder = folderOfServer('mgw-pg-new-');
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
+  const options = { ...userOfServer(), cwd: folder, stdio: 'pipe' } as const;
+  cluster = join(folder, 'data');
+  execFileSync(programOf('initdb') ?? '', [...args, '-D', cluster], options);
+  return cluster;
+}
+
 /**
  * A PostgreSQL server in a folder of its own, run by an ordinary user, which listens on 127.0.0.1 and on a socket in that
  * folder. One is shared by a test file (`beforeAll`, `afterAll`), and each test has a database of its own.
@@ -29,9 +43,7 @@ export class PostgresServer {
   /** Makes a server and starts it. */
   static async open(): Promise<PostgresServer> {
     const folder = folderOfServer('mgw-pg-');
-    const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
-    const options = { ...userOfServer(), cwd: folder, stdio: 'pipe' } as const;
-    execFileSync(programOf('initdb') ?? '', [...args, '-D', join(folder, 'data')], options);
+    execFileSync('cp', ['-a', newCluster(), join(folder, 'data')], { ...userOfServer(), cwd: folder });
     const server = new PostgresServer(await freePort(), folder);
     await server.start();
     return server;

@@ -3,7 +3,6 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { systemClock } from '../../src/clock.ts';
 import { runHere, wordsOf } from './one-process.ts';
 
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
@@ -77,7 +76,7 @@ async function runInside(line: string, cwd: string, variables: NodeJS.ProcessEnv
   process.chdir(cwd);
   process.env['HOME'] = cwd;
   try {
-    return await runHere(words.slice(at + 1), { ...variables, ...Object.fromEntries(set) }, '', systemClock);
+    return await runHere(words.slice(at + 1), { ...variables, ...Object.fromEntries(set) });
   } finally {
     process.chdir(folder);
     process.env['HOME'] = home;

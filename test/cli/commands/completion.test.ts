@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it } from 'vitest';
-import { newUser } from '../../support/cli.ts';
+import { userHere } from '../../support/one-process.ts';
 
 it.each([
   ['bash', 'complete -F _mgw mgw'],
@@ -9,21 +9,21 @@ it.each([
   ['fish', 'complete -c mgw'],
   ['powershell', 'Register-ArgumentCompleter -Native -CommandName mgw'],
 ])('prints a script for %s', async (shell, line) => {
-  const { code, stdout, stderr } = await newUser().run(['completion', shell]);
+  const { code, stdout, stderr } = await userHere().run(['completion', shell]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toContain(line);
   expect(stdout).toContain('mgw __complete');
 });
 
 it('refuses another shell and names those it knows', async () => {
-  const { code, stdout, stderr } = await newUser().run(['completion', 'tcsh']);
+  const { code, stdout, stderr } = await userHere().run(['completion', 'tcsh']);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr).toContain('bash, zsh, fish, powershell');
 });
 
 it('completes models from the last listing of the gateway, and asks it for nothing', async () => {
   const gateway = await startGateway();
-  const user = newUser(gateway.url);
+  const user = userHere(gateway.url);
   const typed = ['__complete', '--', 'video', 'c', 'submit', '-m', 'vendor'];
   expect((await user.run(typed)).stdout).toBe('words\n');
   await user.run(['models']);
@@ -31,6 +31,22 @@ it('completes models from the last listing of the gateway, and asks it for nothi
   expect((await user.run(typed)).stdout).toBe('words\nvendor-h3-mini\tprotocol c\n');
   expect(gateway.requests).toBe(asked);
   await gateway.close();
+});
+
+it.each([
+  ['vid', 'video'],
+  ['video c subm', 'submit'],
+  ['video c submit --dur', '--duration'],
+  ['--profile de', 'default'],
+  ['sandbox exec --fault submit-reply', 'submit-reply-lost'],
+  ['config set tts.sp', 'tts.speaker'],
+  ['help scr', 'scripting'],
+  ['jobs ls --state succ', 'succeeded'],
+  ['completion po', 'powershell'],
+])('completes "%s" to %s', async (line, offered) => {
+  const { stdout } = await userHere().run(['__complete', '--', ...line.split(' ')]);
+  expect(stdout.split(/[\t\n]/).slice(0, 3)).toEqual(['words', offered, expect.any(String)]);
+  expect(stdout.trimEnd().split('\n')).toHaveLength(2);
 });
 
 async function startGateway(): Promise<{

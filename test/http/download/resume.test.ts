@@ -318,7 +318,7 @@ describe('whatever a host does', () => {
         expect(version).not.toBe(-1);
         await expectWhole(outcome, small[version]?.content ?? Buffer.alloc(0));
       }),
-      { numRuns: 150 },
+      { numRuns: 60 },
     );
   });
 });

@@ -36,7 +36,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
 
   it('pay once for one key, however many they are', { timeout: quickly }, async () => {
     const server = await gateway();
-    const { users } = await machines(25, server.url);
+    const { users } = await machines(10, server.url);
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
     const results = await Promise.all(runs);
     expect(results.map(({ code }) => code)).toEqual(users.map(() => 0));
