@@ -217,7 +217,6 @@ describe('resuming', () => {
     );
     expect(gateway.submissions).toHaveLength(1);
   });
-
 });
 
 describe('--key', () => {

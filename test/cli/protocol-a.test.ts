@@ -453,5 +453,4 @@ describe('where the key goes', () => {
       '/d?sign=1',
     ]);
   });
-
 });

@@ -409,5 +409,4 @@ describe('the file host', () => {
     expect(run.json.error.message).toMatch(/^1 of 2 files are saved\. /);
     expect(found()).toEqual(['out-2.mp4']);
   });
-
 });

@@ -6,11 +6,9 @@ import type { Job, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
-import { b } from '../../src/protocols/b/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
 import { finished as finishedA, name as operation } from '../protocols/a/support.ts';
-import { finished as finishedB } from '../protocols/b/support.ts';
 import { freshFolder, httpServer, says, type Answer, type HttpServer } from '../support/servers.ts';
 import { depsFor, jobText, run, type TestDeps } from './harness.ts';
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { findKey } from '../faults/invariants.ts';
 import { canaryKey, newUser, type Running } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
-import { runHere } from '../support/one-process.ts';
+import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn, filesBelow } from './commands.ts';
 import { reflections, startMirror, type Reflection } from './mirror.ts';
 
@@ -40,7 +40,7 @@ describe('a gateway that reflects the key', () => {
       for (const [index, command] of commandsIn(user.cwd).entries()) {
         // Every command is seen in both ways, on one day or the other.
         const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
-        const { code, stdout, stderr } = await runHere([...command, ...way], user.env);
+        const { code, stdout, stderr } = await runHere([...command, ...way], user.env, '', hurried(1000));
         const name = `${command.join(' ')} ${way.join(' ')}`;
         expect(findKey(stdout, canaryKey), `stdout of ${name}`).toBeUndefined();
         expect(findKey(stderr, canaryKey), `stderr of ${name}`).toBeUndefined();

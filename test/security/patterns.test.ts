@@ -15,7 +15,7 @@ describe('no regular expression of the source is quadratic', () => {
     expect(slow(/\(request id: ([^)]{1,200})\)/)).toBe(false);
   });
 
-  it('whatever text it is given', { timeout: 120_000 }, () => {
+  it('whatever text it is given', () => {
     const slow = patternsIn(source).flatMap(({ place, pattern }) => {
       const unit = hostileUnits(pattern).find((unit) => !isFast(pattern, unit));
       return unit === undefined ? [] : [`${place} for ${JSON.stringify(unit)}`];
@@ -36,6 +36,6 @@ function isFast(pattern: RegExp, unit: Unit): boolean {
     return false;
   }
   const search = (text: string): unknown => text.replace(pattern, '');
-  const text = fill(unit, 4 * 1024);
+  const text = fill(unit, 8 * 1024);
   return costOf(() => search(text), 1) < 2 || growsWithText(search, unit, 2048, 64 * 1024);
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { newUser } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
-import { runHere } from '../support/one-process.ts';
+import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn } from './commands.ts';
 import { reflections, startMirror } from './mirror.ts';
 
@@ -27,7 +27,7 @@ describe('no prototype is polluted', () => {
     });
     const user = newUser(mirror.url);
     for (const command of commandsIn(user.cwd))
-      expect((await runHere([...command, '--json'], user.env)).code).not.toBe(1);
+      expect((await runHere([...command, '--json'], user.env, '', hurried(1000))).code).not.toBe(1);
     await mirror.close();
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { newUser } from '../support/cli.ts';
-import { runHere } from '../support/one-process.ts';
+import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn } from './commands.ts';
 import { reflections, startMirror } from './mirror.ts';
 
@@ -24,7 +24,12 @@ describe('text of a gateway is shown and not obeyed', () => {
     for (const [index, command] of commandsIn(user.cwd).entries()) {
       // Every command is seen in both ways, in one reflection or the next; what `api` hands on is text as it came.
       const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;
-      const { code, stdout, stderr } = await runHere([...command, ...(isJson ? ['--json'] : [])], user.env);
+      const { code, stdout, stderr } = await runHere(
+        [...command, ...(isJson ? ['--json'] : [])],
+        user.env,
+        '',
+        hurried(1000),
+      );
       const name = `${command.slice(0, 3).join(' ')}${isJson ? ' --json' : ''}`;
       expect(unsafe.exec(stdout)?.[0], `stdout of ${name}`).toBeUndefined();
       expect(unsafe.exec(stderr)?.[0], `stderr of ${name}`).toBeUndefined();
