@@ -390,13 +390,13 @@ describe('Protocol A', () => {
   });
 
   it('media that stall, and an answer that trickles without any, are given up and asked for again', async () => {
-    const at = await sceneOf(a, operation, { requestTimeoutMs: 100 });
+    const at = await sceneOf(a, operation, { requestTimeoutMs: 500 });
     at.server.answers.push(
       (_, response) => void response.write(inline.slice(0, 40_000)),
       (_, response) => {
         const trickle = setInterval(() => {
           response.write(' ');
-          at.deps.clock.advance(30);
+          at.deps.clock.advance(200);
         }, 10);
         response.once('close', () => clearInterval(trickle));
       },
@@ -404,6 +404,10 @@ describe('Protocol A', () => {
     );
     const seen = await waitFor(at, a);
     expect(seen.spooled).toEqual([{ bytes: 60_000 }]);
+    expect(at.deps.notes.slice(0, 2)).toEqual([
+      'The answer broke off: nothing came for 0.5 s',
+      'The answer broke off: the time to wait ran out',
+    ]);
     expect(at.server.requests).toHaveLength(3);
   });
 });
