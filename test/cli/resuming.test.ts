@@ -77,7 +77,9 @@ describe('standard output whose reader leaves', () => {
     const bin = resolve('bin/mgw.js');
     const line = `"${process.execPath}" "${bin}" ${submit.map((word) => `'${word}'`).join(' ')} -o - ${fast.join(' ')} | head -c 10; exit \${PIPESTATUS[0]}`;
     const code = await new Promise((done) => {
-      execFile('bash', ['--norc', '-c', line], { cwd: user.cwd, env: user.env }, (error) => done(error?.code ?? 0));
+      execFile('bash', ['--norc', '-c', line], { cwd: user.cwd, env: user.env }, (error) =>
+        done(error?.code ?? 0),
+      );
     });
     expect(code).toBe(9);
     const again = await user.run([...submit, '-o', '-', ...fast]);

@@ -9,7 +9,9 @@ it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
     const typed = shellWord(word);
     expect(typed).toMatch(/^\P{C}+$/u);
     const env = { LC_ALL: 'C.UTF-8' };
-    expect(execFileSync('bash', ['--norc', '-c', `printf %s ${typed}`], { env, encoding: 'utf8' })).toBe(word);
+    expect(execFileSync('bash', ['--norc', '-c', `printf %s ${typed}`], { env, encoding: 'utf8' })).toBe(
+      word,
+    );
   },
 );
 
