@@ -194,7 +194,7 @@ describe('a stream that proves no success', () => {
       response.on('close', () => clearInterval(timer));
     });
     const { run, deps } = await bench(server.url);
-    const deadline = deadlineIn(300, deps.clock);
+    const deadline = deadlineIn(1500, deps.clock);
     expect(await failure(run({ deadline }))).toMatchObject({
       ...incomplete,
       message: expect.stringContaining('time to wait ran out') as string,
