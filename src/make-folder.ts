@@ -44,6 +44,15 @@ async function makeOne(folder: string, mode: number): Promise<void> {
   await syncFolder(path.dirname(folder));
 }
 
+/** True where a folder stands there, or a link to one; false where that cannot be told. */
+export function isFolder(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  } catch {
+    return false;
+  }
+}
+
 /** Syncs of each folder: the one under way, and the one that will be made for all who asked since. */
 const syncs = new Map<string, { ask: () => Promise<void>; waiting: number }>();
 

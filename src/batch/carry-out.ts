@@ -1,10 +1,9 @@
-import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { deadlineIn, type Deadline } from '../clock.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import { localError } from '../http/local-error.ts';
 import type { Goal, Job, JobFile } from '../job.ts';
-import { makeFolder } from '../make-folder.ts';
+import { isFolder, makeFolder } from '../make-folder.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { deliver } from '../jobs/deliver.ts';
 import type { JobDeps } from '../jobs/deps.ts';
@@ -146,15 +145,14 @@ async function prepareTarget(path: string, count: number, { force, sidecar }: Ro
   if (path.includes('{job}')) return;
   await makeFolderOf(path);
   const target = { kind: 'file', path } as const;
-  await checkTargetFree(target, count, force);
+  checkTargetFree(target, count, force);
   if (sidecar) await checkSidecarsFree(target, count, force);
 }
 
 // The folder of an output, for everybody whom the user's umask lets in. A result must not be lost with its name.
 async function makeFolderOf(path: string): Promise<void> {
   const folder = dirname(path);
-  const isThere = await stat(folder).catch(() => undefined);
-  if (isThere?.isDirectory()) return;
+  if (isFolder(folder)) return;
   await makeFolder(folder, 0o777).catch((error: unknown) => {
     throw localError(error, folder, 'no');
   });

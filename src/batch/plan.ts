@@ -1,7 +1,6 @@
-import { lstat } from 'node:fs/promises';
 import { MgwError, messageOf } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
-import { pathsAt } from '../jobs/target.ts';
+import { isTaken, pathsAt } from '../jobs/target.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import { problemText, type Problem } from './manifest/problem.ts';
 import type { Row } from './manifest/row.ts';
@@ -155,8 +154,7 @@ class Planning {
     if (named === undefined) return undefined;
     const found = { ...named, mark };
     const standing = this.#deps.standing?.(found) ?? (await standingOf(found, this.#deps));
-    if (standing.state !== 'new' || (await this.#isFree(found)))
-      return this.#counted({ ...found, ...standing });
+    if (standing.state !== 'new' || this.#isFree(found)) return this.#counted({ ...found, ...standing });
     // What stands there may be this very row's, which another process has just carried out.
     const again = await standingOf(found, this.#deps);
     if (again.state !== 'new') return this.#counted({ ...found, ...again });
@@ -213,13 +211,10 @@ class Planning {
     return true;
   }
 
-  async #isFree({ path, work }: NamedRow): Promise<boolean> {
+  #isFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
     const count = countOf(work);
-    for (const each of pathsAt({ kind: 'file', path }, { id: '' }, count)) {
-      if ((await lstat(each).catch(() => undefined)) !== undefined) return false;
-    }
-    return true;
+    return pathsAt({ kind: 'file', path }, { id: '' }, count).every((each) => !isTaken(each));
   }
 
   async #counted(planned: PlannedRow): Promise<PlannedRow> {

@@ -104,7 +104,7 @@ async function tries(source: DownloadSource, file: PartFile, deps: DownloadDeps)
   for (let broken = 0; ;) {
     let result: Attempt | DownloadOutcome = await attempt(source, file, options);
     if (result.kind === 'received') {
-      const why = await flawOf(file.path);
+      const why = flawOf(file);
       if (why === undefined) return sealed(file, result.contentType);
       broken += 1;
       if (broken > 1) throw new BrokenFile(corrupt(`The file is broken as it is served: ${why}`));
@@ -130,16 +130,16 @@ function optionsOf(file: PartFile, deps: DownloadDeps): AttemptOptions {
   };
 }
 
-async function flawOf(path: string): Promise<string | undefined> {
+function flawOf({ descriptor, path }: PartFile): string | undefined {
   try {
-    return (await startsMp4File(path)) ? await mp4Flaw(path) : undefined;
+    return startsMp4File(descriptor) ? mp4Flaw(descriptor) : undefined;
   } catch (error) {
     throw localError(error, path, 'yes');
   }
 }
 
 async function sealed(file: PartFile, contentType: string | undefined): Promise<DownloadOutcome> {
-  const mime = mimeOf(await startsMp4File(file.path), contentType);
+  const mime = mimeOf(startsMp4File(file.descriptor), contentType);
   return { kind: 'done', file: await file.seal(), mime };
 }
 

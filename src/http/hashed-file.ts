@@ -40,6 +40,11 @@ export class HashedFile {
     this.#hash = length === 0 ? createHash('sha256') : undefined;
   }
 
+  /** For reading, as long as it is open. */
+  get descriptor(): number {
+    return this.#file.fd;
+  }
+
   /** Bytes that are written; what is still on its way is not among them. */
   get length(): number {
     return this.#length;
@@ -62,7 +67,7 @@ export class HashedFile {
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#forget();
-    await this.#onDisk(this.#file.write(bytes, 0, bytes.length, at));
+    await this.#onDisk(() => this.#file.write(bytes, 0, bytes.length, at));
   }
 
   /** Waits for what is on its way. */
@@ -74,8 +79,9 @@ export class HashedFile {
   /** Begins anew, with an empty file. */
   async restart(): Promise<void> {
     await this.settle();
+    if (this.#length === 0 && this.#hash !== undefined) return;
     await this.#forget();
-    await this.#onDisk(this.#file.truncate(0));
+    await this.#onDisk(() => this.#file.truncate(0));
     this.#hash = createHash('sha256');
     this.#length = 0;
   }
@@ -83,7 +89,7 @@ export class HashedFile {
   /** Makes what is written durable; gives how much that is, bytes. */
   async sync(): Promise<number> {
     const length = this.#length;
-    await this.#onDisk(this.#file.sync());
+    await this.#onDisk(() => this.#file.sync());
     return length;
   }
 
@@ -91,8 +97,8 @@ export class HashedFile {
   async seal(): Promise<SealedFile> {
     await this.settle();
     const bytes = await this.sync();
-    const sha256 = await this.#onDisk(this.#digest());
-    return { path: this.path, bytes, sha256, version: await this.#onDisk(versionOf(this.#file)) };
+    const sha256 = await this.#onDisk(() => this.#digest());
+    return { path: this.path, bytes, sha256, version: await this.#onDisk(() => versionOf(this.#file.fd)) };
   }
 
   /** Closes the file, once nothing is on its way any more. */
@@ -153,9 +159,9 @@ export class HashedFile {
     if (this.#failure !== undefined) throw localError(this.#failure.error, this.path, 'yes');
   }
 
-  async #onDisk<T>(work: Promise<T>): Promise<T> {
+  async #onDisk<T>(work: () => Promise<T> | T): Promise<T> {
     try {
-      return await work;
+      return await work();
     } catch (error) {
       throw localError(error, this.path, 'yes');
     }

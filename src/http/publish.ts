@@ -6,7 +6,6 @@ import {
   lstatSync,
   openSync,
   renameSync,
-  rmSync,
   statSync,
   unlinkSync,
   writeSync,
@@ -18,6 +17,7 @@ import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { syncFolder } from '../make-folder.ts';
 import { plainFile } from '../open-flags.ts';
 import { printableLine } from '../printable.ts';
+import { removeFile } from '../remove-file.ts';
 import { localError } from './local-error.ts';
 import {
   intactVersion,
@@ -63,7 +63,7 @@ export async function publish(
     const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
     if (await isPut) await confirm(file, target, version);
     await syncFolder(dirname(target));
-    rmSync(file.path, { force: true });
+    removeFile(file.path);
   } catch (error) {
     throw localError(error, target, charged);
   }
@@ -189,7 +189,7 @@ function tryFile(path: string): void {
     try {
       writeSync(file, Buffer.alloc(1));
     } finally {
-      rmSync(path, { force: true });
+      removeFile(path);
     }
   } finally {
     closeSync(file);

@@ -1,5 +1,5 @@
 import { createHash, type Hash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, fstatSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { plainFile } from '../open-flags.ts';
 
@@ -24,9 +24,9 @@ export interface FileVersion {
   mtimeNs: bigint;
 }
 
-/** What an open file is now. */
-export async function versionOf(file: FileHandle): Promise<FileVersion> {
-  const { dev, ino, size, mtimeNs } = await file.stat({ bigint: true });
+/** What an open file is now, by its descriptor. @throws what the file system throws. */
+export function versionOf(file: number): FileVersion {
+  const { dev, ino, size, mtimeNs } = fstatSync(file, { bigint: true });
   return { dev, ino, size, mtimeNs };
 }
 
@@ -62,9 +62,9 @@ async function versionHolding(
   try {
     const status = await file.stat();
     if (!status.isFile() || status.size !== content.bytes) return undefined;
-    const version = await versionOf(file);
+    const version = versionOf(file.fd);
     const isWhole = (await hashOf(file)).digest('hex') === content.sha256;
-    return isWhole && isSameVersion(await versionOf(file), version) ? version : undefined;
+    return isWhole && isSameVersion(versionOf(file.fd), version) ? version : undefined;
   } finally {
     await file.close();
   }

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -11,6 +11,7 @@ import { checkOutput } from '../http/publish.ts';
 import { isIntact } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
+import { isFolder } from '../make-folder.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
@@ -33,7 +34,7 @@ type OnDisk = Target & { kind: 'file' | 'folder' };
  * Makes sure, before anything is paid, that `count` files can be put at a target.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; 'usage' for several files and standard output.
  */
-export async function checkTargetFree(target: Target, count: number, force: boolean): Promise<void> {
+export function checkTargetFree(target: Target, count: number, force: boolean): void {
   if (target.kind === 'stdout') {
     checkOneForStdout(count, 'no');
     return;
@@ -41,14 +42,9 @@ export async function checkTargetFree(target: Target, count: number, force: bool
   const paths = pathsAt(target, { id: '' }, count);
   // Numbered files would stand next to a folder of the name that was given, where nobody looks for them.
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
-  const isMeantAsFolder = target.path.endsWith('/') || (await isFolder(target.path));
+  const isMeantAsFolder = target.path.endsWith('/') || isFolder(target.path);
   if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
   for (const path of paths) checkOutput(path, { force });
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  const standing = await stat(path).catch(() => undefined);
-  return standing?.isDirectory() ?? false;
 }
 
 // Two videos one after the other are no video.

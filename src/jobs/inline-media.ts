@@ -1,4 +1,5 @@
-import { open, unlink } from 'node:fs/promises';
+import { closeSync, openSync, readSync } from 'node:fs';
+import { unlink } from 'node:fs/promises';
 import { headBytes, isText } from '../http/download/media-kind.ts';
 import { HashedFile } from '../http/hashed-file.ts';
 import { localError } from '../http/local-error.ts';
@@ -69,20 +70,17 @@ async function hashingSink(
  * What the bytes of a decoded file show: its MIME type, or why it is no video. Words are no media, and an MP4 must be
  * whole (design 6).
  */
-export async function kindOf(path: string): Promise<{ flaw?: string; mime?: string }> {
-  if (await startsMp4File(path)) {
-    const flaw = await mp4Flaw(path);
-    return flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${flaw}` };
-  }
-  return isText(await headOf(path), undefined) ? { flaw: 'a text and not a video' } : {};
-}
-
-async function headOf(path: string): Promise<Buffer> {
-  const file = await open(path, 'r');
+export function kindOf(path: string): { flaw?: string; mime?: string } {
+  const file = openSync(path, 'r');
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(headBytes), 0, headBytes, 0);
-    return buffer.subarray(0, bytesRead);
+    if (startsMp4File(file)) {
+      const flaw = mp4Flaw(file);
+      return flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${flaw}` };
+    }
+    const head = Buffer.alloc(headBytes);
+    const isWords = isText(head.subarray(0, readSync(file, head, 0, headBytes, 0)), undefined);
+    return isWords ? { flaw: 'a text and not a video' } : {};
   } finally {
-    await file.close();
+    closeSync(file);
   }
 }

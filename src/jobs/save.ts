@@ -140,7 +140,7 @@ async function firstThatWorks(sources: readonly Source[], work: Work): Promise<O
   const failed: Failed[] = [];
   for (const source of sources) {
     const outcome =
-      source.kind === 'inline' ? await inlineFile(source.index, work) : await downloadFrom(source, work);
+      source.kind === 'inline' ? inlineFile(source.index, work) : await downloadFrom(source, work);
     if (outcome.kind === 'done') return outcome;
     failed.push(outcome);
   }
@@ -156,7 +156,7 @@ async function firstThatWorks(sources: readonly Source[], work: Work): Promise<O
   );
 }
 
-async function inlineFile(index: number, { watched, options }: Work): Promise<Outcome> {
+function inlineFile(index: number, { watched, options }: Work): Outcome {
   const file = options.inline.file(index);
   const broken = (why: string): Outcome => ({
     kind: 'broken',
@@ -165,7 +165,7 @@ async function inlineFile(index: number, { watched, options }: Work): Promise<Ou
   const fault = watched.spooled[index]?.fault;
   if (file === undefined || fault !== undefined) return broken(`broken: ${fault ?? 'it is missing'}`);
   if (file.bytes === 0) return broken('empty');
-  const kind = await kindOf(file.path);
+  const kind = kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
   // A word that stands in the place of a video decodes just as well.
   if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);

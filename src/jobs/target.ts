@@ -1,3 +1,4 @@
+import { lstatSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
 import type { Ask, Goal, Job } from '../job.ts';
 
@@ -41,4 +42,13 @@ export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'recor
   const { output } = goals.find(({ isDelivered }) => !isDelivered) ?? goals.at(-1) ?? {};
   // The slash is a batch's alone: its outputs are templates, and what was not known then is the job's id.
   return key?.includes('/') ? output?.replaceAll('{job}', id) : output;
+}
+
+/** True where something stands at a path; false where that cannot be told. */
+export function isTaken(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return false;
+  }
 }

@@ -55,7 +55,7 @@ export function videoOrder(
         import('./sidecar.ts'),
       ]);
       const count = protocol.countOf?.(body) ?? 1;
-      await checkTargetFree(target, count, force);
+      checkTargetFree(target, count, force);
       if (sidecar) await checkSidecarsFree(target, count, force);
     },
   };

@@ -86,15 +86,6 @@ function writeWhole(file: number, text: string): void {
     throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
 }
 
-/** Removes a file; one that is not there is gone already. */
-export function removeFile(path: string): void {
-  try {
-    unlinkSync(path);
-  } catch (error) {
-    if (systemCode(error) !== 'ENOENT') throw error;
-  }
-}
-
 function tryUnlink(path: string): void {
   try {
     unlinkSync(path);

@@ -12,9 +12,12 @@ function instance(): string {
   return (made ??= randomUUID());
 }
 
+let own: Owner | undefined;
+
 /** This process, so that another one can tell whether it is still alive. */
 export function currentOwner(): Owner {
-  return { pid: process.pid, start: startOf(process.pid) ?? '', host: thisHost(), instance: instance() };
+  own ??= { pid: process.pid, start: startOf(process.pid) ?? '', host: thisHost(), instance: instance() };
+  return { ...own };
 }
 
 /**
@@ -42,9 +45,11 @@ let host: string | undefined;
 
 // The host's name, its boot and the process namespace, where the system tells them: ids mean nothing in another one.
 function thisHost(): string {
+  if (host !== undefined) return host;
   const bootId = readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8);
   const namespace = readSystem(() => readlinkSync('/proc/self/ns/pid'))?.replace(/\D/g, '');
-  return (host ??= [hostname(), bootId, namespace].filter(Boolean).join(' '));
+  host = [hostname(), bootId, namespace].filter(Boolean).join(' ');
+  return host;
 }
 
 // A process id is used again; its start is not. Fields of stat are counted after the name in brackets: the state

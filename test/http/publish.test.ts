@@ -41,7 +41,7 @@ vi.mock('node:fs', async (original) => {
     ...real,
     linkSync: failing('link', real.linkSync),
     renameSync: failing('rename', real.renameSync),
-    rmSync: failing('rm', real.rmSync),
+    unlinkSync: failing('rm', real.unlinkSync),
   };
 });
 

@@ -51,6 +51,11 @@ export class PartFile {
     return this.#file.path;
   }
 
+  /** For reading, as long as it is open. */
+  get descriptor(): number {
+    return this.#file.descriptor;
+  }
+
   /** Bytes that are written, once {@link settle} has been awaited. */
   get length(): number {
     return this.#file.length;
