@@ -143,6 +143,8 @@ async function spoken(
 // A name with the job's id in it is nobody else's.
 async function prepareTarget(path: string, count: number, { force, sidecar }: RowOptions): Promise<void> {
   if (path.includes('{job}')) return;
+  // Rows that begin together go on together, and share their syncs.
+  await new Promise((resolve) => setImmediate(resolve));
   await makeFolderOf(path);
   const target = { kind: 'file', path } as const;
   checkTargetFree(target, count, force);

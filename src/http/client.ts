@@ -62,6 +62,8 @@ export interface GatewayClient {
   exchange(request: Exchange, options: CallOptions): Promise<Reply>;
   /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only. */
   stream(request: Exchange, options: CallOptions): Promise<StreamedReply>;
+  /** Connections to its origin for results: the first who asks opens them, and they are kept until it is closed. */
+  readonly kept: (open: () => Promise<Connections>) => Promise<Connections>;
   /** Closes idle connections. */
   close(): void;
 }
@@ -75,6 +77,7 @@ const mostAhead = 512 * 1024;
 export function createClient(options: ClientOptions): GatewayClient {
   const timeoutMs = options.connectTimeoutMs ?? defaultConnectTimeoutMs;
   let shared: Promise<Connections> | undefined;
+  let kept: Promise<Connections> | undefined;
   const connections = (call: CallOptions, signal: AbortSignal): Promise<Connections> => {
     const { onConnected, connectSignal } = call;
     const signals = [signal, connectSignal];
@@ -87,14 +90,19 @@ export function createClient(options: ClientOptions): GatewayClient {
     trace: options.trace,
     exchange: (request, call) => exchange(open, request, call),
     stream: (request, call) => stream(open, request, call),
+    kept: (open) => (kept ??= open()),
     close: () => {
-      shared?.then(
-        (made) => made.destroy(new Error('the client was closed')),
-        () => undefined,
-      );
+      for (const each of [shared, kept])
+        each?.then(
+          (made) => made.destroy(new Error('the client was closed')),
+          () => undefined,
+        );
     },
   };
 }
+
+// Made once, since a socket that is destroyed has the stack of its error written out.
+const ended = new Error('the call has ended');
 
 type Open = (request: Exchange, call: CallOptions) => Promise<Answer>;
 
@@ -130,7 +138,7 @@ async function send(
   let own: Connections | undefined;
   const end = (): void => {
     deadline.end();
-    own?.destroy(new Error('it was given up'));
+    own?.destroy(ended);
   };
   try {
     const connections = await connectionsFor(call, deadline.signal);

@@ -3,7 +3,7 @@ import { messageOf, systemCode } from '../errors.ts';
 import { isLoopbackHost } from '../loopback.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { mendHead } from './mend-head.ts';
-import { isWithinReach, lookupWithin, outOfReach } from './reach.ts';
+import { isAddress, isWithinReach, lookupWithin, outOfReach } from './reach.ts';
 import type { ReadInto } from './read-buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
@@ -35,10 +35,6 @@ export interface ConnectionOptions {
 /** A URL's host without the brackets of IPv6. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
-}
-
-function isAddress(host: string): boolean {
-  return /^[\d.]+$/.test(host) || host.includes(':');
 }
 
 /** True where a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
@@ -80,8 +76,8 @@ export class Connections {
   readonly #options: ConnectionOptions;
   /** All that are open or under way, those to a proxy among them. */
   readonly #sockets = new Set<Socket>();
-  /** The one that came to stand last. */
-  #latest: Socket | undefined;
+  /** Those that came to stand: until they are closed, or for good where they had an excess. */
+  readonly #stood = new Set<Socket>();
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
 
@@ -121,9 +117,9 @@ export class Connections {
     });
   }
 
-  /** True where more came on the last of them than an answer had announced. */
-  get hasExcess(): boolean {
-    return this.#latest?.errored?.message === 'bad response';
+  /** On how many of them more came than an answer had announced. */
+  get excesses(): number {
+    return [...this.#stood].filter(hasExcess).length;
   }
 
   /** Ends them all at once, and what is under way on them. */
@@ -177,7 +173,10 @@ export class Connections {
     if (this.#isEnded || (this.#options.most === 1 && this.first !== undefined))
       throw TransportError.sent(new Error('it is not made again'), this.#url);
     const socket = await this.#connected(connector, target);
-    this.#latest = socket;
+    this.#stood.add(socket);
+    socket.once('close', () => {
+      if (!hasExcess(socket)) this.#stood.delete(socket);
+    });
     if (this.#options.most === 1) mendHead(socket);
     socket.on('error', (error: Error) => {
       this.breaking = error;
@@ -224,6 +223,8 @@ export class Connections {
   }
 }
 
+const hasExcess = ({ errored }: Socket): boolean => errored?.message === 'bad response';
+
 // undici's own connector does not know of the signal; the one that digs a tunnel does.
 function promised(
   connector: Connector,
@@ -231,9 +232,8 @@ function promised(
 ): Promise<Socket> {
   return new Promise((resolve, reject) => {
     target.signal.throwIfAborted();
-    target.signal.addEventListener('abort', () => reject(new Error(messageOf(target.signal.reason))), {
-      once: true,
-    });
+    const aborted = (): void => reject(new Error(messageOf(target.signal.reason)));
+    target.signal.addEventListener('abort', aborted, { once: true });
     connector(target, (error, socket) => (error === null ? resolve(socket) : reject(error)));
   });
 }

@@ -176,7 +176,7 @@ function downloadFrom(
   source: Exclude<Source, { kind: 'inline' }>,
   { job, protocol, deps, options, output }: Work,
 ): Promise<DownloadOutcome> {
-  const { baseUrl } = deps.client;
+  const { baseUrl, kept, trace } = deps.client;
   const key = source.kind === 'url' ? source.key : 'own-site';
   return download({ url: addressOf(source, baseUrl), key }, output, {
     gateway: {
@@ -185,7 +185,8 @@ function downloadFrom(
       auth: protocol.auth,
       trustedOrigins: options.trustedOrigins,
       userAgent: deps.userAgent,
-      trace: deps.client.trace,
+      kept,
+      trace,
     },
     clock: deps.clock,
     deadline: options.deadline,

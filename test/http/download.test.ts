@@ -1,8 +1,9 @@
-import { readdir } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
+import { createClient } from '../../src/http/client.ts';
 import type { DownloadProgress } from '../../src/http/download.ts';
 import {
   claimantOf,
@@ -95,6 +96,48 @@ async function drip(socket: Socket, bytes: Buffer): Promise<void> {
   }
   socket.end();
 }
+
+describe('results from the gateway’s own origin', () => {
+  async function fetchedTwice(answer: Answer): Promise<number> {
+    const server = await ctx.start(answer);
+    const client = createClient({ baseUrl: new URL(server.url('')), key: '', userAgent: 'mgw/test' });
+    const { baseUrl, kept } = client;
+    for (let times = 0; times < 2; times += 1) {
+      const gateway = { ...gatewayAt(), baseUrl, kept };
+      await expectWhole(await ctx.fetch(server.url(), { gateway, retries: 0 }), content);
+      await rm(ctx.part);
+    }
+    client.close();
+    return server.connections;
+  }
+
+  const whole = Buffer.concat([Buffer.from(head('200 OK', { 'content-length': content.length })), content]);
+
+  it('come on one connection, one after the other', async () => {
+    expect(await fetchedTwice((_, socket) => socket.write(whole))).toBe(1);
+  });
+
+  it('come on another one where that breaks before it has answered', async () => {
+    const used = new Set<Socket>();
+    const once: Answer = (_, socket) => {
+      if (used.has(socket)) return void socket.destroy();
+      used.add(socket);
+      socket.write(whole);
+    };
+    expect(await fetchedTwice(once)).toBe(2);
+  });
+
+  it('are asked for again where more came than was announced', async () => {
+    const server = await ctx.start(
+      inTurn(saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), file({ content })),
+    );
+    const client = createClient({ baseUrl: new URL(server.url('')), key: '', userAgent: 'mgw/test' });
+    const gateway = { ...gatewayAt(), baseUrl: client.baseUrl, kept: client.kept };
+    await expectWhole(await ctx.fetch(server.url(), { gateway }), content);
+    expect(server.asked).toHaveLength(2);
+    client.close();
+  });
+});
 
 describe('a length that is not true', () => {
   it.each([

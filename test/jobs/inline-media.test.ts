@@ -104,9 +104,9 @@ describe('kindOf', () => {
     ['JSON', Buffer.from('{"error":{}}'), { flaw: 'a text and not a video' }],
     ['HTML', Buffer.from('<!doctype html>'), { flaw: 'a text and not a video' }],
     ['another kind of media', Buffer.from('1a45dfa3a34286810142f7', 'hex'), {}],
-  ])('%s', async (_, bytes, kind) => {
+  ])('%s', (_, bytes, kind) => {
     const path = join(folder, 'file');
     writeFileSync(path, bytes);
-    expect(await kindOf(path)).toEqual(kind);
+    expect(kindOf(path)).toEqual(kind);
   });
 });

@@ -16,12 +16,15 @@ export type Answer = (asked: Asked, socket: Socket) => void;
 /** A raw server on loopback: it says exactly what a test tells it to, lies included. */
 export class RawServer {
   readonly asked: Asked[] = [];
+  /** How many connections were made. */
+  connections = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
   private constructor(answer: Answer, certificate?: Certificate) {
     const greet = (socket: Socket): void => {
       this.#sockets.add(socket);
+      this.connections += 1;
       socket.on('error', () => undefined).on('close', () => this.#sockets.delete(socket));
       let head = '';
       socket.on('data', (bytes) => {

@@ -1,6 +1,7 @@
 import { MgwError } from '../../errors.ts';
 import type { AuthScheme } from '../../exchange.ts';
 import { secretRedactor } from '../../redact.ts';
+import type { GatewayClient } from '../client.ts';
 import { checkTarget, keyMayGo, type TrustedGateway } from '../trust.ts';
 import { get, type Message } from './get.ts';
 
@@ -9,6 +10,8 @@ export interface DownloadGateway extends TrustedGateway {
   key: string;
   auth: AuthScheme;
   userAgent?: string;
+  /** Connections to it that are kept for results, see {@link GatewayClient}. */
+  kept?: GatewayClient['kept'];
   /** Called with every request and the head of its answer. A query may be a capability: it is left out. */
   trace?: (line: string) => void;
 }
@@ -62,6 +65,7 @@ export async function follow(
       ...options,
       headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
       baseUrl: gateway.baseUrl,
+      kept: gateway.kept,
     });
     gateway.trace?.(`< ${message.statusCode} ${message.headers['content-type'] ?? ''}`.trimEnd());
     onHead();
