@@ -98,8 +98,8 @@ function rendered(
   };
   const begin = (began: Parameters<typeof createOrResume>[2]): Promise<Job> =>
     createOrResume(order, deps, began);
-  return inRun(goal, deps, begin, async (found) => {
-    const { job, isResumed } = await submit(found, order, deps);
+  return inRun(goal, deps, begin, async (found, own) => {
+    const { job, isResumed } = await submit(found, order, own);
     const update = (seen: Job): void => {
       if (seen.state === 'succeeded' || seen.state === 'failed') seat.leave();
       onUpdate(seen);
@@ -107,7 +107,7 @@ function rendered(
     update(job);
     const target = pathFor(path, job);
     await makeFolderOf(target);
-    return deliver(job, protocol, deps, {
+    return deliver(job, protocol, own, {
       ask: 'file',
       target: { kind: 'file', path: target },
       force: options.force,

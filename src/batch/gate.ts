@@ -24,8 +24,8 @@ export class Gate {
     this.#heldUntil = Math.max(this.#heldUntil, this.#clock.monotonic() + ms);
   }
 
-  /** Waits for the turn of this call. @throws the signal's reason. */
-  async pass(signal: AbortSignal): Promise<void> {
+  /** Waits for the turn of this call, and gives its time, monotonic ms. @throws the signal's reason. */
+  async pass(signal: AbortSignal): Promise<number> {
     for (;;) {
       while (this.heldMs > 0) await this.#clock.sleep(this.heldMs, signal);
       const turn = Math.max(this.#next, this.#clock.monotonic());
@@ -33,7 +33,7 @@ export class Gate {
       const wait = turn - this.#clock.monotonic();
       // A timer is no finer than a millisecond.
       if (wait >= 1) await this.#clock.sleep(wait, signal);
-      if (this.heldMs === 0) return;
+      if (this.heldMs === 0) return turn;
     }
   }
 }

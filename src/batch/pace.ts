@@ -14,6 +14,27 @@ export interface PaceOptions {
   onLimit?: (limit: number) => void;
 }
 
+/** A submission's turn. */
+export interface Turn {
+  /** Counts the changes downwards that came before it. */
+  epoch: number;
+  /** False once it is too late to send for it: it might come to the gateway together with turns after it. */
+  isGood(): boolean;
+}
+
+/** So late a submission may be after its turn, ms: for a connection, and for what is recorded before its first byte. */
+const mostLateMs = 2000;
+
+/** Between two turns, ms: of submissions that are so late at most, no minute sees more than `perMinute`. */
+export function gapOf(perMinute: number | undefined): number {
+  return perMinute === undefined ? 0 : (60_000 + mostLateMs) / perMinute;
+}
+
+/** The turn of a time, monotonic ms. */
+export function turnAt(at: number, epoch: number, { perMinute, clock }: PaceOptions): Turn {
+  return { epoch, isGood: () => perMinute === undefined || clock.monotonic() <= at + mostLateMs };
+}
+
 /**
  * How many tasks of a batch are under way, and when its next call may go out. The gateway's 429 halves the number of tasks,
  * its acceptances let it grow again, one by one; its `Retry-After` holds every submission.
@@ -27,14 +48,14 @@ export interface Pace {
   enter(signal: AbortSignal): Promise<void>;
   /** A task is no longer under way. */
   leave(): void;
-  /** Waits until the next submission may go out, and gives what {@link limited} wants to know. @throws the signal's reason. */
-  submission(signal: AbortSignal): Promise<number>;
+  /** Waits until the next submission may go out. @throws the signal's reason. */
+  submission(signal: AbortSignal): Promise<Turn>;
   /** Waits until the next poll may go out. @throws the signal's reason. */
-  poll(signal: AbortSignal): Promise<void>;
+  poll(signal: AbortSignal): Promise<unknown>;
   /** The gateway accepted a task. */
   accepted(): void;
-  /** The gateway takes no more for now: 429, or its own 503. `epoch` is of the submission that it answered. */
-  limited(epoch: number, retryAfterMs?: number): void;
+  /** The gateway takes no more for now: 429, or its own 503. `turn` is of the submission that it answered. */
+  limited(turn: Turn, retryAfterMs?: number): void;
   /** The gateway wants to be asked less often. A minute at most: the wait of a job has an end of its own. */
   holdPolls(retryAfterMs?: number): void;
   /** Gives back what is held. */
@@ -66,7 +87,7 @@ export class LocalPace implements Pace {
     const { concurrency, perMinute, clock } = options;
     this.#options = options;
     this.#limit = concurrency;
-    this.#submissions = new Gate(perMinute === undefined ? 0 : 60_000 / perMinute, clock);
+    this.#submissions = new Gate(gapOf(perMinute), clock);
     this.#polls = gateOfPolls(options);
   }
 
@@ -89,12 +110,12 @@ export class LocalPace implements Pace {
     this.#wake();
   }
 
-  async submission(signal: AbortSignal): Promise<number> {
-    await this.#submissions.pass(signal);
-    return this.#epoch;
+  async submission(signal: AbortSignal): Promise<Turn> {
+    const at = await this.#submissions.pass(signal);
+    return turnAt(at, this.#epoch, this.#options);
   }
 
-  poll(signal: AbortSignal): Promise<void> {
+  poll(signal: AbortSignal): Promise<unknown> {
     return this.#polls.pass(signal);
   }
 
@@ -104,7 +125,7 @@ export class LocalPace implements Pace {
     this.#set(this.#limit + 1);
   }
 
-  limited(epoch: number, retryAfterMs = 0): void {
+  limited({ epoch }: Turn, retryAfterMs = 0): void {
     this.#submissions.hold(retryAfterMs);
     if (epoch !== this.#epoch) return;
     this.#epoch += 1;

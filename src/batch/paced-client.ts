@@ -1,7 +1,8 @@
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { retryAfter } from '../http/retry-after.ts';
-import type { Pace } from './pace.ts';
+import { TransportError } from '../http/transport-error.ts';
+import type { Pace, Turn } from './pace.ts';
 
 /** A row's place among the tasks that are under way. */
 export class Seat {
@@ -38,41 +39,56 @@ export function pacedClient(
   signal: AbortSignal,
   read: (reply: Reply) => SubmitVerdict,
 ): GatewayClient {
-  const turn = async (options: CallOptions): Promise<number | undefined> => {
+  const paced = async <T extends Pick<Reply, 'status' | 'headers'>>(
+    options: CallOptions,
+    call: (own: CallOptions) => Promise<T>,
+    replyOf: (answer: T) => Reply,
+  ): Promise<T> => {
     if (options.onConnected === undefined) {
       await pace.poll(signal);
-      return undefined;
+      const answer = await call(options);
+      if (isLimit(answer.status)) pace.holdPolls(retryAfter(answer.headers));
+      return answer;
     }
     await seat.take(signal);
-    return pace.submission(signal);
+    let turn = await pace.submission(signal);
+    const own: CallOptions = {
+      ...options,
+      onConnected: async () => {
+        if (!turn.isGood()) turn = await pace.submission(signal);
+        await options.onConnected?.();
+      },
+      beforeFirstByte: () => {
+        options.beforeFirstByte?.();
+        if (!turn.isGood()) throw TransportError.heldBack('its turn had passed when it could be sent');
+      },
+    };
+    const answer = await call(own);
+    saw(replyOf(answer), turn);
+    return answer;
   };
-  const saw = (reply: Reply, epoch: number | undefined): void => {
-    if (epoch === undefined) {
-      if (isLimit(reply.status)) pace.holdPolls(retryAfter(reply.headers));
-      return;
-    }
+  const saw = (reply: Reply, turn: Turn): void => {
     const verdict = read(reply);
     if (verdict.kind === 'accepted') pace.accepted();
     if (verdict.kind !== 'unavailable') return;
     // Whoever waits for the next try takes nobody's place meanwhile.
     seat.leave();
-    pace.limited(epoch, verdict.failure.retryAfterMs);
+    pace.limited(turn, verdict.failure.retryAfterMs);
   };
   return {
     ...client,
-    exchange: async (request, options) => {
-      const epoch = await turn(options);
-      const reply = await client.exchange(request, options);
-      saw(reply, epoch);
-      return reply;
-    },
-    stream: async (request, options) => {
-      const epoch = await turn(options);
-      const answer = await client.stream(request, options);
-      const { status, headers } = answer;
-      saw({ status, headers, text: '', complete: status >= 300 }, epoch);
-      return answer;
-    },
+    exchange: (request, options) =>
+      paced(
+        options,
+        (own) => client.exchange(request, own),
+        (reply) => reply,
+      ),
+    stream: (request, options) =>
+      paced(
+        options,
+        (own) => client.stream(request, own),
+        ({ status, headers }) => ({ status, headers, text: '', complete: status >= 300 }),
+      ),
   };
 }
 

@@ -38,17 +38,27 @@ export async function readBudgetFile(path: string): Promise<BudgetEntries> {
   return { limit, entries: [...entries.values()] };
 }
 
-/** Writes a budget's file anew. @throws MgwError('local_io') where it cannot be. */
-export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<void> {
+/**
+ * Writes a budget's file, adding what is not in it.
+ * @returns whether that was anything
+ * @throws MgwError('local_io') where it cannot be.
+ */
+export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<boolean> {
   const log = await openBudgetLog(path);
   try {
+    const there = await readBudgetFile(path);
+    const states = new Map(there.entries.map(({ id, state }) => [id, state]));
     const lines = entries.flatMap(({ id, amount, at, owner, state }) => [
-      encodeBudgetEvent({ type: 'reserve', id, amount, owner, limit: { amount: boundless } }, at),
-      ...(state === 'kept' ? [encodeBudgetEvent({ type: 'keep', id }, at)] : []),
+      ...(states.has(id)
+        ? []
+        : [encodeBudgetEvent({ type: 'reserve', id, amount, owner, limit: { amount: boundless } }, at)]),
+      ...(state === 'kept' && states.get(id) !== 'kept' ? [encodeBudgetEvent({ type: 'keep', id }, at)] : []),
     ]);
     const now = new Date(0).toISOString();
-    if (limit !== undefined) lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, now));
-    await log.append(lines.map((line) => `\n${line}\n`).join(''), true);
+    if (limit !== undefined && there.limit === undefined)
+      lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, now));
+    if (lines.length > 0) await log.append(lines.map((line) => `\n${line}\n`).join(''), true);
+    return lines.length > 0;
   } finally {
     await log.close();
   }

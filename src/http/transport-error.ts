@@ -3,7 +3,7 @@ import { printableLine } from '../printable.ts';
 
 /** Why no whole answer came. */
 export type TransportReason =
-  'unreachable' | 'certificate' | 'private_address' | 'timeout' | 'interrupted' | 'broken';
+  'unreachable' | 'certificate' | 'private_address' | 'timeout' | 'interrupted' | 'broken' | 'held_back';
 
 /**
  * A call that got no whole answer. `unsent`: no byte of the request left this machine, so it may be repeated.
@@ -26,6 +26,11 @@ export class TransportError extends Error {
     const reason = reasonOf(cause);
     const hint = reason === 'certificate' ? ': the certificate is not valid for it' : '';
     return new TransportError('unsent', reason, `cannot reach ${url.host}${hint}: ${wordsOf(cause)}`, cause);
+  }
+
+  /** A request that was kept back at the last moment, directly before its first byte. */
+  static heldBack(why: string): TransportError {
+    return new TransportError('unsent', 'held_back', why);
   }
 
   /** A connection that broke, or a time that ran out, after the first byte may have left. */

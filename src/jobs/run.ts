@@ -15,28 +15,40 @@ export interface Ran<T> {
 
 /**
  * Runs a command on a job: `began` is recorded before `work`, and `detached` where that fails, so that the same command
- * resumes. That it was delivered is recorded by the caller, once it was said.
+ * resumes. That it was delivered is recorded by the caller, once it was said. All of it is done under the lease that it began
+ * under, which the deps that `work` is given have: others may go on with what a process was doing that was away for longer.
  * @param begin finds the job and records the event that it is given, or leaves a job in doubt as it is
  * @throws what `begin` throws; what `work` throws, with the job as it is then.
  */
-export async function inRun<T>(
+export async function inRun<T, D extends JobDeps>(
   goal: Goal,
-  deps: JobDeps,
+  deps: D,
   begin: (began: JobEvent) => Promise<Job>,
-  work: (job: Job, run: string) => Promise<T>,
+  work: (job: Job, own: D, run: string) => Promise<T>,
 ): Promise<Ran<T>> {
   const run = randomUUID().slice(0, 8);
-  const { owner } = await deps.lease();
-  const job = await begin({ type: 'began', run, owner, ...goal });
+  const lease = await deps.lease();
+  const job = await begin({ type: 'began', run, owner: lease.owner, ...goal });
+  const own = {
+    ...deps,
+    lease: () =>
+      Promise.resolve(lease).then((held) => {
+        held.assertHeld();
+        return held;
+      }),
+  };
   const last = async (): Promise<Job> => (await deps.ledger.read(job.id)) ?? job;
   try {
-    const value = await work(job, run);
+    const value = await work(job, own, run);
     const delivered = (): Promise<void> => deps.ledger.append(job.id, { type: 'delivered', run });
     return { value, job: await last(), delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
     // Where the ledger is what failed, that error is the one to tell, with the handle that may be in it.
-    throw error instanceof MgwError ? error.with({ job: await last().catch(() => job) }) : error;
+    if (!(error instanceof MgwError)) throw error;
+    const latest = await last().catch(() => job);
+    const isPaid = job.handle === undefined && latest.handle !== undefined && error.charged === 'no';
+    throw error.with({ job: latest, ...(isPaid && { charged: 'yes', retry: 'resume' }) });
   }
 }
 

@@ -71,8 +71,8 @@ async function deliverOne(
   const deps = depsOf(call, await call.session.jobDeps());
   const goal = goalOf(command, wanted.ask, wanted.target);
   wanted.onUpdate?.(job);
-  const ran = await inRun(goal, deps, onExisting(job, deps), async (found) =>
-    deliver(found, protocol, deps, await deliveryOf(call, { ...wanted, atOnce: true })),
+  const ran = await inRun(goal, deps, onExisting(job, deps), async (found, own) =>
+    deliver(found, protocol, own, await deliveryOf(call, { ...wanted, atOnce: true })),
   );
   await ran.delivered();
   return { job: shownJob(ran.job), files: ran.value };

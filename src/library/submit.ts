@@ -63,10 +63,10 @@ async function submitOne(call: Call, given: VideoOrder): Promise<Submitted> {
     goal,
     deps,
     (began) => createOrResume(order, deps, began),
-    async (found) => {
-      const { job, isResumed } = await submit(found, order, deps);
+    async (found, own) => {
+      const { job, isResumed } = await submit(found, order, own);
       resumed = isResumed;
-      return deliver(job, protocol, deps, await deliveryOf(call, { ask, target, force, atOnce: isResumed }));
+      return deliver(job, protocol, own, await deliveryOf(call, { ask, target, force, atOnce: isResumed }));
     },
   );
   if (sidecar) await writeSidecars(ran.job, ran.value, version);

@@ -1,6 +1,6 @@
 import type { ChargeOutcome } from '../budget/budget.ts';
 import type { Clock, Deadline } from '../clock.ts';
-import { messageOf, toMgwError, type MgwError } from '../errors.ts';
+import { messageOf } from '../errors.ts';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { backoffMs } from '../http/backoff.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
@@ -102,8 +102,6 @@ export async function payOnce(payment: Payment, record: PaymentRecord, deps: Pay
 interface Course {
   hold: Hold;
   leased: () => Promise<Lease>;
-  /** Why nothing was sent, though `sending` is on record. */
-  heldBack?: MgwError;
   /** True from the moment that a byte of the present attempt may have left. */
   begun: boolean;
   /** What is known of all attempts so far. */
@@ -142,7 +140,13 @@ async function attemptOnce(
   try {
     reply = await exchange(payment, record, deps, course);
   } catch (error) {
-    if (course.heldBack !== undefined) throw await withdrawn(course.heldBack, record);
+    if (error instanceof TransportError && error.reason === 'held_back') {
+      // That nothing was sent is known, whoever takes this process for dead.
+      course.outcome = 'none';
+      const unsent = { code: 'unreachable', message: error.message } as const;
+      await record.verdict?.({ kind: 'unavailable', failure: unsent });
+      return { unsent };
+    }
     const unsent = failureBeforeSending(error, course.begun, deps);
     if (unsent !== undefined) return { unsent };
     const verdict = {
@@ -157,13 +161,6 @@ async function attemptOnce(
   course.outcome = outcomeAfter(verdict);
   await record.verdict?.(verdict);
   return { verdict, reply };
-}
-
-// That nothing was sent is known, whoever takes this process for dead.
-async function withdrawn(error: MgwError, record: PaymentRecord): Promise<MgwError> {
-  const { code, message } = error;
-  await record.verdict?.({ kind: 'unavailable', failure: { code, message } });
-  return error;
 }
 
 function outcomeAfter({ kind }: SubmitVerdict): ChargeOutcome {
@@ -209,9 +206,8 @@ async function exchange(
       try {
         lease?.assertHeld();
       } catch (error) {
-        course.outcome = 'none';
-        course.heldBack = toMgwError(error);
-        throw error;
+        // The next try is refused by the ledger, unless the lease was only late.
+        throw TransportError.heldBack(messageOf(error));
       }
     },
   };

@@ -82,13 +82,15 @@ export async function copyBudgetsIn(folder: string, database: Database): Promise
   return copied;
 }
 
-/** Copies the budgets of a database into a folder that has none. @throws MgwError('local_io'). */
+/** Copies the budgets of a database into a folder; what is there already stays. @throws MgwError('local_io'). */
 export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
-  const all = await readBudgetRows(database);
-  for (const { kind, name, budget } of all) {
-    await writeBudgetFile(budgetPath(folder, kind, name), budget).catch((error: unknown) => {
+  let copied = 0;
+  for (const { kind, name, budget } of await readBudgetRows(database)) {
+    const path = budgetPath(folder, kind, name);
+    const isWritten = await writeBudgetFile(path, budget).catch((error: unknown) => {
       throw new MgwError('local_io', `The budget ${name}: ${messageOf(error)}`, { cause: error });
     });
+    if (isWritten) copied += 1;
   }
-  return all.length;
+  return copied;
 }

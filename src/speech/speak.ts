@@ -71,12 +71,12 @@ async function spoken(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Pr
       await sink.abandon();
       throw error;
     });
-  const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, run) => {
-    const accepted = await accept(found, submission, call, deps, sink);
+  const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
+    const accepted = await accept(found, submission, call, own, sink);
     const { stream } = call;
-    if (stream !== undefined) return finishTake({ stream, sink, deadline: order.deadline }, accepted, deps);
+    if (stream !== undefined) return finishTake({ stream, sink, deadline: order.deadline }, accepted, own);
     await sink.abandon();
-    return deliverEarlier(accepted, run, order.deadline, deps, sink);
+    return deliverEarlier(accepted, run, order.deadline, own, sink);
   });
   return { job, file: value, isResumed: call.stream === undefined, delivered };
 }

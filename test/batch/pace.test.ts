@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { pacedClient, Seat } from '../../src/batch/paced-client.ts';
 import { LocalPace } from '../../src/batch/pace.ts';
+import { xApiKey } from '../../src/exchange.ts';
+import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 const never = new AbortController().signal;
@@ -73,7 +76,39 @@ describe('submissions', () => {
   it('keep to a number a minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.submission(never);
-    expect(clock.monotonic()).toBe(6000);
+    // Each may be two seconds late, and still no minute sees more.
+    expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
+  });
+});
+
+describe('a submission that comes to be sent late', () => {
+  // A minute has 60 turns; this one takes so long to be connected, and so long to be recorded, ms.
+  async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
+    const { pace: one, clock } = pace({ perMinute: 60 });
+    const client = {
+      exchange: async (_, { onConnected, beforeFirstByte }) => {
+        clock.advance(connecting);
+        await onConnected?.();
+        beforeFirstByte?.();
+        return { status: 200, headers: {}, text: '', complete: true };
+      },
+    } satisfies Partial<GatewayClient>;
+    const read = (): { kind: 'accepted'; handle: string } => ({ kind: 'accepted', handle: 'task' });
+    const paced = pacedClient(client as never, one, new Seat(one), never, read);
+    const onConnected = (): Promise<void> => {
+      clock.advance(recording);
+      return Promise.resolve();
+    };
+    const options: CallOptions = { auth: xApiKey, timeoutMs: 1000, onConnected };
+    await paced.exchange({} as never, options);
+  }
+
+  it('has another turn where its connection took too long, and is not sent where its record did', async () => {
+    await sendLate({ recording: 1900 });
+    await sendLate({ connecting: 2100, recording: 1900 });
+    const late = { phase: 'unsent', reason: 'held_back' };
+    await expect(sendLate({ recording: 2100 })).rejects.toMatchObject(late);
+    await expect(sendLate({ connecting: 1500, recording: 1500 })).rejects.toMatchObject(late);
   });
 });
 

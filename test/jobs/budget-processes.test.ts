@@ -48,7 +48,7 @@ const program = `
     };
     const begin = (began) => mgw.createOrResume(order, deps, began);
     try {
-      const { delivered } = await mgw.inRun(goal, deps, begin, (job) => mgw.submit(job, order, deps));
+      const { delivered } = await mgw.inRun(goal, deps, begin, (job, own) => mgw.submit(job, order, own));
       await delivered();
       return 0;
     } catch (error) {

@@ -66,7 +66,7 @@ describePostgres('a folder that is copied into a database, and back into another
       now: () => now,
     });
     expect(await copyJobs(shared, back)).toBe(3);
-    expect(await copyBudgetsOut(database, two)).toBe(1);
+    expect([await copyBudgetsOut(database, two), await copyBudgetsOut(database, two)]).toEqual([1, 0]);
 
     for (const ledger of [shared, back]) {
       expect(await all(ledger)).toEqual(await all(from));

@@ -6,7 +6,9 @@ import { folderOfServer, freePort, programOf, ServerProcess } from './server-pro
 /** False where PgBouncer is not installed: its tests are skipped. */
 export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
 
-/** PgBouncer in transaction mode before a PostgreSQL server: each transaction may get another connection of few. */
+type PoolMode = 'transaction' | 'statement' | 'session';
+
+/** PgBouncer before a PostgreSQL server: each transaction (or statement) may get another connection of few. */
 export class PgBouncer {
   readonly port: number;
   readonly #folder: string;
@@ -19,11 +21,11 @@ export class PgBouncer {
   }
 
   /** Starts one before the server on a port of 127.0.0.1. */
-  static async open(target: number): Promise<PgBouncer> {
+  static async open(target: number, mode: PoolMode = 'transaction'): Promise<PgBouncer> {
     const folder = folderOfServer('mgw-pool-');
     const port = await freePort();
     writeFileSync(join(folder, 'users.txt'), '"postgres" ""\n');
-    writeFileSync(join(folder, 'pool.ini'), settingsOf(target, port, folder));
+    writeFileSync(join(folder, 'pool.ini'), settingsOf(target, port, folder, mode));
     const args = [join(folder, 'pool.ini')];
     const server = await ServerProcess.start(programOf('pgbouncer') ?? '', args, folder, /process up/);
     return new PgBouncer(port, folder, server);
@@ -36,7 +38,7 @@ export class PgBouncer {
   }
 }
 
-function settingsOf(target: number, port: number, folder: string): string {
+function settingsOf(target: number, port: number, folder: string, mode: PoolMode): string {
   return `[databases]
 * = host=127.0.0.1 port=${target}
 [pgbouncer]
@@ -45,7 +47,7 @@ listen_port = ${port}
 unix_socket_dir =
 auth_type = trust
 auth_file = ${join(folder, 'users.txt')}
-pool_mode = transaction
+pool_mode = ${mode}
 default_pool_size = 3
 max_client_conn = 400
 server_login_retry = 0

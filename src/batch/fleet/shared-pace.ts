@@ -1,6 +1,6 @@
 import { messageOf } from '../../errors.ts';
 import type { Gate } from '../gate.ts';
-import { gateOfPolls, type Pace, type PaceOptions } from '../pace.ts';
+import { gapOf, gateOfPolls, turnAt, type Pace, type PaceOptions, type Turn } from '../pace.ts';
 import { asking, type Ask, type Database, type Hold } from './database.ts';
 import { Renewal } from './renewal.ts';
 
@@ -13,12 +13,7 @@ export interface SharedPaceOptions extends PaceOptions {
   note: (text: string) => void;
 }
 
-interface Turn extends Record<string, unknown> {
-  wait: number;
-  held: number;
-  epoch: number;
-  most: number;
-}
+type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
 // A free place is looked for at these times: there is nobody who could tell of it through a pool of connections.
 const [leastLookMs, mostLookMs] = [100, 1000];
@@ -92,21 +87,23 @@ export class SharedPace implements Pace {
     );
   }
 
-  async submission(signal: AbortSignal): Promise<number> {
+  async submission(signal: AbortSignal): Promise<Turn> {
     const { clock } = this.#options;
     await Promise.all(this.#writes);
     for (;;) {
       while (this.heldMs > 0) await clock.sleep(this.heldMs, signal);
+      const asked = clock.monotonic();
       const turn = await this.#turn(true);
       if (turn.held > 0) continue;
-      if (turn.wait < 1) return turn.epoch;
+      const at = asked + Math.max(0, turn.wait);
+      if (turn.wait < 1) return turnAt(at, turn.epoch, this.#options);
       await clock.sleep(turn.wait, signal);
       const now = await this.#turn(false);
-      if (now.held <= 0) return now.epoch;
+      if (now.held <= 0) return turnAt(at, now.epoch, this.#options);
     }
   }
 
-  poll(signal: AbortSignal): Promise<void> {
+  poll(signal: AbortSignal): Promise<unknown> {
     return this.#polls.pass(signal);
   }
 
@@ -117,7 +114,7 @@ export class SharedPace implements Pace {
     this.#write(() => this.#ask(grow, [batch, concurrency]));
   }
 
-  limited(epoch: number, retryAfterMs = 0): void {
+  limited({ epoch }: Turn, retryAfterMs = 0): void {
     const { clock, batch } = this.#options;
     this.#heldUntil = Math.max(this.#heldUntil, clock.monotonic() + retryAfterMs);
     this.#write(() => this.#ask(shrink, [batch, epoch, retryAfterMs]));
@@ -152,10 +149,13 @@ export class SharedPace implements Pace {
     }
   }
 
-  async #turn(isTaken: boolean): Promise<Turn> {
+  async #turn(isTaken: boolean): Promise<Turned> {
     const { batch, perMinute } = this.#options;
-    const gapMs = isTaken && perMinute !== undefined ? 60_000 / perMinute : 0;
-    const [turn] = await this.#ask<Turn>(gapMs > 0 ? nextTurn : look, [batch, ...(gapMs > 0 ? [gapMs] : [])]);
+    const gapMs = isTaken ? gapOf(perMinute) : 0;
+    const [turn] = await this.#ask<Turned>(gapMs > 0 ? nextTurn : look, [
+      batch,
+      ...(gapMs > 0 ? [gapMs] : []),
+    ]);
     const { wait = 0, held = 0, epoch = 0, most = this.#limit } = turn ?? {};
     if (held > 0) this.#heldUntil = this.#options.clock.monotonic() + held;
     this.#noteLimit(most);

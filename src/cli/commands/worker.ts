@@ -90,6 +90,7 @@ async function work(context: Context, options: WorkerOptions): Promise<Outcome> 
   const hold = holdIn(database);
   const signals = withGrace(deps, options.grace ?? defaultGraceMs);
   const report = await WorkerReport.open(context, options);
+  const tellLimit = limitTeller(context);
   try {
     const worker = new Worker(
       {
@@ -100,7 +101,7 @@ async function work(context: Context, options: WorkerOptions): Promise<Outcome> 
         leaseMs: hold.leaseMs,
         clock: context.clock,
         signal: signals.soft,
-        open: (queued) => opened(context, queued, options, signals),
+        open: (queued) => opened(context, queued, options, signals, tellLimit),
       },
       report,
     );
@@ -119,6 +120,7 @@ async function opened(
   { name, head }: QueuedBatch,
   { output, force = false, sidecar = head.sidecar ?? false }: WorkerOptions,
   signals: JobDeps['signals'],
+  tellLimit: LimitTeller,
 ): Promise<OpenedBatch> {
   const {
     output: template = head.output,
@@ -131,10 +133,27 @@ async function opened(
   const plan = await planDepsOf(context, batch);
   const job = { ...(await payingDeps(context, 'batch', name, { budget })), signals };
   const rows = await rowOptionsOf(context, { force, sidecar });
-  const onLimit = (limit: number): void =>
-    context.progress.note(`${name}: the gateway limits what it takes: ${limit} at once from now on.`);
+  const onLimit = (limit: number): void => tellLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
   return { batch, plan, job, options: { ...rows, pace, retake: () => undefined } };
+}
+
+type LimitTeller = (batch: string, limit: number, concurrency: number) => void;
+
+// Told when the gateway begins to limit a batch, and when it has ended that: not of each step between.
+function limitTeller({ progress }: Context): LimitTeller {
+  const limited = new Set<string>();
+  return (batch, limit, concurrency) => {
+    const isLimited = limit < concurrency;
+    if (isLimited === limited.has(batch)) return;
+    if (isLimited) limited.add(batch);
+    else limited.delete(batch);
+    progress.note(
+      isLimited
+        ? `${batch}: the gateway limits what it takes: ${limit} at once for now.`
+        : `${batch}: the gateway takes ${limit} at once again.`,
+    );
+  };
 }
 
 // A worker is handed its rows one by one.

@@ -66,6 +66,27 @@ export class Database {
     }
   }
 
+  /**
+   * Whether a transaction of several statements can be made; mgw makes none, and looks what stands before the database.
+   * @throws as {@link query} does.
+   */
+  async knowsTransactions(): Promise<boolean> {
+    const client = await this.#pool.connect().catch((error: unknown) => {
+      throw isGone(error) ? this.#gone(error) : this.#refused(error);
+    });
+    try {
+      await client.query('BEGIN');
+      await client.query('ROLLBACK');
+      client.release();
+      return true;
+    } catch {
+      client.release(true);
+      // Where the database is away, this says so.
+      await this.query('SELECT');
+      return false;
+    }
+  }
+
   /** Closes all connections. What is under way on them is awaited. */
   async close(): Promise<void> {
     if (this.#isClosed) return;

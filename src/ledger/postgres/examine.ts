@@ -51,16 +51,45 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
     const [row] = await database.query<Settings>(
       `SELECT current_setting('server_version') AS server, current_setting('server_version_num')::int AS number,
          extract(epoch FROM clock_timestamp()) * 1000 AS clock, current_setting('fsync') AS fsync,
-         current_setting('full_page_writes') AS pages, pg_is_in_recovery() AS standby,
-         (SELECT count(*)::int FROM ${database.table('jobs')}) AS jobs`,
+         current_setting('full_page_writes') AS pages, (SELECT count(*)::int FROM ${database.table('jobs')}) AS jobs`,
     );
     const tripMs = performance.now() - sent;
     const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
-    return { server, version, jobs, lagMs, tripMs, warnings: warningsOf(row, number, lagMs) };
+    const warnings = [...(await wayWarnings(database)), ...warningsOf(row, number, lagMs)];
+    return { server, version, jobs, lagMs, tripMs, warnings };
   } finally {
     await database.close();
   }
+}
+
+/** So many connections are looked at, at the same time: a pool may lead each of them elsewhere. */
+const looks = [1, 2, 3, 4];
+
+// What stands between here and the database.
+async function wayWarnings(database: Database): Promise<string[]> {
+  const ends = await Promise.all(
+    looks.map(() =>
+      database.query<{ ledger: string; standby: boolean }>(
+        `SELECT ledger, pg_is_in_recovery() AS standby FROM ${database.table('meta')}`,
+      ),
+    ),
+  );
+  const warnings: [boolean, string][] = [
+    [
+      ends.flat().some(({ standby }) => standby),
+      'A standby answers, which takes no writes and may be behind: name the primary, and let no pool divide what is read among servers.',
+    ],
+    [
+      new Set(ends.flat().map(({ ledger }) => ledger)).size > 1,
+      'Connections lead to different databases: name one server, or a pool before one.',
+    ],
+    [
+      !(await database.knowsTransactions()),
+      'The pool before the database takes no transactions: set pool_mode = transaction (PgBouncer), which is what mgw is made for.',
+    ],
+  ];
+  return warnings.filter(([isSo]) => isSo).map(([, text]) => text);
 }
 
 interface Settings extends Record<string, unknown> {
@@ -69,14 +98,12 @@ interface Settings extends Record<string, unknown> {
   clock: string | number;
   fsync: string;
   pages: string;
-  standby: boolean;
   jobs: number;
 }
 
 function warningsOf(found: Settings | undefined, number: number, lagMs: number): string[] {
   const warnings: [boolean, string][] = [
     [number < oldestServer, 'PostgreSQL is older than 14, which mgw is made for.'],
-    [found?.standby === true, 'This server is a standby, which takes no writes: name the primary.'],
     [
       found?.fsync === 'off',
       'fsync is off: a crash of the machine loses what was confirmed, and mgw may pay twice.',

@@ -49,7 +49,7 @@ class HeldLease implements Lease {
 /** Exit 6: this process was away for so long that others may have found it dead. */
 export function leaseLost(): MgwError {
   const text =
-    'This process was stopped, or cut off from the ledger, for longer than its lease: others may have gone on with its work. Nothing was sent.';
+    'This process was stopped, or cut off from the ledger, for longer than its lease. Others may have gone on with its work: it sends nothing more and saves no file. The same command goes on from there.';
   return new MgwError('unreachable', text, { retry: 'safe' });
 }
 

@@ -2,7 +2,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Running } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import type { PgBouncer } from '../../support/pgbouncer.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { startBatchGateway, type BatchGateway, type Deed } from '../gateway.ts';
 import { openDatabase } from './database.ts';
@@ -13,8 +12,6 @@ export interface Trial {
   rows: number;
   runners: number;
   concurrency: number;
-  /** Through PgBouncer in transaction mode. */
-  isPooled: boolean;
   /** After so many submissions something dies: in turn a runner, a runner, the server, every connection. */
   every: number;
   say?: (text: string) => void;
@@ -71,10 +68,11 @@ export class Fleet {
     this.#machines = new Machines(gateway.url, direct.replace(`:${server.port}/`, `:${proxy.port}/`));
   }
 
-  static async open(trial: Trial, server: PostgresServer, pool: PgBouncer | undefined): Promise<Fleet> {
+  /** @param port the server's, or that of a pool before it */
+  static async open(trial: Trial, server: PostgresServer, port: number): Promise<Fleet> {
     const name = await server.database();
     await openDatabase(server.url(name), true);
-    const proxy = await CuttingProxy.open(trial.isPooled && pool !== undefined ? pool.port : server.port);
+    const proxy = await CuttingProxy.open(port);
     return new Fleet(trial, server, proxy, await startBatchGateway(), `${server.url(name)}?lease=2s`);
   }
 

@@ -1,78 +1,108 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
+import type { CliResult, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
-import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
-import { startBatchGateway, type BatchGateway } from '../gateway.ts';
-import { openDatabase } from './database.ts';
-import { Machines, read } from './machines.ts';
+import { read } from './machines.ts';
+import { bothWays, describeFleet } from './place.ts';
 
-describe.skipIf(!hasPostgres).each([
-  { way: 'directly', isPooled: false },
-  { way: 'through a pool of transactions', isPooled: true },
-])('a commit whose outcome is lost, $way', ({ isPooled }) => {
-  let server: PostgresServer;
-  let pool: PgBouncer | undefined;
-  let name: string;
-  let gateway: BatchGateway;
-  let proxy: CuttingProxy;
-  let machines: Machines;
-  let file: string;
-  beforeAll(async () => {
-    server = await PostgresServer.open();
-    pool = isPooled && hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
-  });
-  afterAll(async () => {
-    await pool?.close();
-    await server.close();
-  });
-  beforeEach(async () => {
-    name = await server.database();
-    await openDatabase(server.url(name), true);
-    gateway = await startBatchGateway();
-    proxy = await CuttingProxy.open(pool?.port ?? server.port);
-    machines = new Machines(gateway.url, `${server.url(name, proxy.port)}?lease=2s&connect_timeout=1`);
-    file = machines.manifest(1);
-  });
+const parameters = 'lease=2s&connect_timeout=1';
+const [sending, reply] = [/"type":"sending"/, /"type":"reply"/];
 
-  function args(): string[] {
-    return ['batch', 'run', file, ...machines.output, '--poll-interval', '10ms'];
-  }
+/** What happens to the connections at a message, the first that matches. */
+type Trouble = (proxy: CuttingProxy, at: RegExp) => void;
 
-  function goneAfter(pattern: RegExp): void {
-    void proxy.cutAt({ at: pattern, lose: 'answer' }).then(() => proxy.down());
-  }
+/** The answer comes too late for a patience of a second. */
+const tooSlow: Trouble = (proxy, at) => proxy.before(at, () => proxy.delay(3000));
 
-  it('before "sending": nothing is sent, and the next run sends once', async () => {
-    goneAfter(/"type":"sending"/);
-    const first = await read(machines.machine(), ...args());
-    expect(gateway.posts()).toHaveLength(0);
-    expect(first.code).not.toBe(0);
-    proxy.up();
-    await expect
-      .poll(() => server.query('select count(*) from mgw.leases where until > now()', name), {
-        timeout: 8000,
-      })
-      .toBe('0');
-    await machines.machine().run(args());
-    expect(gateway.posts().length).toBeLessThanOrEqual(1);
-    expect(gateway.charges.get('prompt 0') ?? 0).toBeLessThanOrEqual(1);
+const lasting: { trouble: string; make: Trouble; sendingStands: boolean }[] = [
+  {
+    trouble: 'the database is gone, and the answer with it',
+    make: (proxy, at) => void proxy.cutAt({ at, lose: 'answer' }).then(() => proxy.down()),
+    sendingStands: true,
+  },
+  {
+    trouble: 'the database is gone, and did not get it',
+    make: (proxy, at) => void proxy.cutAt({ at, lose: 'message' }).then(() => proxy.down()),
+    sendingStands: false,
+  },
+  { trouble: 'the connection is too slow', make: tooSlow, sendingStands: true },
+];
+
+const passing: { trouble: string; make: Trouble }[] = [
+  { trouble: 'is lost', make: (proxy, at) => void proxy.cutAt({ at, lose: 'answer' }) },
+  {
+    trouble: 'comes on a connection that is half closed',
+    make: (proxy, at) => proxy.before(at, () => proxy.halfClose()),
+  },
+  { trouble: 'is slow', make: (proxy, at) => proxy.before(at, () => proxy.delay(200)) },
+];
+
+for (const { way, isPooled } of bothWays)
+  describeFleet(`a commit whose outcome is not told, ${way}`, { isPooled, parameters }, (place) => {
+    let proxy: CuttingProxy;
+    let machine: User;
+    let args: string[];
+    beforeEach(async () => {
+      proxy = await CuttingProxy.open(place.port);
+      machine = place.machines.machine(place.url(parameters, proxy.port));
+      args = [
+        ...['batch', 'run', place.machines.manifest(1), ...place.machines.output],
+        ...['--poll-interval', '10ms'],
+      ];
+    });
+
+    const paid = (): number => place.gateway.charges.get('prompt 0') ?? 0;
+
+    async function mended(): Promise<void> {
+      proxy.up();
+      proxy.delay(0);
+      const alive = 'select count(*) from mgw.leases where until > clock_timestamp()';
+      await expect.poll(() => place.query(alive), { timeout: 10_000 }).toBe('0');
+    }
+
+    async function runAgain(): Promise<CliResult> {
+      await mended();
+      return machine.run(args);
+    }
+
+    it.each(lasting)(
+      'before "sending", $trouble: nothing is sent until that is known',
+      async ({ make, sendingStands }) => {
+        make(proxy, sending);
+        const first = await machine.run(args);
+        expect([first.code, paid()]).toEqual([11, 0]);
+        await mended();
+        // Another machine cannot know whether it was acted on.
+        const { view } = await read(place.machines.machine(), ...args);
+        expect((view['batch'] as { states: object }).states).toMatchObject(
+          sendingStands ? { unknown: 1 } : { done: 1 },
+        );
+        expect(paid()).toBe(sendingStands ? 0 : 1);
+        expect((await machine.run(args)).code).toBe(0);
+        expect(paid()).toBe(1);
+      },
+    );
+
+    it.each(passing)('before "sending", the answer $trouble: it is sent once', async ({ make }) => {
+      make(proxy, sending);
+      const { code } = await place.machines.machine(place.url('', proxy.port)).run(args);
+      expect([code, paid()]).toEqual([0, 1]);
+    });
+
+    it.each(lasting)(
+      'after the acceptance, $trouble: the handle is told and kept, and written at the next contact',
+      async ({ make }) => {
+        make(proxy, reply);
+        const first = await machine.run(args);
+        expect(first.stderr).toContain('accepted the task as task-1');
+        expect(first.code).not.toBe(0);
+        const second = await runAgain();
+        expect([second.code, paid()]).toEqual([0, 1]);
+      },
+    );
+
+    it.each(passing)('after the acceptance, the answer $trouble: it goes on', async ({ make }) => {
+      make(proxy, reply);
+      const { code } = await place.machines.machine(place.url('', proxy.port)).run(args);
+      expect([code, paid()]).toEqual([0, 1]);
+    });
   });
-
-  it('of "sending" for a moment: it is asked again, and sent once', async () => {
-    const isCut = proxy.cutAt({ at: /"type":"sending"/, lose: 'answer' });
-    const { code } = await read(machines.machine(), ...args());
-    await isCut;
-    expect([code, gateway.charges.get('prompt 0')]).toEqual([0, 1]);
-  });
-
-  it('after the acceptance: the handle is told and kept, and written at the next contact', async () => {
-    goneAfter(/"type":"reply"/);
-    const machine = machines.machine();
-    const first = await machine.run(args());
-    expect(gateway.charges.get('prompt 0')).toBe(1);
-    expect(first.stderr).toContain('accepted the task as task-1');
-    proxy.up();
-    const second = await machine.run(args());
-    expect([second.code, gateway.charges.get('prompt 0')]).toEqual([0, 1]);
-  });
-});

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { asking, type Ask, type Database } from '../../../src/batch/fleet/database.ts';
 import { queuedManifest, standings } from '../../../src/batch/fleet/queued-manifest.ts';
 import {
@@ -8,9 +8,9 @@ import {
   RowQueue,
   type NewRow,
 } from '../../../src/batch/fleet/row-queue.ts';
-import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
-import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
+import { hasPgBouncer } from '../../support/pgbouncer.ts';
 import { openDatabase } from './database.ts';
+import { describeFleet } from './place.ts';
 
 const head = { gateway: 'http://here', concurrency: 4 };
 
@@ -22,23 +22,12 @@ function rows(...ids: string[]): NewRow[] {
   }));
 }
 
-describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => {
-  let server: PostgresServer;
-  let pool: PgBouncer | undefined;
+// Through a pool where there is one.
+describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBouncer }, (place) => {
   let database: Database;
   let ask: Ask;
-  let name: string;
-  beforeAll(async () => {
-    server = await PostgresServer.open();
-    pool = hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
-  });
-  afterAll(async () => {
-    await pool?.close();
-    await server.close();
-  });
   beforeEach(async () => {
-    name = await server.database();
-    database = await openDatabase(server.url(name), true);
+    database = await openDatabase(place.url());
     ask = asking(database);
   });
 
@@ -53,10 +42,7 @@ describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => 
 
   // As if the lease of whoever has rows in hand had passed.
   async function letLeasesPass(): Promise<void> {
-    await server.query(
-      `update mgw.batch_rows set ends = now() - interval '1 second' where state = 'taken'`,
-      name,
-    );
+    await place.query(`update mgw.batch_rows set ends = now() - interval '1 second' where state = 'taken'`);
   }
 
   it('are there once, however often they are put in; a changed one is told and kept as it was', async () => {
@@ -68,7 +54,7 @@ describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => 
       added: 1,
       changed: ['b'],
     });
-    expect(await server.query('select id, hash from mgw.batch_rows order by position', name)).toBe(
+    expect(await place.query('select id, hash from mgw.batch_rows order by position')).toBe(
       'a\thash of a\nb\thash of b\nc\thash of c',
     );
   });
@@ -81,10 +67,10 @@ describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => 
     expect(await queue('x').waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
-  it('are handed out once each, in their order, to many at once, also through a pool', async () => {
+  it('are handed out once each, in their order, to many at once', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
-    const pooled = await openDatabase(server.url(name, pool?.port));
+    const pooled = await openDatabase(place.url());
     const takers = ['x', 'y', 'z'].map((holder) => queue(holder, 60_000, pooled));
     const taken = await Promise.all(
       takers.map(async (taker) => {
@@ -117,7 +103,7 @@ describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => 
     expect(found?.id).toBe('a');
     if (lost !== undefined) await gone.end(lost, 'failed');
     await gone.renew();
-    expect(await server.query('select state, holder from mgw.batch_rows', name)).toBe('taken\tother');
+    expect(await place.query('select state, holder from mgw.batch_rows')).toBe('taken\tother');
   });
 
   it('stay with a worker that renews them', async () => {
@@ -127,7 +113,7 @@ describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => 
     await letLeasesPass();
     await own.renew();
     expect(await queue('other').recover()).toEqual([]);
-    expect(await server.query('select state, holder from mgw.batch_rows', name)).toBe('taken\town');
+    expect(await place.query('select state, holder from mgw.batch_rows')).toBe('taken\town');
   });
 
   it('are set aside when two workers did not survive them, until they are handed out again', async () => {
@@ -156,7 +142,7 @@ describe.skipIf(!hasPostgres)('rows of batches in a queue on PostgreSQL', () => 
       const row = await own.take('clips');
       if (row !== undefined) await own.giveBack(row, 0);
     }
-    expect(await server.query('select state, lost from mgw.batch_rows', name)).toBe('waiting\t0');
+    expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t0');
     const row = await own.take('clips');
     if (row !== undefined) await own.giveBack(row, 3_600_000, 'the gateway was away');
     expect(await own.take('clips')).toBeUndefined();

@@ -1,41 +1,27 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { SharedPace, type SharedPaceOptions } from '../../../src/batch/fleet/shared-pace.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
-import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
+import { hasPgBouncer } from '../../support/pgbouncer.ts';
 import { openDatabase } from './database.ts';
+import { describeFleet } from './place.ts';
 
 const never = new AbortController().signal;
 
-describe.skipIf(!hasPostgres)('the pace of a batch over machines', () => {
-  let server: PostgresServer;
-  let pool: PgBouncer | undefined;
-  let name: string;
+// Through a pool where there is one.
+describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];
-  beforeAll(async () => {
-    server = await PostgresServer.open();
-    pool = hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
-  });
-  afterAll(async () => {
-    await pool?.close();
-    await server.close();
-  });
-  beforeEach(async () => {
-    name = await server.database();
-    await openDatabase(server.url(name), true);
-  });
   afterEach(async () => {
     for (const one of open.splice(0)) await one.close();
     notes.length = 0;
   });
 
-  // Each has connections of its own, through a pool where there is one.
+  // Each has connections of its own.
   async function machine(holder: string, options: Partial<SharedPaceOptions> = {}): Promise<SharedPace> {
     const one = await SharedPace.open({
       batch: 'clips',
-      database: await openDatabase(server.url(name, pool?.port)),
+      database: await openDatabase(place.url()),
       hold: { holder, leaseMs: 60_000 },
       concurrency: 4,
       intervalMs: 5000,
@@ -52,7 +38,7 @@ describe.skipIf(!hasPostgres)('the pace of a batch over machines', () => {
   }
 
   async function held(): Promise<number> {
-    return Number(await server.query(`select count(*) from mgw.places where ends > clock_timestamp()`, name));
+    return Number(await place.query(`select count(*) from mgw.places where ends > clock_timestamp()`));
   }
 
   // True where no place is found in several looks.
@@ -95,9 +81,9 @@ describe.skipIf(!hasPostgres)('the pace of a batch over machines', () => {
     const gone = await machine('gone');
     await enter(gone, 4);
     const other = await machine('other');
-    await server.query(`update mgw.places set ends = clock_timestamp() - interval '1 second'`, name);
+    await place.query(`update mgw.places set ends = clock_timestamp() - interval '1 second'`);
     await enter(other, 4);
-    expect(await server.query('select distinct holder from mgw.places', name)).toBe('other');
+    expect(await place.query('select distinct holder from mgw.places')).toBe('other');
     await gone.close();
     expect(await held()).toBe(4);
   });
@@ -145,8 +131,8 @@ describe.skipIf(!hasPostgres)('the pace of a batch over machines', () => {
   });
 
   it('gives a place back in the end that could not be given back at once', async () => {
-    const proxy = await CuttingProxy.open(server.port);
-    const database = await openDatabase(`${server.url(name, proxy.port)}?connect_timeout=1`);
+    const proxy = await CuttingProxy.open(place.port);
+    const database = await openDatabase(place.url('connect_timeout=1', proxy.port));
     const one = await machine('one', { database, hold: { holder: 'one', leaseMs: 900 } });
     await enter(one, 4);
     proxy.down();

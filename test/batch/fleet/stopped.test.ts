@@ -1,159 +1,183 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Running } from '../../support/cli.ts';
+import { beforeEach, expect, it } from 'vitest';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
-import { startBatchGateway, type BatchGateway } from '../gateway.ts';
-import { openDatabase } from './database.ts';
-import { Machines, read } from './machines.ts';
+import type { Running } from '../../support/cli.ts';
+import type { BatchGateway } from '../gateway.ts';
+import { read } from './machines.ts';
+import { bothWays, describeFleet } from './place.ts';
 
-const leaseMs = 1000;
-const sending = /"type":"sending"/;
+const parameters = 'lease=1s';
 
-describe.skipIf(!hasPostgres)('a runner that is stopped past the end of its lease', () => {
-  let server: PostgresServer;
-  let name: string;
-  let gateway: BatchGateway;
-  let machines: Machines;
-  let proxy: CuttingProxy;
-  let stopped: Running;
-  let file: string;
-  beforeAll(async () => (server = await PostgresServer.open()));
-  afterAll(() => server.close());
-  beforeEach(async () => {
-    name = await server.database();
-    await openDatabase(server.url(name), true);
-    gateway = await startBatchGateway();
-    proxy = await CuttingProxy.open(server.port);
-    machines = new Machines(gateway.url, `${server.url(name)}?lease=${leaseMs}ms`);
-    file = machines.manifest(1);
-  });
+/** What stops a runner is called at a moment of its work; `release` lets go on what was held up. */
+interface Moment {
+  gateway: BatchGateway;
+  proxy: CuttingProxy;
+  stop: () => void;
+}
 
-  function args(): string[] {
-    return ['batch', 'run', file, ...machines.output, '--poll-interval', '10ms', '--timeout', '20s'];
-  }
+/** A phase of a submission or a download, and what comes of it. */
+interface Phase {
+  phase: string;
+  /** Has `stop` called in that phase; gives what is done before the runner wakes. */
+  arrange: (moment: Moment) => (() => void) | undefined;
+  /** What becomes of the row with another machine, that goes on meanwhile. */
+  other: 'done' | 'unknown';
+  /** Requests that submit, of both together. */
+  posts: 0 | 1;
+  /** It finds the file of whoever went on, or ends. */
+  woken: 'done' | 'ended';
+}
 
-  function start(): void {
-    const state = `${server.url(name, proxy.port)}?lease=${leaseMs}ms`;
-    stopped = machines.machine(state).start(args());
-  }
+/** Stops at a message to the database, which passes the runner's network, or does not until it wakes. */
+function atMessage(pattern: RegExp, isHeld: boolean): Phase['arrange'] {
+  return ({ proxy, stop }) => {
+    proxy.before(pattern, () => {
+      stop();
+      if (isHeld) proxy.hold();
+    });
+    return () => proxy.up();
+  };
+}
 
-  const stop = (): void => void stopped.child.kill('SIGSTOP');
+/** Stops at a call that the gateway answers. */
+function atCall(which: 'onLook' | 'onFile'): Phase['arrange'] {
+  return ({ gateway, stop }) => {
+    gateway[which] = () => {
+      gateway[which] = () => undefined;
+      stop();
+    };
+    return undefined;
+  };
+}
 
-  async function whenItsLeaseIsOver(): Promise<void> {
-    const alive = 'select count(*) from mgw.leases where until > clock_timestamp()';
-    await expect.poll(() => server.query(alive, name), { timeout: 10_000 }).toBe('0');
-  }
-
-  interface Other {
-    code: number;
-    state: string;
-  }
-
-  // Another machine goes on with the row, while the first stands still.
-  async function otherGoesOn(): Promise<Other> {
-    await whenItsLeaseIsOver();
-    const { code, view } = await read(machines.machine(), ...args());
-    const states = Object.entries((view['batch'] as { states: Record<string, number> }).states);
-    return { code, state: states.find(([, count]) => count > 0)?.[0] ?? '' };
-  }
-
-  async function wakes(): Promise<void> {
-    stopped.child.kill('SIGCONT');
-    await stopped.result;
-  }
-
-  const output = (): string => join(machines.shared, 'out', 'row-0.mp4');
-
-  function versionOfOutput(): string {
-    const { ino, mtimeMs } = statSync(output());
-    return `${ino} ${mtimeMs}`;
-  }
-
-  it('before "sending" is recorded pays nothing when it wakes', async () => {
-    const isStopped = new Promise<void>((resolve) =>
-      proxy.before(sending, () => {
-        stop();
-        proxy.hold();
-        resolve();
-      }),
-    );
-    start();
-    await isStopped;
-    expect(await otherGoesOn()).toEqual({ code: 0, state: 'done' });
-    const version = versionOfOutput();
-    proxy.up();
-    await wakes();
-    expect(gateway.charges.get('prompt 0')).toBe(1);
-    expect(gateway.posts()).toHaveLength(1);
-    expect(versionOfOutput()).toBe(version);
-  });
-
-  it('after "sending" is recorded pays nothing when it wakes, nor does anybody else', async () => {
-    const isStopped = new Promise<void>((resolve) =>
-      proxy.before(sending, () => {
-        stop();
-        resolve();
-      }),
-    );
-    start();
-    await isStopped;
-    expect(await otherGoesOn()).toEqual({ code: 11, state: 'unknown' });
-    await wakes();
-    expect(gateway.posts()).toHaveLength(0);
-  });
-
-  it('before the answer to its submission is not paid for again', async () => {
-    let answer = (): void => undefined;
-    const until = new Promise<void>((resolve) => (answer = resolve));
-    const isStopped = new Promise<void>((resolve) => {
+const phases: Phase[] = [
+  {
+    phase: 'before it claims the attempt',
+    arrange: atMessage(/send\..*\.1/, true),
+    other: 'done',
+    posts: 1,
+    woken: 'done',
+  },
+  {
+    phase: 'after the claim',
+    arrange: atMessage(/"type":"sending"/, true),
+    other: 'done',
+    posts: 1,
+    woken: 'ended',
+  },
+  {
+    phase: 'before the first byte',
+    arrange: atMessage(/"type":"sending"/, false),
+    other: 'unknown',
+    posts: 0,
+    woken: 'ended',
+  },
+  {
+    phase: 'before the answer',
+    arrange: ({ gateway, stop }) => {
+      let answer = (): void => undefined;
+      const until = new Promise<void>((resolve) => (answer = resolve));
       gateway.judge = () => {
         stop();
-        resolve();
         return { kind: 'wait', until };
       };
-    });
-    start();
-    await isStopped;
-    expect(await otherGoesOn()).toEqual({ code: 11, state: 'unknown' });
-    answer();
-    await wakes();
-    expect(gateway.posts()).toHaveLength(1);
-  });
+      return answer;
+    },
+    other: 'unknown',
+    posts: 1,
+    woken: 'ended',
+  },
+  {
+    phase: 'before the answer is recorded',
+    arrange: atMessage(/"type":"reply"/, true),
+    other: 'unknown',
+    posts: 1,
+    woken: 'ended',
+  },
+  { phase: 'in a poll', arrange: atCall('onLook'), other: 'done', posts: 1, woken: 'ended' },
+  { phase: 'in a download', arrange: atCall('onFile'), other: 'done', posts: 1, woken: 'ended' },
+  {
+    phase: 'between the download and the file',
+    arrange: atMessage(/"type":"file"/, true),
+    other: 'done',
+    posts: 1,
+    woken: 'done',
+  },
+  {
+    phase: 'before the file gets its name',
+    arrange: atMessage(/"type":"file"/, false),
+    other: 'done',
+    posts: 1,
+    woken: 'done',
+  },
+];
 
-  it('while it waits leaves the file to whoever went on', async () => {
-    const isStopped = new Promise<void>((resolve) => {
-      gateway.onLook = () => {
-        gateway.onLook = () => undefined;
-        stop();
-        resolve();
-      };
-    });
-    start();
-    await isStopped;
-    expect(await otherGoesOn()).toEqual({ code: 0, state: 'done' });
-    const version = versionOfOutput();
-    await wakes();
-    expect(versionOfOutput()).toBe(version);
-    expect(gateway.posts()).toHaveLength(1);
-  });
+for (const { way, isPooled } of bothWays)
+  describeFleet(
+    `a runner that is stopped past the end of its lease, ${way}`,
+    { isPooled, parameters },
+    (place) => {
+      let proxy: CuttingProxy;
+      let file: string;
+      beforeEach(async () => {
+        proxy = await CuttingProxy.open(place.port);
+        file = place.machines.manifest(1);
+      });
 
-  it('in a download publishes nothing when it wakes', async () => {
-    const isStopped = new Promise<void>((resolve) => {
-      gateway.onFile = () => {
-        gateway.onFile = () => undefined;
-        stop();
-        resolve();
+      const args = (): string[] => [
+        ...['batch', 'run', file, ...place.machines.output],
+        ...['--poll-interval', '10ms', '--timeout', '20s'],
+      ];
+      const output = (): string => join(place.machines.shared, 'out', 'row-0.mp4');
+      const versionOfOutput = (): string => {
+        if (!existsSync(output())) return 'none';
+        const { ino, mtimeMs } = statSync(output());
+        return `${ino} ${mtimeMs}`;
       };
-    });
-    start();
-    await isStopped;
-    expect(await otherGoesOn()).toEqual({ code: 0, state: 'done' });
-    const version = versionOfOutput();
-    await wakes();
-    expect(versionOfOutput()).toBe(version);
-    expect(existsSync(output()) && readFileSync(output()).equals(gateway.video)).toBe(true);
-    expect(gateway.posts()).toHaveLength(1);
-  });
-});
+
+      /** Starts a runner and lets it be stopped in a phase; gives what wakes it. */
+      async function stoppedIn(arrange: Phase['arrange']): Promise<() => Running> {
+        let stopped: Running | undefined;
+        let release: (() => void) | undefined;
+        await new Promise<void>((resolve) => {
+          const stop = (): void => {
+            stopped?.child.kill('SIGSTOP');
+            resolve();
+          };
+          release = arrange({ gateway: place.gateway, proxy, stop });
+          stopped = place.machines.machine(place.url(parameters, proxy.port)).start(args());
+        });
+        const alive = 'select count(*) from mgw.leases where until > clock_timestamp()';
+        await expect.poll(() => place.query(alive), { timeout: 10_000 }).toBe('0');
+        return () => {
+          release?.();
+          stopped?.child.kill('SIGCONT');
+          return stopped as Running;
+        };
+      }
+
+      it.each(phases)('$phase: sends nothing and publishes nothing when it wakes', async (each) => {
+        const wake = await stoppedIn(each.arrange);
+        const { code, view } = await read(place.machines.machine(), ...args());
+        const { states } = view['batch'] as { states: Record<string, number> };
+        expect([code, states[each.other]]).toEqual([each.other === 'done' ? 0 : 11, 1]);
+        const version = versionOfOutput();
+        const woken = await wake().result;
+        const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease/] }[each.woken];
+        expect([woken.code, woken.stderr]).toEqual([end[0], expect.stringMatching(end[1] as RegExp)]);
+        expect(place.gateway.posts()).toHaveLength(each.posts);
+        expect(versionOfOutput()).toBe(version);
+        if (each.other === 'done') expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
+      });
+
+      it('in a poll, with nobody else: publishes nothing when it wakes, and the next run does', async () => {
+        const wake = await stoppedIn(atCall('onLook'));
+        expect((await wake().result).code).toBe(11);
+        expect(existsSync(output())).toBe(false);
+        expect((await place.machines.machine().run(args())).code).toBe(0);
+        expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
+        expect(place.gateway.posts()).toHaveLength(1);
+      });
+    },
+  );

@@ -1,29 +1,21 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { newUser, type CliResult, type User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
-import { startBatchGateway, type BatchGateway } from '../gateway.ts';
+import type { BatchGateway } from '../gateway.ts';
 import { clips } from '../scene.ts';
-import { openDatabase } from './database.ts';
-import { Machines, read } from './machines.ts';
+import { read, type Machines } from './machines.ts';
+import { describeFleet } from './place.ts';
 
 const quick = ['--poll-interval', '10ms', '--max-idle', '400ms'];
 
-describe.skipIf(!hasPostgres)('mgw worker', () => {
-  let server: PostgresServer;
-  let name: string;
+describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
   let gateway: BatchGateway;
   let machines: Machines;
   let here: User;
-  beforeAll(async () => (server = await PostgresServer.open()));
-  afterAll(() => server.close());
-  beforeEach(async () => {
-    name = await server.database();
-    await openDatabase(server.url(name), true);
-    gateway = await startBatchGateway();
-    machines = new Machines(gateway.url, `${server.url(name)}?lease=2s`);
+  beforeEach(() => {
+    ({ gateway, machines } = place);
     here = machines.machine();
   });
 
@@ -56,7 +48,7 @@ describe.skipIf(!hasPostgres)('mgw worker', () => {
   });
 
   async function rowsInQueue(): Promise<string> {
-    return server.query('select id, state from mgw.batch_rows order by position', name);
+    return place.query('select id, state from mgw.batch_rows order by position');
   }
 
   it('tells of a row that was changed, and pays for neither', async () => {
@@ -111,8 +103,8 @@ describe.skipIf(!hasPostgres)('mgw worker', () => {
     await expect.poll(rowsInQueue, { timeout: 5000 }).toContain('row-0\twaiting');
     answer();
     expect((await worker.result).code).toBe(143);
-    expect(await server.query(`select count(*) from mgw.batch_rows where state = 'waiting'`, name)).toBe('6');
-    expect(await server.query('select sum(lost) from mgw.batch_rows', name)).toBe('0');
+    expect(await place.query(`select count(*) from mgw.batch_rows where state = 'waiting'`)).toBe('6');
+    expect(await place.query('select sum(lost) from mgw.batch_rows')).toBe('0');
     gateway.polls = 1;
     expect((await work()).code).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
@@ -138,10 +130,10 @@ describe.skipIf(!hasPostgres)('mgw worker', () => {
     for (let times = 1; times <= 2; times += 1) {
       const worker = machines.machine().start(['worker', ...machines.output, ...quick]);
       const isInHand = `select count(*) from mgw.batch_rows where state = 'taken' and lost = ${times - 1}`;
-      await expect.poll(() => server.query(isInHand, name), { timeout: 15_000 }).toBe('1');
+      await expect.poll(() => place.query(isInHand), { timeout: 15_000 }).toBe('1');
       worker.child.kill('SIGKILL');
       await worker.result;
-      await server.query(`update mgw.batch_rows set ends = now() where state = 'taken'`, name);
+      await place.query(`update mgw.batch_rows set ends = now() where state = 'taken'`);
     }
     const { stderr } = await work();
     expect(stderr).toContain('clips/row-0 set aside');
@@ -179,9 +171,18 @@ describe.skipIf(!hasPostgres)('mgw worker', () => {
     expect(gateway.charges.get('prompt 1')).toBe(2);
   });
 
+  it('says once that the gateway limits it, however often', async () => {
+    let posts = 0;
+    gateway.judge = () => ((posts += 1) < 12 && posts % 3 !== 0 ? { kind: 'limit' } : undefined);
+    await here.run(['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
+    const { code, stderr } = await work();
+    expect([code, gateway.charges.size]).toEqual([0, 6]);
+    expect(stderr.match(/the gateway limits what it takes/g)).toHaveLength(1);
+  });
+
   it('outlives its database', async () => {
-    const proxy = await CuttingProxy.open(server.port);
-    const state = `${server.url(name, proxy.port)}?lease=2s&connect_timeout=1`;
+    const proxy = await CuttingProxy.open(place.port);
+    const state = place.url('lease=2s&connect_timeout=1', proxy.port);
     const worker = machines.machine(state).start(['worker', ...machines.output, '--poll-interval', '10ms']);
     await expect.poll(() => proxy.connections, { timeout: 10_000 }).toBeGreaterThan(0);
     proxy.down();

@@ -59,15 +59,15 @@ export async function submitAndDeliver(
   const { goal, deadline } = order;
   const wanted = { goal, deadline, target: targetOf(options), force: options.force ?? false };
   return outcomeOf(context, options, wanted, deps, () =>
-    inRun(goal, deps, begin, async (found) => {
-      const { job, isResumed } = await submit(found, order, deps);
+    inRun(goal, deps, begin, async (found, own) => {
+      const { job, isResumed } = await submit(found, order, own);
       const handle = `handle ${job.handle ?? '?'}`;
       context.progress.note(
         isResumed
           ? `Resuming ${job.id} (${handle}); nothing is submitted again.${accountText(job, deps)}`
           : `Accepted as ${job.id} (${handle}).`,
       );
-      return deliver(job, protocol, deps, await delivery(context, job, deps, wanted, isResumed));
+      return deliver(job, protocol, own, await delivery(context, job, own, wanted, isResumed));
     }),
   );
 }
@@ -87,8 +87,8 @@ export async function deliverExisting(
   options: OutputOptions = {},
 ): Promise<Outcome> {
   return outcomeOf(context, options, wanted, deps, () =>
-    inRun(wanted.goal, deps, onExisting(job, deps), async (found) =>
-      deliver(found, protocol, deps, await delivery(context, found, deps, wanted, true)),
+    inRun(wanted.goal, deps, onExisting(job, deps), async (found, own) =>
+      deliver(found, protocol, own, await delivery(context, found, own, wanted, true)),
     ),
   );
 }

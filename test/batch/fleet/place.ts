@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
+import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
+import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
+import { startBatchGateway, type BatchGateway } from '../gateway.ts';
+import { openDatabase } from './database.ts';
+import { Machines } from './machines.ts';
+
+/** What each test of a fleet has to itself, but for the server. */
+export interface FleetPlace {
+  server: PostgresServer;
+  /** Of the server, or of the pool before it. */
+  port: number;
+  /** The database's name; its tables are made. */
+  name: string;
+  gateway: BatchGateway;
+  /** Their state is that database. */
+  machines: Machines;
+  /** The database's address, with parameters: `lease=2s`. */
+  url(parameters?: string, port?: number): string;
+  /** What psql says to a statement in the database. */
+  query(statement: string): Promise<string>;
+}
+
+/** How tests of a fleet reach the server. */
+export interface FleetOptions {
+  /** Through PgBouncer in transaction mode: skipped where it is not installed. */
+  isPooled?: boolean;
+  /** Parameters of the machines' address. */
+  parameters?: string;
+}
+
+/** Tests on a PostgreSQL server of their own; skipped where it is not installed. */
+export function describeFleet(
+  name: string,
+  { isPooled = false, parameters = '' }: FleetOptions,
+  tests: (place: FleetPlace) => void,
+): void {
+  describe.skipIf(isPooled ? !hasPgBouncer : !hasPostgres)(name, () => {
+    const place = {} as FleetPlace;
+    let pool: PgBouncer | undefined;
+    beforeAll(async () => {
+      place.server = await PostgresServer.open();
+      pool = isPooled ? await PgBouncer.open(place.server.port) : undefined;
+      place.port = pool?.port ?? place.server.port;
+    });
+    afterAll(async () => {
+      await pool?.close();
+      await place.server.close();
+    });
+    beforeEach(async () => {
+      const database = await place.server.database();
+      const url: FleetPlace['url'] = (more = '', port = place.port) =>
+        `${place.server.url(database, port)}?${more}`;
+      place.name = database;
+      place.url = url;
+      place.query = (statement) => place.server.query(statement, database);
+      place.gateway = await startBatchGateway();
+      place.machines = new Machines(place.gateway.url, url(parameters));
+      await openDatabase(url(), true);
+    });
+    tests(place);
+  });
+}
+
+/** Both ways to a server. */
+export const bothWays = [
+  { way: 'directly', isPooled: false },
+  { way: 'through a pool of transactions', isPooled: true },
+];

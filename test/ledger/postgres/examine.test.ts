@@ -1,0 +1,35 @@
+import { expect, it } from 'vitest';
+import { examineLedger } from '../../../src/ledger/postgres/examine.ts';
+import { parseStateUrl } from '../../../src/state-url.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
+import { now } from '../conformance.ts';
+import { describePostgres, type PostgresPlace } from './place.ts';
+
+describePostgres('the look at a database', (newPlace) => {
+  async function warnings({ server, database }: PostgresPlace, port?: number): Promise<string[]> {
+    return (await examineLedger(parseStateUrl(server.url(database, port)), () => now)).warnings;
+  }
+
+  it.skipIf(!hasPgBouncer).each([
+    ['transaction', false],
+    ['session', false],
+    ['statement', true],
+  ] as const)('sees what breaks transactions: a pool of mode %s', async (mode, isWarned) => {
+    const place = await newPlace();
+    await place.open();
+    const pool = await PgBouncer.open(place.server.port, mode);
+    onEnd(() => pool.close());
+    const found = await warnings(place, pool.port);
+    expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
+  });
+
+  it('sees a server that would lose what it confirmed, and a clock that differs', async () => {
+    const place = await newPlace();
+    await place.open();
+    expect(await warnings(place)).toEqual([
+      expect.stringContaining('fsync is off'),
+      expect.stringContaining('The clocks differ'),
+    ]);
+  });
+});
