@@ -47,7 +47,8 @@ export async function inRun<T, D extends JobDeps>(
     // Where the ledger is what failed, that error is the one to tell, with the handle that may be in it.
     if (!(error instanceof MgwError)) throw error;
     const latest = await last().catch(() => job);
-    const isPaid = job.handle === undefined && latest.handle !== undefined && error.charged === 'no';
+    // Its task was accepted, and then it lost its lease.
+    const isPaid = job.handle === undefined && latest.handle !== undefined && error.code === 'unreachable';
     throw error.with({ job: latest, ...(isPaid && { charged: 'yes', retry: 'resume' }) });
   }
 }

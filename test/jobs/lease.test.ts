@@ -23,8 +23,13 @@ describe('a process that others may have found dead', () => {
       reply.end('{}');
     });
     const deps = await depsFor(server.url, freshFolder());
-    const lease: Lease = { owner: currentOwner(), assertHeld: lost };
-    const ended = await run({ ...deps, lease: () => Promise.resolve(lease) });
+    // Held when the payment begins, and not before its first byte.
+    let asked = 0;
+    const assertHeld = (): void => {
+      if ((asked += 1) > 1) lost();
+    };
+    const lease: Lease = { owner: currentOwner(), assertHeld };
+    const ended = await run({ ...deps, retries: 0, lease: () => Promise.resolve(lease) });
     expect(ended).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 1 } } });
     expect(ended.error?.message).toContain('stopped for too long');
     expect(posts).toBe(0);

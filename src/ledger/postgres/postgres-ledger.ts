@@ -75,10 +75,10 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       return row && String(row.n);
     },
     ids: async ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) => {
-      // One text is read sooner than a hundred thousand rows.
-      const which = leaveOutSucceeded ? `WHERE state <> 'succeeded' OR folded < n` : '';
+      // One text is read sooner than a hundred thousand rows; in this form, indexes give the order and the few.
+      const which = leaveOutSucceeded ? `WHERE state < 'succeeded' OR state > 'succeeded' OR folded < n` : '';
       const [row] = await database.query<{ ids: string | null }>(
-        `SELECT string_agg(id, ' ' ORDER BY id DESC) AS ids FROM ${jobs} ${which}`,
+        `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} ${which} ORDER BY id DESC) AS sorted`,
       );
       return row?.ids ? row.ids.split(' ') : [];
     },

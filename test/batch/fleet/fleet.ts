@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { onEnd } from '../../support/clean-ups.ts';
 import type { Running } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
@@ -73,7 +74,9 @@ export class Fleet {
     const name = await server.database();
     await openDatabase(server.url(name), true);
     const proxy = await CuttingProxy.open(port);
-    return new Fleet(trial, server, proxy, await startBatchGateway(), `${server.url(name)}?lease=2s`);
+    const gateway = await startBatchGateway();
+    onEnd(() => gateway.close());
+    return new Fleet(trial, server, proxy, gateway, `${server.url(name)}?lease=2s`);
   }
 
   /** Lets the fleet carry a batch out, and looks at what it came to once everybody has ended. */

@@ -49,7 +49,7 @@ export class Machines {
 export async function read(
   user: User,
   ...args: string[]
-): Promise<CliResult & { view: Record<string, unknown> }> {
-  const result = await user.run([...args, '--json']);
-  return { ...result, view: JSON.parse(result.stdout || '{}') as Record<string, unknown> };
+): Promise<Omit<CliResult, 'json'> & { view: Record<string, unknown> }> {
+  const { code, stdout, stderr } = await user.run([...args, '--json']);
+  return { code, stdout, stderr, view: JSON.parse(stdout || '{}') as Record<string, unknown> };
 }

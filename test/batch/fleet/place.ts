@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
+import { onEnd } from '../../support/clean-ups.ts';
 import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
 import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
 import { startBatchGateway, type BatchGateway } from '../gateway.ts';
@@ -54,8 +55,10 @@ export function describeFleet(
       place.name = database;
       place.url = url;
       place.query = (statement) => place.server.query(statement, database);
-      place.gateway = await startBatchGateway();
-      place.machines = new Machines(place.gateway.url, url(parameters));
+      const gateway = await startBatchGateway();
+      onEnd(() => gateway.close());
+      place.gateway = gateway;
+      place.machines = new Machines(gateway.url, url(parameters));
       await openDatabase(url(), true);
     });
     tests(place);
