@@ -5,37 +5,20 @@ import type { Database } from '../ledger/postgres/database.ts';
 import { formatDecimal, parseDecimal } from '../decimal.ts';
 import { decodeBudgetLine, encodeBudgetEvent } from './budget-line.ts';
 import { openBudgetLog } from './budget-log.ts';
-import type { Limit, Per, Reservation } from './budget.ts';
+import type { Per } from './budget.ts';
 import type { BudgetKind } from './open-budget.ts';
-import { Reservations } from './reservations.ts';
-
-/** All that a budget comes to, wherever it is kept: to be taken elsewhere. */
-export interface BudgetEntries {
-  limit?: Limit;
-  entries: (Reservation & { state: 'reserved' | 'kept' })[];
-}
+import { Reservations, type BudgetEntries } from './reservations.ts';
 
 /** Reads a budget's file. @throws MgwError('local_io') where a line of it is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {
-  const [reservations, entries] = [new Reservations(), new Map<string, BudgetEntries['entries'][number]>()];
-  let limit: Limit | undefined;
+  const reservations = new Reservations();
   for (const line of (await readFile(path, 'utf8')).split('\n').filter(Boolean)) {
     const event = decodeBudgetLine(line);
     if (event === 'torn') continue;
     if (event === 'damaged') throw new MgwError('local_io', `A line of the budget in ${path} is damaged.`);
-    const decision = reservations.apply(event);
-    if (event.type === 'limit') limit = { amount: event.amount, per: event.per };
-    if (event.type === 'removed') {
-      entries.clear();
-      limit = undefined;
-    }
-    if (event.type === 'reserve' && decision?.fits) entries.set(event.id, { ...event, state: 'reserved' });
-    const settled = event.type === 'keep' || event.type === 'release' ? entries.get(event.id) : undefined;
-    if (settled !== undefined && event.type === 'keep') settled.state = 'kept';
-    // One that was given back may be kept after all: that says the ledger, which is read again.
-    if (settled?.state === 'reserved' && event.type === 'release') entries.delete(settled.id);
+    reservations.apply(event);
   }
-  return { limit, entries: [...entries.values()] };
+  return reservations.counted();
 }
 
 /**

@@ -16,6 +16,12 @@ interface Entry extends Reservation {
   state: 'reserved' | 'kept' | 'released';
 }
 
+/** All that a budget comes to, wherever it is kept: to be taken elsewhere. */
+export interface BudgetEntries {
+  limit?: Limit;
+  entries: (Reservation & { state: 'reserved' | 'kept' })[];
+}
+
 /**
  * What the lines of a budget come to, read in their order. It depends on nothing but the lines, so that every process
  * which has read as far as a line agrees on whether that line fitted.
@@ -51,6 +57,12 @@ export class Reservations {
   /** Every reservation that is neither kept nor given back. */
   open(): Reservation[] {
     return [...this.#entries.values()].filter(({ state }) => state === 'reserved');
+  }
+
+  /** The limit, and every reservation that counts. */
+  counted(): BudgetEntries {
+    const isCounted = (entry: Entry): entry is BudgetEntries['entries'][number] => entry.state !== 'released';
+    return { limit: this.#limit, entries: [...this.#entries.values()].filter(isCounted) };
   }
 
   /** How the budget stands at a time, ISO 8601 in UTC. */

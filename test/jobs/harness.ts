@@ -133,7 +133,7 @@ export async function run(deps: JobDeps, order: Order = orderOf()): Promise<Ran>
       order.goal,
       deps,
       (began) => createOrResume(order, deps, began),
-      (found) => submit(found, order, deps),
+      (found, own) => submit(found, order, own),
     );
     return { exit: 0, job, isResumed: value.isResumed, delivered };
   } catch (error) {
