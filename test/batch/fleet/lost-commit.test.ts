@@ -55,8 +55,8 @@ for (const { way, isPooled } of bothWays)
     async function mended(): Promise<void> {
       proxy.up();
       proxy.delay(0);
-      const alive = 'select count(*) from mgw.leases where until > clock_timestamp()';
-      await expect.poll(() => place.query(alive), { timeout: 10_000 }).toBe('0');
+      // As time would: the process has ended.
+      await place.query('update mgw.leases set until = clock_timestamp()');
     }
 
     async function runAgain(): Promise<CliResult> {

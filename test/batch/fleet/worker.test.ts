@@ -183,10 +183,14 @@ describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
   it('outlives its database', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const state = place.url('lease=2s&connect_timeout=1', proxy.port);
-    const worker = machines.machine(state).start(['worker', ...machines.output, '--poll-interval', '10ms']);
-    await expect.poll(() => proxy.connections, { timeout: 10_000 }).toBeGreaterThan(0);
+    const health = join(here.cwd, 'health');
+    const args = ['worker', ...machines.output, '--poll-interval', '10ms', '--health-file', health];
+    const worker = machines.machine(state).start(args);
+    // It looks for rows from then on.
+    await expect.poll(() => existsSync(health), { timeout: 20_000 }).toBe(true);
+    const isTold = text(worker.child.stderr, /asked again/);
     proxy.down();
-    await text(worker.child.stderr, /asked again/);
+    await isTold;
     proxy.up();
     await here.run(['batch', 'enqueue', machines.manifest(3)]);
     await expect.poll(rowsInQueue, { timeout: 20_000 }).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
