@@ -80,7 +80,8 @@ export class Worker {
    * every row; returns that.
    */
   async run(): Promise<MgwError | undefined> {
-    const { queue, leaseMs } = this.#options;
+    const { queue, leaseMs, signal } = this.#options;
+    signal.addEventListener('abort', () => this.#wake(), { once: true });
     const renewal = new Renewal(leaseMs, { ...this.#options, note: (text) => this.#watcher.note(text) }, () =>
       queue.renew(),
     );
@@ -115,8 +116,11 @@ export class Worker {
     }
     this.#lookMs = begun > 0 ? leastLookMs : Math.min(mostLookMs, 1.5 * this.#lookMs);
     const ms = this.#lookMs * (0.5 + Math.random() / 2);
-    const woken = new Promise<void>((resolve) => (this.#wake = resolve));
-    await Promise.race([woken, clock.sleep(ms, signal).catch(() => undefined)]);
+    // One for each pause: rows that end must not leave as many listeners on one signal.
+    const woken = new AbortController();
+    this.#wake = () => woken.abort();
+    if (signal.aborted) this.#wake();
+    await clock.sleep(ms, woken.signal).catch(() => undefined);
   }
 
   #begin(queued: QueuedBatch): boolean {
