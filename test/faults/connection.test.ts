@@ -72,7 +72,7 @@ describe.concurrent('a connection that does not come to stand in time', () => {
     const run = await scene.submit(...briefly);
     scene.gateway.onTcp.length = 0;
     expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
-    const again = await scene.again();
+    const again = await scene.submit();
     expect(again.code, shown(again)).toBe(0);
     await scene.expectInvariants(1);
   });

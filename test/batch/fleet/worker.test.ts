@@ -20,27 +20,28 @@ describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
   });
 
   it('carries out what was enqueued, on several machines, each row once', async () => {
-    const file = machines.manifest(48);
-    const enqueued = await read(here, 'batch', 'enqueue', file, '--concurrency', '24');
-    expect([enqueued.code, enqueued.view['enqueued']]).toEqual([0, 48]);
+    const file = machines.manifest(12);
+    const enqueued = await read(here, 'batch', 'enqueue', file, '--concurrency', '6');
+    expect([enqueued.code, enqueued.view['enqueued']]).toEqual([0, 12]);
     const workers = await Promise.all(
-      [1, 2, 3].map(() =>
-        read(machines.machine(), 'worker', ...machines.output, ...quick, '--concurrency', '16'),
-      ),
+      [1, 2, 3].map(() => read(machines.machine(), 'worker', ...machines.output, ...quick)),
     );
-    expect(workers.map(({ code, stderr }) => [code, /Warning/.test(stderr)])).toEqual([
-      [0, false],
-      [0, false],
-      [0, false],
-    ]);
-    expect(gateway.charges.size).toBe(48);
+    expect(workers.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect(gateway.charges.size).toBe(12);
     expect([...gateway.charges.values()].every((times) => times === 1)).toBe(true);
-    for (let n = 0; n < 48; n += 1)
+    for (let n = 0; n < 12; n += 1)
       expect(readFileSync(join(machines.shared, 'out', `row-${n}.mp4`))).toEqual(gateway.video);
     const status = await here.run(['batch', 'status', 'clips']);
-    expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   48')]);
+    expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   12')]);
     const again = await read(here, 'batch', 'enqueue', file);
-    expect(again.view).toMatchObject({ enqueued: 0, known: 48, changed: [] });
+    expect(again.view).toMatchObject({ enqueued: 0, known: 12, changed: [] });
+  });
+
+  it('has one pause at a time, however many rows end in it', async () => {
+    await here.run(['batch', 'enqueue', machines.manifest(32), '--concurrency', '32']);
+    const { stderr } = await read(here, 'worker', ...machines.output, ...quick, '--concurrency', '32');
+    expect(stderr).not.toContain('MaxListeners');
+    expect(gateway.charges.size).toBe(32);
   });
 
   it('enqueues nothing while a row is bad, and the others where that is asked for', async () => {
