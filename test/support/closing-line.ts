@@ -1,22 +1,27 @@
-import type { Reporter, TestCase, TestModule } from 'vitest/node';
+import type { Reporter, SerializedError, TestModule } from 'vitest/node';
 
-/** Prints the plain line `N passed, N failed` last, for scripts that read only that. */
+/**
+ * Prints the plain line `N passed, N failed` last, for scripts that read only that; before it a line `FAILED FILE: NAME`
+ * for whatever failed, for people who read only the end of a long log.
+ */
 export default class ClosingLine implements Reporter {
-  onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
-    const results = modules.flatMap((module) => [...module.children.allTests()]).map(stateOf);
-    const count = (state: string): number => results.filter((result) => result === state).length;
-    const broken =
-      modules.filter((module) => module.children.size === 0 && !module.ok()).length + errors.length;
-    const skipped = count('skipped');
+  onTestRunEnd(modules: readonly TestModule[], errors: readonly SerializedError[]): void {
+    const tests = modules.flatMap((module) => [...module.children.allTests()]);
+    const inState = (state: string): typeof tests => tests.filter((test) => test.result().state === state);
+    const failures = [
+      ...inState('failed').map((test) => `${test.module.relativeModuleId}: ${test.fullName}`),
+      ...modules
+        .filter((module) => module.children.size === 0 && !module.ok())
+        .map((module) => `${module.relativeModuleId}: could not be loaded`),
+      ...errors.map((error) => `outside the tests: ${error.message}`),
+    ];
+    const skipped = inState('skipped').length;
     process.on('exit', (code) => {
       // A suite that could not even start has failed once at least.
-      const failed = Math.max(count('failed') + broken, code === 0 ? 0 : 1);
-      const line = `${count('passed')} passed, ${failed} failed`;
+      const failed = Math.max(failures.length, code === 0 ? 0 : 1);
+      const line = `${inState('passed').length} passed, ${failed} failed`;
+      process.stdout.write(failures.map((failure) => `FAILED ${failure.replace(/\s+/g, ' ')}\n`).join(''));
       process.stdout.write(`${line}${skipped > 0 ? `, ${skipped} skipped` : ''}\n`);
     });
   }
-}
-
-function stateOf(test: TestCase): string {
-  return test.result().state;
 }
