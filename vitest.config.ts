@@ -4,7 +4,12 @@ import { defineConfig } from 'vitest/config';
 const alone = ['test/http/connections.test.ts', 'test/http/publish.test.ts'];
 
 // A machine may have other things to do: nothing is told by how long it takes.
-const common = { testTimeout: 120_000, hookTimeout: 120_000, setupFiles: ['test/support/each-file.ts'] };
+const common = {
+  testTimeout: 120_000,
+  hookTimeout: 120_000,
+  expect: { poll: { timeout: 60_000 } },
+  setupFiles: ['test/support/each-file.ts'],
+};
 
 export default defineConfig({
   test: {

@@ -61,7 +61,7 @@ it('the quick start has its steps', () => {
   expect(steps.length).toBeGreaterThan(15);
 });
 
-it.each(steps)('quick start: $command', { timeout: 60_000 }, async ({ command, lines }) => {
+it.each(steps)('quick start: $command', async ({ command, lines }) => {
   const [, verb, name = '', value] = /^(export|unset) (\w+)(?:=(.*))?$/.exec(command) ?? [];
   if (verb !== undefined) {
     shell.env[name] = value;

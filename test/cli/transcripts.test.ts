@@ -35,7 +35,7 @@ async function served(command: string): Promise<string> {
 
 describe('a person at a terminal sees what the transcript says:', () => {
   const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
-  it.each(shells)('$name', { timeout: 60_000 }, async ({ steps }) => {
+  it.each(shells)('$name', async ({ steps }) => {
     const shell = newShell();
     expect(steps).not.toHaveLength(0);
     try {

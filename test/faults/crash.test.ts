@@ -101,7 +101,7 @@ describe.concurrent('kill -9 once the answer is recorded', () => {
 });
 
 describe.concurrent('a log that ends after any of its lines, or inside it', () => {
-  it('never leads to a second creation', { timeout: 60_000 }, async ({ open }) => {
+  it('never leads to a second creation', async ({ open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => void scene.gateway.script.content.push(kill));
     const [path, text] = records(scene)[0] ?? ['', ''];
@@ -215,7 +215,7 @@ describe('processes side by side', () => {
   });
 
   // A hundred of them, in one process: test/jobs/submit-together.test.ts.
-  it('twenty-four with five keys: all end well, five creations', { timeout: 120_000 }, async ({ open }) => {
+  it('twenty-four with five keys: all end well, five creations', async ({ open }) => {
     const scene = await open('c');
     // Half of them are about one boat, and four of those save it as the same file.
     const keyOf = (index: number): string => `boat-${index < 12 ? 0 : index % 5}`;

@@ -353,35 +353,31 @@ describe.concurrent('a slow file', () => {
 });
 
 describe.concurrent('kill -9 at every twentieth of the file', () => {
-  it(
-    'the output is absent or whole, and the rerun ends with exit 0',
-    { timeout: 60_000 },
-    async ({ open }) => {
-      const video = film(400_000);
-      const scene = await open('c', { video });
-      // A third of the twentieths, from any on; every operation on the disk: test/storm/power-cut.test.ts.
-      for (let part = 1 + randomInt(3); part <= 20; part += 3) {
-        const running = scene.start(scene.command());
-        scene.gateway.script.content.push((call) => {
-          const { content, etag = '' } = scene.gateway.served;
-          call.socket.write(
-            head('200 OK', { 'content-type': 'video/mp4', 'content-length': content.length, etag }),
-          );
-          call.socket.write(content.subarray(0, (content.length * part) / 20), () =>
-            running.child.kill('SIGKILL'),
-          );
-        });
-        const { code } = await running.result;
-        if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
-        // Behind the last byte it may end well ahead of the signal.
-        if (code === 0) break;
-      }
-      scene.gateway.script.content.length = 0;
-      await scene.expectRerun(0);
-      expect(saved(scene).equals(video)).toBe(true);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('the output is absent or whole, and the rerun ends with exit 0', async ({ open }) => {
+    const video = film(400_000);
+    const scene = await open('c', { video });
+    // A third of the twentieths, from any on; every operation on the disk: test/storm/power-cut.test.ts.
+    for (let part = 1 + randomInt(3); part <= 20; part += 3) {
+      const running = scene.start(scene.command());
+      scene.gateway.script.content.push((call) => {
+        const { content, etag = '' } = scene.gateway.served;
+        call.socket.write(
+          head('200 OK', { 'content-type': 'video/mp4', 'content-length': content.length, etag }),
+        );
+        call.socket.write(content.subarray(0, (content.length * part) / 20), () =>
+          running.child.kill('SIGKILL'),
+        );
+      });
+      const { code } = await running.result;
+      if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
+      // Behind the last byte it may end well ahead of the signal.
+      if (code === 0) break;
+    }
+    scene.gateway.script.content.length = 0;
+    await scene.expectRerun(0);
+    expect(saved(scene).equals(video)).toBe(true);
+    await scene.expectInvariants(1);
+  });
 });
 
 describe.skipIf(!canMount)('a disk that fills up in the middle of the file', { concurrent: true }, () => {

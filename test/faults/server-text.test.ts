@@ -73,7 +73,7 @@ async function forEach<T>(
 }
 
 describe.concurrent('every field of a frame of speech removed, nulled and retyped', () => {
-  it('only the audio that came, or no 0', { timeout: 60_000 }, async ({ open }) => {
+  it('only the audio that came, or no 0', async ({ open }) => {
     const audio = Buffer.from('the first half and the second half');
     const scene = await open('tts', { video: audio });
     const [first, second] = [audio.subarray(0, 14), audio.subarray(14)];

@@ -425,9 +425,9 @@ describe('a stream', () => {
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst');
       sockets.push(socket);
     });
-    const { status, body } = await clientFor(server.url).stream(post, { ...recorded, timeoutMs: 150 });
+    const { status, body } = await clientFor(server.url).stream(post, { ...recorded, timeoutMs: 1000 });
     expect(status).toBe(200);
-    setTimeout(() => sockets[0]?.write('later'), 300);
+    setTimeout(() => sockets[0]?.write('later'), 1200);
     expect(await read(body)).toBe('firstlater');
   });
 

@@ -30,7 +30,7 @@ async function taken(body: PushedBody): Promise<number[]> {
   return bytes;
 }
 
-it('gives all in order, and has a source wait that is ahead', { timeout: 5000 }, async () => {
+it('gives all in order, and has a source wait that is ahead', async () => {
   const body = new PushedBody(4);
   const source = eager(body, 100);
   expect(source.pauses()).toBe(1);

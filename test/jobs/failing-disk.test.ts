@@ -83,7 +83,7 @@ async function faultyRun(fatal: number, failure: Failure, { day = () => [], key 
   return { server, state, first, operations };
 }
 
-describe('an operation on the disk that fails', { timeout: 120_000 }, () => {
+describe('an operation on the disk that fails', () => {
   it.each([
     ...days.map(([name, day], index) => ({ name, day, key: undefined, tried: index === 0 ? 4 : 1 })),
     { name: 'accepts a --key', day: () => [], key: 'boat', tried: 1 },

@@ -275,21 +275,17 @@ const commands: fc.Arbitrary<Command>[] = [
   fc.constant(new Tear()),
 ];
 
-it.each([undefined, 'boat'])(
-  'a job goes where its model goes (key: %s)',
-  { timeout: 120_000 },
-  async (key) => {
-    await fc.assert(
-      fc.asyncProperty(fc.commands(commands, { size: 'small', maxCommands: 14 }), async (steps) => {
-        const world = new World();
-        const model: Model = { key, state: 'none', isSettled: false };
-        try {
-          await fc.asyncModelRun(() => ({ model, real: world }), steps);
-        } finally {
-          world.remove();
-        }
-      }),
-      { numRuns: 60 },
-    );
-  },
-);
+it.each([undefined, 'boat'])('a job goes where its model goes (key: %s)', async (key) => {
+  await fc.assert(
+    fc.asyncProperty(fc.commands(commands, { size: 'small', maxCommands: 14 }), async (steps) => {
+      const world = new World();
+      const model: Model = { key, state: 'none', isSettled: false };
+      try {
+        await fc.asyncModelRun(() => ({ model, real: world }), steps);
+      } finally {
+        world.remove();
+      }
+    }),
+    { numRuns: 60 },
+  );
+});

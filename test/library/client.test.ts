@@ -63,7 +63,7 @@ const saying = (part: string): string => expect.stringContaining(part) as string
 
 /** Resolves as soon as something holds that another process or a server brings about. */
 async function until(holds: () => boolean): Promise<void> {
-  await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 20_000, interval: 5 });
+  await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }
 
 describe('a video', () => {

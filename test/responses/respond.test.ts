@@ -42,7 +42,7 @@ async function call(
     allowances: () => Promise.resolve([]),
     signal: abort.signal,
     requestTimeoutMs: more.requestTimeoutMs ?? 30_000,
-    idleTimeoutMs: 200,
+    idleTimeoutMs: 1000,
   };
   const onText = (piece: string): void => {
     text += piece;
@@ -221,7 +221,7 @@ describe('a connection', () => {
     [
       'that stalls',
       (response) => response.writeHead(200, events).write(': hello\n\n'),
-      /^nothing came for 0.2 s$/,
+      /^nothing came for 1 s$/,
     ],
   ])('%s gives no answer', async (_, answer, why) => {
     const { client, server } = await served(answer);

@@ -137,9 +137,9 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     await enter(one, 4);
     proxy.down();
     one.leave();
-    await expect.poll(() => notes.length, { timeout: 5000 }).toBeGreaterThan(0);
+    await expect.poll(() => notes.length).toBeGreaterThan(0);
     proxy.up();
-    await expect.poll(held, { timeout: 5000 }).toBe(3);
+    await expect.poll(held).toBe(3);
     await enter(await machine('other'), 1);
   });
 });

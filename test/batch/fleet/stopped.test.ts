@@ -147,7 +147,7 @@ for (const { way, isPooled } of bothWays)
         stopped = place.machines.machine(place.url(lease, proxy.port)).start(args());
       });
       const alive = 'select count(*) from mgw.leases where until > clock_timestamp()';
-      await expect.poll(() => place.query(alive), { timeout: 10_000 }).toBe('0');
+      await expect.poll(() => place.query(alive)).toBe('0');
       return () => {
         release?.();
         stopped?.child.kill('SIGCONT');

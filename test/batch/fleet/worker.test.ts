@@ -105,9 +105,9 @@ describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'wait', until } : undefined);
     await here.run(['batch', 'enqueue', machines.manifest(6), '--concurrency', '2']);
     const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--json']);
-    await expect.poll(() => gateway.posts().length, { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => gateway.posts().length).toBe(2);
     worker.child.kill('SIGTERM');
-    await expect.poll(rowsInQueue, { timeout: 5000 }).toContain('row-0\twaiting');
+    await expect.poll(rowsInQueue).toContain('row-0\twaiting');
     answer();
     expect((await worker.result).code).toBe(143);
     expect(await place.query(`select count(*) from mgw.batch_rows where state = 'waiting'`)).toBe('6');
@@ -121,7 +121,7 @@ describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await here.run(['batch', 'enqueue', machines.manifest(1)]);
     const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--grace', '100ms']);
-    await expect.poll(() => gateway.posts().length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => gateway.posts().length).toBe(1);
     worker.child.kill('SIGTERM');
     const { code, stderr } = await worker.result;
     expect(code).toBe(143);
@@ -137,7 +137,7 @@ describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
     for (let times = 1; times <= 2; times += 1) {
       const worker = machines.machine().start(['worker', ...machines.output, ...quick]);
       const isInHand = `select count(*) from mgw.batch_rows where state = 'taken' and lost = ${times - 1}`;
-      await expect.poll(() => place.query(isInHand), { timeout: 15_000 }).toBe('1');
+      await expect.poll(() => place.query(isInHand)).toBe('1');
       worker.child.kill('SIGKILL');
       await worker.result;
       await place.query(`update mgw.batch_rows set ends = now() where state = 'taken'`);
@@ -194,13 +194,13 @@ describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
     const args = ['worker', ...machines.output, '--poll-interval', '10ms', '--health-file', health];
     const worker = machines.machine(state).start(args);
     // It looks for rows from then on.
-    await expect.poll(() => existsSync(health), { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => existsSync(health)).toBe(true);
     const isTold = text(worker.child.stderr, /asked again/);
     proxy.down();
     await isTold;
     proxy.up();
     await here.run(['batch', 'enqueue', machines.manifest(3)]);
-    await expect.poll(rowsInQueue, { timeout: 20_000 }).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
+    await expect.poll(rowsInQueue).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
     worker.child.kill('SIGTERM');
     expect((await worker.result).code).toBe(143);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);

@@ -131,7 +131,7 @@ async function save(page: Page, button: string, path: string): Promise<void> {
 }
 
 // Without a browser these are told as skipped.
-describe.skipIf(!isThere)('in Chromium, a gallery', { timeout: 90_000 }, () => {
+describe.skipIf(!isThere)('in Chromium, a gallery', () => {
   it('plays every video and sound from a file', async () => {
     const page = await open(url);
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length === 3);

@@ -26,7 +26,6 @@ const size = 160_000;
 const half = size / 2;
 const content = film(size);
 const etag = '"one"';
-const patient = { timeout: 20_000 };
 const ctx = useDownloads();
 afterEach(() => vi.restoreAllMocks());
 
@@ -296,7 +295,7 @@ describe('a part on the way', () => {
       signal: stop.signal,
       onProgress: () => ctx.clock.advance(2000),
     });
-    await expect.poll(async () => durable(), patient).toBeGreaterThan(0);
+    await expect.poll(async () => durable()).toBeGreaterThan(0);
     stop.abort('SIGKILL');
     await expect(fetching).rejects.toBe('SIGKILL');
   });

@@ -13,7 +13,6 @@ import { film } from '../../support/film.ts';
 import { head, say, serve, type Answer } from '../../support/raw-server.ts';
 
 const etag = '"one"';
-const patient = { timeout: 20_000 };
 const ctx = useDownloads();
 let program: string;
 let programs: string;
@@ -66,9 +65,8 @@ describe('a process that is killed', () => {
     });
     for (let deaths = 1; deaths < 10; deaths += 1) {
       const child = spawn(process.execPath, argumentsFor(server.url()), { stdio: 'ignore' });
-      await expect.poll(() => server.asked.length, { timeout: 10_000 }).toBe(deaths);
-      if (deaths % 2 === 0)
-        await expect.poll(() => readdir(ctx.folder), patient).toContain('film.mp4.part.json');
+      await expect.poll(() => server.asked.length).toBe(deaths);
+      if (deaths % 2 === 0) await expect.poll(() => readdir(ctx.folder)).toContain('film.mp4.part.json');
       await killed(child);
       expect(await readdir(ctx.folder)).not.toContain('film.mp4');
     }
@@ -86,7 +84,7 @@ describe('a process that is killed', () => {
     let answer = stalling;
     const server = await ctx.start((asked, socket) => answer(asked, socket));
     const child = spawn(process.execPath, argumentsFor(server.url()), { stdio: 'ignore' });
-    await expect.poll(durable, { timeout: 20_000 }).toBeGreaterThan(32 * 1024 * 1024);
+    await expect.poll(durable).toBeGreaterThan(32 * 1024 * 1024);
     await killed(child);
     answer = file({ content, etag });
     const from = await durable();

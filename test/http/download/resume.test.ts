@@ -10,7 +10,6 @@ const content = film(size);
 const other = film(size);
 const one: Served = { content, etag: '"one"' };
 const two: Served = { content: other, etag: '"two"' };
-const patient = { timeout: 20_000 };
 const ctx = useDownloads();
 
 /** Serves like an honest host, cut at each of the offsets in turn, and counts what it sends. */
@@ -228,7 +227,7 @@ describe('a connection on which nothing comes', () => {
   async function stalled(answer: Answer): Promise<void> {
     const server = await ctx.start(inTurn(answer, file(one)));
     const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
-    await expect.poll(() => server.asked.length, patient).toBe(1);
+    await expect.poll(() => server.asked.length).toBe(1);
     while (server.asked.length === 1) {
       ctx.clock.advance(30_000);
       await new Promise((resolve) => setImmediate(resolve));
@@ -255,7 +254,7 @@ describe('a connection on which nothing comes', () => {
       message: expect.stringContaining('nothing came for 60 s') as string,
     });
     for (const tries of [1, 2]) {
-      await expect.poll(() => server.asked.length, patient).toBe(tries);
+      await expect.poll(() => server.asked.length).toBe(tries);
       ctx.clock.advance(60_000);
     }
     await fetching;
