@@ -6,6 +6,9 @@ const { version } = require('../package.json');
 const [, , first = '', ...rest] = process.argv;
 if ((first === '--version' || first === '-V') && rest.length === 0) process.stdout.write(`${version}\n`);
 else {
+  // Node 20 optimises the parsers of undici, which are WebAssembly, for longer than a short command runs. Later ones do so only
+  // once they are used much. It is said before anything is compiled: V8 keeps nothing for other flags than it began with.
+  if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const { join } = require('node:path');
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';

@@ -78,6 +78,20 @@ describe('of the build a command loads', () => {
     const loaded = loadedBy(['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'], 6);
     expect(heavy.filter((name) => loaded.includes(name)).sort()).toEqual(['gateway', 'undici']);
   });
+
+  it('what was compiled before, for a command that asks the gateway too', () => {
+    const models = ['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'];
+    const compiled = join(home, '.cache', 'mgw', 'compiled');
+    const kept = (): string[] =>
+      readdirSync(compiled, { recursive: true }).map(
+        (name) => `${String(name)} ${statSync(join(compiled, String(name))).ino}`,
+      );
+    loadedBy(models, 6);
+    const first = kept();
+    expect(first.length).toBeGreaterThan(5);
+    loadedBy(models, 6);
+    expect(kept()).toEqual(first);
+  });
 });
 
 describe('what was compiled', () => {

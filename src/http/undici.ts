@@ -9,9 +9,4 @@ import Pool from 'undici/lib/dispatcher/pool.js';
 // the index does otherwise is to lend dispatchers their calls; a proxy agent needs the one that opens a tunnel.
 Object.assign(Dispatcher.prototype, { connect, request });
 
-// Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later ones do so only
-// once it is used much.
-if (process.versions.node.startsWith('20.'))
-  process.getBuiltinModule('node:v8').setFlagsFromString('--liftoff-only');
-
 export { buildConnector, EnvHttpProxyAgent, Pool };
