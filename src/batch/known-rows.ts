@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto';
 import { appendFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { logOf } from '../http/claim-log.ts';
 import type { Job, JobFile } from '../job.ts';
 import { namedJob } from '../jobs/create-or-resume.ts';
 import type { OutputPlace } from '../jobs/output-template.ts';
 import { takeKey } from '../jobs/takes.ts';
+import { isTaken } from '../jobs/target.ts';
 import { checkedLine, textOfLine } from '../ledger/checked-line.ts';
 import { readBytes } from '../ledger/durable-file.ts';
 import { removeFile } from '../remove-file.ts';
@@ -137,6 +139,8 @@ export async function rememberRow(
 /** True where a row that was done is done still: nothing has become of its job, and it has no later take. */
 export async function isStillDone(known: KnownRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(known.job)) !== known.version || !known.files.every(isThere)) return false;
+  // A run that was killed later may have left something, which is removed where the row is looked at.
+  if (known.files.some(({ path }) => isTaken(logOf(path)))) return false;
   const next = namedJob(ledger, takeKey(key, known.take + 1));
   return next.then(
     (job) => job === undefined,

@@ -3,6 +3,7 @@ import { join, parse } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { isFingerprintOf } from '../jobs/create-or-resume.ts';
+import { removeLeft } from '../jobs/hold-output.ts';
 import { differences } from '../jobs/differences.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { recordedBody } from '../jobs/order.ts';
@@ -107,6 +108,19 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
   const there = files.filter((file) => file !== undefined && isThere(file)) as JobFile[];
   return paths.length > 0 && there.length === paths.length ? there : undefined;
 }
+
+/** Removes what dead runs have left of a row whose job has ended: whoever carries out the others passes this one over. */
+export async function tidyRow(
+  { state, take, path, work }: Tidied,
+  deps: Parameters<typeof removeLeft>[2],
+): Promise<void> {
+  const { job } = take;
+  if (job === undefined || (state !== 'done' && state !== 'failed')) return;
+  const count = Math.max(countOf(work), job.record.results ?? 0);
+  await removeLeft(job, pathsAt({ kind: 'file', path: pathFor(path, job) }, job, count), deps);
+}
+
+type Tidied = Standing & Pick<Whereabouts, 'work' | 'path'>;
 
 // Synchronous: a batch asks for every file that it has, and each trip to the thread pool takes ten times as long.
 /** True for a plain file of this size. */

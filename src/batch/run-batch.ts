@@ -5,7 +5,7 @@ import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan
 import { rememberRow } from './known-rows.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.ts';
-import type { RowState } from './row-state.ts';
+import { tidyRow, type RowState } from './row-state.ts';
 import { stateAfter, Tally } from './tally.ts';
 
 /** What a run begins with. */
@@ -21,22 +21,23 @@ export interface BatchWatcher extends RunWatcher {
   left(planned: PlannedRow): void;
 }
 
-/** Plans a run: nothing is sent. Rows of which the command is not are not counted. */
+/** Plans a run: nothing is sent, and what dead runs left of rows that are over is removed. Rows of which the command is not are not counted. */
 export async function readyRun(
   batch: Batch,
-  deps: PlanDeps,
+  deps: { plan: PlanDeps; job: JobDeps },
   choice: Choice,
   onRow: (planned: PlannedRow, isChosen: boolean) => void,
 ): Promise<ReadyRun> {
   const tally = new Tally();
   const chosen = new Map<number, { take: number; state: RowState }>();
-  const plan = await planBatch(batch, deps, (planned) => {
+  const plan = await planBatch(batch, deps.plan, async (planned) => {
     if (!choice.isAbout(planned)) return;
     const { number } = planned.take;
     const isChosen = choice.toCarryOut(planned, number) !== undefined;
     if (isChosen) chosen.set(planned.row.index, { take: number, state: planned.state });
     tally.count(planned.state, isChosen);
     onRow(planned, isChosen);
+    if (!isChosen) await tidyRow(planned, deps.job);
   });
   tally.bad = plan.bad;
   tally.counts.done += plan.known;
@@ -85,6 +86,7 @@ export async function runBatch(
       else {
         moved(planned, planned.state);
         watcher.left(planned);
+        await tidyRow(planned, deps.job);
       }
     }
   } finally {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   closeSync,
   constants,
@@ -13,6 +14,7 @@ import { basename, dirname, join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Owner } from '../job.ts';
 import { plainFile } from '../open-flags.ts';
+import { removeFile } from '../remove-file.ts';
 
 const { O_RDWR, O_CREAT, O_APPEND } = constants;
 const fitsHeader = /^[\x20-\x7e\x80-\xff]+$/;
@@ -181,6 +183,50 @@ export function unlinkAll(target: string, names: readonly string[]): void {
       // It is gone, or it stays.
     }
   }
+}
+
+/**
+ * What stands under the name that a log gives for a part: nothing, nothing yet, the output itself under its first name
+ * (a crash came between publishing it and removing that), or some of what is being made.
+ */
+export function partState(target: string, name: string | undefined): 'gone' | 'empty' | 'output' | 'some' {
+  const path = name === undefined ? undefined : partPath(target, name);
+  const found = path === undefined ? undefined : lstatSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return 'gone';
+  if (!isOwnFile(found)) return 'some';
+  if (found.size === 0) return 'empty';
+  const output = found.nlink === 1 ? undefined : lstatSync(target, { throwIfNoEntry: false });
+  return output?.ino === found.ino && output.dev === found.dev ? 'output' : 'some';
+}
+
+/** What stands in a log for what is made. */
+export function hashOf(identity: string): string {
+  return createHash('sha256').update(identity).digest('hex');
+}
+
+/** The name of an output's log. */
+export function logOf(target: string): string {
+  return `${target}.part.json`;
+}
+
+/**
+ * The names of an output's log: the second one is for an output whose first one is held by someone who cannot be seen.
+ * @param identity the hash of what is made
+ */
+export function logsOf(target: string, identity: string): [string, string] {
+  return [logOf(target), logOf(`${target}.${identity.slice(0, 8)}`)];
+}
+
+/** The name under which it is tried whether an output can be made; as long as the longest that is used for it. */
+export function trialOf(target: string): string {
+  return logOf(`${target}.00000000`);
+}
+
+/** Removes what a process that was killed while it tried has left. */
+export function removeTrial(target: string): void {
+  const path = trialOf(target);
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (found !== undefined && isOwnFile(found) && found.size <= 1) removeFile(path);
 }
 
 /**

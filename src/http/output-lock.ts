@@ -1,5 +1,5 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import { closeSync, constants, fstatSync, lstatSync, rmSync, unlinkSync } from 'node:fs';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { closeSync, constants, fstatSync, rmSync, unlinkSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { basename } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
@@ -9,11 +9,15 @@ import { syncFile } from '../make-folder.ts';
 import { plainFile } from '../open-flags.ts';
 import {
   append,
+  hashOf,
   isInPlace,
   isOwnFile,
+  logsOf,
   openLog,
   partPath,
+  partState,
   readClaimLog,
+  removeTrial,
   textOf,
   unlinkAll,
   withNote,
@@ -80,34 +84,6 @@ export async function lockOutput(
   }
 }
 
-/** Removes what others left of an output that stands in its place now, but for those shown to be at it still. */
-export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
-  for (const path of logsOf(target, hashOf(identity))) {
-    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
-    const log = openLog(path);
-    if (log === undefined) continue;
-    try {
-      const { metadata, latest, released } = readClaimLog(textOf(log));
-      const isAlive = latest !== undefined && !released && (await claimant.lifeOf(latest.owner)) === 'alive';
-      if (isAlive || metadata.identity !== hashOf(identity)) continue;
-      // Whoever may be at it on another machine makes the very file that stands there, and will find it.
-      unlinkAll(target, [metadata.part ?? [], metadata.scratch].flat());
-      unlinkSync(path);
-    } finally {
-      closeSync(log.file);
-    }
-  }
-}
-
-function hashOf(identity: string): string {
-  return createHash('sha256').update(identity).digest('hex');
-}
-
-// The second name is for an output whose first one is held by someone who cannot be seen.
-function logsOf(target: string, identity: string): [string, string] {
-  return [`${target}.part.json`, `${target}.${identity.slice(0, 8)}.part.json`];
-}
-
 async function firstFree(
   target: string,
   identity: string,
@@ -143,11 +119,20 @@ async function claimed(
   const log = readClaimLog(textOf(file));
   // Another claim came first, or the log was removed meanwhile by whoever held it.
   if (log.latest?.claim !== claim || !isInPlace(file)) return 'busy';
-  const isUseless = left.identity !== identity && left.durable !== undefined;
-  // What was left of another result is of no use here; and whoever has lost a lease may wake, with its part open.
+  // Whoever has lost a lease may wake, with its part open.
   const isTakenOver = latest?.owner.lease !== undefined && !released;
-  unlinkAll(target, [isUseless || isTakenOver ? (left.part ?? []) : [], left.scratch].flat());
+  const isUseless = isTakenOver
+    ? left.durable !== undefined
+    : isSpare(target, left, left.identity !== identity);
+  unlinkAll(target, [isUseless ? (left.part ?? []) : [], left.scratch].flat());
   return isTakenOver ? { ...log, metadata: { ...noMetadata, identity, isTakenOver } } : log;
+}
+
+// What was left of another result is of no use here. Where nothing vouches for it, there may be audio in it that was paid
+// for, and then it stays.
+function isSpare(target: string, { part, durable }: PartMetadata, isOfAnother: boolean): boolean {
+  const state = partState(target, part);
+  return state === 'output' || (isOfAnother && (durable !== undefined || state === 'empty'));
 }
 
 const noMetadata: PartMetadata = { identity: '', scratch: [] };
@@ -207,18 +192,21 @@ export class OutputLock {
     }
   }
 
-  /** Gives the right up. The part is left to the next process, where there is one. */
+  /**
+   * Gives the right up. A part that can be continued is left to the next process; one without a note of what is `durable`
+   * in it stays where something is in it, without a log, for whoever made it to tell of.
+   */
   release(): void {
-    const { part, scratch } = this.#metadata;
+    const { part, scratch, durable } = this.#metadata;
     const log = this.#log;
     // Its descriptor may be another file's after this.
     this.#log = undefined;
-    unlinkAll(this.target, scratch);
+    const state = partState(this.target, part);
+    unlinkAll(this.target, [state === 'empty' || state === 'output' ? (part ?? []) : [], scratch].flat());
     if (log === undefined) return;
     try {
-      const path = partPath(this.target, part ?? '');
-      const standing = path && lstatSync(path, { throwIfNoEntry: false });
-      if (standing) append(log, { released: true });
+      removeTrial(this.target);
+      if (state === 'some' && durable !== undefined) append(log, { released: true });
       else if (isInPlace(log)) rmSync(log.path, { force: true });
     } finally {
       closeSync(log.file);

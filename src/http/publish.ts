@@ -11,13 +11,13 @@ import {
   writeSync,
   type Stats,
 } from 'node:fs';
-import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { syncFolder } from '../make-folder.ts';
 import { plainFile } from '../open-flags.ts';
 import { printableLine } from '../printable.ts';
 import { removeFile } from '../remove-file.ts';
+import { trialOf } from './claim-log.ts';
 import { localError } from './local-error.ts';
 import {
   intactVersion,
@@ -160,7 +160,7 @@ export function checkOutput(target: string, options: PublishOptions): void {
   try {
     checkFree(target, { ...options, charged: 'no' });
     if (!statSync(dirname(target)).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
-    tryFile(`${target}.${createHash('sha256').update(target).digest('hex').slice(0, 8)}.part.json`);
+    tryFile(trialOf(target));
   } catch (error) {
     throw localError(error, target, 'no');
   }

@@ -1,10 +1,11 @@
-import { MgwError } from '../errors.ts';
+import { exitCodes, MgwError } from '../errors.ts';
 import type { Ask, Job, JobFile } from '../job.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './deps.ts';
 import { failedError, interruptedError, showCommand } from './errors.ts';
 import { fetchResults, type FetchOptions } from './fetch.ts';
-import type { Target } from './target.ts';
+import { removeLeft } from './hold-output.ts';
+import { pathsAt, type Target } from './target.ts';
 import { watch, type WatchOptions } from './watch.ts';
 
 /** How much of a job is to be delivered; its files where there is a target. */
@@ -27,6 +28,13 @@ export async function deliver(
 ): Promise<JobFile[]> {
   try {
     return await awaited(job, protocol, deps, delivery);
+  } catch (error) {
+    const { target } = delivery;
+    // Nothing that an earlier run has left of it will ever be whole.
+    const isOver = error instanceof MgwError && error.exitCode === exitCodes.failed;
+    if (isOver && target !== undefined && target.kind !== 'stdout')
+      await removeLeft(job, pathsAt(target, job, 1), deps);
+    throw error;
   } finally {
     delivery.onEnd?.();
   }

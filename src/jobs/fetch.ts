@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts';
 import { exitCodes, MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download/speed.ts';
 import { localError } from '../http/local-error.ts';
-import { removeLeftovers, type OutputLock } from '../http/output-lock.ts';
+import type { OutputLock } from '../http/output-lock.ts';
 import { checkOutput } from '../http/publish.ts';
 import { isIntact } from '../http/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
@@ -15,7 +15,7 @@ import { isFolder } from '../make-folder.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
-import { claimantOf, holdOutput, tidily } from './hold-output.ts';
+import { holdOutput, identityOf, removeLeft, tidily } from './hold-output.ts';
 import { inlineMedia } from './inline-media.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
@@ -144,15 +144,10 @@ async function fetchTo(
   return tidied(files, job, deps);
 }
 
-// Which file this is, in words that stay when its address is signed afresh.
-function identityOf({ id }: Job, index: number): string {
-  return `${id} ${index}`;
-}
-
 // What earlier runs left of files that stand in their places now is of no use any more.
 async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
-  for (const [index, { path }] of files.entries())
-    await tidily(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
+  const paths = files.map(({ path }) => path);
+  await removeLeft(job, paths, deps);
   return files;
 }
 

@@ -1,5 +1,6 @@
 import type { Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
+import { removeLeftovers } from '../http/leftovers.ts';
 import { lockOutput, type Claimant, type OutputLock } from '../http/output-lock.ts';
 import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
@@ -12,6 +13,14 @@ export interface Holding {
   deadline: Deadline;
   /** The job that is paid for; absent where nothing is yet. */
   job?: Job;
+}
+
+/** By what speech holds its output: what was billed is in the record, and never continued. */
+export const speechIdentity = 'speech';
+
+/** By what one of a job's files is held: in words that stay when its address is signed afresh. */
+export function identityOf({ id, protocol }: Pick<Job, 'id' | 'protocol'>, index: number): string {
+  return protocol === 'tts' ? speechIdentity : `${id} ${index}`;
 }
 
 /** This process, as it claims an output. */
@@ -40,6 +49,19 @@ export async function holdOutput(path: string, deps: JobDeps, holding: Holding):
   return lockOutput(path, identity, lock).catch((error: unknown) => {
     throw signals.soft.aborted ? interruptedError(signals.soft, job, charged) : error;
   });
+}
+
+/**
+ * Removes what dead runs have left next to the files of a job that are there now, or will never be.
+ * @param paths of its files, in their order
+ */
+export async function removeLeft(
+  job: Pick<Job, 'id' | 'protocol'>,
+  paths: readonly string[],
+  deps: Pick<JobDeps, 'note' | 'lease' | 'ledger'>,
+): Promise<void> {
+  for (const [index, path] of paths.entries())
+    await tidily(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
 }
 
 /** Cleans up. What is left behind costs a little room: no reason to call a result that stands a failure. Never throws. */

@@ -1,11 +1,10 @@
 import type { Deadline } from '../clock.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { JobDeps } from '../jobs/deps.ts';
-import { holdOutput, tidily } from '../jobs/hold-output.ts';
+import { holdOutput, speechIdentity, tidily } from '../jobs/hold-output.ts';
 import { savedSpeech } from './earlier-take.ts';
 import { goneError } from './errors.ts';
 import type { AudioSink } from './sink.ts';
-import { speechIdentity } from './speak.ts';
 
 /**
  * Puts the audio of a job that succeeded into another place, from wherever on this machine it is still whole; the gateway
@@ -21,7 +20,7 @@ export async function deliverSaved(
 ): Promise<JobFile | undefined> {
   const held =
     sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
-  if (held) sink.assertHeld = held.assertHeld;
+  if (held) sink.held = held;
   try {
     const recovered = await sink.recover(savedSpeech(job));
     if (recovered === undefined) throw goneError(job);

@@ -1,14 +1,15 @@
-import { randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
 import { copyFile, lstat, open, rm, type FileHandle } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import { MgwError, systemCode } from '../errors.ts';
+import { dirname } from 'node:path';
+import { MgwError } from '../errors.ts';
 import { HashedFile } from '../http/hashed-file.ts';
+import { partPath } from '../http/claim-log.ts';
 import { localError } from '../http/local-error.ts';
+import type { OutputLock } from '../http/output-lock.ts';
 import { checkOutput, publish } from '../http/publish.ts';
-import { isIntact, type FileVersion } from '../http/whole-file.ts';
+import { intactVersion, isIntact, type FileVersion } from '../http/whole-file.ts';
 import type { JobFile } from '../job.ts';
 import { makeOwnFolder, syncFolder } from '../make-folder.ts';
+import { removeFile } from '../remove-file.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './wav.ts';
 
@@ -30,12 +31,13 @@ export interface FileSinkOptions {
  * is taken, since what an earlier run was billed for is never overwritten), published once it is whole.
  */
 export class FileSink implements AudioSink {
-  assertHeld?: () => void;
+  held?: OutputLock;
   readonly #options: FileSinkOptions;
   #file: HashedFile | undefined;
   #part = '';
   #version: FileVersion | undefined;
   #isBegun = false;
+  #hasBegun = false;
 
   constructor(options: FileSinkOptions) {
     this.#options = options;
@@ -47,21 +49,24 @@ export class FileSink implements AudioSink {
 
   async open(isBegun = false): Promise<void> {
     if (this.#file !== undefined) return;
-    const { target, force, wavRate, part } = this.#options;
+    const { target, force, part } = this.#options;
     this.#isBegun = isBegun;
     checkOutput(target, { force, isBegun });
     try {
-      const { file, path } = part === undefined ? await openPart(target) : await openAnew(part);
+      const { file, path } = part === undefined ? await this.#lock().openPart() : await openAnew(part);
       this.#part = path;
       this.#file = new HashedFile(path, file);
-      if (wavRate !== undefined) await this.#file.write([wavHeader(wavRate)]);
     } catch (error) {
       throw localError(error, target, 'no');
     }
   }
 
   async write(audio: Uint8Array): Promise<void> {
-    await this.#opened().write([audio]);
+    const { wavRate } = this.#options;
+    // Together with the first audio: until then the part is empty, and whoever finds it so may remove it.
+    const header = this.#hasBegun || wavRate === undefined ? [] : [wavHeader(wavRate)];
+    this.#hasBegun = true;
+    await this.#opened().write([...header, audio]);
   }
 
   async complete(): Promise<JobFile> {
@@ -107,9 +112,12 @@ export class FileSink implements AudioSink {
   }
 
   async leftOver(): Promise<string | undefined> {
-    const part = `${this.#options.target}.part`;
-    const standing = await lstat(part).catch(() => undefined);
-    return standing?.isFile() && standing.size > 0 ? part : undefined;
+    const { target } = this;
+    for (const part of [partPath(target, this.held?.metadata.part ?? ''), `${target}.part`]) {
+      const standing = part === undefined ? undefined : await lstat(part).catch(() => undefined);
+      if (standing?.isFile() && standing.size > 0) return part;
+    }
+    return undefined;
   }
 
   async recover(candidates: readonly JobFile[]): Promise<Recovered | undefined> {
@@ -122,15 +130,35 @@ export class FileSink implements AudioSink {
       const isPart = kept.path.endsWith('.part');
       // The run that made it may have died while it was publishing it.
       if (!isPart) checkOutput(target, { force });
-      await this.#publish(isPart ? kept : await copyToPart(kept, target), isPart);
+      await this.#publish(isPart ? kept : await this.#copied(kept), isPart);
       return { file: { ...kept, path: target } };
     }
     return undefined;
   }
 
-  #publish(file: JobFile & { version?: FileVersion | undefined }, isBegun: boolean): Promise<void> {
+  async #publish(file: JobFile & { version?: FileVersion | undefined }, isBegun: boolean): Promise<void> {
     const { force } = this.#options;
-    return publish(file, this.target, { force, isBegun, assertHeld: this.assertHeld });
+    await publish(file, this.target, { force, isBegun, assertHeld: this.held?.assertHeld });
+    // An earlier take that could not be known to be whole may have left the very same.
+    const part = `${this.target}.part`;
+    if (await intactVersion({ ...file, path: part })) removeFile(part);
+  }
+
+  #lock(): OutputLock {
+    if (this.held === undefined) throw new MgwError('internal', `${this.target} is not held by anyone`);
+    return this.held;
+  }
+
+  async #copied(kept: JobFile): Promise<JobFile> {
+    try {
+      const { path, file } = await this.#lock().createScratch();
+      await copyFile(kept.path, path)
+        .then(() => file.sync())
+        .finally(() => file.close());
+      return { ...kept, path };
+    } catch (error) {
+      throw localError(error, this.target, 'no');
+    }
   }
 
   get #headerBytes(): number {
@@ -154,20 +182,10 @@ export class FileSink implements AudioSink {
     const { wavRate } = this.#options;
     if (wavRate === undefined) return;
     await file.settle();
+    if (file.length === 0) return;
     if (file.length % 2 === 1) await file.write([Buffer.alloc(1)]);
     await file.settle();
     await file.overwrite(wavHeader(wavRate, file.length - wavHeaderBytes), 0);
-  }
-}
-
-async function openPart(target: string): Promise<{ file: FileHandle; path: string }> {
-  const plain = `${target}.part`;
-  try {
-    return { file: await open(plain, 'wx+'), path: plain };
-  } catch (error) {
-    if (systemCode(error) !== 'EEXIST') throw error;
-    const other = partName(target);
-    return { file: await open(other, 'wx+'), path: other };
   }
 }
 
@@ -176,20 +194,4 @@ async function openAnew(path: string): Promise<{ file: FileHandle; path: string 
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });
   return { file: await open(path, 'wx+'), path };
-}
-
-function partName(target: string): string {
-  return join(dirname(target), `${basename(target)}.${randomBytes(4).toString('hex')}.part`);
-}
-
-async function copyToPart(kept: JobFile, target: string): Promise<JobFile> {
-  const part = partName(target);
-  try {
-    await copyFile(kept.path, part, constants.COPYFILE_EXCL);
-    const file = await open(part, 'r+');
-    await file.sync().finally(() => file.close());
-  } catch (error) {
-    throw localError(error, target, 'no');
-  }
-  return { ...kept, path: part };
 }

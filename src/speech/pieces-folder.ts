@@ -2,9 +2,10 @@ import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { localError } from '../http/local-error.ts';
-import { removeLeftovers, type Claimant } from '../http/output-lock.ts';
+import { removeLeftovers } from '../http/leftovers.ts';
+import type { Claimant } from '../http/output-lock.ts';
+import { speechIdentity } from '../jobs/hold-output.ts';
 import { makeOwnFolder } from '../make-folder.ts';
-import { speechIdentity } from './speak.ts';
 
 /**
  * The folder in which pieces of speech are kept until all of them are there. A person's own files may be in it too: only

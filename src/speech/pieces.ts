@@ -68,7 +68,7 @@ export async function speakPieces(
     });
   // Two processes that speak one text to one place: the second waits, and then finds the output there.
   const output = await holdOutput(sink.target ?? folder, deps, { identity, deadline });
-  sink.assertHeld = output.assertHeld;
+  sink.held = output;
   const release = (): Promise<void> => tidily(deps, () => output.release());
   try {
     const spoken = await new Pieces(order, quietly(deps), sink, output).speak();

@@ -1,11 +1,12 @@
+import type { OutputLock } from '../http/output-lock.ts';
 import type { JobFile } from '../job.ts';
 
 /** Where speech goes while it arrives. A take calls the methods in the order in which they stand here. */
 export interface AudioSink {
   /** Where it goes in the end; absent where that is a stream. */
   readonly target?: string;
-  /** Asked directly before the audio gets its name there: set by whoever holds the output. */
-  assertHeld?: () => void;
+  /** The right to make that output, set by whoever has it. */
+  held?: OutputLock;
   /**
    * Makes the place ready, before anything is paid for.
    * @param isBegun true where an earlier run had begun to publish this very audio

@@ -2,7 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobEvent, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { holdOutput, tidily } from '../jobs/hold-output.ts';
+import { holdOutput, speechIdentity, tidily } from '../jobs/hold-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
@@ -13,9 +13,6 @@ import { StreamedCall } from '../payment/streamed-call.ts';
 import type { AudioSink } from './sink.ts';
 import { defaultIdleMs, finishTake, saveUnrecorded, type SpeechDeps } from './take.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
-
-/** By what speech holds its output: what was billed is in the record, and never continued. */
-export const speechIdentity = 'speech';
 
 /** One text to be spoken, as a person or a script asked for it. */
 export interface SpeechOrder {
@@ -55,7 +52,7 @@ export interface Spoken {
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
   const { deadline } = order;
   const held = sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline }));
-  if (held) sink.assertHeld = held.assertHeld;
+  if (held) sink.held = held;
   try {
     return await spoken(order, deps, sink);
   } finally {

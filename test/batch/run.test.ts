@@ -173,6 +173,19 @@ describe('a row that failed', () => {
   });
 });
 
+it('removes what killed runs left next to files of rows that are done or have failed', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  const leave = (): void => ['a.mp4.part.json', 'b.mp4.part.json'].forEach((name) => scene.file(name, ''));
+  const left = (): string[] => readdirSync(scene.user.cwd).filter((name) => name.includes('.part'));
+  once('a boat', { kind: 'doom' });
+  leave();
+  await scene.batch('run', file);
+  expect(left()).toEqual([]);
+  leave();
+  await scene.batch('run', file);
+  expect(left()).toEqual([]);
+});
+
 describe('a row that was changed', () => {
   it('is shown with its difference, and paid for by retry alone', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -124,6 +124,7 @@ describe('a batch of 100 rows on a bad day', () => {
     scene.gateway.requests.splice(0);
     expect((await start().result).code).toBe(0);
     expect(scene.gateway.posts()).toEqual([]);
+    expect(readdirSync(scene.at('out')).filter((name) => name.includes('.part'))).toEqual([]);
   });
 });
 

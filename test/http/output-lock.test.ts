@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs';
-import { appendFile, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
+import { appendFile, link, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import { readClaimLog } from '../../src/http/claim-log.ts';
-import { removeLeftovers, type LockOptions, type OutputLock } from '../../src/http/output-lock.ts';
+import { readClaimLog, trialOf } from '../../src/http/claim-log.ts';
+import { removeLeftovers } from '../../src/http/leftovers.ts';
+import type { LockOptions, OutputLock } from '../../src/http/output-lock.ts';
 import { claimantOf, useDownloads } from '../support/downloads.ts';
 
 const ctx = useDownloads();
@@ -159,6 +160,33 @@ describe('a part', () => {
     },
   );
 
+  it('of which nothing is noted as durable goes while it is empty, and stays once something is in it', async () => {
+    const first = await ctx.lock(as(1));
+    await (await first.openPart()).file.close();
+    const next = await ctx.lock(as(2));
+    expect(await opened(next)).toEqual({ path: ctx.part, isNew: true });
+    next.release();
+    expect(await readdir(ctx.folder)).toEqual([]);
+    const last = await ctx.lock(as(3));
+    const { file } = await last.openPart();
+    await file.write('paid for');
+    await file.close();
+    last.release();
+    expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
+  });
+
+  it.each(['job 0', 'job 1'])(
+    'that is the output already is removed by the next one (%s)',
+    async (identity) => {
+      const { path, file } = await (await ctx.lock(as(1))).openPart();
+      await file.write('0123456789');
+      await file.close();
+      await link(path, ctx.target);
+      await ctx.lock(as(2), identity);
+      expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4', 'film.mp4.part.json']);
+    },
+  );
+
   it('may have others next to it, which end with the lock, or with the next one', async () => {
     const lock = await ctx.lock(as(1));
     const { path, file } = await lock.createScratch();
@@ -180,6 +208,24 @@ describe('removeLeftovers', () => {
     expect(await readdir(ctx.folder)).toHaveLength(4);
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], [1]));
     expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it('removes what a process left that was killed before its claim, or while it tried the folder', async () => {
+    await writeFile(`${ctx.part}.json`, '');
+    await writeFile(trialOf(ctx.target), '\0');
+    await removeLeftovers(ctx.target, 'job 0', claimantOf(3));
+    expect(await readdir(ctx.folder)).toEqual([]);
+  });
+
+  it.each([
+    ['stays where something is in it', 'paid for', []],
+    ['stays where its process cannot be seen', '', [1]],
+  ])('takes the log of a part without a note, which %s', async (_, text, unseen) => {
+    const { file } = await (await ctx.lock(as(1))).openPart();
+    await file.write(text);
+    await file.close();
+    await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], unseen));
+    expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
   });
 
   it('leaves what is of something else, or of a living process', async () => {

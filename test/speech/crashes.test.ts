@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent } from '../../src/job.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
@@ -10,6 +10,7 @@ import { fingerprintOf } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { speak, type Spoken } from '../../src/speech/speak.ts';
+import { claimantOf, lockAs } from '../support/downloads.ts';
 import { end } from './frames.ts';
 import { depsFor, freshFolder, names, speechServer, type SpeechServer, type TestDeps } from './harness.ts';
 
@@ -79,6 +80,59 @@ test.each([
   expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', error: { code: 'speech_incomplete' } });
   expect(readFileSync(`${target}.part`, 'utf8')).toBe('some');
   expect(server.requests).toHaveLength(0);
+});
+
+describe('a run that was killed', () => {
+  const killed = async (target: string, write?: Buffer): Promise<void> => {
+    const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
+    const held = await lockAs(claimant, target, 'speech');
+    if (write === undefined) return (await held.openPart()).file.close();
+    const sink = new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 });
+    sink.held = held;
+    await sink.open();
+    await sink.write(write);
+    const kept = await sink.complete();
+    linkSync(kept.path, target);
+  };
+
+  test('before any audio came leaves nothing once another has published', async () => {
+    const { run, target, folder } = await after();
+    for (let kill = 0; kill < 3; kill += 1) await killed(target);
+    await run();
+    expect(names(folder)).toEqual(['a.mp3']);
+  });
+
+  test('while it published leaves nothing once another has found the output', async () => {
+    const bench = await after(sending, reply, accepted);
+    const { run, target, folder, deps } = bench;
+    await killed(target, audio);
+    const bytes = readFileSync(target);
+    const kept = {
+      path: `${target}.part`,
+      bytes: bytes.length,
+      sha256: createHash('sha256').update(bytes).digest('hex'),
+    };
+    const [id = ''] = await deps.ledger.ids();
+    await deps.ledger.append(id, {
+      type: 'finished',
+      state: 'succeeded',
+      native_status: '20000000',
+      details: { kept },
+    });
+    expect(await run()).toMatchObject({ isResumed: true, file: { path: target } });
+    expect(names(folder)).toEqual(['a.mp3']);
+  });
+
+  test('with audio in its part keeps it, under whatever name, and tells where it is', async () => {
+    const { run, target, folder } = await after(sending, reply, accepted);
+    writeFileSync(`${target}.part`, '');
+    await killed(target, audio);
+    rmSync(target);
+    const other = names(folder).find((name) => /\.[\da-f]{8}\.part$/.test(name)) ?? '';
+    await expect(run()).rejects.toMatchObject({ message: expect.stringContaining(other) as string });
+    expect(names(folder)).toEqual([other, 'a.mp3.part'].sort());
+    expect(readFileSync(join(folder, other)).subarray(44)).toEqual(audio);
+  });
 });
 
 test('a run that lives and waits as this one does is not waited for', async () => {

@@ -8,6 +8,7 @@ import { ReaderGone } from '../../src/speech/sink.ts';
 import { StreamSink } from '../../src/speech/stream-sink.ts';
 import { wavHeader } from '../../src/speech/wav.ts';
 import { freshFolder, names } from './harness.ts';
+import { claimantOf, lockAs } from '../support/downloads.ts';
 import { readAll } from '../support/read-all.ts';
 
 const pcm = Buffer.from([1, 0, 2, 0, 3, 0]);
@@ -30,12 +31,15 @@ test('a WAV header says what stands after it', () => {
 });
 
 describe('a file', () => {
-  const sink = (target: string, wavRate?: number): FileSink =>
-    new FileSink({ target, force: false, mime: 'audio/x', wavRate });
+  const sink = async (target: string, wavRate?: number): Promise<FileSink> => {
+    const made = new FileSink({ target, force: false, mime: 'audio/x', wavRate });
+    made.held = await lockAs(claimantOf(1), target, 'speech');
+    return made;
+  };
 
   test('gets one WAV header with the real sizes, and its hash is that of the file', async () => {
     const target = join(freshFolder(), 'a.wav');
-    const file = sink(target, 16_000);
+    const file = await sink(target, 16_000);
     await file.open();
     await file.write(pcm.subarray(0, 2));
     await file.write(pcm.subarray(2));
@@ -47,20 +51,21 @@ describe('a file', () => {
 
   test('that is given up keeps a playable part, or nothing at all', async () => {
     const folder = freshFolder();
-    const file = sink(join(folder, 'a.wav'), 16_000);
+    const file = await sink(join(folder, 'a.wav'), 16_000);
     await file.open();
     await file.write(pcm);
     expect(await file.abandon()).toBe(join(folder, 'a.wav.part'));
     expect(readFileSync(join(folder, 'a.wav.part'))).toEqual(Buffer.concat([wavHeader(16_000, 6), pcm]));
-    const empty = sink(join(folder, 'b.wav'), 16_000);
+    const empty = await sink(join(folder, 'b.wav'), 16_000);
     await empty.open();
     expect(await empty.abandon()).toBeUndefined();
+    for (const { held } of [file, empty]) held?.release();
     expect(names(folder)).toEqual(['a.wav.part']);
   });
 
   test('pads PCM of an odd length', async () => {
     const target = join(freshFolder(), 'a.wav');
-    const file = sink(target, 8000);
+    const file = await sink(target, 8000);
     await file.open();
     await file.write(pcm.subarray(0, 3));
     await file.publish(await file.complete());
@@ -74,11 +79,12 @@ describe('a file', () => {
   ])('is not put in the place of %s', async (_, make) => {
     const target = join(freshFolder(), 'a.mp3');
     make(target);
-    await expect(sink(target).open()).rejects.toMatchObject({ exitCode: 10, charged: 'no' });
+    await expect((await sink(target)).open()).rejects.toMatchObject({ exitCode: 10, charged: 'no' });
   });
 
   test('in a folder that is not there is refused before anything is paid', async () => {
-    const opened = sink(join(freshFolder(), 'no', 'a.mp3')).open();
+    const target = join(freshFolder(), 'no', 'a.mp3');
+    const opened = new FileSink({ target, force: false, mime: 'audio/x' }).open();
     await expect(opened).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
   });
 });

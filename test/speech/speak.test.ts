@@ -342,6 +342,14 @@ describe('audio of an earlier run', () => {
     expect(readFileSync(target)).toEqual(two);
   });
 
+  test('goes once the very same stands in the output', async () => {
+    const server = await speechServer([one], [one, end]);
+    const { run, folder } = await bench(server.url);
+    await failure(run());
+    await run({ fresh: true });
+    expect(names(folder)).toEqual(['a.mp3']);
+  });
+
   test('that ended well makes the same command a second take', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect } from 'vitest';
-import { deadlineIn } from '../../src/clock.ts';
+import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { bearer } from '../../src/exchange.ts';
 import {
   download,
@@ -57,6 +57,18 @@ export function claimantOf(
       return Promise.resolve(alive.includes(owner.pid) ? 'alive' : 'dead');
     },
   };
+}
+
+/** Locks an output as soon as it is free. */
+export function lockAs(claimant: Claimant, target: string, identity: string): Promise<OutputLock> {
+  const deadline = deadlineIn(1e9, systemClock);
+  return lockOutput(target, identity, {
+    claimant,
+    clock: systemClock,
+    deadline,
+    late: () => new Error('late'),
+    charged: 'yes',
+  });
 }
 
 /** Prepares {@link Downloads} before each test of a file and cleans up after it. */

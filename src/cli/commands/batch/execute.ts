@@ -38,7 +38,7 @@ export async function execute(
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const report = new BatchReport(file, options, context.globals);
   const missing = new Set(choice.ids);
-  const ready = await readyRun(batch, plan, choice, (planned, isChosen) => {
+  const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
     if (!isChosen) report.left(planned);
   });

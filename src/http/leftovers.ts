@@ -1,0 +1,59 @@
+import { randomUUID } from 'node:crypto';
+import { closeSync, lstatSync, unlinkSync } from 'node:fs';
+import {
+  append,
+  hashOf,
+  isInPlace,
+  logsOf,
+  openLog,
+  partState,
+  readClaimLog,
+  removeTrial,
+  textOf,
+  unlinkAll,
+  type LogFile,
+} from './claim-log.ts';
+import type { Claimant } from './output-lock.ts';
+
+/**
+ * Removes what others left of an output that stands in its place now, or that will never be made: not what is shown to be
+ * worked at, what is of something else, nor a part in which there may be more than the output.
+ * @throws what the file system throws.
+ */
+export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
+  removeTrial(target);
+  for (const path of logsOf(target, hashOf(identity))) {
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
+    const log = openLog(path);
+    if (log === undefined) continue;
+    try {
+      await removeLeft(log, target, hashOf(identity), claimant);
+    } finally {
+      closeSync(log.file);
+    }
+  }
+}
+
+async function removeLeft(
+  log: LogFile,
+  target: string,
+  identity: string,
+  { owner, lifeOf }: Claimant,
+): Promise<void> {
+  const text = textOf(log);
+  const { latest, released, metadata } = readClaimLog(text);
+  // A process may die before it has written its claim.
+  const isOwn = latest === undefined ? text === '' : metadata.identity === identity;
+  const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
+  if (!isOwn || life === 'alive') return;
+  // From here on nobody takes it up; what was claimed meanwhile is another's.
+  const claim = randomUUID();
+  append(log, { claim, after: latest?.claim ?? '', owner, identity });
+  if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;
+  // Whoever may be at it on another machine makes the very file that stands there, and will find it.
+  const { part = [], durable, scratch } = metadata;
+  const state = partState(target, metadata.part);
+  const isSpare = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');
+  unlinkAll(target, [isSpare ? part : [], scratch].flat());
+  unlinkSync(log.path);
+}
