@@ -144,11 +144,10 @@ async function sharedLedgerOf(settings: Settings, clock: Clock): Promise<Postgre
   const url = sharedLedger(settings);
   if (url === undefined) return undefined;
   const { openPostgresLedger } = await import('../ledger/postgres/postgres-ledger.ts');
-  const own = { now: () => clock.now(), monotonic: () => clock.monotonic() };
   // Play money needs no second thought about where it is.
   return openPostgresLedger(url, {
     stateDir: settings.stateDir.value,
-    clock: own,
+    clock,
     create: settings.sandbox.value,
   });
 }

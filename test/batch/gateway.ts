@@ -35,10 +35,8 @@ export interface BatchGateway extends Origin {
   taskOf: (prompt: string) => string;
   /** Polls until a task is finished. */
   polls: number;
-  /** Told of a request for a file, before it is served. */
-  onFile: () => void;
-  /** Told of a look at a task, before it is answered. */
-  onLook: () => void;
+  /** Told of each request, which is answered after that. */
+  before: (seen: Seen) => Promise<void> | void;
   /** Tasks that were accepted, that somebody knows of, and that are not finished. */
   underWay: () => number;
   /** Videos that a task of Protocol A makes. */
@@ -95,7 +93,6 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     }
     if (path.startsWith('/file/') || path.endsWith('/content')) {
       const id = path.split('/').find((part) => part.startsWith('task-')) ?? '';
-      gateway.onFile();
       if (gateway.gone.has(id)) json(response, { error: { message: 'it is gone' } }, 410);
       else file(response, gateway.video);
       return;
@@ -162,18 +159,19 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     const task = tasks.get(id);
     if (task === undefined) return { isDone: false, isDoomed: false };
     task.polls += 1;
-    gateway.onLook();
     return { isDone: task.polls > gateway.polls, isDoomed: task.isDoomed };
   };
-  const origin = await listen(handle);
+  const origin = await listen(async (seen, response) => {
+    await gateway.before(seen);
+    handle(seen, response);
+  });
   const gateway: BatchGateway = {
     ...origin,
     charges: new Map(),
     judge: () => undefined,
     taskOf: (prompt) => made.get(prompt) ?? '',
     polls: 1,
-    onFile: () => undefined,
-    onLook: () => undefined,
+    before: () => undefined,
     underWay: () => [...tasks.values()].filter((task) => task.isKnown && task.polls <= gateway.polls).length,
     samples: 1,
     gone: new Set(),

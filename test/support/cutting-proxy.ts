@@ -7,8 +7,11 @@ export interface Cut {
   after?: RegExp;
   /** The message at which it is cut; COMMIT where absent. A statement's text, or the values bound to it. */
   at?: RegExp;
-  /** Whether the server gets that message, does it, and its answer is lost; or never sees it. */
-  lose: 'message' | 'answer';
+  /**
+   * Whether the server gets that message, does it, and its answer is lost; or never sees it. `patience`: its answer does
+   * not come, until it is the client that cuts the connection; from then on all is as after {@link CuttingProxy.down}.
+   */
+  lose: 'message' | 'answer' | 'patience';
 }
 
 /** A client's connection through the proxy. */
@@ -17,8 +20,8 @@ interface Pair {
   server: Socket;
   /** True once `after` of the present cut was seen. */
   isArmed: boolean;
-  /** The answer of what was passed on last is not passed on: its end cuts the connection. */
-  isLosing: boolean;
+  /** The answer of what was passed on last is not passed on: its end cuts the connection, or the client does. */
+  losing?: 'answer' | 'patience';
   /** Messages that came while everything was held. */
   held: Buffer[];
 }
@@ -72,14 +75,14 @@ export class CuttingProxy {
   }
 
   /** Resets all connections; the next ones are taken again. */
-  cutAll(): void {
-    for (const pair of this.#pairs) this.#destroy(pair);
+  cutAll(but?: Pair): void {
+    for (const pair of this.#pairs) if (pair !== but) this.#destroy(pair);
   }
 
   /** Resets all connections, and each new one, until {@link up}. */
-  down(): void {
+  down(but?: Pair): void {
     this.#isDown = true;
-    this.cutAll();
+    this.cutAll(but);
   }
 
   /** Passes everything on again, also what was held. */
@@ -123,7 +126,7 @@ export class CuttingProxy {
       return;
     }
     const server = connect({ port: this.#target, host: '127.0.0.1', allowHalfOpen: true });
-    const pair = { client, server, isArmed: this.#cut?.cut.after === undefined, isLosing: false, held: [] };
+    const pair: Pair = { client, server, isArmed: this.#cut?.cut.after === undefined, held: [] };
     this.#pairs.add(pair);
     for (const socket of [client, server]) {
       socket.setNoDelay(true);
@@ -161,8 +164,9 @@ export class CuttingProxy {
     // The name of the statement is before its text in Parse; it is unnamed.
     else if (pair.isArmed && at.test(text.replace(/^\0+/, ''))) {
       this.#cut = undefined;
-      if (lose === 'answer') pair.isLosing = true;
-      else this.#destroy(pair);
+      if (lose === 'message') this.#destroy(pair);
+      else pair.losing = lose;
+      if (lose === 'patience') this.down(pair);
       void new Promise<void>((resolve) => pair.client.once('close', () => resolve())).then(wanted.done);
     }
     if (!pair.server.destroyed) pair.server.write(message);
@@ -170,8 +174,8 @@ export class CuttingProxy {
 
   #answered(pair: Pair, message: Buffer): void {
     const isReady = message[0] === 'Z'.charCodeAt(0);
-    if (pair.isLosing && isReady) this.#destroy(pair);
-    if (pair.isLosing || pair.client.destroyed) return;
+    if (pair.losing === 'answer' && isReady) this.#destroy(pair);
+    if (pair.losing !== undefined || pair.client.destroyed) return;
     if (this.#delayMs > 0) setTimeout(() => pair.client.write(message), this.#delayMs);
     else pair.client.write(message);
   }

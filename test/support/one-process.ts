@@ -43,11 +43,17 @@ export function hurried(times = hurry): Clock {
 }
 
 /** Runs `mgw` in this very process for a user; a path that is relative means their folder, as it would in one of theirs. */
-export function runHereAs({ cwd, env }: User, args: string[], input?: string): Promise<CliResult> {
+export function runHereAs(
+  { cwd, env }: User,
+  args: string[],
+  input?: string,
+  clock?: Clock,
+): Promise<CliResult> {
   return runHere(
     args.map((word, index) => pathIn(cwd, args[index - 1], word)),
     env,
     input,
+    clock,
   );
 }
 

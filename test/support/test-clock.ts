@@ -1,5 +1,16 @@
 import type { Clock } from '../../src/clock.ts';
 
+/** A clock of a process that can be stopped for some time; its pauses are those of `clock`. */
+export function stoppable(clock: Clock): Clock & { stop: (ms: number) => void } {
+  let stopped = 0;
+  return {
+    ...clock,
+    now: () => clock.now() + stopped,
+    monotonic: () => clock.monotonic() + stopped,
+    stop: (ms) => void (stopped += ms),
+  };
+}
+
 interface Sleeper {
   until: number;
   wake: () => void;

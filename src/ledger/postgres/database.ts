@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { setTimeout as delay } from 'node:timers/promises';
+import { systemClock, type Clock } from '../../clock.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { secretRedactor } from '../../redact.ts';
 import type { StateUrl } from '../../state-url.ts';
@@ -22,12 +22,14 @@ const idleMs = 5000;
  */
 export class Database {
   readonly url: StateUrl;
+  readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
   readonly #pool: pg.Pool;
   readonly #redact: (text: string) => string;
   #isClosed = false;
 
-  constructor(url: StateUrl) {
+  constructor(url: StateUrl, clock: Pick<Clock, 'monotonic' | 'sleep'> = systemClock) {
     this.url = url;
+    this.#clock = clock;
     this.#redact = secretRedactor([url.password, process.env['PGPASSWORD'] ?? '']);
     this.#pool = new pg.Pool({
       connectionString: url.href,
@@ -54,15 +56,15 @@ export class Database {
    * ledger in it; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = []): Promise<T[]> {
-    const end = performance.now() + this.url.patienceMs;
+    const end = this.#clock.monotonic() + this.url.patienceMs;
     for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
       try {
         return (await this.#pool.query<T>(text, [...values])).rows;
       } catch (error) {
         if (!isGone(error)) throw this.#refused(error);
-        if (this.#isClosed || performance.now() + pauseMs > end) throw this.#gone(error);
+        if (this.#isClosed || this.#clock.monotonic() + pauseMs > end) throw this.#gone(error);
       }
-      await delay(pauseMs);
+      await this.#clock.sleep(pauseMs);
     }
   }
 

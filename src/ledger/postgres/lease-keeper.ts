@@ -1,3 +1,4 @@
+import type { Clock } from '../../clock.ts';
 import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
 import type { Lease } from '../ledger.ts';
@@ -5,11 +6,8 @@ import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
 import { askedTogether } from './asked-together.ts';
 import type { Database } from './database.ts';
 
-/** The times by which a lease is judged here, ms: the one never steps, the other goes on while the machine sleeps. */
-export interface LeaseClock {
-  monotonic: () => number;
-  now: () => number;
-}
+/** By which a lease is judged here: the one time never steps, the other goes on while the machine sleeps. */
+type LeaseClock = Pick<Clock, 'monotonic' | 'now'>;
 
 /** A process's right to write, in a row of the database that ends by the database's clock. */
 class HeldLease implements Lease {

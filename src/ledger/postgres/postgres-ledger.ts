@@ -1,3 +1,4 @@
+import type { Clock } from '../../clock.ts';
 import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { damagedJob } from '../damaged-job.ts';
@@ -9,7 +10,7 @@ import { askedTogether } from './asked-together.ts';
 import { Database } from './database.ts';
 import { EventWriter } from './event-writer.ts';
 import { KeptFacts } from './kept-facts.ts';
-import { LeaseKeeper, type LeaseClock } from './lease-keeper.ts';
+import { LeaseKeeper } from './lease-keeper.ts';
 import { nameHash } from './name-hash.ts';
 import { claimsIn } from './postgres-claims.ts';
 import { identityOf, makeTables } from './schema.ts';
@@ -18,7 +19,7 @@ import { identityOf, makeTables } from './schema.ts';
 export interface PostgresLedgerOptions {
   /** The local state folder: what cannot be written while the database is gone is kept there. */
   stateDir: string;
-  clock: LeaseClock;
+  clock: Clock;
   /** Makes the tables where they are missing. */
   create?: boolean;
 }
@@ -36,11 +37,11 @@ export async function openPostgresLedger(
   url: StateUrl,
   options: PostgresLedgerOptions,
 ): Promise<PostgresLedger> {
-  const database = new Database(url);
+  const database = new Database(url, options.clock);
   try {
     const { ledger } = await (options.create === true ? makeTables(database) : identityOf(database));
     const facts = new KeptFacts(options.stateDir, ledger);
-    const writer = new EventWriter(database, facts, options.clock.now);
+    const writer = new EventWriter(database, facts, () => options.clock.now());
     await writer.flush(true);
     return ledgerOn(database, writer, new LeaseKeeper(database, options.clock));
   } catch (error) {

@@ -1,30 +1,33 @@
 import { beforeEach, expect, it } from 'vitest';
 import type { CliResult, User } from '../../support/cli.ts';
-import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { read } from './machines.ts';
+import { CuttingProxy, type Cut } from '../../support/cutting-proxy.ts';
+import { runHereAs } from '../../support/one-process.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-const parameters = 'lease=2s&connect_timeout=1';
+// A second is what an answer is awaited for; the pauses between tries pass more quickly.
+const parameters = 'connect_timeout=1';
 const [sending, reply] = [/"type":"sending"/, /"type":"reply"/];
 
 /** What happens to the connections at a message, the first that matches. */
 type Trouble = (proxy: CuttingProxy, at: RegExp) => void;
 
-/** The answer comes too late for a patience of a second. */
-const tooSlow: Trouble = (proxy, at) => proxy.before(at, () => proxy.delay(3000));
+const goneWith =
+  (lose: Cut['lose']): Trouble =>
+  (proxy, at) =>
+    void proxy.cutAt({ at, lose }).then(() => proxy.down());
 
 const lasting: { trouble: string; make: Trouble; sendingStands: boolean }[] = [
   {
     trouble: 'the database is gone, and the answer with it',
-    make: (proxy, at) => void proxy.cutAt({ at, lose: 'answer' }).then(() => proxy.down()),
+    make: goneWith('answer'),
     sendingStands: true,
   },
   {
     trouble: 'the database is gone, and did not get it',
-    make: (proxy, at) => void proxy.cutAt({ at, lose: 'message' }).then(() => proxy.down()),
+    make: goneWith('message'),
     sendingStands: false,
   },
-  { trouble: 'the connection is too slow', make: tooSlow, sendingStands: true },
+  { trouble: 'the connection is too slow', make: goneWith('patience'), sendingStands: true },
 ];
 
 const passing: { trouble: string; make: Trouble }[] = [
@@ -33,7 +36,7 @@ const passing: { trouble: string; make: Trouble }[] = [
     trouble: 'comes on a connection that is half closed',
     make: (proxy, at) => proxy.before(at, () => proxy.halfClose()),
   },
-  { trouble: 'is slow', make: (proxy, at) => proxy.before(at, () => proxy.delay(200)) },
+  { trouble: 'is slow', make: (proxy, at) => proxy.before(at, () => proxy.delay(20)) },
 ];
 
 for (const { way, isPooled } of bothWays)
@@ -54,37 +57,36 @@ for (const { way, isPooled } of bothWays)
 
     async function mended(): Promise<void> {
       proxy.up();
-      proxy.delay(0);
       // As time would: the process has ended.
       await place.query('update mgw.leases set until = clock_timestamp()');
     }
 
     async function runAgain(): Promise<CliResult> {
       await mended();
-      return machine.run(args);
+      return runHereAs(machine, args);
     }
 
     it.each(lasting)(
       'before "sending", $trouble: nothing is sent until that is known',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
-        const first = await machine.run(args);
+        const first = await runHereAs(machine, args);
         expect([first.code, paid()]).toEqual([11, 0]);
         await mended();
         // Another machine cannot know whether it was acted on.
-        const { view } = await read(place.machines.machine(), ...args);
-        expect((view['batch'] as { states: object }).states).toMatchObject(
+        const { json } = await runHereAs(place.machines.machine(), [...args, '--json']);
+        expect((json['batch'] as { states: object }).states).toMatchObject(
           sendingStands ? { unknown: 1 } : { done: 1 },
         );
         expect(paid()).toBe(sendingStands ? 0 : 1);
-        expect((await machine.run(args)).code).toBe(0);
+        expect((await runHereAs(machine, args)).code).toBe(0);
         expect(paid()).toBe(1);
       },
     );
 
     it.each(passing)('before "sending", the answer $trouble: it is sent once', async ({ make }) => {
       make(proxy, sending);
-      const { code } = await place.machines.machine(place.url('', proxy.port)).run(args);
+      const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
 
@@ -92,7 +94,7 @@ for (const { way, isPooled } of bothWays)
       'after the acceptance, $trouble: the handle is told and kept, and written at the next contact',
       async ({ make }) => {
         make(proxy, reply);
-        const first = await machine.run(args);
+        const first = await runHereAs(machine, args);
         expect(first.stderr).toContain('accepted the task as task-1');
         expect(first.code).not.toBe(0);
         const second = await runAgain();
@@ -102,7 +104,7 @@ for (const { way, isPooled } of bothWays)
 
     it.each(passing)('after the acceptance, the answer $trouble: it goes on', async ({ make }) => {
       make(proxy, reply);
-      const { code } = await place.machines.machine(place.url('', proxy.port)).run(args);
+      const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
   });

@@ -2,15 +2,14 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import type { Running } from '../../support/cli.ts';
+import type { CliResult } from '../../support/cli.ts';
+import { hurried, runHereAs } from '../../support/one-process.ts';
+import type { Seen } from '../../support/origin.ts';
+import { stoppable } from '../../support/test-clock.ts';
 import type { BatchGateway } from '../gateway.ts';
-import { read } from './machines.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-/** Of the one that is stopped: it has to come as far as its phase in that time, on a machine that is busy. */
-const lease = 'lease=2s';
-
-/** What stops a runner is called at a moment of its work; `release` lets go on what was held up. */
+/** `stop` lets a runner's time go by at a moment of its work: nothing reaches it or leaves it until it wakes. */
 interface Moment {
   gateway: BatchGateway;
   proxy: CuttingProxy;
@@ -20,8 +19,8 @@ interface Moment {
 /** A phase of a submission or a download, and what comes of it. */
 interface Phase {
   phase: string;
-  /** Has `stop` called in that phase; gives what is done before the runner wakes. */
-  arrange: (moment: Moment) => (() => void) | undefined;
+  /** Has `stop` called in that phase; gives what lets go on what was held up. */
+  arrange: (moment: Moment) => () => void;
   /** What becomes of the row with another machine, that goes on meanwhile. */
   other: 'done' | 'unknown';
   /** Requests that submit, of both together. */
@@ -30,27 +29,35 @@ interface Phase {
   woken: 'done' | 'ended';
 }
 
-/** Stops at a message to the database, which passes the runner's network, or does not until it wakes. */
+/** Stops at a message to the database, which is held up, or only its answer is. */
 function atMessage(pattern: RegExp, isHeld: boolean): Phase['arrange'] {
   return ({ proxy, stop }) => {
     proxy.before(pattern, () => {
       stop();
       if (isHeld) proxy.hold();
+      else queueMicrotask(() => proxy.hold());
     });
     return () => proxy.up();
   };
 }
 
-/** Stops at a call that the gateway answers. */
-function atCall(which: 'onLook' | 'onFile'): Phase['arrange'] {
+/** Stops at a call, before the gateway answers it. */
+function atCall(isCall: (seen: Seen) => boolean): Phase['arrange'] {
   return ({ gateway, stop }) => {
-    gateway[which] = () => {
-      gateway[which] = () => undefined;
+    let answer = (): void => undefined;
+    const until = new Promise<void>((resolve) => (answer = resolve));
+    gateway.before = (seen) => {
+      if (!isCall(seen)) return undefined;
+      gateway.before = () => undefined;
       stop();
+      return until;
     };
-    return undefined;
+    return answer;
   };
 }
+
+const isLook = ({ method, path }: Seen): boolean => method === 'GET' && /task-\d+$/.test(path);
+const isFile = ({ path }: Seen): boolean => path.endsWith('/content');
 
 const phases: Phase[] = [
   {
@@ -76,15 +83,7 @@ const phases: Phase[] = [
   },
   {
     phase: 'before the answer',
-    arrange: ({ gateway, stop }) => {
-      let answer = (): void => undefined;
-      const until = new Promise<void>((resolve) => (answer = resolve));
-      gateway.judge = () => {
-        stop();
-        return { kind: 'wait', until };
-      };
-      return answer;
-    },
+    arrange: atCall(({ method }) => method === 'POST'),
     other: 'unknown',
     posts: 1,
     woken: 'ended',
@@ -96,8 +95,8 @@ const phases: Phase[] = [
     posts: 1,
     woken: 'ended',
   },
-  { phase: 'in a poll', arrange: atCall('onLook'), other: 'done', posts: 1, woken: 'ended' },
-  { phase: 'in a download', arrange: atCall('onFile'), other: 'done', posts: 1, woken: 'ended' },
+  { phase: 'in a poll', arrange: atCall(isLook), other: 'done', posts: 1, woken: 'ended' },
+  { phase: 'in a download', arrange: atCall(isFile), other: 'done', posts: 1, woken: 'ended' },
   {
     phase: 'between the download and the file',
     arrange: atMessage(/"type":"file"/, true),
@@ -125,7 +124,7 @@ for (const { way, isPooled } of bothWays)
 
     const args = (): string[] => [
       ...['batch', 'run', file, ...place.machines.output],
-      ...['--poll-interval', '10ms', '--timeout', '20s'],
+      ...['--poll-interval', '10ms'],
     ];
     const output = (): string => join(place.machines.shared, 'out', 'row-0.mp4');
     const versionOfOutput = (): string => {
@@ -134,34 +133,37 @@ for (const { way, isPooled } of bothWays)
       return `${ino} ${mtimeMs}`;
     };
 
-    /** Starts a runner and lets it be stopped in a phase; gives what wakes it. */
-    async function stoppedIn(arrange: Phase['arrange']): Promise<() => Running> {
-      let stopped: Running | undefined;
-      let release: (() => void) | undefined;
-      await new Promise<void>((resolve) => {
+    const run = (...more: string[]): Promise<CliResult> =>
+      runHereAs(place.machines.machine(), [...args(), ...more]);
+
+    /** Starts a runner and lets it be stopped in a phase, past the end of its lease; gives what wakes it. */
+    async function stoppedIn(arrange: Phase['arrange']): Promise<() => Promise<CliResult>> {
+      const clock = stoppable(hurried());
+      const machine = place.machines.machine(place.url('lease=30s', proxy.port));
+      let release = (): void => undefined;
+      let result: Promise<CliResult> | undefined;
+      await new Promise<void>((stopped) => {
         const stop = (): void => {
-          stopped?.child.kill('SIGSTOP');
-          resolve();
+          clock.stop(31_000);
+          stopped();
         };
         release = arrange({ gateway: place.gateway, proxy, stop });
-        stopped = place.machines.machine(place.url(lease, proxy.port)).start(args());
+        result = runHereAs(machine, args(), '', clock);
       });
-      const alive = 'select count(*) from mgw.leases where until > clock_timestamp()';
-      await expect.poll(() => place.query(alive)).toBe('0');
+      await place.query('update mgw.leases set until = clock_timestamp()');
       return () => {
-        release?.();
-        stopped?.child.kill('SIGCONT');
-        return stopped as Running;
+        release();
+        return result as Promise<CliResult>;
       };
     }
 
     it.each(phases)('$phase: sends nothing and publishes nothing when it wakes', async (each) => {
       const wake = await stoppedIn(each.arrange);
-      const { code, view, stderr } = await read(place.machines.machine(), ...args());
-      const { states } = view['batch'] as { states: Record<string, number> };
+      const { code, json, stderr } = await run('--json');
+      const { states } = json['batch'] as { states: Record<string, number> };
       expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
       const version = versionOfOutput();
-      const woken = await wake().result;
+      const woken = await wake();
       // What it had asked of the database may have been asked for too long when it wakes.
       const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not answer/] }[
         each.woken
@@ -173,10 +175,10 @@ for (const { way, isPooled } of bothWays)
     });
 
     it('in a poll, with nobody else: publishes nothing when it wakes, and the next run does', async () => {
-      const wake = await stoppedIn(atCall('onLook'));
-      expect((await wake().result).code).toBe(11);
+      const wake = await stoppedIn(atCall(isLook));
+      expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);
-      expect((await place.machines.machine().run(args())).code).toBe(0);
+      expect((await run()).code).toBe(0);
       expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
       expect(place.gateway.posts()).toHaveLength(1);
     });

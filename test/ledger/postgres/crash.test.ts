@@ -1,11 +1,12 @@
 import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent } from '../../../src/job.ts';
 import { newJobId } from '../../../src/ledger/job-id.ts';
 import type { Ledger, Lease } from '../../../src/ledger/ledger.ts';
-import type { LeaseClock } from '../../../src/ledger/postgres/lease-keeper.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { freshFolder } from '../../support/servers.ts';
+import { stoppable } from '../../support/test-clock.ts';
 import { accepted, now, prepared } from '../conformance.ts';
 import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
 
@@ -17,12 +18,6 @@ function sendingBy({ owner }: Lease): JobEvent {
 
 async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)[]> {
   return (await ledger.events(id)).map((event) => event?.type);
-}
-
-/** A clock whose process was stopped for a while. */
-function stoppableClock(): LeaseClock & { stop: (ms: number) => void } {
-  let stopped = 0;
-  return { monotonic: () => performance.now() + stopped, now: () => now, stop: (ms) => void (stopped += ms) };
 }
 
 describePostgres('a ledger on PostgreSQL', (newPlace) => {
@@ -162,7 +157,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
 
   it('refuses what a process is about to do once its lease has run out, and takes every fact from it', async () => {
     const place = await newPlace();
-    const clock = stoppableClock();
+    const clock = stoppable({ ...systemClock, now: () => now });
     const [ledger, other] = [await place.open({ clock }), await place.open()];
     const id = newJobId(now);
     const lease = await ledger.lease();

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe } from 'vitest';
+import type { Clock } from '../../../src/clock.ts';
 import { openPostgresLedger, type PostgresLedger } from '../../../src/ledger/postgres/postgres-ledger.ts';
-import type { LeaseClock } from '../../../src/ledger/postgres/lease-keeper.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
+import { hurried } from '../../support/one-process.ts';
 import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
 import { freshFolder } from '../../support/servers.ts';
 import { now, type Place } from '../conformance.ts';
@@ -14,7 +15,7 @@ export interface OpenOptions {
   /** Of a proxy or a pool before the server. */
   port?: number;
   stateDir?: string;
-  clock?: LeaseClock;
+  clock?: Clock;
 }
 
 /** A ledger in a database of its own. */
@@ -25,8 +26,8 @@ export interface PostgresPlace extends Place {
   open: (options?: OpenOptions) => Promise<PostgresLedger>;
 }
 
-/** A clock that stands still for timestamps, and goes on for leases. */
-export const stillClock: LeaseClock = { monotonic: () => performance.now(), now: () => now };
+/** A clock that stands still for timestamps, and goes on for leases; pauses pass quickly. */
+const stillClock: Clock = { ...hurried(), now: () => now };
 
 /** Tests that have a PostgreSQL server to themselves; skipped where it is not installed. */
 export function describePostgres(
