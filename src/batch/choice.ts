@@ -1,6 +1,7 @@
 import { takeKey } from '../jobs/takes.ts';
 import type { PlannedRow } from './planned-row.ts';
-import { pathOfTake } from './row-state.ts';
+import { filesOf, pathOfTake } from './row-state.ts';
+import { countOf } from './work.ts';
 
 /** Which rows of a batch a command is about, and which of them it carries out. */
 export interface Choice {
@@ -37,9 +38,7 @@ export function retryOfRated(most: number): Choice {
     isAbout: (planned) => isPoor(planned) || isBegun(planned),
     toCarryOut: (planned, before) => {
       if (isBegun(planned)) return planned;
-      if (!isPoor(planned) || planned.take.number !== before) return undefined;
-      const next = nextTake(planned);
-      return { ...next, path: pathOfTake(planned.rowPath ?? planned.path, next.take.number) };
+      return isPoor(planned) && planned.take.number === before ? takeNextToIt(planned) : undefined;
     },
     retake: () => undefined,
   };
@@ -47,10 +46,11 @@ export function retryOfRated(most: number): Choice {
 
 /**
  * `batch retry`: rows that ended badly get a new take, which is paid for. What is open is carried on with, and what is in
- * doubt is left alone.
+ * doubt is left alone. The file of a row that was changed stays, and the take is saved next to it.
  * @param ids those rows, or undefined for all that failed and all that were tried again before
+ * @param force replaces that file
  */
-export function retryOf(ids: ReadonlySet<string> | undefined): Choice {
+export function retryOf(ids: ReadonlySet<string> | undefined, force: boolean): Choice {
   return {
     ids,
     isAbout: ({ id, state, take }) => {
@@ -62,12 +62,22 @@ export function retryOf(ids: ReadonlySet<string> | undefined): Choice {
       if (open.has(state)) return planned;
       const isBad = state === 'failed' || state === 'changed';
       // Another process has tried it again meanwhile: once is what was asked for.
-      return isBad && take.number === before ? nextTake(planned) : undefined;
+      if (!isBad || take.number !== before) return undefined;
+      return state === 'changed' && !force && isSaved(planned) ? takeNextToIt(planned) : nextTake(planned);
     },
     // Once: what is made for this is not made again.
     retake: (planned) =>
       ids !== undefined && planned.take.job !== undefined ? nextTake(planned) : undefined,
   };
+}
+
+function isSaved({ take: { job }, path, work }: PlannedRow): boolean {
+  return job !== undefined && filesOf(job, path, countOf(work)) !== undefined;
+}
+
+function takeNextToIt(planned: PlannedRow): PlannedRow {
+  const next = nextTake(planned);
+  return { ...next, path: pathOfTake(planned.rowPath ?? planned.path, next.take.number) };
 }
 
 function nextTake(planned: PlannedRow): PlannedRow {

@@ -6,6 +6,7 @@ import { single } from './options.ts';
 export interface BudgetOptions {
   /** An exact decimal in plain digits. */
   budget?: string;
+  budgetName?: string;
 }
 
 /** `--budget` and `--budget-name`; `whole` says what the first one counts. */

@@ -201,9 +201,21 @@ describe('a row that was changed', () => {
       },
     ]);
     expect(scene.gateway.charges.has('a ship')).toBe(false);
-    expect(await scene.batch('retry', file, '--id', 'a', '--force')).toMatchObject({ code: 0 });
-    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    const retry = ['retry', file, '--id', 'a'] as const;
+    expect(await scene.batch(...retry)).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
+    for (const again of [retry, ['run', file] as const])
+      expect(await scene.batch(...again)).toMatchObject({ code: 0, stdout: '' });
+    expect(existsSync(scene.at('a.mp4'))).toBe(true);
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
+  });
+
+  it('replaces its file where that is said', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    scene.file('m.csv', clips(['a', 'a ship']));
+    const retry = await scene.batch('retry', file, '--id', 'a', '--force');
+    expect(retry).toMatchObject({ code: 0, stdout: `${scene.at('a.mp4')}\n` });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 });
 
@@ -375,6 +387,7 @@ describe('a budget', () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     const first = await scene.read('run', file, '--budget', '2', '--concurrency', '1');
     expect(first).toMatchObject({ exit_code: 12, batch: { states: { done: 2, new: 1 } } });
+    expect(first.rows[0]?.next.join(' ')).toMatch(/^mgw batch run .* --concurrency 1 .* --budget 2$/);
     expect(await scene.batch('run', file, '--budget', '2')).toMatchObject({ code: 12 });
     expect(scene.gateway.posts()).toHaveLength(2);
     expect(await scene.batch('run', file, '--budget', '3')).toMatchObject({ code: 0 });

@@ -25,12 +25,17 @@ interface Undone {
   next: string[];
 }
 
-/** How the batch was named on the command line. */
-export interface Named {
+/** The flags of the command line that the next command needs too: a cap that was left out would be no cap. */
+export interface Typed {
   output?: string;
   default?: string[];
   name?: string;
   force?: boolean;
+  sidecar?: boolean;
+  concurrency?: number;
+  perMinute?: number;
+  budget?: string;
+  budgetName?: string;
 }
 
 const mostTold = 20;
@@ -38,16 +43,16 @@ const mostTold = 20;
 /** What a run has to tell at its end, and of each row as it ends. */
 export class BatchReport {
   readonly #file: string;
-  readonly #named: Named;
+  readonly #typed: Typed;
   readonly #globals: Globals;
   readonly #undone: Undone[] = [];
   /** Undefined until something was paid for at a price that is known. */
   #spent: Decimal | undefined;
   #unpriced = 0;
 
-  constructor(file: string, named: Named, globals: Globals) {
+  constructor(file: string, typed: Typed, globals: Globals) {
     this.#file = file;
-    this.#named = named;
+    this.#typed = typed;
     this.#globals = globals;
   }
 
@@ -148,12 +153,19 @@ export class BatchReport {
   }
 
   #flags(): string[] {
-    const { name, output, default: fields = [], force } = this.#named;
+    const { default: fields = [], force, sidecar, ...typed } = this.#typed;
+    const given = (flag: string, value: string | number | undefined): string[] =>
+      value === undefined ? [] : [flag, String(value)];
     return [
       ...fields.flatMap((field) => ['-d', field]),
-      ...(name === undefined ? [] : ['--name', name]),
-      ...(output === undefined ? [] : ['-o', output]),
+      ...given('--name', typed.name),
+      ...given('--concurrency', typed.concurrency),
+      ...given('--per-minute', typed.perMinute),
+      ...given('-o', typed.output),
       ...(force ? ['--force'] : []),
+      ...(sidecar ? ['--sidecar'] : []),
+      ...given('--budget', typed.budget),
+      ...given('--budget-name', typed.budgetName),
     ];
   }
 

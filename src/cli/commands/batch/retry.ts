@@ -40,8 +40,8 @@ function retry(context: Context, given: string, options: RetryOptions): Promise<
   return execute(context, given, options, choiceOf(options));
 }
 
-function choiceOf({ failed = false, rated, id: ids }: RetryOptions): Choice {
+function choiceOf({ failed = false, rated, id: ids, force = false }: RetryOptions): Choice {
   const chosen = [failed, rated !== undefined, ids !== undefined].filter(Boolean);
   if (chosen.length !== 1) throw usageError('Give either --failed, --rated N, or --id ID for each row.');
-  return rated === undefined ? retryOf(ids && new Set(ids)) : retryOfRated(rated);
+  return rated === undefined ? retryOf(ids && new Set(ids), force) : retryOfRated(rated);
 }
