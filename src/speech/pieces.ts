@@ -143,7 +143,12 @@ class Pieces {
   async #publish(): Promise<JobFile | undefined> {
     const kept = await this.#sink.complete();
     // Noted ahead of its publication: what stands there later is recognised as ours.
-    if (kept !== undefined) await this.#output.note({ sealed: { bytes: kept.bytes, sha256: kept.sha256 } });
+    if (kept !== undefined)
+      await this.#output
+        .note({ sealed: { bytes: kept.bytes, sha256: kept.sha256 } })
+        .catch((error: unknown) => {
+          throw localError(error, kept.path, 'yes');
+        });
     const file = kept && (await this.#sink.publish(kept));
     await this.#clear();
     return file;
@@ -210,14 +215,8 @@ class Pieces {
   async #isInDoubt(index: number): Promise<boolean> {
     if (this.#order.fresh) return false;
     const goal = { command: 'submit', ask: 'file', output: this.#target(index) } as const;
-    const submission = {
-      ...this.#piece(index),
-      protocol: 'tts',
-      goal,
-      fresh: false,
-      isOneShot: true,
-    } as const;
-    const { job } = await findResumable(submission, this.#deps);
+    const submission = { ...this.#piece(index), protocol: 'tts', goal, fresh: false } as const;
+    const { job } = await findResumable({ ...submission, isOneShot: true }, this.#deps);
     return job !== undefined && job.state !== 'prepared';
   }
 

@@ -1,25 +1,16 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
 import type { Running } from '../support/cli.ts';
 import { canMount } from './disk.ts';
-import type { Answer } from './gateway.ts';
 import { ledgerOf } from './invariants.ts';
 import { it, secured, shown, type Scene } from './scene.ts';
-import { says, until } from './until.ts';
+import { says } from './until.ts';
 
-// Which protocol it is makes no difference to what is on disk: each has its power cuts in test/storm.
+// Which protocol it is makes no difference to what is on disk: each has its power cuts in test/storm, at every moment.
 
 function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
-}
-
-/** The files of the ledger's jobs with what they hold. */
-function records(scene: Scene): [string, string][] {
-  const folder = join(stateOf(scene), 'jobs');
-  if (!existsSync(folder)) return [];
-  const names = readdirSync(folder).filter((name) => name.endsWith('.jsonl'));
-  return names.map((name) => [join(folder, name), readFileSync(join(folder, name), 'utf8')]);
 }
 
 /** Starts a command and kills it at a moment that `arm` waits for. */
@@ -46,15 +37,7 @@ describe.concurrent('kill -9 before the connection stands', () => {
 });
 
 describe.concurrent('kill -9 once "sending" is recorded, and before the answer is', () => {
-  const silence: Answer = () => undefined;
   const moments: [string, (scene: Scene, kill: () => void) => void][] = [
-    [
-      '"sending" is on the disk',
-      (scene, kill) => {
-        scene.gateway.script.submit.push(silence);
-        void until(() => records(scene).some(([, text]) => text.includes('"sending"'))).then(kill);
-      },
-    ],
     [
       'the connection has a first byte',
       (scene, kill) => {
@@ -63,15 +46,6 @@ describe.concurrent('kill -9 once "sending" is recorded, and before the answer i
           return true;
         });
       },
-    ],
-    ['the request has been read', (scene, kill) => void scene.gateway.script.submit.push(kill)],
-    [
-      'the task has been created',
-      (scene, kill) =>
-        void scene.gateway.script.submit.push(({ gateway }) => {
-          gateway.create();
-          kill();
-        }),
     ],
     [
       'half of the answer has been sent',
@@ -97,26 +71,6 @@ describe.concurrent('kill -9 once the answer is recorded', () => {
     await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
     await scene.expectRerun(0);
     await scene.expectInvariants(1);
-  });
-});
-
-describe.concurrent('a log that ends after any of its lines, or inside it', () => {
-  it('never leads to a second creation', async ({ open }) => {
-    const scene = await open('c');
-    await killedAt(scene, (kill) => void scene.gateway.script.content.push(kill));
-    const [path, text] = records(scene)[0] ?? ['', ''];
-    const lines = text.split(/(?<=\n)/);
-    expect(lines.length).toBeGreaterThan(5);
-    const sending = lines.findIndex((line) => line.includes('"type":"sending"'));
-    for (let count = sending + 1; count <= lines.length; count += 1) {
-      for (const torn of ['', lines[count]?.slice(0, 20) ?? '']) {
-        writeFileSync(path, lines.slice(0, count).join('') + torn);
-        rmSync(scene.out, { force: true });
-        const json = await scene.here(scene.command());
-        expect([0, 7], JSON.stringify(json)).toContain(json.exit_code);
-      }
-    }
-    expect(scene.gateway.submissions).toHaveLength(1);
   });
 });
 

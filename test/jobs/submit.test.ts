@@ -3,11 +3,21 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
+import { MgwError } from '../../src/errors.ts';
+import type { JobEvent } from '../../src/job.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
-import { closedPort, freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
-import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run } from './harness.ts';
+import {
+  closedPort,
+  freshFolder,
+  httpServer,
+  says,
+  tcpServer,
+  type Answer,
+  type HttpServer,
+} from '../support/servers.ts';
+import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from './harness.ts';
 
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
@@ -495,5 +505,47 @@ describe('the same command again', () => {
       });
       expect(server.created).toBe(1);
     }
+  });
+});
+
+describe('an event that cannot be recorded', () => {
+  /** A run whose ledger takes everything but one type of event. */
+  async function without(
+    type: JobEvent['type'],
+    ...answers: Answer[]
+  ): Promise<{ server: HttpServer; state: string; first: Ran }> {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(...answers);
+    const { ledger, ...deps } = await depsFor(server.url, state);
+    const append: typeof ledger.append = (id, event) =>
+      event.type === type
+        ? Promise.reject(new MgwError('local_io', 'the disk is full'))
+        : ledger.append(id, event);
+    const first = await run({ ...deps, ledger: { ...ledger, append } });
+    return { server, state, first };
+  }
+
+  it('of the acceptance: exit 10 with the handle, which the rerun reads from the answer', async () => {
+    const { first, server, state } = await without('accepted');
+    expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
+    expect(first.error?.handle).toBe('task_0001');
+    expect(first.error?.message).toContain('task_0001');
+    const again = await run(await depsFor(server.url, state));
+    expect(again).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
+    expect(server.created).toBe(1);
+  });
+
+  it('of the answer as it came: the handle is recorded all the same', async () => {
+    const { first, state } = await without('reply');
+    expect(first).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
+    expect(jobText(state)).toContain('"type":"accepted"');
+  });
+
+  it.each<[JobEvent['type'], Answer, number, string]>([
+    ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
+    ['unknown', says('<html>'), 7, 'maybe'],
+  ])('of what was %s: the exit code is that of the answer', async (type, answer, exit, charged) => {
+    const { first } = await without(type, answer);
+    expect(first).toMatchObject({ exit, error: { charged } });
   });
 });

@@ -60,12 +60,6 @@ const reply: JobEvent = {
 };
 const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 
-test('killed while the answer was outstanding: unknown, exit 7, nothing sent', async () => {
-  const { run, server } = await after(sending);
-  await expect(run()).rejects.toMatchObject({ code: 'submit_unknown', exitCode: 7 });
-  expect(server.requests).toHaveLength(0);
-});
-
 test.each([
   ['before the head was read', [sending, reply]],
   ['inside the stream', [sending, reply, accepted]],

@@ -3,12 +3,18 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
+ * How an operation on a disk fails: it does nothing, it takes effect all the same, half of it is written, or every one
+ * that takes room fails from then on.
+ */
+export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
+
+/**
  * What becomes of the n-th operation on a disk (counted from 1): the process is killed before it, or half-way through
- * what it writes; or it fails, once, also although it took effect, or every one does from then on.
+ * what it writes; or it fails.
  */
 export interface Crash {
   at: number;
-  how: 'killed' | 'torn' | 'ENOSPC' | 'EIO-after' | 'full';
+  how: 'killed' | 'torn' | (typeof failures)[number];
 }
 
 let count = 0;
@@ -40,7 +46,8 @@ function strike(
   { name, half }: DiskOperation,
   run: () => unknown,
 ): unknown {
-  if (how === 'ENOSPC') throw fail('ENOSPC');
+  if (how === 'short write' && half !== undefined) return half();
+  if (how === 'ENOSPC' || how === 'short write') throw fail('ENOSPC');
   if (how === 'killed') return die();
   if (how === 'torn') return once((half ?? run)(), die);
   return once(run(), (done) => {

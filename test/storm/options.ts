@@ -9,7 +9,7 @@ export interface StormOptions {
   chaos: number;
   /** How many command lines run at a time. */
   width: number;
-  crashPoints: boolean;
+  failingDisk: boolean;
   powerCut: boolean;
 }
 
@@ -39,7 +39,7 @@ function program(): Command {
     )
     .option('--chaos <percent>', 'chance of a call to fail', between(0, 100), 20)
     .option('--width <n>', 'how many command lines run at a time', between(1, 64), 6)
-    .option('--crash-points', 'strike every file operation of every kind of job instead', false)
+    .option('--failing-disk', 'let every operation on the disk fail in every kind of run instead', false)
     .option('--power-cut', 'cut the power at every moment of every kind of run instead', false)
     .allowExcessArguments(false)
     .showHelpAfterError()

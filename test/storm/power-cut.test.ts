@@ -2,27 +2,40 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildStorm } from './build.ts';
-import { scenarios } from './power-cut-scenarios.ts';
+import { buildStorm, type Built } from './build.ts';
+import { sweepFailures } from './failing-disk.ts';
 import { sweepPowerCut } from './power-cut.ts';
+import { scenarios } from './scenarios.ts';
+
+// All moments and operations: npm run storm -- --power-cut, and --failing-disk.
 
 const folder = mkdtempSync(join(tmpdir(), 'mgw-power-cut-'));
-let recorder: string;
+let built: Built;
 
 beforeAll(async () => {
-  ({ recorder } = await buildStorm(folder));
+  built = await buildStorm(folder);
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Found with all that may remain, kill -9 included; of the others only the worst. All of it: npm run storm -- --power-cut. */
+/** Found with all that may remain, kill -9 included; of the others only the worst. */
 const found = ['submit -o', 'tts'];
 
 describe('a power cut at one moment of three: nothing is paid twice or lost, a file is whole or absent', () => {
   it.each(scenarios)('of $name', async (scenario) => {
     const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
     const part = { whatRemains, every: 3, from: scenarios.indexOf(scenario) };
-    const { moments, violations } = await sweepPowerCut(scenario, recorder, part);
+    const { moments, violations } = await sweepPowerCut(scenario, built.recorder, part);
     expect(moments).toBeGreaterThan(10);
+    expect(violations).toEqual([]);
+  });
+});
+
+describe('a disk that fails at one operation of five: nothing is paid twice or lost, and the truth is told', () => {
+  it.each(scenarios)('of $name', async (scenario) => {
+    // Of pieces each does what the others do.
+    const part = { every: scenario.pieces === undefined ? 5 : 17, from: scenarios.indexOf(scenario) };
+    const { moments, violations } = await sweepFailures(scenario, built.worker, part);
+    expect(moments).toBeGreaterThan(3);
     expect(violations).toEqual([]);
   });
 });

@@ -1,5 +1,6 @@
 import { PassThrough, Writable } from 'node:stream';
 import { main } from '../../src/cli/main.ts';
+import { hurried } from '../support/one-process.ts';
 import { armCrash, countedOperations, type Crash } from './crash.ts';
 
 /** One command line for a worker. */
@@ -7,6 +8,8 @@ export interface Task {
   args: string[];
   env: NodeJS.ProcessEnv;
   crash?: Crash;
+  /** Lets its pauses pass quickly. */
+  isHurried?: boolean;
 }
 
 /** What a worker says: that it begins (its clock for being killed starts), what it prints, and what came of it. */
@@ -26,7 +29,7 @@ class Printer extends Writable {
 }
 
 /** Runs command lines in this process, one after the other, for whoever forked it; made to be killed. */
-async function carryOut({ args, env, crash }: Task): Promise<void> {
+async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   say({ began: true });
   const said: string[] = [];
   const stdin = new PassThrough();
@@ -35,7 +38,7 @@ async function carryOut({ args, env, crash }: Task): Promise<void> {
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
   await armCrash(crash);
-  const code = await main(args, { stdin, stdout, stderr, env });
+  const code = await main(args, { stdin, stdout, stderr, env, ...(isHurried && { clock: hurried() }) });
   const operations = countedOperations();
   await armCrash(undefined);
   say({ code, stderr: said.join(''), operations });

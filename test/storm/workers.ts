@@ -1,4 +1,5 @@
 import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { resolve } from 'node:path';
 import type { Said, Task } from './worker.ts';
 
@@ -35,6 +36,17 @@ export class Workers {
     if (ran.code !== 0 || task.crash !== undefined) child.kill('SIGKILL');
     else this.#idle.push(child);
     return ran;
+  }
+
+  /** Lets one process run one task after the other, whatever comes of them; it is gone after that. */
+  async inOne(use: (run: (task: Task) => Promise<Ran>) => Promise<void>): Promise<void> {
+    const child = this.#start();
+    try {
+      await use((task) => inChild(child, task, undefined));
+    } finally {
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    }
   }
 
   /** Ends every process. */

@@ -10,7 +10,7 @@ import { describeFleet } from './place.ts';
 
 const quick = ['--poll-interval', '10ms', '--max-idle', '400ms'];
 
-describeFleet('mgw worker', { parameters: 'lease=2s' }, (place) => {
+describeFleet('mgw worker', {}, (place) => {
   let gateway: BatchGateway;
   let machines: Machines;
   let here: User;

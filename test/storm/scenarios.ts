@@ -1,8 +1,8 @@
 import type { JobKind } from '../../src/job.ts';
 import { reply, type Answer, type Call, type FaultGateway } from '../faults/gateway.ts';
-import type { Stage } from './power-cut.ts';
+import type { Stage } from './reruns.ts';
 
-/** A command line whose run is recorded and cut short at every moment. */
+/** A command line whose run is struck at every moment. */
 export interface Scenario {
   name: string;
   protocol: JobKind;
@@ -14,11 +14,11 @@ export interface Scenario {
   pieces?: number;
   /** How the gateway answers every call. */
   setUp?: (gateway: FaultGateway) => void;
-  /** How the gateway answers the first submission of the recorded run. */
+  /** How the gateway answers the first submission of that run. */
   answer?: Answer;
-  /** What the recorded run ends with; 0 where absent. */
+  /** What it ends with where nothing strikes it; 0 where absent. */
   ends?: number;
-  /** What is done before the recording; gives the command line that is recorded in place of `command`. */
+  /** What is done before; gives the command line that is struck in place of `command`. */
   prepare?: (stage: Stage) => Promise<string[]>;
 }
 
@@ -37,7 +37,7 @@ const save = (protocol: 'a' | 'b' | 'c', ...more: string[]): Omit<Scenario, 'nam
   command: (out) => [...submits[protocol], '-o', out, ...fast, ...more],
 });
 
-/** What is cut short: each way of paying, each way of saving, and each way of the gateway to answer. */
+/** What is struck: each way of paying, each way of saving, and each way of the gateway to answer. */
 export const scenarios: readonly Scenario[] = [
   submit,
   { ...submit, name: 'submit to a busy gateway', answer: { status: 429 } },
@@ -81,7 +81,7 @@ function answerInline(gateway: FaultGateway): void {
   };
 }
 
-/** A submission whose answer is lost; the recorded command adopts its task. */
+/** A submission whose answer is lost; the command that is struck adopts its task. */
 async function leaveUnknown({ user, gateway, out }: Stage): Promise<string[]> {
   gateway.script.submit.push(breakOff);
   const { json } = await user.run([...submits.c, '-o', out, ...fast, '--json']);
