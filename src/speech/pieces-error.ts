@@ -49,7 +49,9 @@ export function piecesError(state: PiecesState): unknown {
   const { failures, whole, count, folder, signal } = state;
   const stray = failures.find(({ error }) => !(error instanceof MgwError) && !(error instanceof ReaderGone));
   if (stray !== undefined) return stray.error;
-  const [worst] = [...failures].sort((one, other) => rank(one.error) - rank(other.error));
+  const [worst] = [...failures].sort(
+    (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),
+  );
   const error = worst === undefined ? interrupted(signal) : asMgwError(worst.error);
   const others = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
   const where = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${others}: `;

@@ -39,6 +39,11 @@ export class PiecesFolder {
       for (const path of [target, `${target}.part`]) await rm(path, { force: true });
       await removeLeftovers(target, speechIdentity, claimant);
     }
+    await this.leave();
+  }
+
+  /** Removes the folder where nothing is in it. @throws what the file system throws. */
+  async leave(): Promise<void> {
     await rmdir(this.path).catch((error: unknown) => {
       if (!notEmpty.has(systemCode(error) ?? '')) throw error;
     });

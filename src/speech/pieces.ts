@@ -124,7 +124,10 @@ class Pieces {
     const written = await writing;
     if (this.#failures.length === 0 && written !== undefined && written.error !== notBegun)
       this.#failures.push({ index: undefined, error: written.error });
-    if (this.#failures.length > 0 || this.#whole < this.#files.length) throw this.#error();
+    if (this.#failures.length > 0 || this.#whole < this.#files.length) {
+      await tidily(this.#deps, () => this.#folder.leave());
+      throw this.#error();
+    }
     return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
   }
 

@@ -193,6 +193,19 @@ describe('a piece that fails', () => {
     });
   });
 
+  test('is told of in the order of the text, and where nothing is whole no folder stays', async () => {
+    const open = new Map<string, ServerResponse>();
+    const server = await speechServer((response, seen) => {
+      open.set(textOf(seen), response);
+      const [one, two] = [open.get('one'), open.get('two')];
+      if (one && two) two.writeHead(401).end('{}', () => void refuse(one));
+    });
+    const { run, pieces } = await bench(server.url);
+    const { message } = await failure(run());
+    expect(message).toMatch(/^Piece 1 of 5 \(and 1 more\): /);
+    expect(existsSync(pieces)).toBe(false);
+  });
+
   test('lets those under way finish, and begins no more', async () => {
     let release: (() => void) | undefined;
     const server = await speechServer(
