@@ -99,6 +99,24 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   return fields.length === 0 ? [] : [`Not in the specification, sent as it is: ${fields.join(', ')}.`];
 }
 
+/**
+ * A note on the flags that are left to the model's defaults, which the specification wants given (2.1, 9), with what gives
+ * one of them for good; none where there are no such flags.
+ */
+export function adviseOfDefaults(
+  protocol: 'a' | 'b' | 'c',
+  model: Json | undefined,
+  flags: string[],
+): string[] {
+  const [first] = flags;
+  if (first === undefined) return [];
+  const name = typeof model === 'string' ? model : 'MODEL';
+  return [
+    `Left to the model's defaults, which may change: --${flags.join(', --')}. ` +
+      `To set one for good: mgw config set defaults.video.${protocol}.${name}.${first} VALUE`,
+  ];
+}
+
 /** A broken rule about a field, with the flag that sets it where there is just one. */
 export function violation(
   flags: readonly Flag[],

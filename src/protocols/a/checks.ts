@@ -1,6 +1,15 @@
 import * as z from 'zod/mini';
 import { at, type JsonObject } from '../../json.ts';
-import { adviseOfUnlisted, checkShape, described, either, judged, text, whole } from '../body-schema.ts';
+import {
+  adviseOfDefaults,
+  adviseOfUnlisted,
+  checkShape,
+  described,
+  either,
+  judged,
+  text,
+  whole,
+} from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
 import { flags } from './flags.ts';
 import { contentFault, deniedType } from './image.ts';
@@ -62,24 +71,14 @@ export function check(body: JsonObject): Violation[] {
 
 // Specification 2.1 wants these sent, since the models' defaults differ.
 const explicit = [
-  { field: 'durationSeconds', flag: '--duration', key: 'duration' },
-  { field: 'resolution', flag: '--resolution', key: 'resolution' },
-  { field: 'generateAudio', flag: '--audio or --no-audio', key: 'audio' },
-];
+  ['durationSeconds', 'duration'],
+  ['resolution', 'resolution'],
+  ['generateAudio', 'audio'],
+] as const;
 
-/**
- * A note for each of duration, resolution and audio that is left to the model's default (specification 2.1), and one
- * about fields that the specification does not list.
- */
+/** What is left to the model's defaults, and fields that the specification does not list. */
 export function advise(body: JsonObject): string[] {
-  const model = typeof body.model === 'string' ? body.model : '<model>';
-  const open = explicit.filter(({ field }) => at(body, `parameters.${field}`) === undefined);
-  return [
-    ...open.map(
-      ({ field, flag, key }) =>
-        `${field} is left to the model's default, which may change with its version: give ${flag}, ` +
-        `or set defaults.video.a.${model}.${key} once.`,
-    ),
-    ...adviseOfUnlisted(schema, body),
-  ];
+  const open = explicit.filter(([field]) => at(body, `parameters.${field}`) === undefined);
+  const left = open.map(([, flag]) => flag);
+  return [...adviseOfDefaults('a', body['model'], left), ...adviseOfUnlisted(schema, body)];
 }

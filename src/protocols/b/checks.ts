@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import { at, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
 import { squeezed } from '../../nearest.ts';
 import {
+  adviseOfDefaults,
   adviseOfUnlisted,
   assetUrl,
   checkShape,
@@ -158,9 +159,8 @@ export function advise(body: JsonObject): string[] {
   const open = flags.filter(
     ({ field }) => /Duration|Resolution|Audio/.test(field) && at(body, field) === undefined,
   );
-  const named = open.map((flag) => `--${longName(flag)}`).join(', ');
   return [
-    ...(named === '' ? [] : [`Left to the model's default, which may differ between versions: ${named}.`]),
+    ...adviseOfDefaults('b', body['ModelName'], open.map(longName)),
     ...adviseOfFiles(body['FileInfos']),
     ...adviseOfUnlisted(schema, body),
   ];

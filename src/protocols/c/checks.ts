@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { isObject, type Json, type JsonObject } from '../../json.ts';
 import {
+  adviseOfDefaults,
   adviseOfUnlisted,
   assetUrl,
   checkShape,
@@ -157,7 +158,6 @@ export function advise(body: JsonObject): string[] {
   ];
   const native = ['seconds', 'audios', 'mode'].filter((field) => body[field] !== undefined);
   const notes: [boolean, string][] = [
-    [left.length > 0, `Left to the model's defaults, which may change: ${left.join(', ')}.`],
     [
       isOfficial && native.length > 0,
       `Native fields of the self-hosted models, not known to work with vendor-h3: ${native.join(', ')}.`,
@@ -165,5 +165,5 @@ export function advise(body: JsonObject): string[] {
     [familyOf(body) === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
   ];
   const due = notes.filter(([isDue]) => isDue).map(([, note]) => note);
-  return [...due, ...adviseOfUnlisted(schemaOf(body), body)];
+  return [...adviseOfDefaults('c', body['model'], left), ...due, ...adviseOfUnlisted(schemaOf(body), body)];
 }
