@@ -185,7 +185,7 @@ describe('a bad day', () => {
 
   it('a reader that leaves is no news: exit 9 or nothing, and quiet', async () => {
     const { user } = await bench();
-    const { child, result } = user.start(['tts', text.repeat(200), '-o', '-', '--format', 'pcm', '-q']);
+    const { child, result } = user.start(['tts', text.repeat(40), '-o', '-', '--format', 'pcm', '-q']);
     child.stdout?.once('data', () => child.stdout?.destroy());
     const { code, stderr } = await result.catch(() => ({ code: 9, stderr: '' }));
     expect(code).toBe(9);

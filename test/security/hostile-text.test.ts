@@ -223,7 +223,7 @@ describe('hostile text takes time by its length', () => {
     };
     // What is quadratic takes far longer than this for so much; the rest need not be measured closely.
     const isFast = (unit: Unit): boolean => costOf(() => read(fill(unit, 32 * 1024)), 1) < 50;
-    const slow = units.filter((unit) => !isFast(unit) && !growsWithText(read, unit, 16 * 1024, 256 * 1024));
+    const slow = units.filter((unit) => !isFast(unit) && !growsWithText(read, unit, 16 * 1024, 128 * 1024));
     expect(slow).toEqual([]);
   });
 });

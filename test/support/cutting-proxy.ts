@@ -3,10 +3,8 @@ import { onEnd } from './clean-ups.ts';
 
 /** Where a connection is to be cut. */
 export interface Cut {
-  /** What the client has sent on the connection before, where that matters: `/sending/`. */
-  after?: RegExp;
-  /** The message at which it is cut; COMMIT where absent. A statement's text, or the values bound to it. */
-  at?: RegExp;
+  /** The message at which it is cut: a statement's text, or the values bound to it. */
+  at: RegExp;
   /**
    * Whether the server gets that message, does it, and its answer is lost; or never sees it. `patience`: its answer does
    * not come, until it is the client that cuts the connection; from then on all is as after {@link CuttingProxy.down}.
@@ -18,15 +16,11 @@ export interface Cut {
 interface Pair {
   client: Socket;
   server: Socket;
-  /** True once `after` of the present cut was seen. */
-  isArmed: boolean;
   /** The answer of what was passed on last is not passed on: its end cuts the connection, or the client does. */
   losing?: 'answer' | 'patience';
   /** Messages that came while everything was held. */
   held: Buffer[];
 }
-
-const commit = /^(begin;)?\s*(commit|end)\b/i;
 
 /** A proxy before PostgreSQL (or PgBouncer), which reads enough of the protocol to cut where it hurts. No TLS. */
 export class CuttingProxy {
@@ -56,17 +50,9 @@ export class CuttingProxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Connections that are open now. */
-  get connections(): number {
-    return this.#pairs.size;
-  }
-
   /** Cuts one connection, the first that comes to that point. @returns when that has happened. */
   cutAt(cut: Cut): Promise<void> {
-    return new Promise((done) => {
-      this.#cut = { cut, done };
-      for (const pair of this.#pairs) pair.isArmed = cut.after === undefined;
-    });
+    return new Promise((done) => (this.#cut = { cut, done }));
   }
 
   /** Runs `seen` directly before the first message is passed on that matches, once. */
@@ -126,7 +112,7 @@ export class CuttingProxy {
       return;
     }
     const server = connect({ port: this.#target, host: '127.0.0.1', allowHalfOpen: true });
-    const pair: Pair = { client, server, isArmed: this.#cut?.cut.after === undefined, held: [] };
+    const pair: Pair = { client, server, held: [] };
     this.#pairs.add(pair);
     for (const socket of [client, server]) {
       socket.setNoDelay(true);
@@ -159,10 +145,8 @@ export class CuttingProxy {
       return;
     }
     const text = message.toString('latin1', 5);
-    const { at = commit, after, lose } = wanted.cut;
-    if (!pair.isArmed && after?.test(text) === true) pair.isArmed = true;
-    // The name of the statement is before its text in Parse; it is unnamed.
-    else if (pair.isArmed && at.test(text.replace(/^\0+/, ''))) {
+    const { at, lose } = wanted.cut;
+    if (at.test(text)) {
       this.#cut = undefined;
       if (lose === 'message') this.#destroy(pair);
       else pair.losing = lose;

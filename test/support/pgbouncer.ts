@@ -38,6 +38,7 @@ export class PgBouncer {
   }
 }
 
+// A session keeps its connection: one of mgw's would wait for another of them to be given up.
 function settingsOf(target: number, port: number, folder: string, mode: PoolMode): string {
   return `[databases]
 * = host=127.0.0.1 port=${target}
@@ -48,7 +49,7 @@ unix_socket_dir =
 auth_type = trust
 auth_file = ${join(folder, 'users.txt')}
 pool_mode = ${mode}
-default_pool_size = 3
+default_pool_size = ${mode === 'session' ? 4 : 3}
 max_client_conn = 400
 server_login_retry = 0
 `;

@@ -73,7 +73,7 @@ export class PostgresServer {
     return stdout.trimEnd();
   }
 
-  /** Starts the server after {@link stop} or {@link kill}, returning when it takes connections. */
+  /** Starts the server after {@link kill}, returning when it takes connections. */
   async start(): Promise<void> {
     const args = ['-D', join(this.folder, 'data'), '-p', String(this.port), '-k', this.folder];
     const all = [...args, ...settings.flatMap((each) => ['-c', each])];
@@ -87,12 +87,6 @@ export class PostgresServer {
         if (!/still in use/.test(String(error))) throw error;
       }
     }
-  }
-
-  /** Ends the server in good order, and its connections at once. */
-  async stop(): Promise<void> {
-    await this.#process?.end('SIGINT');
-    this.#process = undefined;
   }
 
   /** Ends every process of the server by SIGKILL. */

@@ -73,18 +73,12 @@ export class ServerProcess {
     return server;
   }
 
-  /** Sends a signal, and waits for its end. */
-  end(signal: NodeJS.Signals): Promise<void> {
-    this.#child.kill(signal);
-    return this.#ended;
-  }
-
   /** Ends it and each process that it has started by SIGKILL. */
   async kill(): Promise<void> {
     const children = childrenOf(this.pid);
-    const ended = this.end('SIGKILL');
+    this.#child.kill('SIGKILL');
     for (const child of children) killIfThere(child);
-    await ended;
+    await this.#ended;
   }
 }
 

@@ -1,8 +1,10 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
 import { newUser, type CliResult, type User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import { runHereAs } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { clips } from '../scene.ts';
 import { read, type Machines } from './machines.ts';
@@ -21,8 +23,8 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('carries out what was enqueued, on several machines, each row once', async () => {
     const file = machines.manifest(12);
-    const enqueued = await read(here, 'batch', 'enqueue', file, '--concurrency', '6');
-    expect([enqueued.code, enqueued.view['enqueued']]).toEqual([0, 12]);
+    const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '6', '--json']);
+    expect([enqueued.code, enqueued.json['enqueued']]).toEqual([0, 12]);
     const workers = await Promise.all(
       [1, 2, 3].map(() => read(machines.machine(), 'worker', ...machines.output, ...quick)),
     );
@@ -31,14 +33,14 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()].every((times) => times === 1)).toBe(true);
     for (let n = 0; n < 12; n += 1)
       expect(readFileSync(join(machines.shared, 'out', `row-${n}.mp4`))).toEqual(gateway.video);
-    const status = await here.run(['batch', 'status', 'clips']);
+    const status = await runHereAs(here, ['batch', 'status', 'clips']);
     expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   12')]);
-    const again = await read(here, 'batch', 'enqueue', file);
-    expect(again.view).toMatchObject({ enqueued: 0, known: 12, changed: [] });
+    const again = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect(again.json).toMatchObject({ enqueued: 0, known: 12, changed: [] });
   });
 
   it('has one pause at a time, however many rows end in it', async () => {
-    await here.run(['batch', 'enqueue', machines.manifest(32), '--concurrency', '32']);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(32), '--concurrency', '32']);
     const { stderr } = await read(here, 'worker', ...machines.output, ...quick, '--concurrency', '32');
     expect(stderr).not.toContain('MaxListeners');
     expect(gateway.charges.size).toBe(32);
@@ -47,11 +49,11 @@ describeFleet('mgw worker', {}, (place) => {
   it('enqueues nothing while a row is bad, and the others where that is asked for', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', '']));
-    const refused = await here.run(['batch', 'enqueue', file]);
+    const refused = await runHereAs(here, ['batch', 'enqueue', file]);
     expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('clips.csv:3')]);
     expect(await rowsInQueue()).toBe('');
-    const { code, view } = await read(here, 'batch', 'enqueue', file, '--skip-bad');
-    expect([code, view['enqueued']]).toEqual([11, 1]);
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--skip-bad', '--json']);
+    expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
   async function rowsInQueue(): Promise<string> {
@@ -61,11 +63,11 @@ describeFleet('mgw worker', {}, (place) => {
   it('tells of a row that was changed, and pays for neither', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
-    await here.run(['batch', 'enqueue', file]);
+    await runHereAs(here, ['batch', 'enqueue', file]);
     await work();
     writeFileSync(file, clips(['a', 'a paper plane'], ['b', 'a paper hat']));
-    const { code, view, stderr } = await read(here, 'batch', 'enqueue', file);
-    expect([code, view]).toMatchObject([11, { enqueued: 1, changed: ['a'] }]);
+    const { code, json, stderr } = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([11, { enqueued: 1, changed: ['a'] }]);
     expect(stderr).toContain('mgw batch retry');
     await work();
     expect([...gateway.charges]).toEqual([
@@ -75,7 +77,7 @@ describeFleet('mgw worker', {}, (place) => {
   });
 
   function work(...more: string[]): Promise<CliResult> {
-    return machines.machine().run(['worker', ...machines.output, ...quick, ...more]);
+    return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
 
   it('needs none of the files that a row names', async () => {
@@ -89,7 +91,7 @@ describeFleet('mgw worker', {}, (place) => {
       { id: 'shown', protocol: 'c', body: `@${body}` },
     ];
     writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-    const enqueued = await here.run(['batch', 'enqueue', file]);
+    const enqueued = await runHereAs(here, ['batch', 'enqueue', file]);
     expect([enqueued.code, enqueued.stderr]).toEqual([0, expect.anything()]);
     rmSync(text);
     rmSync(body);
@@ -103,7 +105,7 @@ describeFleet('mgw worker', {}, (place) => {
     const until = new Promise<void>((resolve) => (answer = resolve));
     gateway.polls = Infinity;
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'wait', until } : undefined);
-    await here.run(['batch', 'enqueue', machines.manifest(6), '--concurrency', '2']);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '2']);
     const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--json']);
     await expect.poll(() => gateway.posts().length).toBe(2);
     worker.child.kill('SIGTERM');
@@ -119,7 +121,7 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('records what it gives up when the time after SIGTERM is over', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
-    await here.run(['batch', 'enqueue', machines.manifest(1)]);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--grace', '100ms']);
     await expect.poll(() => gateway.posts().length).toBe(1);
     worker.child.kill('SIGTERM');
@@ -133,7 +135,7 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('sets a row aside that two workers did not survive; it is handed out again on demand', async () => {
     gateway.polls = Infinity;
-    await here.run(['batch', 'enqueue', machines.manifest(1)]);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     for (let times = 1; times <= 2; times += 1) {
       const worker = machines.machine().start(['worker', ...machines.output, ...quick]);
       const isInHand = `select count(*) from mgw.batch_rows where state = 'taken' and lost = ${times - 1}`;
@@ -145,10 +147,10 @@ describeFleet('mgw worker', {}, (place) => {
     const { stderr } = await work();
     expect(stderr).toContain('clips/row-0 set aside');
     expect(await rowsInQueue()).toBe('row-0\taside');
-    const status = await read(here, 'batch', 'status', 'clips');
-    expect(status.view['queue']).toMatchObject({ aside: [{ id: 'row-0' }] });
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect(status.json['queue']).toMatchObject({ aside: [{ id: 'row-0' }] });
     gateway.polls = 1;
-    const again = await here.run(['batch', 'enqueue', 'clips', '--again']);
+    const again = await runHereAs(here, ['batch', 'enqueue', 'clips', '--again']);
     expect(again.code).toBe(0);
     expect((await work()).code).toBe(0);
     expect(existsSync(join(machines.shared, 'out', 'row-0.mp4'))).toBe(true);
@@ -157,7 +159,7 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('tells of its health, of each row as it ends, and of what it came to', async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
-    await here.run(['batch', 'enqueue', machines.manifest(2)]);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');
     const results = join(machines.shared, 'results.jsonl');
     const worker = machines.machine();
@@ -171,7 +173,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(stderr).toContain('mgw batch retry clips --id row-1');
     expect(JSON.parse(readFileSync(health, 'utf8'))).toHaveProperty('at');
     expect(readFileSync(results, 'utf8').split('\n')).toHaveLength(3);
-    const retried = await here.run([
+    const retried = await runHereAs(here, [
       ...['batch', 'retry', 'clips', '--failed', ...machines.output, '--poll-interval', '10ms'],
     ]);
     expect(retried.code).toBe(11);
@@ -181,7 +183,7 @@ describeFleet('mgw worker', {}, (place) => {
   it('says once that the gateway limits it, however often', async () => {
     let posts = 0;
     gateway.judge = () => ((posts += 1) < 12 && posts % 3 !== 0 ? { kind: 'limit' } : undefined);
-    await here.run(['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
     const { code, stderr } = await work();
     expect([code, gateway.charges.size]).toEqual([0, 6]);
     expect(stderr.match(/the gateway limits what it takes/g)).toHaveLength(1);
@@ -199,7 +201,7 @@ describeFleet('mgw worker', {}, (place) => {
     proxy.down();
     await isTold;
     proxy.up();
-    await here.run(['batch', 'enqueue', machines.manifest(3)]);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(3)]);
     await expect.poll(rowsInQueue).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
     worker.child.kill('SIGTERM');
     expect((await worker.result).code).toBe(143);

@@ -63,9 +63,9 @@ zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell "PS1=''; fpath=(\\$PWD/fpath \\$fpath); autoload -Uz compinit; compinit -u -D"
 zpty -w shell "tell() { print -r -- \\"<\\$BUFFER>\\" > line }; zle -N tell; bindkey '^X' tell; touch ready"
-repeat 200; do [[ -e ready ]] && break; sleep 0.1; done
+repeat 2000; do [[ -e ready ]] && break; sleep 0.01; done
 zpty -w -n shell "mgw $1"$'\\t\\x18'
-repeat 200; do [[ -s line ]] && break; sleep 0.1; done
+repeat 2000; do [[ -s line ]] && break; sleep 0.01; done
 cat line
 zpty -d shell`;
 
