@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect } from 'vitest';
@@ -376,6 +376,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
     scene.gateway.script.content.length = 0;
     await scene.expectRerun(0);
     expect(saved(scene).equals(video)).toBe(true);
+    expect(readdirSync(scene.user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
     await scene.expectInvariants(1);
   });
 });

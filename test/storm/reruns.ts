@@ -194,7 +194,8 @@ export class Reruns {
       mayHaveSent,
       hasHandle,
       hasReply: has('reply'),
-      hasEnded: /"type":"finished".*"state":"succeeded"/.test(text),
+      // Not by a line that was written by half.
+      hasEnded: /"type":"finished".*"state":"succeeded".*\}$/m.test(text),
       isDelivered,
     };
   }

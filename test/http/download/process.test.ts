@@ -1,6 +1,6 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -10,7 +10,7 @@ import { readClaimLog } from '../../../src/http/claim-log.ts';
 import { newAuthority } from '../../support/certificates.ts';
 import { file, useDownloads } from '../../support/downloads.ts';
 import { film } from '../../support/film.ts';
-import { head, say, serve, type Answer } from '../../support/raw-server.ts';
+import { head, say, type Answer } from '../../support/raw-server.ts';
 
 const etag = '"one"';
 const ctx = useDownloads();
@@ -54,27 +54,6 @@ async function killed(child: ChildProcess): Promise<void> {
 }
 
 describe('a process that is killed', () => {
-  it('leaves the output absent, wherever it dies; the next one makes it whole', async () => {
-    const content = film(2_000_000);
-    let at = 0;
-    const server = await ctx.start((asked, socket) => {
-      const cutAt = (content.length / 10) * ++at;
-      if (cutAt >= content.length) return void serve(asked, socket, { content, etag });
-      socket.write(head('200 OK', { etag, 'content-length': content.length }));
-      socket.write(content.subarray(0, cutAt));
-    });
-    for (let deaths = 1; deaths < 10; deaths += 1) {
-      const child = spawn(process.execPath, argumentsFor(server.url()), { stdio: 'ignore' });
-      await expect.poll(() => server.asked.length).toBe(deaths);
-      if (deaths % 2 === 0) await expect.poll(() => readdir(ctx.folder)).toContain('film.mp4.part.json');
-      await killed(child);
-      expect(await readdir(ctx.folder)).not.toContain('film.mp4');
-    }
-    expect(await run(server.url())).toMatchObject({ kind: 'done', bytes: content.length });
-    expect((await readFile(target())).equals(content)).toBe(true);
-    expect(await readdir(ctx.folder)).toEqual(['film.mp4']);
-  });
-
   it('leaves what was synced to the next one', async () => {
     const content = film(80 * 1024 * 1024);
     const stalling: Answer = (_, socket) => {
@@ -97,17 +76,6 @@ describe('a process that is killed', () => {
     const log = await readFile(`${target()}.part.json`, 'utf8').catch(() => '');
     return readClaimLog(log).metadata.durable ?? 0;
   }
-});
-
-describe('two processes with one target', () => {
-  it('make one file', async () => {
-    const content = film(3_000_000);
-    const server = await ctx.start(file({ content, etag }));
-    const ends = await Promise.all([1, 2, 3].map(() => run(server.url())));
-    expect(ends.map(({ kind, code }) => kind ?? code)).toEqual(['done', 'done', 'done']);
-    expect((await readFile(target())).equals(content)).toBe(true);
-    expect(await readdir(ctx.folder)).toEqual(['film.mp4']);
-  });
 });
 
 describe('https', () => {
