@@ -18,17 +18,39 @@ async function* first(bench, url, rows) {
   const env = bench.env(url);
   const folder = env.HOME;
   writeManifest(folder, rows);
-  const run = await bench.measured([...bench.mgw(), ...args], { env, cwd: folder });
+  const least = join(folder, 'least');
+  mkdirSync(least);
+  const peer = [process.execPath, join(import.meta.dirname, '..', 'least-batch.mjs'), url, rows, 64];
+  const runs = await bench.interleaved(1, {
+    mgw: () => bench.measured([...bench.mgw(), ...args], { env, cwd: folder }),
+    least: () => bench.measured(peer.map(String), { env, cwd: least }),
+  });
+  const run = { wall: runs.of('mgw'), cpu: runs.of('mgw', 'cpu'), rss: runs.of('mgw', 'rss') };
   const figure = `batch of ${rows} rows`;
   const isTarget = rows === 10_000;
-  yield { figure, value: rows / run.wall, unit: 'rows/s', ...(isTarget && { target: { least: 200 } }) };
+  yield {
+    figure,
+    value: rows / run.wall,
+    unit: 'rows/s',
+    peer: 'the least',
+    peerValue: rows / runs.of('least'),
+    ratio: runs.ratio('least', 'mgw'),
+    ...(isTarget && { target: { least: 200 } }),
+  };
   yield {
     figure: `${figure}, memory`,
     value: run.rss,
     unit: 'MB',
     ...(isTarget && { target: { most: 250 } }),
   };
-  yield { figure: `${figure}, CPU for each row`, value: (run.cpu / rows) * 1000, unit: 'ms' };
+  yield {
+    figure: `${figure}, CPU for each row`,
+    value: (run.cpu / rows) * 1000,
+    unit: 'ms',
+    peer: 'the least',
+    peerValue: (runs.of('least', 'cpu') / rows) * 1000,
+    ratio: runs.ratio('mgw', 'least', 'cpu'),
+  };
   rmSync(folder, { recursive: true });
 }
 
