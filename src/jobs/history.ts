@@ -86,7 +86,7 @@ export function historyOf(ledger: Ledger, job: Job): Promise<History> {
 
 async function readHistory(ledger: Ledger, job: Job): Promise<History> {
   const alike: Job[] = [];
-  for (const id of (await ledger.ids()).slice(0, mostRead)) {
+  for (const id of (await ledger.listed()).slice(0, mostRead)) {
     if (alike.length === enough) break;
     const other = await ledger.read(id);
     if (other !== undefined && isAlike(other, job) && endOf(other) !== undefined) alike.unshift(other);

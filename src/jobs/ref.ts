@@ -2,7 +2,7 @@ import { messageOf, MgwError, usageError } from '../errors.ts';
 import { backoffMs } from '../http/backoff.ts';
 import type { Job, JobKind } from '../job.ts';
 import type { JsonObject } from '../json.ts';
-import { jobIdForm } from '../ledger/job-id.ts';
+import { jobIdForm, type Ids } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { namedJob } from './create-or-resume.ts';
@@ -33,7 +33,7 @@ async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
 
 async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<Job> {
   const fits = (job: Job): boolean => protocol === undefined || job.protocol === protocol;
-  return (await firstJob(ledger, await ledger.ids(), fits)) ?? missing('@last');
+  return (await firstJob(ledger, await ledger.listed(), fits)) ?? missing('@last');
 }
 
 async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
@@ -44,15 +44,12 @@ async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
   return ids[0] === undefined ? undefined : ledger.read(ids[0]);
 }
 
-async function firstJob(
-  ledger: Ledger,
-  ids: string[],
-  fits: (job: Job) => boolean,
-): Promise<Job | undefined> {
-  for (const id of ids) {
-    const job = await ledger.read(id);
-    if (job !== undefined && fits(job)) return job;
-  }
+async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): Promise<Job | undefined> {
+  for (let at = 0; at < ids.length; at += 1)
+    for (const id of ids.slice(at, at + 1)) {
+      const job = await ledger.read(id);
+      if (job !== undefined && fits(job)) return job;
+    }
   return undefined;
 }
 

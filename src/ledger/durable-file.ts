@@ -99,19 +99,28 @@ export function readBytes(path: string): Buffer | undefined {
   return withFile(path, (file, stat) => readFrom(file, stat, 0));
 }
 
-/** A plain file's status, and what stands in it from an offset that `from` chooses; undefined where there is none. */
+/**
+ * A plain file's status, and what stands in it from an offset that `from` chooses, read into what `room` gives for so many
+ * bytes; undefined where there is none.
+ */
 export function readTail(
   path: string,
   from: (stat: Stats) => number,
+  room?: (bytes: number) => Buffer,
 ): { stat: Stats; tail: Buffer } | undefined {
   return withFile(path, (file, stat) => {
-    return { stat, tail: readFrom(file, stat, from(stat)) };
+    return { stat, tail: readFrom(file, stat, from(stat), room) };
   });
 }
 
 // As much as the file had when it was looked at. A part may be all that one call gives.
-function readFrom(file: number, stat: Stats, offset: number): Buffer {
-  const bytes = Buffer.allocUnsafe(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
+function readFrom(
+  file: number,
+  stat: Stats,
+  offset: number,
+  room = (bytes: number): Buffer => Buffer.allocUnsafe(bytes),
+): Buffer {
+  const bytes = room(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
   let length = 0;
   for (let read = -1; read !== 0 && length < bytes.length; length += read)
     read = readSync(file, bytes, length, bytes.length - length, offset + length);

@@ -14,6 +14,7 @@ import { appendFile, createExclusively, readBytes } from './durable-file.ts';
 import { entriesOf } from './entries-of.ts';
 import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
+import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
 import { jobIdForm, newJobId } from './job-id.ts';
 import type { Ledger } from './ledger.ts';
@@ -43,7 +44,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   const index = new IndexLog(join(stateDir, 'index.log'), {
     folder: folders.jobs,
     ids: () => Promise.resolve().then(() => listIds(folders.jobs).reverse()),
-    entriesOf: (id) => Promise.resolve(entriesOf(id, read(id))),
+    entriesOf: (id) => Promise.resolve(indexedBy(id, read(id))),
   });
   return {
     newId: (time) => local(async () => newJobId(time, await index.highest()), stateDir),
@@ -52,7 +53,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         () =>
           index.during(async () => {
             await createJob(jobPath(id), events.map((event) => encodeEvent(event, now())).join(''));
-            await index.add(entriesOf(id, read(id)));
+            await index.add(indexedBy(id, read(id)));
           }),
         stateDir,
       ),
@@ -67,8 +68,10 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     read: (id) => local(() => read(id), stateDir),
     events: (id) => local(() => decodeEvents(textOf(jobPath(id)) ?? ''), stateDir),
     version: (id) => local(() => versionOf(jobPath(id)), stateDir),
-    ids: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      local(() => listIds(folders.jobs, leaveOutSucceeded ? successes.ids() : new Set()), stateDir),
+    ids: () => local(() => listIds(folders.jobs), stateDir),
+    listed: (which) =>
+      // An index that is older than the jobs may be in a folder that cannot be written to.
+      local(() => index.ids(successes.lines(which)).catch(() => listIds(folders.jobs)), stateDir),
     remove: (id) =>
       local(async () => {
         await index.add([{ kind: 'removed', value: id, id }]);
@@ -80,6 +83,12 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
     close: () => Promise.resolve(),
   };
+}
+
+// A job that came from elsewhere may go by nothing but its id; it is listed all the same.
+function indexedBy(id: string, job: Job | undefined): IndexEntry[] {
+  const entries = entriesOf(id, job);
+  return entries.length === 0 && job?.record.fingerprint === '' ? [{ kind: 'id', value: id, id }] : entries;
 }
 
 // Complete or not there at all: a process that dies here leaves no record without a beginning.
@@ -124,10 +133,10 @@ function versionOf(path: string): string | undefined {
   return found && [found.ino, found.size, found.mtimeMs, found.ctimeMs].join(' ');
 }
 
-function listIds(folder: string, without: ReadonlySet<string> = new Set()): string[] {
+function listIds(folder: string): string[] {
   const ids = readdirSync(folder).map((name) => name.slice(0, -'.jsonl'.length));
   return ids
-    .filter((id) => !without.has(id) && jobIdForm.test(id))
+    .filter((id) => jobIdForm.test(id))
     .sort()
     .reverse();
 }

@@ -1,10 +1,24 @@
 import { hash } from 'node:crypto';
 import { statSync, type Stats } from 'node:fs';
 import { readTail } from './durable-file.ts';
-import { hashLength, idStart, LineTable, search } from './line-table.ts';
+import { IdTable } from './id-table.ts';
+import type { Ids } from './job-id.ts';
+import {
+  eachLine,
+  hashLength,
+  idLength,
+  idStart,
+  lineLength,
+  LineTable,
+  removal,
+  search,
+} from './line-table.ts';
 
-/** What jobs are looked up by; `removed` marks a job whose record was taken away on purpose. */
-export type IndexKind = 'fingerprint' | 'handle' | 'key' | 'removed';
+/**
+ * What jobs are looked up by; `id` marks one that goes by nothing else, `removed` one whose record was taken away on
+ * purpose.
+ */
+export type IndexKind = 'fingerprint' | 'handle' | 'id' | 'key' | 'removed';
 
 /** One line of the index: a job goes by a value. */
 export interface IndexEntry {
@@ -13,8 +27,6 @@ export interface IndexEntry {
   id: string;
 }
 
-const idLength = 18;
-const lineLength = idStart + idLength + 1;
 /** Bytes. */
 const lately = 64 * 1024;
 /** So many searches are quicker than making a table of all lines. */
@@ -29,7 +41,9 @@ export class IndexLines {
   #highest: string | undefined;
   #seen: Stats | undefined;
   #searches = 0;
-  #table = new LineTable(lineLength);
+  /** Of a hash: where its lines' ids begin, as far as was searched. */
+  #found = new Map<string, { places: Set<number>; end: number }>();
+  #table = new LineTable();
 
   constructor(path: string) {
     this.#path = path;
@@ -60,45 +74,84 @@ export class IndexLines {
   refresh(): void {
     const now = statSync(this.#path, { throwIfNoEntry: false });
     if (now !== undefined && isSame(now, this.#seen) && now.size === this.#length) return;
-    const read = readTail(this.#path, ({ ino, size, mtimeMs }) => {
-      const isOld = ino === this.#seen?.ino && (size > this.#length || mtimeMs === this.#seen.mtimeMs);
-      if (!isOld || size < this.#length) this.#forget();
-      return this.#length;
-    });
+    const read = readTail(
+      this.#path,
+      ({ ino, size, mtimeMs }) => {
+        const isOld = ino === this.#seen?.ino && (size > this.#length || mtimeMs === this.#seen.mtimeMs);
+        if (!isOld || size < this.#length) this.#forget();
+        return this.#length;
+      },
+      (bytes) => this.#room(bytes),
+    );
     if (read === undefined) this.#forget();
     else this.#append(read.tail);
     this.#seen = read?.stat;
   }
 
-  /** Whose value it is: newest first; damage may have made an id none. With an id, only that job's lines count. */
-  idsIn(entry: IndexEntry): string[] {
-    const [bytes, hashes] = [this.bytes, hashesOf(entry)];
+  /** Whose value it is, newest first, and where; damage may have made an id none. */
+  find(kind: IndexKind, value: string): Map<string, number> {
+    const bytes = this.bytes;
+    const hashes = hashesOf({ kind, value });
     this.#searches += 1;
     if (this.#searches > mostSearches) this.#table.extend(bytes);
-    const found = this.#searches > mostSearches ? this.#table.find(bytes, hashes) : search(bytes, hashes);
-    const places = [...found].sort((one, other) => other - one);
-    const ids = places.map((place) => bytes.toString('latin1', place, place + idLength));
-    return [...new Set(ids)].filter((id) => entry.id === '' || id === entry.id);
+    const found = this.#searches > mostSearches ? this.#table.find(bytes, hashes) : this.#search(hashes);
+    const newest = new Map<string, number>();
+    for (const place of [...found].sort((one, other) => other - one)) {
+      const id = bytes.toString('latin1', place, place + idLength);
+      if (!newest.has(id)) newest.set(id, place);
+    }
+    return newest;
+  }
+
+  /** True where a job was removed after the line at a place was written. */
+  isRemoved(id: string, place: number): boolean {
+    return search(this.bytes.subarray(place), hashesOf({ kind: 'removed', value: id })).size > 0;
+  }
+
+  /** Ids of all jobs that were not removed, newest first, without those of another file of lines. */
+  ids(without: Buffer): Ids {
+    const bytes = this.bytes;
+    const table = new IdTable(bytes, Math.ceil(bytes.length / lineLength));
+    eachLine(bytes, lineLength, (start) => {
+      if (bytes[start + idStart - 1] === removal) table.remove(bytes, start + idStart);
+      else table.add(start + idStart);
+    });
+    eachLine(without, idLength + 1, (start) => table.remove(without, start));
+    return table.ids();
   }
 
   #forget(): void {
     this.#length = 0;
     this.#hasNul = false;
-    this.#table = new LineTable(lineLength);
+    this.#found.clear();
+    this.#table = new LineTable();
   }
 
   #append(tail: Buffer): void {
     this.#hasNul ||= tail.includes(0);
     for (const id of idsOf(tail.subarray(-lately)))
       if (this.#highest === undefined || id > this.#highest) this.#highest = id;
-    const length = this.#length + tail.length;
+    this.#length += tail.length;
+  }
+
+  // For what is read next. What is added soon has room from the beginning.
+  #room(bytes: number): Buffer {
+    const length = this.#length + bytes;
     if (length > this.#buffer.length) {
-      const larger = Buffer.alloc(Math.max(length, 2 * this.#buffer.length));
+      const larger = Buffer.allocUnsafe(Math.max(length + lately, 2 * this.#length));
       this.#buffer.copy(larger, 0, 0, this.#length);
       this.#buffer = larger;
     }
-    tail.copy(this.#buffer, this.#length);
-    this.#length = length;
+    return this.#buffer.subarray(this.#length, length);
+  }
+
+  #search(hashes: readonly [string, string]): Set<number> {
+    const known = this.#found.get(hashes[0]) ?? { places: new Set<number>(), end: 0 };
+    // A line that was not whole may be by now.
+    const start = Math.max(0, known.end - lineLength);
+    for (const place of search(this.bytes.subarray(start), hashes)) known.places.add(start + place);
+    this.#found.set(hashes[0], { ...known, end: this.#length });
+    return known.places;
   }
 }
 
@@ -106,9 +159,10 @@ function isSame(one: Stats, other: Stats | undefined): boolean {
   return one.ino === other?.ino && one.mtimeMs === other.mtimeMs && one.ctimeMs === other.ctimeMs;
 }
 
-/** The line of an entry: two hashes, so that no single damage makes a job unseen, and the job's id. */
+/** The line of an entry: two hashes, so that no single damage makes a job unseen, a mark of its kind, and the job's id. */
 export function lineOf(entry: IndexEntry): string {
-  return `${hashesOf(entry).join('')} ${entry.id}\n`;
+  const mark = entry.kind === 'removed' ? String.fromCharCode(removal) : ' ';
+  return `${hashesOf(entry).join('')}${mark}${entry.id}\n`;
 }
 
 /** The two hashes of a kind and a value. */

@@ -12,7 +12,7 @@ import {
   type IndexEntry,
   type IndexKind,
 } from './index-lines.ts';
-import { jobIdForm } from './job-id.ts';
+import { jobIdForm, type Ids } from './job-id.ts';
 
 /** Where an index finds out what it has lost. */
 export interface Indexed {
@@ -86,14 +86,21 @@ export class IndexLog {
 
   /** The jobs that go by a value and were not removed, newest first; a job's file may be gone all the same. */
   async lookup(kind: IndexKind, value: string): Promise<string[]> {
-    const entry = { kind, value, id: '' };
     await this.#read();
-    if (!this.#lines.idsIn(entry).every((id) => jobIdForm.test(id))) {
+    if (![...this.#lines.find(kind, value).keys()].every((id) => jobIdForm.test(id))) {
       await this.#complete(true);
       await this.#read();
     }
-    const removed = (id: string): boolean => this.#lines.idsIn({ kind: 'removed', value: id, id }).length > 0;
-    return this.#lines.idsIn(entry).filter((id) => jobIdForm.test(id) && !removed(id));
+    const found = [...this.#lines.find(kind, value)];
+    return found
+      .filter(([id, place]) => jobIdForm.test(id) && !this.#lines.isRemoved(id, place))
+      .map(([id]) => id);
+  }
+
+  /** Ids of all jobs, newest first, without those of a file of ids; one that was removed otherwise than by mgw is among them. */
+  async ids(without: Buffer): Promise<Ids> {
+    await this.#read();
+    return this.#lines.ids(without);
   }
 
   /** The highest id of those that were added lately, undefined where there is none. */

@@ -5,6 +5,9 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 /** The form of a job's id: `job_`, nine characters of time, five of chance; ids sort by time. */
 export const jobIdForm = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 
+/** Ids in their order, of which few may be looked at. */
+export type Ids = Pick<readonly string[], 'length' | 'slice'>;
+
 /** A new job id for a time in ms since 1970, higher than `last`. */
 export function newJobId(now: number, last?: string): string {
   let time = '';

@@ -1,5 +1,6 @@
 import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
 import type { IndexKind } from './index-lines.ts';
+import type { Ids } from './job-id.ts';
 
 /** As whom a process writes, and for how long: to others it is alive while it holds this. */
 export interface Lease {
@@ -35,8 +36,13 @@ export interface Ledger {
    * becomes of the record; undefined where there is none. Quicker than {@link read}, for whoever kept what that gave.
    */
   version(id: string): Promise<string | undefined>;
-  /** Ids of all jobs, newest first; those that are known to have succeeded, which nothing takes back, may be left out. */
-  ids(which?: { leaveOutSucceeded: boolean }): Promise<string[]>;
+  /** Ids of all jobs, newest first. */
+  ids(): Promise<string[]>;
+  /**
+   * The same for a list of them, which is quicker where there are many: one whose record was lost may be among them, and those
+   * that are known to have succeeded, which nothing takes back, may be left out.
+   */
+  listed(which?: { leaveOutSucceeded: boolean }): Promise<Ids>;
   /** Removes a job's record, and remembers that it was taken away on purpose. */
   remove(id: string): Promise<void>;
   /**
@@ -57,7 +63,7 @@ export interface Ledger {
    * The jobs that go by a value, newest first, without those that were removed. {@link read} gives undefined for
    * one whose record was lost.
    */
-  lookup(kind: Exclude<IndexKind, 'removed'>, value: string): Promise<string[]>;
+  lookup(kind: Exclude<IndexKind, 'id' | 'removed'>, value: string): Promise<string[]>;
   /**
    * This process, as the others know it. What rests on several steps takes one lease for all of them: an event that names
    * an owner is recorded only while that owner's lease is held.

@@ -3,6 +3,12 @@ export const hashLength = 16;
 /** Where a line's id begins: after two hashes and a blank. */
 export const idStart = 2 * hashLength + 1;
 const blank = 0x20;
+/** Digits and letters of a job's id. */
+export const idLength = 18;
+/** Of a line, with its end. */
+export const lineLength = idStart + idLength + 1;
+/** What stands there in the place of the blank where the line says that a job was removed. */
+export const removal = 0x2d;
 const newline = 0x0a;
 
 /**
@@ -10,23 +16,18 @@ const newline = 0x0a;
  * What is no whole line (torn by a crash, or closed off) is kept apart, and searched.
  */
 export class LineTable {
-  readonly #lineLength: number;
   /** Starts of whole lines, by the beginning of each of their hashes. */
   readonly #lines = new Map<number, number | number[]>();
   /** From and to. */
   readonly #others: [number, number][] = [];
   #end = 0;
 
-  constructor(lineLength: number) {
-    this.#lineLength = lineLength;
-  }
-
   /** Takes in what was added to the bytes that it has seen. */
   extend(bytes: Buffer): void {
     for (let end = bytes.indexOf(newline, this.#end); end >= 0; end = bytes.indexOf(newline, this.#end)) {
       const start = this.#end;
       this.#end = end + 1;
-      if (this.#end - start === this.#lineLength && bytes[start + idStart - 1] === blank) {
+      if (this.#end - start === lineLength && isMark(bytes[start + idStart - 1])) {
         this.#add(keyAt(bytes, start), start);
         this.#add(keyAt(bytes, start + hashLength), start);
       } else if (end > start) this.#others.push([start, this.#end]);
@@ -53,6 +54,20 @@ export class LineTable {
     if (lines === undefined) this.#lines.set(key, line);
     else if (typeof lines === 'number') this.#lines.set(key, [lines, line]);
     else lines.push(line);
+  }
+}
+
+function isMark(byte: number | undefined): boolean {
+  return byte === blank || byte === removal;
+}
+
+/** Visits the starts of all lines of one length; what was torn is passed over, whether it was closed off or not. */
+export function eachLine(bytes: Buffer, length: number, visit: (start: number) => void): void {
+  for (let start = 0, end = 0; start + length <= bytes.length; start = end) {
+    end = start + length;
+    if (bytes[end - 1] !== newline) end = bytes.indexOf(newline, start) + 1;
+    if (end === 0) return;
+    if (end - start >= length) visit(end - length);
   }
 }
 

@@ -3,7 +3,6 @@ import { plainFile } from '../open-flags.ts';
 import { readTail } from './durable-file.ts';
 
 const { O_APPEND, O_CREAT, O_WRONLY } = constants;
-const lineLength = 'job_00000000000000\n'.length;
 
 /**
  * The ids of jobs that have succeeded, which nothing takes back (`fold.ts`): a file of lines, so that whoever looks for
@@ -11,29 +10,25 @@ const lineLength = 'job_00000000000000\n'.length;
  */
 export class SuccessLog {
   readonly #path: string;
-  readonly #ids = new Set<string>();
-  /** Bytes; undefined where it was not asked for. */
-  #read: number | undefined;
+  /** Undefined where it was not asked for. */
+  #added: Set<string> | undefined;
 
   constructor(path: string) {
     this.#path = path;
   }
 
-  /** The ids as they stand in the file now. */
-  ids(): ReadonlySet<string> {
-    const read = this.#read ?? 0;
-    const tail = readTail(this.#path, () => read)?.tail.toString('latin1') ?? '';
-    const whole = tail.slice(0, tail.lastIndexOf('\n') + 1);
-    for (let at = 0; at < whole.length; at = whole.indexOf('\n', at) + 1)
-      this.#ids.add(whole.slice(at, at + lineLength - 1));
-    this.#read = read + whole.length;
-    return this.#ids;
+  /** Its whole lines as they stand in the file now, where a list leaves these out; else none. */
+  lines({ leaveOutSucceeded } = { leaveOutSucceeded: false }): Buffer {
+    if (!leaveOutSucceeded) return Buffer.alloc(0);
+    this.#added ??= new Set();
+    const bytes = readTail(this.#path, () => 0)?.tail ?? Buffer.alloc(0);
+    return bytes.subarray(0, bytes.lastIndexOf('\n') + 1);
   }
 
   /** Makes up for a job that was found to be missing by whoever has asked for all of them. */
   complete(id: string): void {
-    if (this.#read === undefined || this.#ids.has(id)) return;
-    this.#ids.add(id);
+    if (this.#added === undefined || this.#added.has(id)) return;
+    this.#added.add(id);
     this.add(id);
   }
 

@@ -31,7 +31,7 @@ function chance(seed: number): () => number {
 
 /** A ledger that is empty: what is known is what this process has seen. */
 function emptyLedger(): Ledger {
-  return { ids: () => Promise.resolve([]) } as Partial<Ledger> as Ledger;
+  return { listed: () => Promise.resolve([]) } as Partial<Ledger> as Ledger;
 }
 
 async function waitedFor(task: Task, ledger: Ledger, random: () => number): Promise<Waited> {
@@ -219,7 +219,7 @@ it('knows nothing of a job whose submission is not recorded, and pauses as ever'
 
 it('waits for no ledger that cannot be read', async () => {
   const clock = fakeClock();
-  const ledger = { ids: () => Promise.reject(new Error('broken')) } as Partial<Ledger> as Ledger;
+  const ledger = { listed: () => Promise.reject(new Error('broken')) } as Partial<Ledger> as Ledger;
   const job = { model: 'm', protocol: 'c', submitted_at: new Date(clock.now()).toISOString() } as Job;
   expect(await new PollPacer(job, { clock, ledger }, 5000).pauseMs(0)).toBe(5000);
 });

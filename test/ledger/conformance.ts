@@ -105,18 +105,31 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await (await open()).append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
       await ledger.read(id);
       await ledger.append(other, { type: 'finished', state: 'failed', native_status: 'no' });
-      const left = await ledger.ids({ leaveOutSucceeded: true });
+      const left = await unfinished(ledger);
       expect(left).toContain(other);
       expect(await ledger.ids()).toEqual([other, id]);
       await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
-      expect(await ledger.ids({ leaveOutSucceeded: true })).toEqual(left.filter((each) => each === id));
+      expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
     });
 
     it('is listed by its id, the newest first', async () => {
       const { ledger, id } = await made();
       const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));
       for (const each of ids) await ledger.create(each, [prepared]);
-      expect(await ledger.ids()).toEqual([...ids.sort().reverse(), id]);
+      const sorted = [...ids.sort().reverse(), id];
+      expect(await ledger.ids()).toEqual(sorted);
+      expect((await ledger.listed()).slice()).toEqual(sorted);
+    });
+
+    it('is listed and found no more once it is removed, and again when it is made again', async () => {
+      const { ledger, id } = await made();
+      const other = newJobId(now + 1);
+      await ledger.create(other, [{ ...prepared, key: 'raft' }]);
+      await ledger.remove(other);
+      expect((await ledger.listed()).slice()).toEqual([id]);
+      await ledger.create(other, [{ ...prepared, key: 'raft' }]);
+      expect((await ledger.listed()).slice()).toEqual([other, id]);
+      expect(await ledger.lookup('key', 'raft')).toEqual([other]);
     });
 
     it('gets an id higher than all before it, though the clock goes back', async () => {
@@ -225,6 +238,10 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.lifeOf(owner)).toBe('unknown');
     });
   });
+}
+
+async function unfinished(ledger: Ledger): Promise<string[]> {
+  return (await ledger.listed({ leaveOutSucceeded: true })).slice();
 }
 
 function replyOf(text: string): {

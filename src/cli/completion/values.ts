@@ -148,7 +148,7 @@ async function keys(context: Context, mark: string, place?: Place): Promise<Cand
 async function newest(context: Context, place?: Place): Promise<Job[]> {
   const ledger = await context.ledger();
   const [group, protocol] = place === undefined ? [] : pathOf(place.command);
-  const found = await Promise.all((await ledger.ids()).slice(0, recent).map((id) => ledger.read(id)));
+  const found = await Promise.all((await ledger.listed()).slice(0, recent).map((id) => ledger.read(id)));
   return found.filter(
     (job): job is Job => job !== undefined && (group !== 'video' || job.protocol === protocol),
   );

@@ -61,6 +61,13 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     for (const { job, line } of rows) lines.get(job)?.push(line);
     return lines;
   });
+  // One text is read sooner than a hundred thousand rows.
+  const idsOf = async (which: string): Promise<string[]> => {
+    const [row] = await database.query<{ ids: string | null }>(
+      `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} ${which} ORDER BY id DESC) AS sorted`,
+    );
+    return row?.ids ? row.ids.split(' ') : [];
+  };
   return {
     database,
     newId: async (time) => {
@@ -75,14 +82,10 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       const [row] = await database.query<{ n: number }>(`SELECT n FROM ${jobs} WHERE id = $1`, [id]);
       return row && String(row.n);
     },
-    ids: async ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) => {
-      // One text is read sooner than a hundred thousand rows; in this form, indexes give the order and the few.
-      const which = leaveOutSucceeded ? `WHERE state < 'succeeded' OR state > 'succeeded' OR folded < n` : '';
-      const [row] = await database.query<{ ids: string | null }>(
-        `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} ${which} ORDER BY id DESC) AS sorted`,
-      );
-      return row?.ids ? row.ids.split(' ') : [];
-    },
+    ids: () => idsOf(''),
+    // In this form, indexes give the order and the few.
+    listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
+      idsOf(leaveOutSucceeded ? `WHERE state < 'succeeded' OR state > 'succeeded' OR folded < n` : ''),
     remove: async (id) => {
       writer.forget(id);
       await database.query(

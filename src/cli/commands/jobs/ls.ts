@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Job } from '../../../job.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
-import { timeOf } from '../../../ledger/job-id.ts';
+import { timeOf, type Ids } from '../../../ledger/job-id.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
@@ -72,7 +72,7 @@ async function newest(
 ): Promise<{ shown: Job[]; more: number }> {
   const shown: Job[] = [];
   const { since, state } = options;
-  const ids = await ledger.ids({ leaveOutSucceeded: state?.includes('succeeded') === false });
+  const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
   const counted = since === undefined ? ids.length : countSince(ids, since);
   const atOnce = Math.min(limit, mostAtOnce);
   for (let start = 0; start < counted; start += atOnce) {
@@ -93,10 +93,15 @@ const mostAtOnce = 200;
 // Ids sort by time, and a job is recorded a moment after it has its id.
 const idLeadMs = 60_000;
 
-function countSince(ids: readonly string[], since: string): number {
+function countSince(ids: Ids, since: string): number {
   const first = Date.parse(since) - idLeadMs;
-  const end = ids.findIndex((id) => timeOf(id) < first);
-  return end === -1 ? ids.length : end;
+  let [count, end] = [0, ids.length];
+  while (count < end) {
+    const middle = (count + end) >>> 1;
+    if (ids.slice(middle, middle + 1).some((id) => timeOf(id) < first)) end = middle;
+    else count = middle + 1;
+  }
+  return count;
 }
 
 function isAskedFor(job: Job, { state, protocol, model, since, key, batch }: LsOptions): boolean {
