@@ -13,11 +13,27 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {number} [ratio] of the value to the peer's: the median of the rounds
  * @property {number} [cpuRatio] the same of user and system; it is shown, and judged only as a figure of its own
  * @property {{ ratio: number } | { most: number } | { least: number }} [target] none: it is shown for its growth
+ * @property {{ by: string, value: number }} [bound] the least that a program takes that does the work and nothing else, in
+ *   the unit of the value
  */
 
-/** Whether a row meets its target; undefined where it has none. */
-export function isMet({ value, ratio, target }) {
+/** How much more than the bound may be taken where the bound itself misses the target. */
+const nearBound = 1.2;
+
+/**
+ * How a row stands to its target; undefined where it has none. `bound`: nothing that does the work meets it on this
+ * machine, and mgw is near the least possible.
+ * @returns {'met' | 'bound' | 'MISSED' | undefined}
+ */
+export function verdictOf({ value, ratio, target, bound, peerValue }) {
   if (target === undefined) return undefined;
+  if (meets(target, value, ratio)) return 'met';
+  if (bound === undefined || meets(target, bound.value, bound.value / peerValue)) return 'MISSED';
+  const times = 'least' in target ? bound.value / value : value / bound.value;
+  return times <= nearBound ? 'bound' : 'MISSED';
+}
+
+function meets(target, value, ratio) {
   if ('ratio' in target) return ratio <= target.ratio;
   return 'most' in target ? value <= target.most : value >= target.least;
 }
@@ -32,9 +48,11 @@ export function table(rows) {
     row.ratio?.toFixed(2) ?? '',
     row.cpuRatio?.toFixed(2) ?? '',
     targetOf(row),
-    { true: 'yes', false: 'NO' }[isMet(row)] ?? '',
+    row.bound === undefined ? '' : `${row.bound.by} ${digits(row.bound.value)} ${row.unit}`,
+    verdictOf(row) ?? '',
   ]);
-  const all = [['figure', 'mgw', 'CPU', 'peer', 'ratio', 'CPU ratio', 'target', 'met'], ...lines];
+  const head = ['figure', 'mgw', 'CPU', 'peer', 'ratio', 'CPU ratio', 'target', 'least possible', 'verdict'];
+  const all = [head, ...lines];
   const widths = all[0].map((_, at) => Math.max(...all.map((line) => line[at].length)));
   const drawn = all.map((line) => `| ${line.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`);
   return [drawn[0], `|${widths.map((width) => '-'.repeat(width + 2)).join('|')}|`, ...drawn.slice(1)].join(

@@ -16,6 +16,7 @@ export default async function* ledger(bench) {
     const runs = await bench.interleaved(
       bench.rounds(7),
       {
+        bare: () => bench.measured([process.execPath, '-e', '0'], { env }),
         empty: () => bench.measured([...bench.mgw(), ...submit], { env: empty }),
         submit: () => bench.measured([...bench.mgw(), ...submit], { env }),
         ls: () => bench.measured([...bench.mgw(), 'jobs', 'ls'], { env, quiet: true }),
@@ -37,10 +38,15 @@ export default async function* ledger(bench) {
       ...(largest && { target: { ratio: 1.2 } }),
     };
     const target = largest && { target: { most: 250 } };
-    yield { figure: `jobs ls, ${jobs} jobs`, ...ms('ls'), ...target };
+    const toBare = (name) => ({
+      ...{ peer: 'node -e 0', peerValue: runs.of('bare') * 1000 },
+      ...{ ratio: runs.ratio(name, 'bare'), cpuRatio: runs.ratio(name, 'bare', 'cpu') },
+    });
+    yield { figure: `jobs ls, ${jobs} jobs`, ...ms('ls'), ...toBare('ls'), ...target };
     yield {
       figure: `jobs ls --state running, ${jobs} jobs`,
       ...ms('running'),
+      ...toBare('running'),
       ...target,
     };
     yield { figure: `video c status, ${jobs} jobs`, ...ms('status') };

@@ -29,17 +29,31 @@ export default async function* waiting(bench) {
       { env, input: exported.map(({ id }) => id).join('\n'), quiet: true, code: 11, during },
     );
     const isTarget = jobs === 1000;
+    const peer = await bench.measured([
+      ...bench.least('poll.mjs'),
+      url,
+      String(jobs),
+      String(polls),
+      String(look),
+    ]);
+    const { ms } = JSON.parse(peer.stdout);
+    const by = 'as many polls by fetch';
     yield {
       figure: `waiting for ${jobs} jobs, memory`,
       value: rss,
       unit: 'MB',
-      ...(isTarget && { target: { most: 200 } }),
+      ...(isTarget && { target: { most: 200 }, bound: { by, value: peer.rss } }),
     };
     yield {
       figure: `waiting for ${jobs} jobs, of a core`,
       value: share,
       unit: '%',
-      ...(isTarget && { target: { most: 5 } }),
+      ...(isTarget && { target: { most: 5 }, bound: { by, value: (ms * polls) / 10 } }),
+    };
+    const each = (share * 10) / polls;
+    yield {
+      figure: `waiting for ${jobs} jobs, CPU of a poll`,
+      ...{ value: each, unit: 'ms', peer: by, peerValue: ms, ratio: each / ms },
     };
     yield { figure: `waiting for ${jobs} jobs, polls`, value: polls, unit: 'a second' };
   }

@@ -1,0 +1,23 @@
+// The least of a command that asks the gateway: the global fetch, on a connection of the undici that mgw brings, since its order
+// of paying rests on that one; compiled code is kept, as mgw keeps it. No command line, no settings, no checks.
+//   node fetch.mjs URL
+import { readdirSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+
+const { loader, openCache } = createRequire(import.meta.url)('../../bin/load.js');
+if (process.versions.node.startsWith('20.')) setFlagsFromString('--liftoff-only');
+const dist = join(import.meta.dirname, '..', '..', 'dist');
+const made = (name) => statSync(join(dist, name)).mtimeMs;
+const [undici] = readdirSync(dist)
+  .filter((name) => /^undici-[\w-]+\.cjs$/.test(name))
+  .sort((one, other) => made(other) - made(one));
+const { load, keep } = loader(dist, openCache('least'), 'least');
+const { Pool } = load(undici);
+const url = new globalThis.URL(process.argv[2]);
+const dispatcher = new Pool(url.origin, { connections: 1 });
+const answer = await globalThis.fetch(url, { dispatcher, headers: { authorization: 'Bearer x' } });
+console.log(await answer.json());
+await dispatcher.close();
+keep();
