@@ -42,12 +42,19 @@ export class IdTable {
 
   /** The highest first. */
   ids(): Ids {
-    const kept = this.#slots.subarray(0, this.#count).filter((slot) => this.#isRemoved[slot] === 0);
-    const places = Array.from(kept, (slot) => this.#placeIn(slot));
-    if (!this.#isSorted) places.sort((one, other) => this.#compare(one, this.#bytes, other));
-    places.reverse();
+    const places = new Int32Array(this.#count);
+    let count = 0;
+    for (let n = this.#count - 1; n >= 0; n -= 1) {
+      const slot = this.#slots[n];
+      if (slot === undefined || this.#isRemoved[slot] === 1) continue;
+      places[count] = this.#placeIn(slot);
+      count += 1;
+    }
+    const kept = places.subarray(0, count);
+    // Processes that submit at once may add theirs in another order; an array is sorted in one go where little is amiss.
+    if (!this.#isSorted) kept.set([...kept].sort((one, other) => this.#compare(other, this.#bytes, one)));
     const idAt = (place: number): string => this.#bytes.toString('latin1', place, place + idLength);
-    return { length: places.length, slice: (start, end) => places.slice(start, end).map(idAt) };
+    return { length: count, slice: (start, end) => Array.from(kept.subarray(start, end), idAt) };
   }
 
   #placeIn(slot = 0): number {
