@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 const mib = 1024 * 1024;
-const together = 'curl | tee | openssl, sync';
+const together = 'curl, tee, openssl, sync';
 const least = 'node:http, hash, sync';
 
 export default async function* download(bench) {

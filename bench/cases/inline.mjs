@@ -33,13 +33,13 @@ export default async function* inline(bench) {
       const figure = `inline video of ${size} MiB of JSON, Node ${node.major}`;
       yield {
         figure,
-        ...{ value: bytes / 1e6 / runs.of('mgw'), unit: 'MB/s', peer: 'curl | base64 -d' },
+        ...{ value: bytes / 1e6 / runs.of('mgw'), unit: 'MB/s', peer: 'curl to base64 -d' },
         ...{
           peerValue: bytes / 1e6 / runs.of('base64'),
           ratio: runs.ratio('base64', 'mgw'),
           target: { least: 500 },
           // It decodes each byte, and neither looks for the end, nor hashes, nor syncs.
-          bound: { by: 'curl | base64 -d', value: bytes / 1e6 / runs.of('base64') },
+          bound: { by: 'curl to base64 -d', value: bytes / 1e6 / runs.of('base64') },
         },
       };
       yield { figure: `${figure}, of its CPU`, value: bytes / 1e6 / runs.of('mgw', 'cpu'), unit: 'MB/s' };
