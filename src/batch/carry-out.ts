@@ -15,7 +15,6 @@ import { submit } from '../jobs/submit.ts';
 import { FileSink } from '../speech/file-sink.ts';
 import { speak } from '../speech/speak.ts';
 import { readSpeechHead } from '../speech/wire.ts';
-import type { TriedFolders } from './tried-folders.ts';
 import { pacedClient, type Seat } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
@@ -42,8 +41,6 @@ export interface RowOptions {
 export interface RowRun {
   pace: Pace;
   seat: Seat;
-  /** Of the run. */
-  folders: TriedFolders;
   onUpdate: (job: Job) => void;
 }
 
@@ -80,7 +77,7 @@ function rendered(
   planned: PlannedRow,
   deps: JobDeps,
   options: RowOptions,
-  { seat, folders, onUpdate }: RowRun,
+  { seat, onUpdate }: RowRun,
   deadline: Deadline,
 ): Promise<RowDone> {
   const { protocol, body, exchange } = work;
@@ -97,7 +94,7 @@ function rendered(
     fresh: false,
     goal,
     deadline,
-    beforeSending: () => prepareTarget(path, countOf(work), options, folders),
+    beforeSending: () => prepareTarget(path, countOf(work), options),
   };
   const begin = (began: Parameters<typeof createOrResume>[2]): Promise<Job> =>
     createOrResume(order, deps, began);
@@ -144,20 +141,13 @@ async function spoken(
 }
 
 // A name with the job's id in it is nobody else's.
-async function prepareTarget(
-  path: string,
-  count: number,
-  { force, sidecar }: RowOptions,
-  folders: TriedFolders,
-): Promise<void> {
+async function prepareTarget(path: string, count: number, { force, sidecar }: RowOptions): Promise<void> {
   if (path.includes('{job}')) return;
   // Rows that begin together go on together, and share their syncs.
   await new Promise((resolve) => setImmediate(resolve));
   await makeFolderOf(path);
   const target = { kind: 'file', path } as const;
-  const isTried = count === 1 && folders.has(path);
-  checkTargetFree(target, count, force, isTried);
-  if (!isTried) folders.add(path);
+  checkTargetFree(target, count, force);
   if (sidecar) await checkSidecarsFree(target, count, force);
 }
 

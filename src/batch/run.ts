@@ -6,7 +6,6 @@ import { carryOut, type RowDone, type RowOptions } from './carry-out.ts';
 import { Seat } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
-import { TriedFolders } from './tried-folders.ts';
 
 /** How a row of a run ended. */
 export interface RowEnd {
@@ -49,7 +48,6 @@ export class BatchRun {
   readonly #watcher: RunWatcher;
   readonly #onDone: (end: RowEnd) => Promise<void>;
   readonly #signals: RowSignals;
-  readonly #folders: TriedFolders;
   /** Rows that were begun and have not ended. */
   #open = 0;
   #onEnd: (() => void) | undefined;
@@ -70,7 +68,6 @@ export class BatchRun {
     this.#watcher = watcher;
     this.#onDone = onDone;
     this.#signals = new RowSignals(deps.signals);
-    this.#folders = new TriedFolders(deps.clock);
   }
 
   /** Why no more rows are begun: what has ended one would end all of them. */
@@ -149,12 +146,7 @@ export class BatchRun {
       const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
       try {
         const deps = { ...this.#deps, signals: own.signals, note };
-        const done = await carryOut(planned, deps, this.#options, {
-          pace,
-          seat,
-          folders: this.#folders,
-          onUpdate,
-        });
+        const done = await carryOut(planned, deps, this.#options, { pace, seat, onUpdate });
         return { planned, job: done.job, files: done.value, delivered: done.delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);

@@ -37,8 +37,6 @@ export interface PublishOptions {
   charged?: Charged;
   /** True where an earlier run had begun to put this very file there: an empty one that it left is replaced. */
   isBegun?: boolean;
-  /** True where a name as long was tried in the folder just now. */
-  isTried?: boolean;
   /** Asked directly before the file gets its name; what it throws keeps it from getting it. */
   assertHeld?: () => void;
 }
@@ -162,7 +160,7 @@ export function checkOutput(target: string, options: PublishOptions): void {
   try {
     checkFree(target, { ...options, charged: 'no' });
     if (!statSync(dirname(target)).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
-    if (options.isTried !== true) tryFile(trialOf(target));
+    tryFile(trialOf(target));
   } catch (error) {
     throw localError(error, target, 'no');
   }

@@ -31,11 +31,10 @@ export interface FetchOptions extends WatchOptions, SaveOptions {
 type OnDisk = Target & { kind: 'file' | 'folder' };
 
 /**
- * Makes sure, before anything is paid, that `count` files can be put at a target. Where `isTried`, a file with as long a name was
- * made in the folder just now.
+ * Makes sure, before anything is paid, that `count` files can be put at a target.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; 'usage' for several files and standard output.
  */
-export function checkTargetFree(target: Target, count: number, force: boolean, isTried = false): void {
+export function checkTargetFree(target: Target, count: number, force: boolean): void {
   if (target.kind === 'stdout') {
     checkOneForStdout(count, 'no');
     return;
@@ -45,7 +44,7 @@ export function checkTargetFree(target: Target, count: number, force: boolean, i
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
   const isMeantAsFolder = target.path.endsWith('/') || isFolder(target.path);
   if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
-  for (const path of paths) checkOutput(path, { force, isTried });
+  for (const path of paths) checkOutput(path, { force });
 }
 
 // Two videos one after the other are no video.
