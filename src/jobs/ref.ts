@@ -45,11 +45,10 @@ async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
 }
 
 async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): Promise<Job | undefined> {
-  for (let at = 0; at < ids.length; at += 1)
-    for (const id of ids.slice(at, at + 1)) {
-      const job = await ledger.read(id);
-      if (job !== undefined && fits(job)) return job;
-    }
+  for (let index = 0; index < ids.length; index += 1) {
+    const job = await ledger.read(ids.at(index) ?? '');
+    if (job !== undefined && fits(job)) return job;
+  }
   return undefined;
 }
 

@@ -54,7 +54,14 @@ export class IdTable {
     // Processes that submit at once may add theirs in another order; an array is sorted in one go where little is amiss.
     if (!this.#isSorted) kept.set([...kept].sort((one, other) => this.#compare(other, this.#bytes, one)));
     const idAt = (place: number): string => this.#bytes.toString('latin1', place, place + idLength);
-    return { length: count, slice: (start, end) => Array.from(kept.subarray(start, end), idAt) };
+    return {
+      at: (index) => {
+        const place = kept.at(index);
+        return place === undefined ? undefined : idAt(place);
+      },
+      length: count,
+      slice: (start, end) => Array.from(kept.subarray(start, end), idAt),
+    };
   }
 
   #placeIn(slot = 0): number {

@@ -6,7 +6,7 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 export const jobIdForm = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 
 /** Ids in their order, of which few may be looked at. */
-export type Ids = Pick<readonly string[], 'length' | 'slice'>;
+export type Ids = Pick<readonly string[], 'at' | 'length' | 'slice'>;
 
 /** A new job id for a time in ms since 1970, higher than `last`. */
 export function newJobId(now: number, last?: string): string {

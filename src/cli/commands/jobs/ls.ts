@@ -98,7 +98,7 @@ function countSince(ids: Ids, since: string): number {
   let [count, end] = [0, ids.length];
   while (count < end) {
     const middle = (count + end) >>> 1;
-    if (ids.slice(middle, middle + 1).some((id) => timeOf(id) < first)) end = middle;
+    if (timeOf(ids.at(middle) ?? '') < first) end = middle;
     else count = middle + 1;
   }
   return count;
