@@ -10,6 +10,8 @@ export const lineLength = idStart + idLength + 1;
 /** What stands there in the place of the blank where the line says that a job was removed. */
 export const removal = 0x2d;
 const newline = 0x0a;
+/** `job_`, as a number. */
+const idBegin = 0x6a6f625f;
 
 /**
  * The lines of an index by either of the hashes that each begins with, so that a look-up does not search all of them.
@@ -82,15 +84,50 @@ function addFound(
 }
 
 /** Where the ids of the lines with one of an entry's two hashes begin, in no order. */
-export function search(bytes: Buffer, [first, second]: readonly [string, string]): Set<number> {
+export function search(bytes: Buffer, hashes: readonly [string, string]): Set<number> {
   const found = new Set<number>();
+  for (let start = 0; start < bytes.length;) {
+    // Nearly all is whole lines, and two numbers of each tell the few that are worth comparing.
+    start = searchWhole(bytes, start, hashes, found);
+    const end = bytes.indexOf(newline, start) + 1 || bytes.length;
+    searchText(bytes.subarray(start, end), start, hashes, found);
+    start = end;
+  }
+  return found;
+}
+
+// As far as one whole line follows another; returns where they end.
+function searchWhole(
+  bytes: Buffer,
+  from: number,
+  hashes: readonly [string, string],
+  found: Set<number>,
+): number {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const isWhole = (start: number): boolean =>
+    start + lineLength <= bytes.length &&
+    view.getInt32(start + idStart) === idBegin &&
+    view.getUint8(start + lineLength - 1) === newline;
+  const [first, second] = hashes.map((hash) => Buffer.from(hash, 'latin1').readInt32BE());
+  let start = from;
+  for (; isWhole(start); start += lineLength)
+    if (view.getInt32(start) === first || view.getInt32(start + hashLength) === second)
+      searchText(bytes.subarray(start, start + lineLength), start, hashes, found);
+  return start;
+}
+
+function searchText(
+  text: Buffer,
+  offset: number,
+  [first, second]: readonly [string, string],
+  found: Set<number>,
+): void {
   for (const [hash, skip] of [
     [first, idStart],
     [second, idStart - hashLength],
   ] as const) {
-    for (let at = bytes.indexOf(hash); at >= 0; at = bytes.indexOf(hash, at + 1)) found.add(at + skip);
+    for (let at = text.indexOf(hash); at >= 0; at = text.indexOf(hash, at + 1)) found.add(offset + at + skip);
   }
-  return found;
 }
 
 // As much of a hash as a number holds exactly: twelve digits. What damage has made of one gives some number as well.
