@@ -1,7 +1,11 @@
 import { defineConfig } from 'vitest/config';
 
 // They replace a module of Node, which whoever shares their process would get as well.
-const alone = ['test/http/connections.test.ts', 'test/http/publish.test.ts'];
+const alone = [
+  'test/http/connections.test.ts',
+  'test/http/download/part.test.ts',
+  'test/http/publish.test.ts',
+];
 
 // A machine may have other things to do: nothing is told by how long it takes.
 const common = {

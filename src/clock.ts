@@ -1,5 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
-
 /** The time, handed to whatever waits or measures, so that tests can put their own in its place. */
 export interface Clock {
   /** Milliseconds since the epoch, for timestamps. It may be set back or forward at any time: measure nothing by it. */
@@ -37,12 +35,21 @@ function monotonic(): number {
   return seconds * 1e3 + nanoseconds / 1e6;
 }
 
-async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  signal?.throwIfAborted();
-  try {
-    await delay(Math.min(Math.max(0, ms), longestTimer), undefined, { signal });
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  }
+// Node's own makes an error with its stack for each sleep that is cut short, and most are.
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) throw signal.reason;
+    const abort = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason as Error);
+    };
+    const timer = setTimeout(
+      () => {
+        signal?.removeEventListener('abort', abort);
+        resolve();
+      },
+      Math.min(Math.max(0, ms), longestTimer),
+    );
+    signal?.addEventListener('abort', abort, { once: true });
+  });
 }

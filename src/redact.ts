@@ -30,10 +30,18 @@ export function secretRedactor(secrets: readonly string[]): (text: string) => st
   return (text) => hidden(text, pattern);
 }
 
+// Every download asks for that of the same key.
+const patterns = new Map<string, RegExp>();
+
 function patternOf(secrets: readonly string[]): RegExp {
+  const name = JSON.stringify(secrets);
+  const known = patterns.get(name);
+  if (known !== undefined) return known;
   const forms = [...new Set(secrets.flatMap(spellings))];
   // Longest first: a key whose head is another key must not leave its tail behind.
-  return new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
+  const pattern = new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
+  patterns.set(name, pattern);
+  return pattern;
 }
 
 // Escapes of several kinds inside each other: JSON of HTML of an address has three.

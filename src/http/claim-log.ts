@@ -69,6 +69,7 @@ export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenO
 export function readClaimLog(text: string): ClaimLog {
   const log: ClaimLog = { released: false, metadata: { identity: '', scratch: [] } };
   for (const line of text.split('\n')) {
+    if (line === '') continue;
     const entry = parsed(line);
     if (isClaim(entry)) take(log, entry);
     else if (entry['released'] === true) log.released = true;
@@ -122,11 +123,13 @@ function parsed(line: string): Record<string, unknown> {
   }
 }
 
-/** A log next to an output. */
+/** A log next to an output, open. */
 export interface LogFile {
   path: string;
   /** Its descriptor. */
   file: number;
+  /** What it was when it was opened. */
+  status: Stats;
 }
 
 /**
@@ -142,7 +145,7 @@ export function openLog(path: string): LogFile | undefined {
     throw error;
   }
   const status = fstatSync(file);
-  if (status.size < longestLog && isOwnFile(status)) return { path, file };
+  if (status.size < longestLog && isOwnFile(status)) return { path, file, status };
   closeSync(file);
   return undefined;
 }
@@ -156,8 +159,11 @@ export function isOwnFile(status: Stats): boolean {
 
 /** All that stands in a log. */
 export function textOf({ file }: LogFile): string {
-  const bytes = Buffer.alloc(fstatSync(file).size);
-  return bytes.toString('utf8', 0, readSync(file, bytes, 0, bytes.length, 0));
+  for (let room = 4096; ; room *= 4) {
+    const bytes = Buffer.allocUnsafe(room);
+    const length = readSync(file, bytes, 0, room, 0);
+    if (length < room) return bytes.toString('utf8', 0, length);
+  }
 }
 
 /** Adds a line in one write. A line that was torn before it costs itself only. */
@@ -168,9 +174,9 @@ export function append({ file }: LogFile, entry: Claim | Note | { released: true
 }
 
 /** True where the log still has its name: whoever held it may have removed it meanwhile, or somebody by hand. */
-export function isInPlace({ path, file }: LogFile): boolean {
-  const [named, opened] = [lstatSync(path, { throwIfNoEntry: false }), fstatSync(file)];
-  return named !== undefined && named.ino === opened.ino && named.dev === opened.dev;
+export function isInPlace({ path, status }: LogFile): boolean {
+  const named = lstatSync(path, { throwIfNoEntry: false });
+  return named !== undefined && named.ino === status.ino && named.dev === status.dev;
 }
 
 /** Removes files that a log names; what cannot be removed stays. */

@@ -8,9 +8,8 @@ import { mimeOf } from './download/media-kind.ts';
 import { PartFile } from './download/part-file.ts';
 import { speedometer } from './download/speed.ts';
 import { localError } from './local-error.ts';
-import { mp4Flaw, startsMp4File } from './mp4.ts';
+import { mp4In } from './mp4.ts';
 import type { OutputLock } from './output-lock.ts';
-import { checkTarget } from './trust.ts';
 import type { SealedFile } from './whole-file.ts';
 
 /** Where a file is, and what it is. */
@@ -73,7 +72,6 @@ export async function download(
   output: OutputLock,
   deps: DownloadDeps,
 ): Promise<DownloadOutcome> {
-  await checkTarget(source.url, deps.gateway);
   deps.signal?.throwIfAborted();
   const file = await PartFile.open(output, deps.clock);
   let kept: 'whole' | 'part' | 'nothing' = 'part';
@@ -104,8 +102,10 @@ async function tries(source: DownloadSource, file: PartFile, deps: DownloadDeps)
   for (let broken = 0; ;) {
     let result: Attempt | DownloadOutcome = await attempt(source, file, options);
     if (result.kind === 'received') {
-      const why = flawOf(file);
-      if (why === undefined) return sealed(file, result.contentType);
+      const mp4 = mp4Of(file);
+      const why = mp4?.flaw;
+      if (why === undefined)
+        return { kind: 'done', mime: mimeOf(mp4 !== undefined, result.contentType), file: await file.seal() };
       broken += 1;
       if (broken > 1) throw new BrokenFile(corrupt(`The file is broken as it is served: ${why}`));
       await file.restart();
@@ -130,17 +130,12 @@ function optionsOf(file: PartFile, deps: DownloadDeps): AttemptOptions {
   };
 }
 
-function flawOf({ descriptor, path }: PartFile): string | undefined {
+function mp4Of({ descriptor, path }: PartFile): ReturnType<typeof mp4In> {
   try {
-    return startsMp4File(descriptor) ? mp4Flaw(descriptor) : undefined;
+    return mp4In(descriptor);
   } catch (error) {
     throw localError(error, path, 'yes');
   }
-}
-
-async function sealed(file: PartFile, contentType: string | undefined): Promise<DownloadOutcome> {
-  const mime = mimeOf(startsMp4File(file.descriptor), contentType);
-  return { kind: 'done', file: await file.seal(), mime };
 }
 
 /** Counts the tries that brought nothing on. */

@@ -1,9 +1,10 @@
 import { createHash, type Hash } from 'node:crypto';
-import type { FileHandle } from 'node:fs/promises';
+import { closeSync, ftruncateSync, writeSync, writev, writevSync } from 'node:fs';
+import { syncFile } from '../make-folder.ts';
 import { HashThread } from './hash-thread.ts';
 import { localError } from './local-error.ts';
 import { giveBack } from './read-buffers.ts';
-import { hashOf, versionOf, type SealedFile } from './whole-file.ts';
+import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const mostPending = 4 * 1024 * 1024;
 /** A file that is longer is hashed by a thread, which is not begun for less. */
@@ -16,7 +17,7 @@ const mostHashedHere = 32 * 1024 * 1024;
  */
 export class HashedFile {
   readonly path: string;
-  readonly #file: FileHandle;
+  readonly #file: number;
   /** Of what went through here; undefined once a thread does it, or where something stands in the file that did not. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
@@ -29,10 +30,11 @@ export class HashedFile {
   #failure: { error: unknown } | undefined;
 
   /**
+   * @param file its descriptor, open for reading and writing; it is closed here
    * @param length how much of what stands in the open file is kept, bytes
    * @param byThread whether a thread may hash a long file, which takes tens of MB
    */
-  constructor(path: string, file: FileHandle, length = 0, byThread = false) {
+  constructor(path: string, file: number, length = 0, byThread = false) {
     this.path = path;
     this.#file = file;
     this.#length = length;
@@ -42,7 +44,7 @@ export class HashedFile {
 
   /** For reading, as long as it is open. */
   get descriptor(): number {
-    return this.#file.fd;
+    return this.#file;
   }
 
   /** Bytes that are written; what is still on its way is not among them. */
@@ -57,9 +59,11 @@ export class HashedFile {
       this.#pending.push(chunk);
       this.#pendingBytes += chunk.length;
     }
-    this.#writing ??= this.#drain();
+    const isLittle = this.#writing === undefined && this.#pendingBytes <= littleBytes;
+    if (!isLittle) this.#writing ??= this.#drain();
     // While the first of them are on their way to the disk.
     for (const chunk of chunks) this.#hash?.update(chunk);
+    if (isLittle) this.#drainLittle();
     if (this.#pendingBytes >= mostPending) await this.settle();
   }
 
@@ -67,7 +71,7 @@ export class HashedFile {
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#forget();
-    await this.#onDisk(() => this.#file.write(bytes, 0, bytes.length, at));
+    await this.#onDisk(() => writeSync(this.#file, bytes, 0, bytes.length, at));
   }
 
   /** Waits for what is on its way. */
@@ -81,7 +85,7 @@ export class HashedFile {
     await this.settle();
     if (this.#length === 0 && this.#hash !== undefined) return;
     await this.#forget();
-    await this.#onDisk(() => this.#file.truncate(0));
+    await this.#onDisk(() => ftruncateSync(this.#file));
     this.#hash = createHash('sha256');
     this.#length = 0;
   }
@@ -89,7 +93,7 @@ export class HashedFile {
   /** Makes what is written durable; gives how much that is, bytes. */
   async sync(): Promise<number> {
     const length = this.#length;
-    await this.#onDisk(() => this.#file.sync());
+    await this.#onDisk(() => syncFile(this.#file));
     return length;
   }
 
@@ -98,14 +102,14 @@ export class HashedFile {
     await this.settle();
     const bytes = await this.sync();
     const sha256 = await this.#onDisk(() => this.#digest());
-    return { path: this.path, bytes, sha256, version: await this.#onDisk(() => versionOf(this.#file.fd)) };
+    return { path: this.path, bytes, sha256, version: await this.#onDisk(() => versionOf(this.#file)) };
   }
 
   /** Closes the file, once nothing is on its way any more. */
   async close(): Promise<void> {
     await this.#writing;
     await this.#forget();
-    await this.#file.close();
+    closeSync(this.#file);
   }
 
   async #digest(): Promise<string> {
@@ -125,20 +129,31 @@ export class HashedFile {
   #follow(): void {
     if (this.#byThread && this.#length > mostHashedHere && !this.#isFollowed) {
       this.#isFollowed = true;
-      this.#thread = HashThread.begin(this.#file.fd);
+      this.#thread = HashThread.begin(this.#file);
       if (this.#thread !== undefined) this.#hash = undefined;
     }
     this.#thread?.reached(this.#length);
   }
 
+  // It is written before a thread could be told of it.
+  #drainLittle(): void {
+    try {
+      const batch = this.#taken();
+      for (let rest = batch; rest.length > 0;)
+        rest = this.#after(rest, writevSync(this.#file, rest, this.#length));
+      this.#wrote(batch);
+    } catch (error) {
+      this.#failure = { error };
+    }
+  }
+
   async #drain(): Promise<void> {
     try {
       while (this.#pending.length > 0) {
-        const batch = this.#pending;
-        this.#pending = [];
-        this.#pendingBytes = 0;
-        await this.#put(batch);
-        this.#follow();
+        const batch = this.#taken();
+        for (let rest = batch; rest.length > 0;)
+          rest = this.#after(rest, await written(this.#file, rest, this.#length));
+        this.#wrote(batch);
       }
     } catch (error) {
       this.#failure = { error };
@@ -146,13 +161,21 @@ export class HashedFile {
     this.#writing = undefined;
   }
 
-  async #put(batch: Uint8Array[]): Promise<void> {
-    for (let rest = batch; rest.length > 0;) {
-      const { bytesWritten } = await this.#file.writev(rest, this.#length);
-      this.#length += bytesWritten;
-      rest = after(rest, bytesWritten);
-    }
+  #taken(): Uint8Array[] {
+    const batch = this.#pending;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    return batch;
+  }
+
+  #after(chunks: Uint8Array[], bytes: number): Uint8Array[] {
+    this.#length += bytes;
+    return after(chunks, bytes);
+  }
+
+  #wrote(batch: Uint8Array[]): void {
     for (const chunk of batch) giveBack(chunk);
+    this.#follow();
   }
 
   #check(): void {
@@ -166,6 +189,12 @@ export class HashedFile {
       throw localError(error, this.path, 'yes');
     }
   }
+}
+
+function written(file: number, chunks: Uint8Array[], at: number): Promise<number> {
+  return new Promise((resolve, reject) =>
+    writev(file, chunks, at, (error, bytes) => (error === null ? resolve(bytes) : reject(error))),
+  );
 }
 
 // What is left of a batch after its first bytes.

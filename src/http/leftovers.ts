@@ -22,12 +22,13 @@ import type { Claimant } from './output-lock.ts';
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   removeTrial(target);
-  for (const path of logsOf(target, hashOf(identity))) {
+  const own = hashOf(identity);
+  for (const path of logsOf(target, own)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
     const log = openLog(path);
     if (log === undefined) continue;
     try {
-      await removeLeft(log, target, hashOf(identity), claimant);
+      await removeLeft(log, target, own, claimant);
     } finally {
       closeSync(log.file);
     }

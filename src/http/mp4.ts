@@ -11,21 +11,16 @@ export function startsMp4(bytes: Uint8Array): boolean {
 
 // Read synchronously: what is asked about was written just now, and a call takes a tenth of a trip to the thread pool.
 
-/** {@link startsMp4} of an open file. @throws what the file system throws. */
-export function startsMp4File(file: number): boolean {
-  const bytes = Buffer.alloc(8);
-  return startsMp4(bytes.subarray(0, readSync(file, bytes, 0, 8, 0)));
-}
-
 /**
- * Why an MP4 file is no whole video; undefined where it is one. Its top-level boxes are walked, 64-bit sizes and a last
- * box of open size included: they must end where the file ends, and among them must be an index (of the whole, or of a
- * fragment) and something that it can lead to. Reads headers only.
+ * Undefined for a file that is no MP4; of one that is, why it is no whole video, if it is none. Its top-level boxes are
+ * walked, 64-bit sizes and a last box of open size included: they must end where the file ends, and among them must be an
+ * index (of the whole, or of a fragment) and something that it can lead to. Reads headers only.
  * @param file its descriptor, open for reading
  * @throws what the file system throws.
  */
-export function mp4Flaw(file: number): string | undefined {
-  return walk(new HeaderReader(file), fstatSync(file).size);
+export function mp4In(file: number): { flaw: string | undefined } | undefined {
+  const reader = new HeaderReader(file);
+  return startsMp4(reader.at(0)) ? { flaw: walk(reader, fstatSync(file).size) } : undefined;
 }
 
 const indexes = new Set(['moov', 'moof', 'meta']);
@@ -40,7 +35,6 @@ function walk(reader: HeaderReader, size: number): string | undefined {
     hasContent ||= box.type === 'mdat' && box.size > box.headerSize;
     at += box.size;
   }
-  if (size === 0) return 'the file is empty';
   return hasIndex && hasContent ? undefined : 'there is nothing to play in it';
 }
 

@@ -1,12 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { closeSync, constants, fstatSync, rmSync, unlinkSync } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { closeSync, constants, fstatSync, openSync, unlinkSync, type Stats } from 'node:fs';
 import { basename } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
 import { syncFile } from '../make-folder.ts';
 import { plainFile } from '../open-flags.ts';
+import { removeFile } from '../remove-file.ts';
 import {
   append,
   hashOf,
@@ -54,7 +54,8 @@ export interface LockOptions {
 /** A file that something is made in, open for reading and writing. */
 export interface OpenedPart {
   path: string;
-  file: FileHandle;
+  /** Its descriptor, which is the caller's to close. */
+  file: number;
   /** True where nothing stands in it. */
   isNew: boolean;
 }
@@ -176,7 +177,7 @@ export class OutputLock {
    */
   async openPart(): Promise<OpenedPart> {
     const { part, durable } = this.#metadata;
-    const left = part === undefined ? undefined : await this.#openLeft(part, durable === undefined);
+    const left = part === undefined ? undefined : this.#openLeft(part, durable === undefined);
     if (left !== undefined) return left;
     // Whoever had that name may come back to it.
     if (this.#metadata.isTakenOver) return this.createScratch('part');
@@ -207,22 +208,22 @@ export class OutputLock {
     try {
       removeTrial(this.target);
       if (state === 'some' && durable !== undefined) append(log, { released: true });
-      else if (isInPlace(log)) rmSync(log.path, { force: true });
+      else if (isInPlace(log)) removeFile(log.path);
     } finally {
       closeSync(log.file);
     }
   }
 
   // Between the note of a name and the making of its file a process may have died: only an empty one is its own then.
-  async #openLeft(part: string, mustBeEmpty: boolean): Promise<OpenedPart | undefined> {
+  #openLeft(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
-    const file = path && (await open(path, O_RDWR | plainFile).catch(() => undefined));
-    if (!file) return undefined;
-    const status = fstatSync(file.fd);
+    const left = path && opened(path);
+    if (!left) return undefined;
+    const { file, status } = left;
     const { size, nlink } = status;
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
-    await file.close();
+    closeSync(file);
     // A crash came between publishing this file and removing its first name: writing here would change the output.
     if (isOwn) unlinkSync(path);
     return undefined;
@@ -232,7 +233,7 @@ export class OutputLock {
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {
-      return { path, file: await open(path, O_RDWR | O_CREAT | O_EXCL | plainFile, 0o666), isNew: true };
+      return { path, file: openSync(path, O_RDWR | O_CREAT | O_EXCL | plainFile, 0o666), isNew: true };
     } catch (error) {
       if (systemCode(error) === 'EEXIST') return undefined;
       throw error;
@@ -241,5 +242,14 @@ export class OutputLock {
 
   #otherName(): string {
     return `${this.target}.${randomBytes(4).toString('hex')}.part`;
+  }
+}
+
+function opened(path: string): { file: number; status: Stats } | undefined {
+  try {
+    const file = openSync(path, O_RDWR | plainFile);
+    return { file, status: fstatSync(file) };
+  } catch {
+    return undefined;
   }
 }

@@ -55,8 +55,9 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, own] = [bareHost(host), bareHost(baseUrl.hostname)];
+  if (bare === own) return true;
   const reach = reachOf(bare);
-  if (reach === 'public' || bare === own) return true;
+  if (reach === 'public') return true;
   if (reach === 'never') return false;
   const led = await reachOfGateway(own);
   return led === 'loopback' || led === reach;

@@ -48,7 +48,7 @@ export async function checkTarget(address: string, gateway: TrustedGateway, from
     throw refused(url.origin, `${from.host} redirects from https to http`);
   if (!(await isWithinReach(url.hostname, gateway.baseUrl)))
     throw refused(url.origin, 'it is in a private network, and the base URL is not');
-  url.hash = '';
+  if (url.href.includes('#')) url.hash = '';
   return url;
 }
 

@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
-import { constants, fstatSync } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { closeSync, constants, fstatSync, openSync, read, readSync } from 'node:fs';
+import { promisify } from 'node:util';
 import { plainFile } from '../open-flags.ts';
 
 /** A file, and what it holds. */
@@ -15,6 +15,9 @@ export interface WholeFile {
 export interface SealedFile extends WholeFile {
   version: FileVersion;
 }
+
+/** So few bytes are read and written without a trip to the thread pool, which would take longer. */
+export const littleBytes = 64 * 1024;
 
 /** What tells one file, and one state of it, from another. */
 export interface FileVersion {
@@ -31,16 +34,24 @@ export function versionOf(file: number): FileVersion {
 }
 
 /** The SHA-256 of all that stands in an open file, still to be digested. */
-export async function hashOf(file: FileHandle): Promise<Hash> {
+export async function hashOf(file: number): Promise<Hash> {
   const hash = createHash('sha256');
-  const piece = Buffer.allocUnsafe(1024 * 1024);
+  const { size } = fstatSync(file);
+  const piece = Buffer.allocUnsafe(Math.min(size + 1, 1024 * 1024));
   for (let at = 0; ;) {
-    const { bytesRead } = await file.read(piece, 0, piece.length, at);
-    if (bytesRead === 0) return hash;
-    hash.update(piece.subarray(0, bytesRead));
-    at += bytesRead;
+    const read =
+      size <= littleBytes ? readSync(file, piece, 0, piece.length, at) : await later(file, piece, at);
+    if (read === 0) return hash;
+    hash.update(piece.subarray(0, read));
+    at += read;
   }
 }
+
+async function later(file: number, piece: Buffer, at: number): Promise<number> {
+  return (await readPiece(file, piece, 0, piece.length, at)).bytesRead;
+}
+
+const readPiece = promisify(read);
 
 /** True where a file is there with the content that was recorded; a link is followed. */
 export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<boolean> {
@@ -57,16 +68,24 @@ async function versionHolding(
   content: Omit<WholeFile, 'path'>,
   flags: number,
 ): Promise<FileVersion | undefined> {
-  const file = await open(path, constants.O_RDONLY | flags).catch(() => undefined);
+  const file = opened(path, constants.O_RDONLY | flags);
   if (file === undefined) return undefined;
   try {
-    const status = await file.stat();
+    const status = fstatSync(file);
     if (!status.isFile() || status.size !== content.bytes) return undefined;
-    const version = versionOf(file.fd);
+    const version = versionOf(file);
     const isWhole = (await hashOf(file)).digest('hex') === content.sha256;
-    return isWhole && isSameVersion(versionOf(file.fd), version) ? version : undefined;
+    return isWhole && isSameVersion(versionOf(file), version) ? version : undefined;
   } finally {
-    await file.close();
+    closeSync(file);
+  }
+}
+
+function opened(path: string, flags: number): number | undefined {
+  try {
+    return openSync(path, flags);
+  } catch {
+    return undefined;
   }
 }
 

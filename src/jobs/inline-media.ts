@@ -3,7 +3,7 @@ import { unlink } from 'node:fs/promises';
 import { headBytes, isText } from '../http/download/media-kind.ts';
 import { HashedFile } from '../http/hashed-file.ts';
 import { localError } from '../http/local-error.ts';
-import { mp4Flaw, startsMp4File } from '../http/mp4.ts';
+import { mp4In } from '../http/mp4.ts';
 import type { OutputLock } from '../http/output-lock.ts';
 import type { SealedFile } from '../http/whole-file.ts';
 import type { OpenSink } from './observe.ts';
@@ -73,10 +73,9 @@ async function hashingSink(
 export function kindOf(path: string): { flaw?: string; mime?: string } {
   const file = openSync(path, 'r');
   try {
-    if (startsMp4File(file)) {
-      const flaw = mp4Flaw(file);
-      return flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${flaw}` };
-    }
+    const mp4 = mp4In(file);
+    if (mp4 !== undefined)
+      return mp4.flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${mp4.flaw}` };
     const head = Buffer.alloc(headBytes);
     const isWords = isText(head.subarray(0, readSync(file, head, 0, headBytes, 0)), undefined);
     return isWords ? { flaw: 'a text and not a video' } : {};

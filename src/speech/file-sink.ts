@@ -1,4 +1,5 @@
-import { copyFile, lstat, open, rm, type FileHandle } from 'node:fs/promises';
+import { closeSync, openSync } from 'node:fs';
+import { copyFile, lstat, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { HashedFile } from '../http/hashed-file.ts';
@@ -8,7 +9,7 @@ import type { OutputLock } from '../http/output-lock.ts';
 import { checkOutput, publish } from '../http/publish.ts';
 import { intactVersion, isIntact, type FileVersion } from '../http/whole-file.ts';
 import type { JobFile } from '../job.ts';
-import { makeOwnFolder, syncFolder } from '../make-folder.ts';
+import { makeOwnFolder, syncFile, syncFolder } from '../make-folder.ts';
 import { removeFile } from '../remove-file.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './wav.ts';
@@ -153,8 +154,8 @@ export class FileSink implements AudioSink {
     try {
       const { path, file } = await this.#lock().createScratch();
       await copyFile(kept.path, path)
-        .then(() => file.sync())
-        .finally(() => file.close());
+        .then(() => syncFile(file))
+        .finally(() => closeSync(file));
       return { ...kept, path };
     } catch (error) {
       throw localError(error, this.target, 'no');
@@ -190,8 +191,8 @@ export class FileSink implements AudioSink {
 }
 
 // Its name is its order's own: what stands there is what an earlier run of it left.
-async function openAnew(path: string): Promise<{ file: FileHandle; path: string }> {
+async function openAnew(path: string): Promise<{ file: number; path: string }> {
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });
-  return { file: await open(path, 'wx+'), path };
+  return { file: openSync(path, 'wx+'), path };
 }

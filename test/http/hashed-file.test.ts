@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
+import { openSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { HashedFile } from '../../src/http/hashed-file.ts';
@@ -14,9 +14,9 @@ function noise(length: number, seed: number): Buffer {
   return bytes;
 }
 
-async function opened(byThread: boolean): Promise<HashedFile> {
+function opened(byThread: boolean): HashedFile {
   const path = join(freshFolder(), 'out.part');
-  return new HashedFile(path, await open(path, 'wx+'), 0, byThread);
+  return new HashedFile(path, openSync(path, 'wx+'), 0, byThread);
 }
 
 const sha256 = (...pieces: Uint8Array[]): string =>
@@ -24,7 +24,7 @@ const sha256 = (...pieces: Uint8Array[]): string =>
 
 describe.each([false, true])('a file that is hashed while it is written (by a thread: %s)', (byThread) => {
   it('has the hash of all that was written', async () => {
-    const file = await opened(byThread);
+    const file = opened(byThread);
     const pieces = Array.from({ length: 40 }, (_, index) => noise(mib, index));
     for (const piece of pieces) await file.write([piece]);
     expect(await file.seal()).toMatchObject({ bytes: 40 * mib, sha256: sha256(...pieces) });
@@ -32,7 +32,7 @@ describe.each([false, true])('a file that is hashed while it is written (by a th
   });
 
   it('has that of what was written since it began anew', async () => {
-    const file = await opened(byThread);
+    const file = opened(byThread);
     for (let index = 0; index < 36; index += 1) await file.write([noise(mib, index)]);
     await file.restart();
     await file.write([Buffer.from('a boat')]);
@@ -41,7 +41,7 @@ describe.each([false, true])('a file that is hashed while it is written (by a th
   });
 
   it('has that of what was written over', async () => {
-    const file = await opened(byThread);
+    const file = opened(byThread);
     const pieces = Array.from({ length: 36 }, (_, index) => noise(mib, index));
     await file.write(pieces);
     await file.overwrite(Buffer.from('RIFF'), 0);

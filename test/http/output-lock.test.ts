@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { closeSync, existsSync, writeSync } from 'node:fs';
 import { appendFile, link, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -18,8 +18,8 @@ function as(pid: number, ...alive: number[]): Pick<LockOptions, 'claimant'> {
 /** Makes a part of ten bytes that is known to be on the disk. */
 async function filled(lock: OutputLock): Promise<string> {
   const { path, file } = await lock.openPart();
-  await file.write('0123456789');
-  await file.close();
+  writeSync(file, '0123456789');
+  closeSync(file);
   await lock.note({ validator: '"one"', durable: 10 });
   return path;
 }
@@ -27,7 +27,7 @@ async function filled(lock: OutputLock): Promise<string> {
 /** What a lock's file says, with the name of its part. */
 async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean }> {
   const { path, isNew, file } = await lock.openPart();
-  await file.close();
+  closeSync(file);
   return { path, isNew };
 }
 
@@ -83,14 +83,14 @@ describe('an output', () => {
   it('is passed on wherever its holder died', async () => {
     const lock = await ctx.lock(as(1));
     await filled(lock);
-    await (await lock.createScratch()).file.close();
+    closeSync((await lock.createScratch()).file);
     const log = await readFile(`${ctx.part}.json`, 'utf8');
     await fc.assert(
       fc.asyncProperty(fc.nat(log.length), async (length) => {
         await writeFile(`${ctx.part}.json`, log.slice(0, length));
         const next = await ctx.lock(as(2));
         const { file } = await next.openPart();
-        await file.close();
+        closeSync(file);
         next.release();
       }),
       { examples: Array.from({ length: 40 }, (_, at): [number] => [at]), numRuns: 80 },
@@ -162,15 +162,15 @@ describe('a part', () => {
 
   it('of which nothing is noted as durable goes while it is empty, and stays once something is in it', async () => {
     const first = await ctx.lock(as(1));
-    await (await first.openPart()).file.close();
+    closeSync((await first.openPart()).file);
     const next = await ctx.lock(as(2));
     expect(await opened(next)).toEqual({ path: ctx.part, isNew: true });
     next.release();
     expect(await readdir(ctx.folder)).toEqual([]);
     const last = await ctx.lock(as(3));
     const { file } = await last.openPart();
-    await file.write('paid for');
-    await file.close();
+    writeSync(file, 'paid for');
+    closeSync(file);
     last.release();
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
   });
@@ -179,8 +179,8 @@ describe('a part', () => {
     'that is the output already is removed by the next one (%s)',
     async (identity) => {
       const { path, file } = await (await ctx.lock(as(1))).openPart();
-      await file.write('0123456789');
-      await file.close();
+      writeSync(file, '0123456789');
+      closeSync(file);
       await link(path, ctx.target);
       await ctx.lock(as(2), identity);
       expect((await readdir(ctx.folder)).sort()).toEqual(['film.mp4', 'film.mp4.part.json']);
@@ -190,11 +190,11 @@ describe('a part', () => {
   it('may have others next to it, which end with the lock, or with the next one', async () => {
     const lock = await ctx.lock(as(1));
     const { path, file } = await lock.createScratch();
-    await file.close();
+    closeSync(file);
     expect(await readdir(ctx.folder)).toHaveLength(2);
     const next = await ctx.lock(as(2));
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
-    await (await next.createScratch()).file.close();
+    closeSync((await next.createScratch()).file);
     next.release();
     expect(await readdir(ctx.folder)).toEqual([]);
     expect(path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
@@ -222,8 +222,8 @@ describe('removeLeftovers', () => {
     ['stays where its process cannot be seen', '', [1]],
   ])('takes the log of a part without a note, which %s', async (_, text, unseen) => {
     const { file } = await (await ctx.lock(as(1))).openPart();
-    await file.write(text);
-    await file.close();
+    writeSync(file, text);
+    closeSync(file);
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], unseen));
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
   });

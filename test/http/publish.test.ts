@@ -1,9 +1,9 @@
+import { openSync } from 'node:fs';
 import type * as FileSystem from 'node:fs';
 import {
   lstat,
   mkdir,
   mkdtemp,
-  open,
   readdir,
   readFile,
   readlink,
@@ -59,7 +59,7 @@ afterEach(async () => {
 });
 
 async function sealed(path: string, text: string): Promise<SealedFile> {
-  const file = new HashedFile(path, await open(path, 'wx+'));
+  const file = new HashedFile(path, openSync(path, 'wx+'));
   await file.write([Buffer.from(text)]);
   return file.seal().finally(() => file.close());
 }

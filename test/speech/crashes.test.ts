@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
@@ -80,7 +80,10 @@ describe('a run that was killed', () => {
   const killed = async (target: string, write?: Buffer): Promise<void> => {
     const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
     const held = await lockAs(claimant, target, 'speech');
-    if (write === undefined) return (await held.openPart()).file.close();
+    if (write === undefined) {
+      closeSync((await held.openPart()).file);
+      return;
+    }
     const sink = new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 });
     sink.held = held;
     await sink.open();

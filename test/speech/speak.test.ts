@@ -78,7 +78,7 @@ describe('whole although', () => {
     const { run, target, folder, deps } = await bench(server.url);
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, path }, act) => {
-      if (name === 'rm' && path === `${target}.part.json`) throw new Error('EIO');
+      if (name === 'unlink' && path === `${target}.part.json`) throw new Error('EIO');
       return act();
     });
     expect(await run()).toMatchObject({ file: { path: target } });

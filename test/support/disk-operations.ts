@@ -22,8 +22,8 @@ let isPatched = false;
 
 /**
  * Lets every operation of this process on any disk pass through `watch`, until this is called again; undefined ends
- * it. Seen is what is called as a promise or synchronously, however it was imported, and `fsync`; not Node's other calls
- * with callbacks.
+ * it. Seen is what is called as a promise or synchronously, however it was imported, `fsync` and `writev`; not Node's other
+ * calls with callbacks.
  */
 export async function watchDisk(watch: Watcher | undefined): Promise<void> {
   watcher = watch;
@@ -46,7 +46,7 @@ export async function watchDisk(watch: Watcher | undefined): Promise<void> {
       path: descriptorPaths.get(file),
       descriptor: file as number,
     }));
-  wrapSync(fs as unknown as Holder);
+  for (const name of ['fsync', 'writev']) wrapWithCallback(fs as unknown as Holder, name);
   syncBuiltinESMExports();
 }
 
@@ -85,19 +85,22 @@ function rememberOpened(holder: Holder, method: string): void {
   };
 }
 
-// The one call with a callback: what is opened synchronously can be synced in no other way without waiting for it.
-function wrapSync(holder: Holder): void {
-  const real = fs.fsync;
-  holder['fsync'] = (file, callback): void => {
-    const ended = callback as (error: unknown) => void;
-    const run = (): Promise<void> =>
-      new Promise((resolve, reject) =>
-        real(file as number, (error) => (error === null ? resolve() : reject(error))),
-      );
-    const operation = { name: 'sync', path: descriptorPaths.get(file), descriptor: file as number };
+// What is opened synchronously can be synced and written to in no other way without waiting for it.
+function wrapWithCallback(holder: Holder, method: string): void {
+  const real = holder[method] as Call;
+  holder[method] = (...args): void => {
+    const file = args[0] as number;
+    const ended = args.pop() as (error: unknown, result?: unknown) => void;
+    const run = (): Promise<unknown> =>
+      new Promise((resolve, reject) => {
+        real(...args, (error: Error | null, result: unknown) =>
+          error === null ? resolve(result) : reject(error),
+        );
+      });
+    const operation = { name: method.replace(/^f/, ''), path: descriptorPaths.get(file), descriptor: file };
     const watch = watcher;
     new Promise((resolve) => resolve(watch === undefined ? run() : watch(operation, run))).then(
-      () => ended(null),
+      (result) => ended(null, result),
       ended,
     );
   };

@@ -50,9 +50,8 @@ export async function attempt(
   part: PartFile,
   options: AttemptOptions,
 ): Promise<Attempt> {
-  const { clock, deadline, idleTimeoutMs: idleMs } = options;
-  const watch = watchIdle(clock, { idleMs, deadline });
-  const signals = options.signal ? [options.signal, watch.signal] : [watch.signal];
+  const { clock, deadline, idleTimeoutMs: idleMs, signal } = options;
+  const watch = watchIdle(clock, { idleMs, deadline }, signal);
   let reply: MediaReply | undefined;
   try {
     const { gateway, connectTimeoutMs } = options;
@@ -60,17 +59,17 @@ export async function attempt(
       gateway,
       connectTimeoutMs,
       headers: rangeOf(part),
-      signal: AbortSignal.any(signals),
+      signal: watch.signal,
       onHead: () => watch.touch(),
     });
     return await judge(reply, source.key, part, { ...options, watch });
   } catch (error) {
     if (error instanceof MgwError) throw error;
-    options.signal?.throwIfAborted();
+    signal?.throwIfAborted();
     return again('unreachable', watch.signal.aborted ? messageOf(watch.signal.reason) : reasonOf(error));
   } finally {
-    watch.stop();
     reply?.message.destroy();
+    watch.stop();
   }
 }
 

@@ -1,5 +1,7 @@
-import { unlink } from 'node:fs/promises';
+import { closeSync, fstatSync, ftruncateSync } from 'node:fs';
+import { basename } from 'node:path';
 import type { Clock } from '../../clock.ts';
+import { unlinkAll } from '../claim-log.ts';
 import { HashedFile } from '../hashed-file.ts';
 import { localError } from '../local-error.ts';
 import type { OpenedPart, OutputLock } from '../output-lock.ts';
@@ -37,11 +39,7 @@ export class PartFile {
   static async open(lock: OutputLock, clock: Clock): Promise<PartFile> {
     try {
       const part = await lock.openPart();
-      const length = await keptLength(part, lock).catch(async (error: unknown) => {
-        await part.file.close();
-        throw error;
-      });
-      return new PartFile(new HashedFile(part.path, part.file, length, true), lock, clock);
+      return new PartFile(new HashedFile(part.path, part.file, keptLength(part, lock), true), lock, clock);
     } catch (error) {
       throw localError(error, lock.target, 'yes');
     }
@@ -113,7 +111,7 @@ export class PartFile {
     try {
       await Promise.allSettled([this.#syncing, this.#file.settle()]);
       const isWorthKeeping = kept === 'whole' || (kept === 'part' && this.length > 0);
-      if (!isWorthKeeping) await unlink(this.path).catch(() => undefined);
+      if (!isWorthKeeping) unlinkAll(this.#lock.target, [basename(this.path)]);
       // The error that ended the download is the one to tell; older notes only cost what came since them.
       else if (kept === 'part') await this.#sync().catch(() => undefined);
     } finally {
@@ -148,12 +146,17 @@ export class PartFile {
 }
 
 // What an earlier run left is taken over as far as its notes vouch for it.
-async function keptLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): Promise<number> {
+function keptLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
   if (isNew) return 0;
   const { validator, total = Infinity, durable = 0 } = metadata;
-  const { size } = await file.stat();
-  const usable = Math.min(size, durable);
-  const length = validator !== undefined && usable >= headBytes && usable <= total ? usable : 0;
-  if (size > length) await file.truncate(length);
-  return length;
+  try {
+    const { size } = fstatSync(file);
+    const usable = Math.min(size, durable);
+    const length = validator !== undefined && usable >= headBytes && usable <= total ? usable : 0;
+    if (size > length) ftruncateSync(file, length);
+    return length;
+  } catch (error) {
+    closeSync(file);
+    throw error;
+  }
 }

@@ -149,7 +149,7 @@ describe('watchIdle', () => {
     watch.stop();
     clock.advance(200_000);
     await tick();
-    expect(watch.signal.aborted).toBe(false);
+    expect(watch.signal.reason).toMatchObject({ message: 'the watch has ended' });
   });
 });
 

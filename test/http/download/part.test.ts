@@ -1,20 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import {
-  chmod,
-  link,
-  mkdir,
-  open,
-  readFile,
-  rm,
-  stat,
-  symlink,
-  truncate,
-  writeFile,
-  type FileHandle,
-} from 'node:fs/promises';
+import type * as FileSystem from 'node:fs';
+import { chmod, link, mkdir, open, readFile, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it, vi, type MockInstance } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readClaimLog } from '../../../src/http/claim-log.ts';
 import type { DownloadOutcome } from '../../../src/http/download.ts';
 import { publish } from '../../../src/http/publish.ts';
@@ -27,27 +16,36 @@ const half = size / 2;
 const content = film(size);
 const etag = '"one"';
 const ctx = useDownloads();
-afterEach(() => vi.restoreAllMocks());
 
-/** What all open files have in common, to be spied on. */
-async function openFiles(): Promise<FileHandle> {
-  const handle = await open(join(ctx.folder, 'any'), 'w');
-  await handle.close();
-  return Object.getPrototypeOf(handle) as FileHandle;
-}
+const disk = vi.hoisted(() => ({
+  /** What of the first chunk of a batch gets through to the disk. */
+  change: undefined as ((chunk: Buffer, at: number) => Buffer) | undefined,
+  syncs: true,
+}));
+afterEach(() => Object.assign(disk, { change: undefined, syncs: true }));
 
-/** Lets as much of each batch through to the disk as `change` leaves of its first chunk. */
-async function changeWrites(change: (chunk: Buffer, at: number) => Buffer): Promise<MockInstance> {
-  return vi.spyOn(await openFiles(), 'writev').mockImplementation(async function (
-    this: FileHandle,
-    buffers,
-    at = 0,
-  ) {
-    const chunk = change((buffers as Buffer[])[0] ?? Buffer.alloc(0), at);
-    const { bytesWritten } = await this.write(chunk, 0, chunk.length, at);
-    return { bytesWritten, buffers };
-  });
-}
+vi.mock('node:fs', async (original) => {
+  const real = await original<typeof FileSystem>();
+  const writevSync = (file: number, [first = Buffer.alloc(0)]: Buffer[], at: number): number => {
+    const chunk = disk.change?.(first, at) ?? first;
+    return real.writeSync(file, chunk, 0, chunk.length, at);
+  };
+  const done = (act: () => unknown, callback: (error: unknown, result?: unknown) => void): void =>
+    void Promise.resolve()
+      .then(act)
+      .then((result) => callback(null, result), callback);
+  return {
+    ...real,
+    writevSync,
+    writev: (file: number, chunks: Buffer[], at: number, callback: () => void) =>
+      done(() => writevSync(file, chunks, at), callback),
+    fsync: (file: number, callback: () => void) =>
+      done(() => {
+        if (!disk.syncs) throw Object.assign(new Error('io'), { code: 'EIO' });
+        real.fsyncSync(file);
+      }, callback),
+  };
+});
 
 /** Leaves half of the file behind, as a process `pid` that died in the middle. */
 async function leaveHalf(pid: number, etags = { etag }): Promise<RawServer> {
@@ -211,15 +209,15 @@ describe('a disk', () => {
 
   it('that fills up: exit 10, the part is kept and continued', async () => {
     const server = await ctx.start(file({ content, etag }));
-    const full = await changeWrites((chunk, at) => {
+    disk.change = (chunk, at) => {
       if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
       return chunk.subarray(0, 5000);
-    });
+    };
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       ...local,
       message: expect.stringContaining('disk is full') as string,
     });
-    full.mockRestore();
+    disk.change = undefined;
     expect((await readFile(ctx.part)).equals(content.subarray(0, 5000))).toBe(true);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', 'bytes=5000-']);
@@ -227,30 +225,29 @@ describe('a disk', () => {
 
   it('that writes less than it is given is given the rest', async () => {
     const server = await ctx.start(file({ content, etag }));
-    await changeWrites((chunk) => chunk.subarray(0, 7777));
+    disk.change = (chunk) => chunk.subarray(0, 7777);
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
   it('that cannot sync: exit 10', async () => {
     const server = await ctx.start(file({ content, etag }));
-    const broken = Object.assign(new Error('io'), { code: 'EIO' });
-    vi.spyOn(await openFiles(), 'sync').mockRejectedValue(broken);
+    disk.syncs = false;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
   it.runIf(canMount())('that is full: exit 10; with room again the same command goes on', async () => {
-    const disk = join(ctx.folder, 'disk');
-    await mkdir(disk);
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', disk]);
+    const folder = join(ctx.folder, 'disk');
+    await mkdir(folder);
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
     try {
-      ctx.target = join(disk, 'film.mp4');
+      ctx.target = join(folder, 'film.mp4');
       const server = await ctx.start(file({ content, etag }));
       await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
-      execFileSync('mount', ['-o', 'remount,size=1m', disk]);
+      execFileSync('mount', ['-o', 'remount,size=1m', folder]);
       await expectWhole(await ctx.fetch(server.url()), content);
       expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
     } finally {
-      execFileSync('umount', ['-l', disk]);
+      execFileSync('umount', ['-l', folder]);
     }
   });
 
