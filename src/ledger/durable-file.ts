@@ -40,21 +40,25 @@ async function writeNew(path: string, text: string): Promise<void> {
 }
 
 /**
- * Appends text in one write, durable on return but where `isDurable` is false. Where what stands before was torn, `tornEnd` closes it off first;
- * nothing is ever cut off, since another process may have written after it.
+ * Appends text in one write, durable on return but where `isDurable` is false, and gives the file's status before and
+ * after the write. Where what stands before was torn, `tornEnd` closes it off first; nothing is ever cut off, since
+ * another process may have written after it. `isWhole` tells of a file that is known to end in a whole line.
  */
 export async function appendFile(
   path: string,
   text: string,
   tornEnd: string,
-  isDurable = true,
-): Promise<void> {
+  { isDurable = true, isWhole }: { isDurable?: boolean; isWhole?: (stat: Stats) => boolean } = {},
+): Promise<{ before: Stats; after: Stats }> {
   const file = openSync(path, O_RDWR | O_APPEND | plainFile);
   try {
-    const stat = fstatSync(file);
-    if (!stat.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
-    writeWhole(file, endsInsideLine(file, stat.size) ? tornEnd + text : text);
+    const before = fstatSync(file);
+    if (!before.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
+    const isTorn = isWhole?.(before) !== true && endsInsideLine(file, before.size);
+    writeWhole(file, isTorn ? tornEnd + text : text);
+    const after = fstatSync(file);
     if (isDurable) await syncFile(file);
+    return { before, after };
   } finally {
     closeSync(file);
   }

@@ -1,22 +1,20 @@
-import { lstatSync, readdirSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
+import { join, sep } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { messageOf, MgwError } from '../errors.ts';
 import { makeOwnFolder } from '../make-folder.ts';
 import type { Job } from '../job.ts';
 import { removeFile } from '../remove-file.ts';
 import { claimName } from './claim-name.ts';
-import { damagedJob } from './damaged-job.ts';
-import { appendFile, createExclusively, readBytes } from './durable-file.ts';
+import { createExclusively, readBytes } from './durable-file.ts';
 import { entriesOf } from './entries-of.ts';
-import { decodeEvents, encodeEvent, tornEnd } from './event-log.ts';
-import { foldJob } from './fold.ts';
+import { encodeEvent } from './event-log.ts';
 import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
-import { jobIdForm, newJobId } from './job-id.ts';
+import { newJobId } from './job-id.ts';
+import { JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
 import { SuccessLog } from './success-log.ts';
@@ -34,16 +32,16 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     () => Promise.all(Object.values(folders).map((folder) => makeOwnFolder(folder, true))),
     stateDir,
   );
-  const jobPath = (id: string): string => join(folders.jobs, `${id}.jsonl`);
+  const records = new JobRecords(folders.jobs);
   const successes = new SuccessLog(join(stateDir, 'succeeded.log'));
   const read = (id: string): Job | undefined => {
-    const job = jobIdForm.test(id) ? readJob(id, jobPath(id)) : undefined;
+    const job = records.read(id);
     if (job?.state === 'succeeded') successes.complete(id);
     return job;
   };
   const index = new IndexLog(join(stateDir, 'index.log'), {
     folder: folders.jobs,
-    ids: () => Promise.resolve().then(() => listIds(folders.jobs).reverse()),
+    ids: () => Promise.resolve().then(() => records.ids().reverse()),
     entriesOf: (id) => Promise.resolve(indexedBy(id, read(id))),
   });
   return {
@@ -52,7 +50,8 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
       local(
         () =>
           index.during(async () => {
-            await createJob(jobPath(id), events.map((event) => encodeEvent(event, now())).join(''));
+            const text = events.map((event) => encodeEvent(event, now())).join('');
+            await records.create(id, text, draftOf(records.pathOf(id)));
             await index.add(indexedBy(id, read(id)));
           }),
         stateDir,
@@ -62,20 +61,20 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         // The index is a copy: on a full disk the event itself may still fit.
         if (event.type === 'accepted')
           await index.add([{ kind: 'handle', value: event.handle, id }]).catch(() => undefined);
-        await appendFile(jobPath(id), encodeEvent(event, now()), tornEnd, event.type !== 'delivered');
+        await records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
         if (event.type === 'finished' && event.state === 'succeeded') successes.add(id);
       }, stateDir),
     read: (id) => local(() => read(id), stateDir),
-    events: (id) => local(() => decodeEvents(textOf(jobPath(id)) ?? ''), stateDir),
-    version: (id) => local(() => versionOf(jobPath(id)), stateDir),
-    ids: () => local(() => listIds(folders.jobs), stateDir),
+    events: (id) => local(() => records.events(id), stateDir),
+    version: (id) => local(() => records.version(id), stateDir),
+    ids: () => local(() => records.ids(), stateDir),
     listed: (which) =>
       // An index that is older than the jobs may be in a folder that cannot be written to.
-      local(() => index.ids(successes.lines(which)).catch(() => listIds(folders.jobs)), stateDir),
+      local(() => index.ids(successes.lines(which)).catch(() => records.ids()), stateDir),
     remove: (id) =>
       local(async () => {
         await index.add([{ kind: 'removed', value: id, id }]);
-        removeFile(jobPath(id));
+        records.remove(id);
       }, stateDir),
     lookup: (kind, value) => local(() => index.lookup(kind, value), stateDir),
     ...claimsIn(folders.claims, stateDir),
@@ -91,11 +90,6 @@ function indexedBy(id: string, job: Job | undefined): IndexEntry[] {
   return entries.length === 0 && job?.record.fingerprint === '' ? [{ kind: 'id', value: id, id }] : entries;
 }
 
-// Complete or not there at all: a process that dies here leaves no record without a beginning.
-async function createJob(path: string, text: string): Promise<void> {
-  if (!(await createExclusively(path, text, draftOf(path)))) throw new Error(`${path} exists`);
-}
-
 async function local<T>(action: () => Promise<T> | T, stateDir: string): Promise<T> {
   try {
     return await action();
@@ -107,42 +101,8 @@ async function local<T>(action: () => Promise<T> | T, stateDir: string): Promise
   }
 }
 
-// What says nothing about the file: this process has too much open.
-const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
-
-function readJob(id: string, path: string): Job | undefined {
-  const text = textOf(path);
-  if (text === undefined) return undefined;
-  const lines = decodeEvents(text);
-  return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines, lifeOf);
-}
-
-// A link, a folder, a file without permission: a record that cannot be read is not "not sent".
-function textOf(path: string): string | undefined {
-  try {
-    return readBytes(path)?.toString('utf8');
-  } catch (error) {
-    if (shortages.has(systemCode(error) ?? '')) throw error;
-    return '';
-  }
-}
-
-// Nothing writes to a record but by adding to it.
-function versionOf(path: string): string | undefined {
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  return found && [found.ino, found.size, found.mtimeMs, found.ctimeMs].join(' ');
-}
-
-function listIds(folder: string): string[] {
-  const ids = readdirSync(folder).map((name) => name.slice(0, -'.jsonl'.length));
-  return ids
-    .filter((id) => jobIdForm.test(id))
-    .sort()
-    .reverse();
-}
-
 function claimsIn(folder: string, stateDir: string): ClaimMethods {
-  const pathOf = (name: string): string => join(folder, claimName(name));
+  const pathOf = (name: string): string => `${folder}${sep}${claimName(name)}`;
   const claimed = (name: string): Promise<string | undefined> =>
     local(() => readClaim(pathOf(name)), stateDir);
   /** The second name that each tentative claim of this process goes by. */

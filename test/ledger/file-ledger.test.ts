@@ -1,12 +1,14 @@
 import { execFile, spawnSync } from 'node:child_process';
-import {
+import fs, {
   appendFileSync,
+  constants,
   chmodSync,
   linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -14,11 +16,12 @@ import {
   truncateSync,
   utimesSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { build } from 'rolldown';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
@@ -29,6 +32,7 @@ import { watchDisk } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner } from '../jobs/harness.ts';
 
+const { O_RDWR } = constants;
 const now = 1_795_000_000_000;
 const prepared: JobEvent = {
   type: 'prepared',
@@ -73,6 +77,39 @@ describe('a job', () => {
     versions.push(await ledger.version(id));
     expect(new Set(versions).size).toBe(4);
     expect(versions[3]).toBeUndefined();
+  });
+
+  it('is read as it stands, whatever others do to its record, and is not read where nobody did anything', async () => {
+    const { ledger, state, id, path } = await made();
+    const other = await openFileLedger(state, () => now);
+    const read = async (): Promise<unknown> => {
+      const { handle, native_status, rating, record } = (await ledger.read(id)) ?? {};
+      return [handle, native_status, rating, record?.damaged];
+    };
+    expect(await read()).toEqual([undefined, undefined, undefined, 0]);
+    await other.append(id, accepted);
+    expect(await read()).toEqual(['task_1', undefined, undefined, 0]);
+    // What this one adds comes after what it has not seen.
+    await other.append(id, { type: 'observed', state: 'running', native_status: 'run' });
+    await ledger.append(id, { type: 'rated', rating: 3 });
+    const text = readFileSync(path, 'utf8');
+    const opened = vi.spyOn(fs, 'openSync');
+    syncBuiltinESMExports();
+    onEnd(() => {
+      opened.mockRestore();
+      syncBuiltinESMExports();
+    });
+    for (let reads = 0; reads < 3; reads += 1) expect(await read()).toEqual(['task_1', 'run', 3, 0]);
+    await ledger.append(id, { type: 'rated', rating: 4 });
+    expect(await read()).toEqual(['task_1', 'run', 4, 0]);
+    expect(opened.mock.calls.map(([, flags]) => Number(flags) & O_RDWR)).toEqual([0, O_RDWR]);
+    writeFileSync(path, text.replace('"rating":3', '"rating":5'));
+    expect(await read()).toEqual(['task_1', 'run', undefined, 1]);
+    writeFileSync(`${path}.copy`, text);
+    renameSync(`${path}.copy`, path);
+    expect(await read()).toEqual(['task_1', 'run', 3, 0]);
+    rmSync(path);
+    expect(await ledger.read(id)).toBeUndefined();
   });
 
   it('is its owner’s alone: files 0600, folders 0700', async () => {
