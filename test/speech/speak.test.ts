@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
@@ -296,7 +296,9 @@ describe('before the stream', () => {
   });
 
   test('an answer that never begins ends with the time to wait', async () => {
-    const server = await speechServer(() => undefined);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const server = await speechServer(() => void vi.advanceTimersByTime(200));
     const { run, deps } = await bench(server.url);
     expect(await failure(run({ deadline: deadlineIn(200, deps.clock) }))).toMatchObject({ exitCode: 7 });
   });
