@@ -80,12 +80,13 @@ const shortNames = {
   },
 };
 
-// HTTP/2 is not spoken: undici would load Node's for it at every start.
-const withoutHttp2 = {
-  name: 'undici-without-http2',
+// Neither HTTP/2 nor SOCKS is spoken, nor are forms sent: undici would load Node's HTTP/2, and as much again of its own, at
+// every start.
+const unspoken = {
+  name: 'undici-without-the-unspoken',
   transform: {
-    filter: { id: /undici\/lib\/dispatcher\/client-h2\.js$/ },
-    handler: () => "module.exports = () => { throw new Error('HTTP/2 is not spoken'); };",
+    filter: { id: /undici\/lib\/(dispatcher\/(client-h2|socks5-proxy-agent)|web\/fetch\/body)\.js$/ },
+    handler: () => "module.exports = () => { throw new Error('it is not spoken'); };",
   },
 };
 
@@ -99,11 +100,29 @@ const oneParser = {
   },
 };
 
+// V8 takes a text of ASCII as it is, and gives every other one two bytes for each character.
+const inAscii = {
+  name: 'in-ascii',
+  generateBundle(_options, bundle) {
+    for (const chunk of Object.values(bundle)) {
+      if (chunk.type !== 'chunk') continue;
+      if (/(?<!\\)(\\\\)*\\[^\0-\x7f]|\.raw`[^`]*[^\0-\x7f]/.test(chunk.code))
+        throw new Error(`${chunk.fileName}: what is escaped there is not ASCII`);
+      chunk.code = chunk.code.replace(
+        /[^\0-\x7f]/g,
+        (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+      );
+    }
+  },
+};
+
 // What is always loaded together is one file; the network stack stays out of what others need.
 const always =
   /rolldown\/runtime|src\/(exchange|nearest|cli\/(main|program|context|io|wait-options|refs|stdin|output\/json)|session\/(session|settings|places)|jobs\/(deps|view)|http\/(failures|read-bounded|transport-error))\.ts/;
 const network =
-  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client|reach|mend-head)\.ts|ipaddr/;
+  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client|reach|mend-head|proxy)\.ts|ipaddr/;
+const undici =
+  /undici\/lib\/(core|dispatcher\/(client|pool|dispatcher|fixed)|handler|llhttp)|src\/http\/undici\.ts/;
 const ledger = /src\/ledger\/file-ledger\.ts/;
 const tables = /src\/cli\/output\/(fitted-table|human)\.ts/;
 const job = /src\/(protocols\/registry|jobs\/(ref|observe)|session\/(prices|account))\.ts/;
@@ -113,6 +132,7 @@ const together = {
     { name: 'ledger', priority: 1, test: ledger },
     { name: 'table', priority: 1, test: tables },
     { name: 'gateway', priority: 1, test: network, includeDependenciesRecursively: false },
+    { name: 'undici', priority: 1, test: undici },
     { name: 'job', priority: 0, test: job },
   ],
 };
@@ -160,9 +180,10 @@ const program = {
   plugins: [
     withoutChildProcess,
     lazyWidths,
-    withoutHttp2,
+    unspoken,
     oneParser,
     nodeWhenUsed,
+    inAscii,
     shortNames,
     galleryPage(),
     thirdPartyLicences(),
@@ -186,7 +207,7 @@ const library = {
   ...common,
   input: { library: 'src/library/library.ts' },
   preserveEntrySignatures: 'strict',
-  plugins: [withoutHttp2, asModule, declarations('src', 'library/library.ts')],
+  plugins: [unspoken, asModule, declarations('src', 'library/library.ts')],
   // A program's stack traces quote its lines.
   output: {
     ...output,

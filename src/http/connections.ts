@@ -1,14 +1,16 @@
-import type { buildConnector, Dispatcher, Pool } from 'undici';
+import type { buildConnector, Client, Dispatcher, Pool } from 'undici';
 import { messageOf, systemCode } from '../errors.ts';
-import { isLoopbackHost } from '../loopback.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { mendHead } from './mend-head.ts';
+import { hostOf, proxyFor } from './proxy.ts';
+import type * as ProxyAgent from './proxy-agent.ts';
 import { isAddress, isWithinReach, lookupWithin, outOfReach } from './reach.ts';
 import type { ReadInto } from './read-buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
 type Connector = buildConnector.connector;
+type Libraries = typeof Undici & Partial<typeof ProxyAgent>;
 
 /** A connection that stands: TCP, or TLS on it. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
@@ -32,26 +34,16 @@ export interface ConnectionOptions {
   onConnected?: (socket: Socket) => Promise<void>;
 }
 
-/** A URL's host without the brackets of IPv6. */
-export function hostOf(url: URL): string {
-  return url.hostname.replace(/^\[|\]$/g, '');
-}
-
-/** True where a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
-export function isLoopback(host: string): boolean {
-  return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
-}
-
 /**
  * Prepares connections to the origin of a URL; the first request makes one. They go through the environment's proxy
  * where one is set, by a tunnel (never for loopback), with TLS verified for https.
  * @throws TransportError `unsent` where the environment's proxy cannot be used.
  */
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
-  // Loaded where it is needed: no local command pays for it.
-  const undici = await import('./undici.ts');
   try {
-    return new Connections(undici, url, options);
+    // Loaded where it is needed: no local command pays for it, and few commands for proxies.
+    const proxies = proxyFor(url) === '' ? undefined : await import('./proxy-agent.ts');
+    return new Connections({ ...(await import('./undici.ts')), ...proxies }, url, options);
   } catch (error) {
     throw TransportError.unsent(error, url);
   }
@@ -71,7 +63,7 @@ export class Connections {
   breaking: Error | undefined;
   /** The proxy that they go through, '' for none; known once the first is begun. */
   proxy = '';
-  readonly #undici: typeof Undici;
+  readonly #undici: Libraries;
   readonly #url: URL;
   readonly #options: ConnectionOptions;
   /** All that are open or under way, those to a proxy among them. */
@@ -81,26 +73,23 @@ export class Connections {
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
 
-  constructor(undici: typeof Undici, url: URL, options: ConnectionOptions) {
-    this.#undici = undici;
+  constructor(libraries: Libraries, url: URL, options: ConnectionOptions) {
+    this.#undici = libraries;
     this.#url = url;
     this.#options = options;
     this.#onConnected = options.onConnected;
-    const [{ within, onread }, proxy] = [options, proxyFor(url)];
+    const { timeoutMs: timeout, onread, within } = options;
     // In so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
-    const tls = { rejectUnauthorized: true, timeout: options.timeoutMs };
-    this.dispatcher = new undici.EnvHttpProxyAgent({
-      httpProxy: proxy,
-      httpsProxy: proxy,
-      ...(proxy !== '' && { token: tokenFor(new URL(proxy)) }),
-      connect: { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) },
-      requestTls: tls,
-      proxyTls: tls,
-      factory: (origin: string | URL, { connect }: Pool.Options) =>
-        this.#pool(origin, this.#standing(connect)),
-      clientFactory: (origin: URL, { connect }: Pool.Options) =>
-        this.#pool(origin, this.#tracked(connect as Connector)),
-    });
+    const tls = { rejectUnauthorized: true, timeout };
+    const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
+    this.dispatcher =
+      libraries.proxyAgent?.(proxyFor(url), tls, {
+        connect,
+        factory: (origin: string | URL, { connect }: Pool.Options) =>
+          this.#pool(origin, this.#standing(connect)),
+        clientFactory: (origin: URL, { connect }: Pool.Options) =>
+          this.#pool(origin, this.#tracked(connect as Connector)),
+      }) ?? this.#pool(url.origin, this.#standing(connect));
   }
 
   /** Makes a connection to look at: nothing is sent on it, and whoever asked for it destroys it. */
@@ -110,11 +99,15 @@ export class Connections {
         resolve(socket);
         return new Promise<never>(() => undefined);
       };
-      this.dispatcher
-        .request({ origin: this.#url.origin, path: '/', method: 'GET' })
-        .catch(() => this.first)
-        .catch(reject);
+      const request = { origin: this.#url.origin, path: '/', method: 'GET' } as const;
+      const onResponseError = (): void => void this.first?.catch(reject);
+      this.dispatcher.dispatch(request, { onRequestStart: () => undefined, onResponseError });
     });
+  }
+
+  /** A handler of either kind that undici has had, as one of today's. */
+  wrapped(handler: Dispatcher.DispatchHandler): Dispatcher.DispatchHandler {
+    return this.#undici.WrapHandler.wrap(handler);
   }
 
   /** On how many of them more came than an answer had announced. */
@@ -131,10 +124,11 @@ export class Connections {
   }
 
   // How long an answer may take is the caller's matter.
-  #pool(origin: string | URL, connect: Connector): Pool {
-    return new this.#undici.Pool(origin, {
+  #pool(origin: string | URL, connect: Connector): Client | Pool {
+    const connections = this.#options.most;
+    return new this.#undici[connections === 1 ? 'Client' : 'Pool'](origin, {
       connect,
-      connections: this.#options.most,
+      connections,
       pipelining: 1,
       maxHeaderSize: 64 * 1024,
       headersTimeout: 0,
@@ -147,7 +141,8 @@ export class Connections {
   // room for (RFC 6066 3), and Node 26 refuses.
   #tracked(connector: Connector): Connector {
     return (target, callback) => {
-      const named = isAddress(target.servername ?? '') ? { ...target, servername: undefined } : target;
+      const isNamed = !target.servername || !isAddress(target.servername);
+      const named = isNamed ? target : { ...target, servername: undefined };
       const socket = (connector as (...args: Parameters<Connector>) => Socket)(named, callback);
       this.#sockets.add(socket);
       socket.once('close', () => this.#sockets.delete(socket));
@@ -236,22 +231,4 @@ function promised(
     target.signal.addEventListener('abort', aborted, { once: true });
     connector(target, (error, socket) => (error === null ? resolve(socket) : reject(error)));
   });
-}
-
-// undici would take the proxy of http for https, too, and speak to kinds of proxies that know no tunnel.
-function proxyFor(url: URL): string {
-  const name = url.protocol.replace(':', '_proxy');
-  const value = isLoopback(hostOf(url)) ? '' : process.env[name] || process.env[name.toUpperCase()] || '';
-  if (value === '' || /^https?:\/\//i.test(value)) return value;
-  if (!value.includes('://')) return `http://${value}`;
-  throw new Error(
-    `the environment's proxy speaks ${value.split(':')[0] ?? ''}, and only http and https are known`,
-  );
-}
-
-// undici would leave out a user without a password.
-function tokenFor({ username, password }: URL): string | undefined {
-  if (username === '') return undefined;
-  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-  return `Basic ${Buffer.from(credentials).toString('base64')}`;
 }

@@ -43,12 +43,14 @@ export class RawAnswer {
   }
 
   /** A dispatcher for one request: it sends what is given here, once. */
-  through(connections: Connections, request: RawRequest): Dispatcher {
-    return connections.dispatcher.compose((dispatch) => (options, handler) => {
+  through(connections: Connections, request: RawRequest): Pick<Dispatcher, 'dispatch'> {
+    const dispatch: Dispatcher['dispatch'] = (options, handler) => {
       if (this.#isDispatched) throw new Error('a request is sent once');
       this.#isDispatched = true;
-      return dispatch({ ...options, ...request }, this.#taking(handler, connections));
-    });
+      const taking = this.#taking(connections.wrapped(handler), connections);
+      return connections.dispatcher.dispatch({ ...options, ...request }, taking);
+    };
+    return { dispatch };
   }
 
   #taking(handler: Dispatcher.DispatchHandler, connections: Connections): Dispatcher.DispatchHandler {

@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
 import { checkAssetUrl } from './asset-url.ts';
-import { longName } from './compose.ts';
+import { longName, violation } from './compose.ts';
 import type { Flag, Violation } from './protocol.ts';
 import { shownValue } from './violations.ts';
 
@@ -115,19 +115,6 @@ export function adviseOfDefaults(
     `Left to the model's defaults, which may change: --${flags.join(', --')}. ` +
       `To set one for good: mgw config set defaults.video.${protocol}.${name}.${first} VALUE`,
   ];
-}
-
-/** A broken rule about a field, with the flag that sets it where there is just one. */
-export function violation(
-  flags: readonly Flag[],
-  field: string,
-  value: Json | undefined,
-  allowed: string,
-): Violation {
-  const setters = flags.filter((flag) => flag.field === field || field.startsWith(`${flag.field}.`));
-  const [setter] = setters;
-  const flag = setter === undefined || setters.length > 1 ? undefined : `--${longName(setter)}`;
-  return { field, value: shownValue(value), allowed, flag };
 }
 
 // The name of a field of the same object that is near, or that of a field or flag whose place is elsewhere. Names inside

@@ -22,6 +22,19 @@ export interface ComposeInput {
 // Asked for many times for each row of a batch.
 const longNames = new WeakMap<Flag, string>();
 
+/** A broken rule about a field, with the flag that sets it where there is just one. */
+export function violation(
+  flags: readonly Flag[],
+  field: string,
+  value: Json | undefined,
+  allowed: string,
+): Violation {
+  const setters = flags.filter((flag) => flag.field === field || field.startsWith(`${flag.field}.`));
+  const [setter] = setters;
+  const flag = setter === undefined || setters.length > 1 ? undefined : `--${longName(setter)}`;
+  return { field, value: shownValue(value), allowed, flag };
+}
+
 /** The long name of a flag without its dashes: `last-frame`. */
 export function longName(flag: Flag): string {
   const known = longNames.get(flag);

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { readFile, rename, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
 import { isObject, tryParseJson } from '../json.ts';
 import { makeFolder } from '../make-folder.ts';
@@ -21,16 +21,28 @@ export async function rememberModels(settings: Settings, models: readonly Model[
     protocols,
     model_versions,
   }));
-  await makeFolder(join(ledgerFolder(settings), 'models'));
-  await writeFile(`${path}.${process.pid}`, JSON.stringify({ models: kept }), { mode: 0o600 });
-  await rename(`${path}.${process.pid}`, path);
+  const text = JSON.stringify({ models: kept });
+  // Most listings are as the last one was.
+  if (recalled(path) === text) return;
+  await makeFolder(dirname(path));
+  writeFileSync(`${path}.${process.pid}`, text, { mode: 0o600 });
+  renameSync(`${path}.${process.pid}`, path);
 }
 
 /** The models of the last listing of this gateway; none where it was never listed here. */
-export async function recallModels(settings: Settings): Promise<KnownModel[]> {
-  const kept = tryParseJson(await readFile(pathOf(settings), 'utf8').catch(() => ''));
+export function recallModels(settings: Settings): KnownModel[] {
+  const kept = tryParseJson(recalled(pathOf(settings)));
   const models = isObject(kept) && Array.isArray(kept['models']) ? kept['models'] : [];
   return models.filter(isKnown);
+}
+
+// Without the thread pool, which would have to be started for this one small file.
+function recalled(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
 }
 
 function isKnown(value: unknown): value is KnownModel {

@@ -12,11 +12,11 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bearer } from '../../src/exchange.ts';
 import { createClient } from '../../src/http/client.ts';
 import {
-  isLoopback,
   openConnections,
   type ConnectionOptions,
   type Socket as Standing,
 } from '../../src/http/connections.ts';
+import { isLoopback } from '../../src/http/proxy.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { newAuthority, selfSigned, type Certificate } from '../support/certificates.ts';
 import { onEnd } from '../support/clean-ups.ts';

@@ -87,7 +87,7 @@ function words(all: Iterable<string>): Offer {
 async function models(context: Context, { command }: Place): Promise<KnownModel[]> {
   const settings = await context.settings();
   const [group, protocol] = pathOf(command);
-  const known = settings.sandbox.value ? await sandboxModels() : await recallModels(settings);
+  const known = settings.sandbox.value ? await sandboxModels() : recallModels(settings);
   if (group !== 'video') return known;
   const marked = known.filter(({ protocols }) => protocols.some((name) => name === protocol));
   return marked.length === 0 ? known.filter(({ protocols }) => protocols.length === 0) : marked;

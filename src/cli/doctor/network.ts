@@ -4,7 +4,8 @@ import { requireBaseUrl, requireKey, type Settings } from '../../config/resolve.
 import { originText } from '../../config/source.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
-import { hostOf, openConnections, type Connections, type Socket } from '../../http/connections.ts';
+import { openConnections, type Connections, type Socket } from '../../http/connections.ts';
+import { hostOf } from '../../http/proxy.ts';
 import { TransportError } from '../../http/transport-error.ts';
 import { redactor } from '../../redact.ts';
 import { listModels, readModels } from '../../protocols/models.ts';

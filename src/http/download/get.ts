@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import requestOn from 'undici/lib/api/api-request.js';
 import type { GatewayClient } from '../client.ts';
 import { openConnections, type Connections } from '../connections.ts';
 import { intoReadBuffers } from '../read-buffers.ts';
@@ -83,7 +84,7 @@ async function asked(url: URL, connections: Connections, { headers, signal }: Ge
   const request = { origin: url.origin, path: `${url.pathname}${url.search}`, headers };
   const { excesses } = connections;
   const dispatcher = raw.through(connections, request);
-  const { body } = await dispatcher.request({ ...request, method: 'GET', highWaterMark, signal });
+  const { body } = await requestOn.call(dispatcher, { ...request, method: 'GET', highWaterMark, signal });
   body.on('error', () => undefined);
   return Object.defineProperties(body, {
     statusCode: { value: raw.head?.status },

@@ -11,10 +11,9 @@ import {
   judged,
   oneOfWords,
   text,
-  violation,
   whole,
 } from '../body-schema.ts';
-import { longName } from '../compose.ts';
+import { longName, violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { shownValue } from '../violations.ts';
 import { checkExtInfo } from './ext-info.ts';

@@ -1,6 +1,6 @@
 import { isObject, parseBodyJson, tryParseJson, type Json, type JsonObject } from '../../json.ts';
 import { squeezed } from '../../nearest.ts';
-import { violation } from '../body-schema.ts';
+import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { flags } from './flags.ts';
 

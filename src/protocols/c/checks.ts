@@ -10,10 +10,10 @@ import {
   judged,
   oneOfWords,
   text,
-  violation,
   whole,
   type BodySchema,
 } from '../body-schema.ts';
+import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { charactersIn } from '../violations.ts';
 import { flags } from './flags.ts';
