@@ -6,7 +6,6 @@ import {
   lstatSync,
   openSync,
   renameSync,
-  statSync,
   unlinkSync,
   writeSync,
   type Stats,
@@ -159,7 +158,6 @@ function isLinkTo(path: string, standing: Stats): boolean {
 export function checkOutput(target: string, options: PublishOptions): void {
   try {
     checkFree(target, { ...options, charged: 'no' });
-    if (!statSync(dirname(target)).isDirectory()) throw Object.assign(new Error(), { code: 'ENOTDIR' });
     tryFile(trialOf(target));
   } catch (error) {
     throw localError(error, target, 'no');

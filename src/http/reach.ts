@@ -20,15 +20,19 @@ const privateName = /(^|\.)(localdomain|local|internal|lan|home\.arpa)$/;
 /** Where a host is, by its name or address as it is written, with or without IPv6's brackets. Nothing is looked up. */
 export function reachOf(host: string): Reach {
   const bare = bareHost(host);
-  if (ipaddr.isValid(bare)) return reachOfAddress(ipaddr.parse(bare));
+  if (isAddress(bare)) return reachOfAddress(ipaddr.parse(bare));
   if (/(^|\.)localhost$/.test(bare)) return 'loopback';
   return !bare.includes('.') || privateName.test(bare) ? 'private' : 'public';
 }
 
 /** True for a host that is an address, with or without IPv6's brackets. */
 export function isAddress(host: string): boolean {
-  return ipaddr.isValid(bareHost(host));
+  const bare = bareHost(host);
+  // To find that a name is none the library makes an error.
+  return mayBeAddress.test(bare) && ipaddr.isValid(bare);
 }
+
+const mayBeAddress = /:|^[\da-fx.]+$/i;
 
 function bareHost(host: string): string {
   return host.replace(/\.$/, '').replace(/^\[(.*)\]$/, '$1');

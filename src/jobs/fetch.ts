@@ -42,7 +42,7 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
   const paths = pathsAt(target, { id: '' }, count);
   // Numbered files would stand next to a folder of the name that was given, where nobody looks for them.
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
-  const isMeantAsFolder = target.path.endsWith('/') || isFolder(target.path);
+  const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
   if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
   for (const path of paths) checkOutput(path, { force });
 }
@@ -195,9 +195,10 @@ function ordered({ request }: Job, protocol: Protocol): number {
 
 /** The files of a job at a target, where an earlier run saved all of them and they are still as they were. */
 async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
+  if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
   const paths = pathsAt(target, job, job.record.results ?? 0, ordered(job, protocol));
   const files = paths.map((path) => job.files.find((file) => file.path === path));
-  if (job.state !== 'succeeded' || files.length === 0) return undefined;
+  if (files.length === 0) return undefined;
   const intact = await Promise.all(files.map(async (file) => file !== undefined && (await isIntact(file))));
   return intact.every(Boolean) ? files.filter((file) => file !== undefined) : undefined;
 }

@@ -60,7 +60,7 @@ export function fixedExtension(template: string): string {
  */
 export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
   const template = own ?? place.template;
-  checkPlaceholders(template);
+  if (own !== undefined) checkPlaceholders(own);
   const name = template.replace(/\{([a-z]+)\}/g, (text, placeholder: Placeholder) => {
     const value = values[placeholder];
     if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
