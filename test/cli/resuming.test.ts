@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Clock } from '../../src/clock.ts';
 import type { User } from '../support/cli.ts';
 import { runHere, userHere } from '../support/one-process.ts';
+import { film } from '../support/film.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
@@ -74,6 +75,8 @@ describe('a command whose wait ended', () => {
 
 describe('standard output whose reader leaves', () => {
   it('has not got the video: the same command resumes', async () => {
+    // More than a pipe holds.
+    gateway.served.content = film(1_000_000);
     const bin = resolve('bin/mgw.js');
     const line = `"${process.execPath}" "${bin}" ${submit.map((word) => `'${word}'`).join(' ')} -o - ${fast.join(' ')} | head -c 10; exit \${PIPESTATUS[0]}`;
     const code = await new Promise((done) => {
