@@ -90,6 +90,15 @@ const unspoken = {
   },
 };
 
+// undici makes a tree of the names of headers when it is loaded, to have them in lower case; Node does that itself as well.
+const withoutTree = {
+  name: 'undici-without-its-tree',
+  transform: {
+    filter: { id: /undici\/lib\/core\/tree\.js$/ },
+    handler: () => 'module.exports = { tree: { lookup: () => null } };',
+  },
+};
+
 // undici brings its parser twice, and takes the one that any processor can run where the other fails: this is that one,
 // and the other 70 kB are not read at every start.
 const oneParser = {
@@ -181,6 +190,7 @@ const program = {
     withoutChildProcess,
     lazyWidths,
     unspoken,
+    withoutTree,
     oneParser,
     nodeWhenUsed,
     inAscii,
