@@ -93,8 +93,12 @@ export async function findResumable(order: Submission, deps: JobDeps): Promise<F
     for (const id of await deps.ledger.lookup('fingerprint', fingerprint)) {
       const job = await deps.ledger.read(id);
       if (job !== undefined && !concerns(job, fingerprint)) continue;
-      if (!order.fresh && job === undefined) throw lostRecord(`an earlier job of this submission (${id})`);
-      if (job === undefined) continue;
+      if (job === undefined) {
+        // Whoever came second with a key removes the job that it had made, perhaps since this one looked.
+        const isLost = !order.fresh && (await deps.ledger.lookup('fingerprint', fingerprint)).includes(id);
+        if (isLost) throw lostRecord(`an earlier job of this submission (${id})`);
+        continue;
+      }
       if (!order.fresh && carriesOn(job, order, secondTakeOf === undefined)) return { job };
       if (job.handle !== undefined) secondTakeOf ??= job;
     }

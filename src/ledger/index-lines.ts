@@ -183,3 +183,8 @@ export function hashesWithIds(bytes: Buffer): Set<string> {
 export function idsOf(bytes: Buffer): string[] {
   return bytes.toString('latin1').match(/job_[0-9a-z]{14}(?=\n)/g) ?? [];
 }
+
+/** The ids of all lines that tell of a removal, each once. */
+export function removedIds(bytes: Buffer): Set<string> {
+  return new Set(bytes.toString('latin1').match(/(?<=-)job_[0-9a-z]{14}(?=\n)/g));
+}

@@ -9,6 +9,7 @@ import {
   idsOf,
   IndexLines,
   lineOf,
+  removedIds,
   type IndexEntry,
   type IndexKind,
 } from './index-lines.ts';
@@ -158,16 +159,27 @@ export class IndexLog {
     await createFile(this.#path, '').catch(ignoreExisting);
     const known = new Set(isDamaged ? [] : idsOf(bytes));
     const there = hashesWithIds(bytes);
+    const completed = new Set<string>();
     let entries: IndexEntry[] = [];
     for (const id of await this.#jobs.ids()) {
       if (known.has(id)) continue;
       const all = await this.#jobs.entriesOf(id);
       entries.push(...all.filter((entry) => !hashesOf(entry).some((hash) => there.has(hash + id))));
+      completed.add(id);
       if (entries.length < atOnce) continue;
       await this.add(entries);
       entries = [];
     }
     await this.add(entries);
+    if (completed.size > 0) await this.#removeAgain(completed);
+  }
+
+  // What another process has removed since it was read would look lost: its removal has to come after what was added.
+  async #removeAgain(completed: ReadonlySet<string>): Promise<void> {
+    this.#lines.refresh();
+    for (const id of removedIds(this.#lines.bytes))
+      if (completed.has(id) && (await this.#jobs.entriesOf(id)).length === 0)
+        await this.add([{ kind: 'removed', value: id, id }]);
   }
 }
 

@@ -25,6 +25,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { lineOf } from '../../src/ledger/index-lines.ts';
 import { jobIdForm, newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -352,6 +353,26 @@ describe('an index', () => {
     const length = statSync(join(state, 'index.log')).size;
     await ledger.lookup('fingerprint', 'f9');
     expect(statSync(join(state, 'index.log')).size).toBe(length);
+  });
+
+  it('has no job that another process removed while it was made again', async () => {
+    const { ledger, state } = await made();
+    const [kept, removed] = [await make(ledger, 5), await make(ledger, 6)];
+    const path = join(state, 'index.log');
+    let writes = 0;
+    onEnd(() => watchDisk(undefined));
+    await watchDisk((operation, run) => {
+      if (operation.name === 'write' && operation.path === path) writes += 1;
+      // The first makes an empty file.
+      if (operation.name === 'write' && operation.path === path && writes === 2) {
+        appendFileSync(path, lineOf({ kind: 'removed', value: removed, id: removed }));
+        rmSync(join(state, 'jobs', `${removed}.jsonl`));
+      }
+      return run();
+    });
+    rmSync(path);
+    expect(await ledger.lookup('fingerprint', 'f9')).toEqual([kept]);
+    expect(writes).toBe(3);
   });
 
   it('hides no job whichever bit of it flips', async () => {
