@@ -60,10 +60,12 @@ function boxAt(header: Buffer, left: number): Box | string {
   return size > left ? `box ${type} goes beyond the end` : { type, size, headerSize };
 }
 
+// One for all: a walk is over before the next begins.
+const window = Buffer.alloc(windowBytes);
+
 // A file of many small boxes is not read header by header.
 class HeaderReader {
   readonly #file: number;
-  readonly #window = Buffer.allocUnsafe(windowBytes);
   #start = 0;
   #length = 0;
 
@@ -74,7 +76,7 @@ class HeaderReader {
   at(position: number): Buffer {
     const isInside = position >= this.#start && position + longestHeader <= this.#start + this.#length;
     if (!isInside) this.#fill(position);
-    return this.#window.subarray(
+    return window.subarray(
       position - this.#start,
       Math.min(position - this.#start + longestHeader, this.#length),
     );
@@ -85,7 +87,7 @@ class HeaderReader {
     this.#length = 0;
     for (;;) {
       const left = windowBytes - this.#length;
-      const bytesRead = readSync(this.#file, this.#window, this.#length, left, position + this.#length);
+      const bytesRead = readSync(this.#file, window, this.#length, left, position + this.#length);
       this.#length += bytesRead;
       if (bytesRead === 0 || this.#length >= longestHeader) return;
     }
