@@ -42,8 +42,7 @@ async function writeNew(path: string, text: string): Promise<void> {
 /**
  * Appends text in one write, durable on return but where `isDurable` is false, and gives the file's status before and
  * after the write. Where what stands before was torn, `tornEnd` closes it off first; nothing is ever cut off, since
- * another process may have written after it. `isWhole` tells of a file that is known to end in a whole line. What was
- * appended before is durable also where this throws.
+ * another process may have written after it. `isWhole` tells of a file that is known to end in a whole line.
  */
 export async function appendFile(
   path: string,
@@ -56,12 +55,10 @@ export async function appendFile(
     const before = fstatSync(file);
     if (!before.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
     const isTorn = isWhole?.(before) !== true && endsInsideLine(file, before.size);
-    try {
-      writeWhole(file, isTorn ? tornEnd + text : text);
-      return { before, after: fstatSync(file) };
-    } finally {
-      if (isDurable) await syncFile(file);
-    }
+    writeWhole(file, isTorn ? tornEnd + text : text);
+    const after = fstatSync(file);
+    if (isDurable) await syncFile(file);
+    return { before, after };
   } finally {
     closeSync(file);
   }

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError } from '../errors.ts';
 import { makeOwnFolder } from '../make-folder.ts';
-import type { Job, JobEvent } from '../job.ts';
+import type { Job } from '../job.ts';
 import { removeFile } from '../remove-file.ts';
 import { claimName } from './claim-name.ts';
 import { createExclusively, readBytes } from './durable-file.ts';
@@ -61,7 +61,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         // The index is a copy: on a full disk the event itself may still fit.
         if (event.type === 'accepted')
           await index.add([{ kind: 'handle', value: event.handle, id }]).catch(() => undefined);
-        await records.append(id, encodeEvent(event, now()), !syncedLater.has(event.type));
+        await records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
         if (event.type === 'finished' && event.state === 'succeeded') successes.add(id);
       }, stateDir),
     read: (id) => local(() => read(id), stateDir),
@@ -83,8 +83,6 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     close: () => Promise.resolve(),
   };
 }
-
-const syncedLater = new Set<JobEvent['type']>(['delivered', 'reply']);
 
 // A job that came from elsewhere may go by nothing but its id; it is listed all the same.
 function indexedBy(id: string, job: Job | undefined): IndexEntry[] {

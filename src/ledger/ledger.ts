@@ -25,11 +25,7 @@ export interface Ledger {
    * @throws MgwError('local_io') where it cannot be recorded.
    */
   create(id: string, events: readonly (JobEvent | RecordedEvent | undefined)[]): Promise<void>;
-  /**
-   * Adds an event to a job. Two of them outlive this process at once, and a power cut later: `reply` together with what is
-   * recorded next, which is what it proves, and `delivered`, of which the loss does no harm.
-   * @throws MgwError('local_io') where it cannot be recorded; what was recorded before it is then durable all the same.
-   */
+  /** Adds an event to a job; `delivered` alone may be lost in a power cut, which does no harm. @throws MgwError('local_io') where it cannot be recorded. */
   append(id: string, event: JobEvent): Promise<void>;
   /** The job as the fold of its events, or undefined where there is none. A damaged record is `unknown`. */
   read(id: string): Promise<Job | undefined>;

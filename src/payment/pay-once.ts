@@ -61,7 +61,7 @@ export interface PaymentRecord {
    * the payment, with nothing sent.
    */
   sending?(money: AttemptMoney, owner: Owner): Promise<void>;
-  /** The answer as it came, before it is read: it outlives this process on return, and is durable with the verdict. */
+  /** The answer as it came, before it is read. */
   reply?(reply: Reply): Promise<void>;
   /** What became of the attempt. */
   verdict?(verdict: SubmitVerdict): Promise<void>;

@@ -113,26 +113,6 @@ describe('a job', () => {
     expect(await ledger.read(id)).toBeUndefined();
   });
 
-  it('has a reply made durable with what it proves, also where that cannot be written', async () => {
-    const { ledger, id, path } = await made();
-    const reply = { status: 200, headers: {}, text: '{}', complete: true };
-    const seen: string[] = [];
-    let isFull = false;
-    onEnd(() => watchDisk(undefined));
-    await watchDisk((operation, run) => {
-      if (operation.path === path && operation.name !== 'open') seen.push(operation.name);
-      if (operation.path === path && operation.name === 'write' && isFull) throw new Error('ENOSPC');
-      return run();
-    });
-    await ledger.append(id, { type: 'reply', attempt: 1, reply });
-    await ledger.append(id, accepted);
-    expect(seen.splice(0)).toEqual(['write', 'write', 'sync']);
-    await ledger.append(id, { type: 'reply', attempt: 2, reply });
-    isFull = true;
-    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
-    expect(seen).toEqual(['write', 'write', 'sync']);
-  });
-
   it('is its owner’s alone: files 0600, folders 0700', async () => {
     const { ledger, state, id } = await made();
     await ledger.append(id, accepted);
