@@ -27,6 +27,11 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
  */
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
+  checkOwnFolder(folder, mayBeLink);
+}
+
+/** The same of a folder that is there. @throws as {@link makeOwnFolder} does. */
+export function checkOwnFolder(folder: string, mayBeLink = false): void {
   const isLink = !mayBeLink && lstatSync(folder).isSymbolicLink();
   const fault = isLink ? 'is a link' : folderFault(folder);
   if (fault === undefined) return;

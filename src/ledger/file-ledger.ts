@@ -4,7 +4,7 @@ import { join, sep } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError } from '../errors.ts';
-import { makeOwnFolder } from '../make-folder.ts';
+import { checkOwnFolder, isFolder, makeOwnFolder } from '../make-folder.ts';
 import type { Job } from '../job.ts';
 import { removeFile } from '../remove-file.ts';
 import { claimName } from './claim-name.ts';
@@ -26,12 +26,7 @@ import { SuccessLog } from './success-log.ts';
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
-  await local(() => makeOwnFolder(stateDir, true), stateDir);
-  // Together, since one sync does for both.
-  await local(
-    () => Promise.all(Object.values(folders).map((folder) => makeOwnFolder(folder, true))),
-    stateDir,
-  );
+  const durable = await openFolders(stateDir, Object.values(folders));
   const records = new JobRecords(folders.jobs);
   const successes = new SuccessLog(join(stateDir, 'succeeded.log'));
   const read = (id: string): Job | undefined => {
@@ -50,6 +45,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
       local(
         () =>
           index.during(async () => {
+            await durable();
             const text = events.map((event) => encodeEvent(event, now())).join('');
             await records.create(id, text, draftOf(records.pathOf(id)));
             await index.add(indexedBy(id, read(id)));
@@ -77,11 +73,31 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         records.remove(id);
       }, stateDir),
     lookup: (kind, value) => local(() => index.lookup(kind, value), stateDir),
-    ...claimsIn(folders.claims, stateDir),
+    ...claimsIn(folders.claims, stateDir, durable),
     lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
     lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
     close: () => Promise.resolve(),
   };
+}
+
+// Folders that are there are made durable when the first name is given in them: whoever made them may have died before
+// that, and a command that gives none need not wait for it.
+async function openFolders(stateDir: string, inner: string[]): Promise<() => Promise<void>> {
+  const make = async (): Promise<void> => {
+    await makeOwnFolder(stateDir, true);
+    // Together, since one sync does for all.
+    await Promise.all(inner.map((folder) => makeOwnFolder(folder, true)));
+  };
+  let made: Promise<void> | undefined;
+  const durable = (): Promise<void> =>
+    (made ??= local(make, stateDir).catch((error: unknown) => {
+      made = undefined;
+      throw error;
+    }));
+  const all = [stateDir, ...inner];
+  if (!all.every(isFolder)) await durable();
+  else await local(() => all.forEach((folder) => checkOwnFolder(folder, true)), stateDir);
+  return durable;
 }
 
 // A job that came from elsewhere may go by nothing but its id; it is listed all the same.
@@ -101,7 +117,7 @@ async function local<T>(action: () => Promise<T> | T, stateDir: string): Promise
   }
 }
 
-function claimsIn(folder: string, stateDir: string): ClaimMethods {
+function claimsIn(folder: string, stateDir: string, durable: () => Promise<void>): ClaimMethods {
   const pathOf = (name: string): string => `${folder}${sep}${claimName(name)}`;
   const claimed = (name: string): Promise<string | undefined> =>
     local(() => readClaim(pathOf(name)), stateDir);
@@ -117,6 +133,7 @@ function claimsIn(folder: string, stateDir: string): ClaimMethods {
     claim: async (name, content, isTentative = false) => {
       const path = pathOf(name);
       const draft = draftOf(path);
+      await durable();
       const won = await local(
         () => createExclusively(path, withChecksum(content), draft, isTentative),
         stateDir,

@@ -18,7 +18,7 @@ import fs, {
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { describe, expect, it, vi } from 'vitest';
@@ -195,6 +195,27 @@ describe('in place of a job’s file', () => {
     await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
   });
 });
+
+it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
+  ['job', (ledger) => ledger.create(newJobId(now + 1), [prepared])],
+  ['claim', (ledger) => ledger.claim('send', 'mine')],
+])(
+  'makes folders that it finds durable before their first %s, and for reading not at all',
+  async (_, give) => {
+    const { state, id } = await made();
+    const seen: string[] = [];
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path = '' }, run) => {
+      if (name === 'sync') seen.push(path);
+      return run();
+    });
+    const ledger = await openFileLedger(state, () => now);
+    expect(await ledger.read(id)).toMatchObject({ id });
+    expect(seen).toEqual([]);
+    await give(ledger);
+    expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
+  },
+);
 
 describe('a claim', () => {
   it('takes any name, and keeps it inside its folder', async () => {
