@@ -21,6 +21,12 @@ function run(args: string[]): Promise<CliResult> {
   return runHere(args, user.env, '', systemClock);
 }
 
+// A minute later: what ended within the last millisecond is not older than one.
+function prune(...args: string[]): Promise<CliResult> {
+  const later = { ...systemClock, now: () => Date.now() + 60_000 };
+  return runHere(['jobs', 'prune', ...args], user.env, '', later);
+}
+
 function submit(...args: string[]): Promise<CliResult> {
   const prompt = ['a paper boat at sea', '--model', 'vendor-h3-mini', '--duration', '5'];
   const to = args.includes('-o') ? [join(user.cwd, 'boat.mp4')] : [];
@@ -36,7 +42,7 @@ describe('after jobs prune', () => {
     if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     const first = await submit(...args);
     await run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);
-    const pruned = await run(['jobs', 'prune', '--older-than', '1ms']);
+    const pruned = await prune('--older-than', '1ms');
     expect(pruned).toMatchObject({ code: 0, stdout: '' });
     expect(pruned.stderr).toContain(`0 jobs removed; kept: 1 ${why}`);
     const again = await submit(...args.filter((arg) => arg !== '--timeout' && arg !== '1ms'));
@@ -49,10 +55,10 @@ describe('after jobs prune', () => {
     expect(stdout).not.toBe('');
     const { json } = await run(['jobs', 'ls', '--json']);
     const [{ id } = { id: '' }] = json['jobs'] as { id: string }[];
-    expect(await run(['jobs', 'prune', '--older-than', '1d'])).toMatchObject({ stdout: '' });
-    const dry = await run(['jobs', 'prune', '--older-than', '1ms', '--dry-run', '--json']);
+    expect(await prune('--older-than', '1d')).toMatchObject({ stdout: '' });
+    const dry = await prune('--older-than', '1ms', '--dry-run', '--json');
     expect(dry.json).toMatchObject({ removed: [id], dry_run: true });
-    expect(await run(['jobs', 'prune', '--older-than', '1ms'])).toMatchObject({
+    expect(await prune('--older-than', '1ms')).toMatchObject({
       stdout: `${id}\n`,
       stderr: '1 job removed.\n',
     });
