@@ -192,9 +192,10 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     const lease = await ledger.lease();
     // Its write has passed the check of its lease, and waits for the job, which somebody has locked.
     const lock = place.server.query(
-      `BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(1.5); COMMIT`,
+      `BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(300); COMMIT`,
       place.database,
     );
+    const ended = expect(lock).rejects.toThrow();
     const isWaiting = async (): Promise<string> =>
       place.server.query(
         `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`,
@@ -206,9 +207,15 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     const writing = ledger.append(id, sendingBy(lease));
     await expect.poll(isWaiting).toBe('1');
     await place.server.query(`UPDATE mgw.leases SET until = now() - interval '1 s'`, place.database);
-    expect(await other.lifeOf(lease.owner)).toBe('dead');
-    expect((await other.read(id))?.state).toBe('sending');
-    await Promise.all([writing, lock]);
+    const found = other
+      .lifeOf(lease.owner)
+      .then(async (life) => ({ life, state: (await other.read(id))?.state }));
+    await expect.poll(isWaiting).toBe('2');
+    await place.server.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'`,
+    );
+    expect(await found).toEqual({ life: 'dead', state: 'sending' });
+    await Promise.all([writing, ended]);
     await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
   });
 
