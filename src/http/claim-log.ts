@@ -207,7 +207,7 @@ export function partState(target: string, name: string | undefined): 'gone' | 'e
 }
 
 /** What stands in a log for what is made. */
-export function hashOf(identity: string): string {
+export function identityHash(identity: string): string {
   return createHash('sha256').update(identity).digest('hex');
 }
 

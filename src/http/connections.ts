@@ -10,7 +10,8 @@ import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
 type Connector = buildConnector.connector;
-type Libraries = typeof Undici & Partial<typeof ProxyAgent>;
+/** A proxy's address, and what makes the connections through one. */
+type Through = { address: string; agent: typeof ProxyAgent.proxyAgent };
 
 /** A connection that stands: TCP, or TLS on it. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
@@ -42,8 +43,9 @@ export interface ConnectionOptions {
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
   try {
     // Loaded where it is needed: no local command pays for it, and few commands for proxies.
-    const proxies = proxyFor(url) === '' ? undefined : await import('./proxy-agent.ts');
-    return new Connections({ ...(await import('./undici.ts')), ...proxies }, url, options);
+    const address = proxyFor(url);
+    const agent = address && (await import('./proxy-agent.ts')).proxyAgent;
+    return new Connections(await import('./undici.ts'), agent ? { address, agent } : undefined, url, options);
   } catch (error) {
     throw TransportError.unsent(error, url);
   }
@@ -63,7 +65,8 @@ export class Connections {
   breaking: Error | undefined;
   /** The proxy that they go through, '' for none; known once the first is begun. */
   proxy = '';
-  readonly #undici: Libraries;
+  readonly #undici: typeof Undici;
+  readonly #through: Through | undefined;
   readonly #url: URL;
   readonly #options: ConnectionOptions;
   /** All that are open or under way, those to a proxy among them. */
@@ -73,8 +76,9 @@ export class Connections {
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
 
-  constructor(libraries: Libraries, url: URL, options: ConnectionOptions) {
-    this.#undici = libraries;
+  constructor(undici: typeof Undici, through: Through | undefined, url: URL, options: ConnectionOptions) {
+    this.#undici = undici;
+    this.#through = through;
     this.#url = url;
     this.#options = options;
     this.#onConnected = options.onConnected;
@@ -83,7 +87,7 @@ export class Connections {
     const tls = { rejectUnauthorized: true, timeout };
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
-      libraries.proxyAgent?.(proxyFor(url), tls, {
+      through?.agent(through.address, tls, {
         connect,
         factory: (origin: string | URL, { connect }: Pool.Options) =>
           this.#pool(origin, this.#standing(connect)),
@@ -152,7 +156,7 @@ export class Connections {
   // A direct connection is given by its options, a tunnel by the function that digs it.
   #standing(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
-    if (isTunnel) this.proxy = proxyFor(this.#url);
+    if (isTunnel) this.proxy = this.#through?.address ?? '';
     const connector = isTunnel ? connect : this.#tracked(this.#undici.buildConnector(connect));
     return (target, callback) => {
       const standing = this.#stand(connector, target);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { closeSync, lstatSync, unlinkSync } from 'node:fs';
 import {
   append,
-  hashOf,
+  identityHash,
   isInPlace,
   logsOf,
   openLog,
@@ -22,7 +22,7 @@ import type { Claimant } from './output-lock.ts';
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   removeTrial(target);
-  const own = hashOf(identity);
+  const own = identityHash(identity);
   for (const path of logsOf(target, own)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
     const log = openLog(path);

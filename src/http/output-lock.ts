@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, unlinkSync, type Stats } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, unlinkSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
@@ -9,7 +9,7 @@ import { plainFile } from '../open-flags.ts';
 import { removeFile } from '../remove-file.ts';
 import {
   append,
-  hashOf,
+  identityHash,
   isInPlace,
   isOwnFile,
   logsOf,
@@ -27,6 +27,7 @@ import {
   type PartMetadata,
 } from './claim-log.ts';
 import { localError } from './local-error.ts';
+import { opened } from './whole-file.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
@@ -76,9 +77,11 @@ export async function lockOutput(
 ): Promise<OutputLock> {
   const { deadline, clock, signal, late, charged } = options;
   for (;;) {
-    const found = await firstFree(target, hashOf(identity), options.claimant).catch((error: unknown) => {
-      throw localError(error, target, charged);
-    });
+    const found = await firstFree(target, identityHash(identity), options.claimant).catch(
+      (error: unknown) => {
+        throw localError(error, target, charged);
+      },
+    );
     if (found !== 'busy') return found ?? new OutputLock(target, options.claimant);
     if (deadline.leftMs() <= 0) throw late();
     await clock.sleep(100, signal);
@@ -217,9 +220,9 @@ export class OutputLock {
   // Between the note of a name and the making of its file a process may have died: only an empty one is its own then.
   #openLeft(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
-    const left = path && opened(path);
-    if (!left) return undefined;
-    const { file, status } = left;
+    const file = path === undefined ? undefined : opened(path, O_RDWR | plainFile);
+    if (path === undefined || file === undefined) return undefined;
+    const status = fstatSync(file);
     const { size, nlink } = status;
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
@@ -242,14 +245,5 @@ export class OutputLock {
 
   #otherName(): string {
     return `${this.target}.${randomBytes(4).toString('hex')}.part`;
-  }
-}
-
-function opened(path: string): { file: number; status: Stats } | undefined {
-  try {
-    const file = openSync(path, O_RDWR | plainFile);
-    return { file, status: fstatSync(file) };
-  } catch {
-    return undefined;
   }
 }

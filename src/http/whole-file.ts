@@ -81,7 +81,8 @@ async function versionHolding(
   }
 }
 
-function opened(path: string, flags: number): number | undefined {
+/** A file's descriptor, undefined where it cannot be opened. */
+export function opened(path: string, flags: number): number | undefined {
   try {
     return openSync(path, flags);
   } catch {
