@@ -10,8 +10,14 @@ export const lineLength = idStart + idLength + 1;
 /** What stands there in the place of the blank where the line says that a job was removed. */
 export const removal = 0x2d;
 const newline = 0x0a;
-/** `job_`, as a number. */
-const idBegin = 0x6a6f625f;
+
+/** Bytes. A line is a whole number of words. */
+const wordLength = Int32Array.BYTES_PER_ELEMENT;
+const hashWords = hashLength / wordLength;
+const markWord = (idStart - 1) / wordLength;
+const lineWords = lineLength / wordLength;
+/** The word that ends a line's blank, or what stands there, and begins its id. */
+const marks = [blank, removal].map((mark) => firstWord(`${String.fromCharCode(mark)}job`));
 
 /**
  * The lines of an index by either of the hashes that each begins with, so that a look-up does not search all of them.
@@ -87,33 +93,48 @@ function addFound(
 export function search(bytes: Buffer, hashes: readonly [string, string]): Set<number> {
   const found = new Set<number>();
   for (let start = 0; start < bytes.length;) {
-    // Nearly all is whole lines, and two numbers of each tell the few that are worth comparing.
+    // Nearly all is whole lines, and one word of each hash tells the few that are worth comparing.
     start = searchWhole(bytes, start, hashes, found);
-    const end = bytes.indexOf(newline, start) + 1 || bytes.length;
+    const end = (isAligned(bytes, start) && bytes.indexOf(newline, start) + 1) || bytes.length;
     searchText(bytes.subarray(start, end), start, hashes, found);
     start = end;
   }
   return found;
 }
 
-// As far as one whole line follows another; returns where they end.
+// As far as one whole line follows another; returns where they end. After something torn most lines are not aligned.
 function searchWhole(
   bytes: Buffer,
   from: number,
   hashes: readonly [string, string],
   found: Set<number>,
 ): number {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const isWhole = (start: number): boolean =>
-    start + lineLength <= bytes.length &&
-    view.getInt32(start + idStart) === idBegin &&
-    view.getUint8(start + lineLength - 1) === newline;
-  const [first, second] = hashes.map((hash) => Buffer.from(hash, 'latin1').readInt32BE());
-  let start = from;
-  for (; isWhole(start); start += lineLength)
-    if (view.getInt32(start) === first || view.getInt32(start + hashLength) === second)
+  if (!isAligned(bytes, from)) return from;
+  const words = new Int32Array(
+    bytes.buffer,
+    bytes.byteOffset + from,
+    Math.floor((bytes.length - from) / wordLength),
+  );
+  const [first, second] = hashes.map(firstWord);
+  const [added, removed] = marks;
+  let line = 0;
+  // Nothing is read outside of the words: what V8 has compiled for the loop would be thrown away.
+  for (; line + lineWords <= words.length; line += lineWords) {
+    const mark = words[line + markWord];
+    const start = from + line * wordLength;
+    if ((mark !== added && mark !== removed) || bytes[start + lineLength - 1] !== newline) break;
+    if (words[line] === first || words[line + hashWords] === second)
       searchText(bytes.subarray(start, start + lineLength), start, hashes, found);
-  return start;
+  }
+  return from + line * wordLength;
+}
+
+function isAligned(bytes: Buffer, start: number): boolean {
+  return (bytes.byteOffset + start) % wordLength === 0;
+}
+
+function firstWord(text: string): number | undefined {
+  return new Int32Array(Uint8Array.from(Buffer.from(text.slice(0, wordLength), 'latin1')).buffer)[0];
 }
 
 function searchText(
