@@ -24,11 +24,16 @@ const withoutChildProcess = {
 
 // string-width makes a segmenter and the emoji of Unicode when it is loaded, for which a short command takes as long as for
 // all the rest, and needs them for few texts.
+const visible =
+  '[^\\p{Default_Ignorable_Code_Point}\\p{Control}\\p{Format}\\p{Nonspacing_Mark}\\p{Enclosing_Mark}\\p{Surrogate}]';
 const eager = {
   'const segmenter = new Intl.Segmenter();': `let made;
 const segmenter = { segment: (text) => (made ??= new Intl.Segmenter()).segment(text) };`,
   'const rgiEmojiRegex = /^\\p{RGI_Emoji}$/v;': `let emoji;
 const rgiEmojiRegex = { test: (text) => (emoji ??= new RegExp('^\\\\p{RGI_Emoji}$', 'v')).test(text) };`,
+  [`const visibleCharacterRegex = /${visible}/v;`]: `let visible;
+const visibles = () => (visible ??= new RegExp(${JSON.stringify(visible)}, 'v'));
+const visibleCharacterRegex = { test: (text) => visibles().test(text), [Symbol.search]: (text) => text.search(visibles()) };`,
 };
 const lazyWidths = {
   name: 'string-width-when-needed',
@@ -43,11 +48,14 @@ const lazyWidths = {
 };
 
 // A module of Node's own is loaded by what first uses it, and not with the chunk: most commands use few of those that
-// their code could use. (mgw's own chunks are loaded as the source says, so that none is missing later on.)
-const nodeWhenUsed = {
-  name: 'node-when-used',
+// their code could use; and so is ipaddr.js, which makes all of its ranges then. (mgw's own chunks are loaded as the source
+// says, so that none is missing later on.)
+const loadWhenUsed = {
+  name: 'load-when-used',
   renderChunk: (code) =>
-    Array.from(code.matchAll(/^let (node_\w+) = (require\("node:[\w/]+"\));$/gm)).reduce(whenUsed, code),
+    Array.from(
+      code.matchAll(/^(?:let|var) (node_\w+|import_ipaddr) = (.*\brequire(?:\("node:[\w/]+"\)|_\w.*));$/gm),
+    ).reduce(whenUsed, code),
 };
 
 function whenUsed(code, [declaration, name, load]) {
@@ -129,12 +137,12 @@ const inAscii = {
 const always =
   /rolldown\/runtime|src\/(exchange|nearest|cli\/(main|program|context|io|wait-options|refs|stdin|output\/json)|session\/(session|settings|places)|jobs\/(deps|view)|http\/(failures|read-bounded|transport-error))\.ts/;
 const network =
-  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client|reach|mend-head|proxy)\.ts|ipaddr/;
+  /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client|reach|mend-head|proxy|pushed-body)\.ts|ipaddr/;
 const undici =
   /undici\/lib\/(core|dispatcher\/(client|pool|dispatcher|fixed)|handler|llhttp)|src\/http\/undici\.ts/;
 const ledger = /src\/ledger\/file-ledger\.ts/;
 const tables = /src\/cli\/output\/(fitted-table|human)\.ts/;
-const job = /src\/(protocols\/registry|jobs\/(ref|observe)|session\/(prices|account))\.ts/;
+const job = /src\/(protocols\/registry|jobs\/(ref|observe|grace)|session\/(prices|account|protocols))\.ts/;
 const together = {
   groups: [
     { name: 'base', priority: 2, test: always },
@@ -192,7 +200,7 @@ const program = {
     unspoken,
     withoutTree,
     oneParser,
-    nodeWhenUsed,
+    loadWhenUsed,
     inAscii,
     shortNames,
     galleryPage(),

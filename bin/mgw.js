@@ -23,5 +23,7 @@ else {
   });
   void main(process.argv.slice(2)).then((code) => {
     exitCode = code;
+    // What is left (connections that are kept, the heap) need not be taken down; what was written must be out.
+    if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit();
   });
 }

@@ -3,6 +3,7 @@ import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
 import { ownWord, type Job, type JobKind } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
+import type { Observation } from '../protocols/protocol.ts';
 import { shownState } from './reconcile.ts';
 
 /** The command that waits for a job, as an argument vector without the global flags. */
@@ -102,4 +103,16 @@ export function withoutHandle(job: Job): MgwError {
   if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The answer was lost');
   const text = `Job ${job.id} was never sent. The command that made it sends it when it is run again.`;
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
+}
+
+/** Exit 9: finished by the gateway's word, with nothing to fetch or nothing that proves it (design 6). */
+export function noResult(job: Job, { nativeStatus, warning, requestId }: Observation): MgwError {
+  const shown = nativeStatus === '' ? '' : ` (${nativeStatus})`;
+  const text = `Job ${job.id} finished${shown}, but the gateway shows no result: ${warning ?? 'it names none.'}`;
+  return new MgwError('result_unavailable', text, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId,
+  });
 }

@@ -4,7 +4,7 @@ import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { backoffMs } from '../http/backoff.ts';
-import { failedError, fetchCommand, interruptedError, pendingError, wordsOf } from './errors.ts';
+import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 import { isInGrace, isTooNew } from './grace.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
@@ -112,18 +112,6 @@ function onChange(note: (text: string) => void): (text: string | undefined) => v
     if (text !== undefined && text !== last) note(text);
     last = text ?? last;
   };
-}
-
-/** Exit 9: finished by the gateway's word, with nothing to fetch or nothing that proves it (design 6). */
-export function noResult(job: Job, { nativeStatus, warning, requestId }: Observation): MgwError {
-  const shown = nativeStatus === '' ? '' : ` (${nativeStatus})`;
-  const text = `Job ${job.id} finished${shown}, but the gateway shows no result: ${warning ?? 'it names none.'}`;
-  return new MgwError('result_unavailable', text, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
-    requestId,
-  });
 }
 
 /** Exit 3: the key is refused for a job that was accepted; a good key resumes it. */

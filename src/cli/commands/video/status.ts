@@ -55,10 +55,9 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
 async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
-    const [{ jobFor }, { hasResult, observe }, { noResult }, { withoutHandle }] = await Promise.all([
+    const [{ jobFor }, { hasResult, observe }, { noResult, withoutHandle }] = await Promise.all([
       import('../../../jobs/ref.ts'),
       import('../../../jobs/observe.ts'),
-      import('../../../jobs/watch.ts'),
       import('../../../jobs/errors.ts'),
     ]);
     job = await jobFor(ref, protocol, deps);
