@@ -23,7 +23,9 @@ else {
   });
   void main(process.argv.slice(2)).then((code) => {
     exitCode = code;
-    // What is left (connections that are kept, the heap) need not be taken down; what was written must be out.
-    if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit();
+    // What is left (connections that are kept, the heap) need not be taken down. All that was written has to be out.
+    const isOut = process.stdout.writableLength === 0 && process.stderr.writableLength === 0;
+    // eslint-disable-next-line no-restricted-properties
+    if (isOut) process.exit();
   });
 }
