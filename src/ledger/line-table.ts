@@ -11,8 +11,8 @@ export const lineLength = idStart + idLength + 1;
 export const removal = 0x2d;
 const newline = 0x0a;
 
-/** Bytes. A line is a whole number of words. */
-const wordLength = Int32Array.BYTES_PER_ELEMENT;
+/** Bytes of an Int32, of which a line is a whole number; written out, since the build puts only literals where they are used. */
+const wordLength = 4;
 const hashWords = hashLength / wordLength;
 const markWord = (idStart - 1) / wordLength;
 const lineWords = lineLength / wordLength;
