@@ -7,8 +7,6 @@ import { giveBack } from './read-buffers.ts';
 import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const mostPending = 4 * 1024 * 1024;
-/** A file that is longer is hashed by a thread, which is not begun for less. */
-const mostHashedHere = 32 * 1024 * 1024;
 
 /**
  * A file that is hashed while it is written, from its beginning to its end. What comes during a write goes out together
@@ -21,7 +19,7 @@ export class HashedFile {
   /** Of what went through here; undefined once a thread does it, or where something stands in the file that did not. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
-  readonly #byThread: boolean;
+  readonly #mostHere: number;
   #isFollowed = false;
   #length: number;
   #pending: Uint8Array[] = [];
@@ -32,13 +30,13 @@ export class HashedFile {
   /**
    * @param file its descriptor, open for reading and writing; it is closed here
    * @param length how much of what stands in the open file is kept, bytes
-   * @param byThread whether a thread may hash a long file, which takes tens of MB
+   * @param mostHere a file that is longer, bytes, is hashed by a thread; that takes tens of MB, and a moment to begin
    */
-  constructor(path: string, file: number, length = 0, byThread = false) {
+  constructor(path: string, file: number, length = 0, mostHere = Infinity) {
     this.path = path;
     this.#file = file;
     this.#length = length;
-    this.#byThread = byThread;
+    this.#mostHere = mostHere;
     this.#hash = length === 0 ? createHash('sha256') : undefined;
   }
 
@@ -127,7 +125,7 @@ export class HashedFile {
 
   // Tried once; what has no thread is hashed here.
   #follow(): void {
-    if (this.#byThread && this.#length > mostHashedHere && !this.#isFollowed) {
+    if (this.#length > this.#mostHere && !this.#isFollowed) {
       this.#isFollowed = true;
       this.#thread = HashThread.begin(this.#file);
       if (this.#thread !== undefined) this.#hash = undefined;

@@ -14,6 +14,9 @@ import { removeFile } from '../remove-file.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './wav.ts';
 
+/** Bytes. Of less than that a thread would not make up for its beginning. */
+const mostHashedHere = 256 * 1024 * 1024;
+
 /** How a file of speech is made. */
 export interface FileSinkOptions {
   /** Absolute path of the output. */
@@ -50,13 +53,14 @@ export class FileSink implements AudioSink {
 
   async open(isBegun = false): Promise<void> {
     if (this.#file !== undefined) return;
-    const { target, force, part } = this.#options;
+    const { target, force, part, wavRate } = this.#options;
     this.#isBegun = isBegun;
     checkOutput(target, { force, isBegun });
     try {
       const { file, path } = part === undefined ? await this.#lock().openPart() : await openAnew(part);
       this.#part = path;
-      this.#file = new HashedFile(path, file);
+      // The header of a WAV is written at the end, so that all of it is read again.
+      this.#file = new HashedFile(path, file, 0, wavRate === undefined ? mostHashedHere : Infinity);
     } catch (error) {
       throw localError(error, target, 'no');
     }

@@ -8,6 +8,8 @@ import type { OpenedPart, OutputLock } from '../output-lock.ts';
 import type { SealedFile } from '../whole-file.ts';
 import { headBytes } from './media-kind.ts';
 
+/** Bytes; a thread is not begun for less. */
+const mostHashedHere = 32 * 1024 * 1024;
 const syncBytes = 32 * 1024 * 1024;
 const syncMs = 2000;
 
@@ -39,7 +41,11 @@ export class PartFile {
   static async open(lock: OutputLock, clock: Clock): Promise<PartFile> {
     try {
       const part = await lock.openPart();
-      return new PartFile(new HashedFile(part.path, part.file, keptLength(part, lock), true), lock, clock);
+      return new PartFile(
+        new HashedFile(part.path, part.file, keptLength(part, lock), mostHashedHere),
+        lock,
+        clock,
+      );
     } catch (error) {
       throw localError(error, lock.target, 'yes');
     }
