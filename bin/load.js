@@ -32,7 +32,7 @@ exports.loader = (folder, cache, use) => {
     const module = { exports: {} };
     loaded.set(name, module);
     const filename = path.join(folder, name);
-    // Put together here, since V8 would make a second text of pieces, in the memory of which it begins with little.
+    // Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
     const source = Buffer.concat([head, fs.readFileSync(filename), tail]);
     const entry = cache && path.join(cache, entryOf(loaded.size === 1 ? `${use}-${name}` : name, source));
     const cachedData = cache && readEntry(entry);

@@ -30,10 +30,10 @@ describe('a power cut at one moment of three: nothing is paid twice or lost, a f
   });
 });
 
-describe('a disk that fails at one operation of five: nothing is paid twice or lost, and the truth is told', () => {
+describe('a disk that fails at one operation of four: nothing is paid twice or lost, and the truth is told', () => {
   it.each(scenarios)('of $name', async (scenario) => {
     // Of pieces each does what the others do.
-    const part = { every: scenario.pieces === undefined ? 5 : 17, from: scenarios.indexOf(scenario) };
+    const part = { every: scenario.pieces === undefined ? 4 : 17, from: scenarios.indexOf(scenario) };
     const { moments, violations } = await sweepFailures(scenario, built.worker, part);
     expect(moments).toBeGreaterThan(2);
     expect(violations).toEqual([]);

@@ -3,7 +3,7 @@ import type { TimeLimits } from '../impatiently.ts';
 
 /** Sees to it that a connection is given up on which nothing comes, or whose time is up. */
 export interface IdleWatch {
-  /** Aborted once nothing came for the whole time, or the deadline has passed; its reason says which. And with `parent`. */
+  /** Aborted once nothing came for the whole time, the deadline has passed, or `parent` was aborted; its reason says which. */
   readonly signal: AbortSignal;
   /** Something came: the time for silence begins anew. */
   touch(): void;
