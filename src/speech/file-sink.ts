@@ -15,7 +15,7 @@ import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './wav.ts';
 
 /** Bytes. Of less than that a thread would not make up for its beginning. */
-const mostHashedHere = 256 * 1024 * 1024;
+const mostHashedHere = 64 * 1024 * 1024;
 
 /** How a file of speech is made. */
 export interface FileSinkOptions {
