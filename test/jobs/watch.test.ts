@@ -323,7 +323,7 @@ describe('what does not end it', () => {
   });
 
   it('a gateway that says nothing: each look ends at its timeout', async () => {
-    const at = await scene({ requestTimeoutMs: 60 });
+    const at = await sceneOf(c, 'task_0001', { requestTimeoutMs: 400 });
     at.server.answers.push(
       () => undefined,
       (_, response) => void response.writeHead(200).write('{'),
