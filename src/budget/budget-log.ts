@@ -79,8 +79,10 @@ class FileLog implements BudgetLog {
 
   // Another file in its place would be a second budget, of which this process knows nothing.
   async #checkSame(): Promise<void> {
+    // As far as it is known now: while it is looked at, more may be read of what others have added since.
+    const known = this.#offset;
     const [own, there] = await Promise.all([this.#file.stat(), stat(this.#path)]);
-    if (own.ino !== there.ino || own.dev !== there.dev || own.size < this.#offset)
+    if (own.ino !== there.ino || own.dev !== there.dev || own.size < known)
       throw new Error('it was replaced or cut while it was in use');
   }
 }

@@ -8,8 +8,9 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { openBudgetLog, type BudgetLog } from '../../src/budget/budget-log.ts';
 import { MgwError } from '../../src/errors.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
@@ -26,6 +27,24 @@ describe('the file of a budget', () => {
     await (await openBudgetLog(path)).close();
     expect(statSync(path).mode & 0o777).toBe(0o600);
     expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700);
+  });
+
+  it('takes what was added and read while it was looked at for no cut', async () => {
+    const path = join(freshFolder(), 'a.jsonl');
+    const log = await openBudgetLog(path);
+    const file = await open(path);
+    const handles = Object.getPrototypeOf(file) as FileHandle;
+    // eslint-disable-next-line @typescript-eslint/unbound-method
+    const { stat } = handles;
+    vi.spyOn(handles, 'stat').mockImplementationOnce(async function (this: FileHandle) {
+      const before = await stat.call(this);
+      appendFileSync(path, 'of another\n');
+      await textOf(log);
+      return before;
+    });
+    await log.append('own\n', false);
+    expect(await textOf(log)).toBe('own\n');
+    await Promise.all([log.close(), file.close()]);
   });
 
   it('gives each reader every text once, whoever wrote it', async () => {
