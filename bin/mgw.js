@@ -23,7 +23,7 @@ else {
   });
   void main(process.argv.slice(2)).then((code) => {
     exitCode = code;
-    // What is left (connections that are kept, the heap) need not be taken down. All that was written has to be out.
+    // Kept connections and the heap need not be taken down, but what was written must be out.
     const isOut = process.stdout.writableLength === 0 && process.stderr.writableLength === 0;
     // eslint-disable-next-line no-restricted-properties
     if (isOut) process.exit();

@@ -79,7 +79,7 @@ class FileLog implements BudgetLog {
 
   // Another file in its place would be a second budget, of which this process knows nothing.
   async #checkSame(): Promise<void> {
-    // As far as it is known now: while it is looked at, more may be read of what others have added since.
+    // Taken first: while the file is looked at, this process may read on, past the size that is found.
     const known = this.#offset;
     const [own, there] = await Promise.all([this.#file.stat(), stat(this.#path)]);
     if (own.ino !== there.ino || own.dev !== there.dev || own.size < known)

@@ -220,8 +220,9 @@ export class OutputLock {
   // Between the note of a name and the making of its file a process may have died: only an empty one is its own then.
   #openLeft(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
-    const file = path === undefined ? undefined : opened(path, O_RDWR | plainFile);
-    if (path === undefined || file === undefined) return undefined;
+    if (path === undefined) return undefined;
+    const file = opened(path, O_RDWR | plainFile);
+    if (file === undefined) return undefined;
     const status = fstatSync(file);
     const { size, nlink } = status;
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);

@@ -29,7 +29,7 @@ describe('the file of a budget', () => {
     expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700);
   });
 
-  it('takes what was added and read while it was looked at for no cut', async () => {
+  it('is not called cut where this process reads what others add while it is looked at', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     const file = await open(path);

@@ -57,10 +57,7 @@ const program = `
   };
   let next = 0;
   const work = async () => {
-    while (next < 30) {
-      const end = await buy(name + ' ' + next++);
-      await new Promise((resolve) => process.send(end, resolve));
-    }
+    while (next < 30) process.send(await buy(name + ' ' + next++));
   };
   await Promise.all([work(), work(), work()]);
   process.disconnect();

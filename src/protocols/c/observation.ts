@@ -45,8 +45,8 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   const url = videoUrlIn(body);
   const isError = saysError(body) || saysError(task.holder);
   const state = stateOf(task.word);
-  const isDenied = (): boolean => url === undefined && (isError || soundsDenied(body));
-  if (state === 'failed' || (state === 'succeeded' && isDenied()))
+  const isDenied = state === 'succeeded' && url === undefined && (isError || soundsDenied(body));
+  if (state === 'failed' || isDenied)
     return { ...base, state: 'failed', failure: failureOf(reply, body, task) };
   const progress = progressIn(task.holder) ?? progressIn(body);
   if (state !== 'succeeded')
