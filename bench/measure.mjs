@@ -3,9 +3,10 @@
 // bash times it, since Node does not tell what a child took; /proc tells the peak of memory while the program runs
 // (Linux only). Both are of the program alone and what it started, not of bash.
 import { Buffer } from 'node:buffer';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
 import { clearInterval, setInterval } from 'node:timers';
 
 const script = `
@@ -96,6 +97,8 @@ function read(path) {
 
 /**
  * Runs each of the contenders once in every round, one after the other, so that a busy machine is busy for all of them.
+ * What the one before has left for the disk is written first, since whoever syncs would wait for that as well, and every
+ * other round goes backwards.
  *
  * @param {number} rounds
  * @param {Record<string, () => Promise<{ wall: number, cpu: number, rss: number }>>} contenders
@@ -105,16 +108,34 @@ function read(path) {
  */
 export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
   const runs = Object.fromEntries(Object.keys(contenders).map((name) => [name, []]));
-  for (let round = warmUp ? -1 : 0; round < rounds; round += 1)
-    for (const [name, contender] of Object.entries(contenders)) {
+  for (let round = warmUp ? -1 : 0; round < rounds; round += 1) {
+    const order = Object.entries(contenders);
+    if (round % 2 !== 0) order.reverse();
+    for (const [name, contender] of order) {
+      spawnSync('sync');
       const run = await contender();
       if (round >= 0) runs[name].push(run);
     }
+  }
   return {
     of: (name, what = 'wall') => median(runs[name].map((run) => run[what])),
     ratio: (name, peer, what = 'wall') =>
       median(runs[name].map((run, round) => run[what] / runs[peer][round][what])),
   };
+}
+
+/**
+ * Writes 1 GiB to a file and removes it, before each of what writes much itself: a virtual machine gives memory that is
+ * free for two seconds back to its host, and whoever takes it again pays for that.
+ */
+export function freeMemory(folder) {
+  const path = join(folder, 'memory');
+  const file = openSync(path, 'w');
+  const block = Buffer.alloc(1024 * 1024);
+  for (let mib = 0; mib < 1024; mib += 1) writeSync(file, block);
+  fsyncSync(file);
+  closeSync(file);
+  rmSync(path);
 }
 
 /** The middle one. */

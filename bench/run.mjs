@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { interleaved, measured } from './measure.mjs';
+import { freeMemory, interleaved, measured } from './measure.mjs';
 import { nodes, npmPackage, program } from './peers.mjs';
 import { verdictOf, machine, table } from './report.mjs';
 
@@ -92,6 +92,7 @@ function open(name) {
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
     interleaved,
+    freeMemory: () => freeMemory(folder),
   };
   const close = () => {
     for (const server of servers) server.kill();

@@ -30,6 +30,7 @@ async function* one(bench, size) {
   const [curl, aria2] = [bench.program('curl'), bench.program('aria2c', 'aria2')];
   const clean = async (command, options) => {
     rmSync(path, { force: true });
+    bench.freeMemory();
     return bench.measured(command, options);
   };
   const runs = await bench.interleaved(bench.rounds(5), {

@@ -1,4 +1,5 @@
 // Streaming speech: frames of JSON become a file on disk.
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 const mb = 1e6;
@@ -10,35 +11,18 @@ export default async function* speech(bench) {
       if (total > 256 && frameBytes !== 64_000) continue;
       const url = await bench.serve('gateway', JSON.stringify({ frameBytes, speechBytes: total * mb }));
       const env = bench.env(url);
-      const args = [
-        'tts',
-        'Good morning.',
-        '--speaker',
-        'v',
-        '-q',
-        '--new',
-        '--force',
-        '-o',
-        join(bench.folder, 'out.mp3'),
-      ];
-      const runs = await bench.interleaved(bench.rounds(3, 1), {
-        mgw: () => bench.measured([...bench.mgw(), ...args], { env }),
-        least: () =>
-          bench.measured([
-            ...bench.least('speech.mjs'),
-            `${url}/api/v3/tts/unidirectional`,
-            join(bench.folder, 'least.mp3'),
-          ]),
-        curl: () =>
-          bench.measured([
-            bench.program('curl'),
-            '-sf',
-            '-d',
-            '{}',
-            '-o',
-            join(bench.folder, 'raw'),
-            `${url}/api/v3/tts/unidirectional`,
-          ]),
+      const args = ['tts', 'Good morning.', '--speaker', 'v', '-q', '--new'];
+      const path = join(bench.folder, 'out.mp3');
+      const from = `${url}/api/v3/tts/unidirectional`;
+      const clean = (command, options) => {
+        rmSync(path, { force: true });
+        bench.freeMemory();
+        return bench.measured(command, options);
+      };
+      const runs = await bench.interleaved(bench.rounds(5, 1), {
+        mgw: () => clean([...bench.mgw(), ...args, '-o', path], { env }),
+        least: () => clean([...bench.least('speech.mjs'), from, path]),
+        curl: () => clean([bench.program('curl'), '-sf', '-d', '{}', '-o', path, from]),
       });
       const bound = { by: 'parse, decode, write, sync', value: total / runs.of('least') };
       const figure = `speech of ${total} MB in frames of ${frameBytes} bytes`;

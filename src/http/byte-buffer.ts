@@ -25,6 +25,13 @@ export class ByteBuffer {
     return end;
   }
 
+  /** Takes off everything, and returns it: good until the next {@link append}. */
+  taken(): Buffer {
+    const all = this.#bytes.subarray(0, this.length);
+    this.length = 0;
+    return all;
+  }
+
   /** The bytes decoded as UTF-8. */
   toString(): string {
     return this.#bytes.toString('utf8', 0, this.length);

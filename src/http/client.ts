@@ -4,6 +4,7 @@ import { openConnections, type Connections } from './connections.ts';
 import { decoded } from './content-encoding.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
+import { intoReusedBuffers } from './reused-buffers.ts';
 import { RawAnswer } from './raw-answer.ts';
 import { headersFor, pathFor } from './request-head.ts';
 import { TransportError } from './transport-error.ts';
@@ -26,6 +27,8 @@ export interface CallOptions {
   timeoutMs: number;
   /** How much of the body is kept; a longer one is cut, and the reply says so. Bytes. */
   maxBytes?: number;
+  /** Of a streamed body: how much may wait for its reader, bytes. It is read at once: what has come survives a reset. */
+  mostAhead?: number;
   signal?: AbortSignal;
   /** Ends the making of a connection only; once it stands, `signal` alone counts. */
   connectSignal?: AbortSignal;
@@ -70,8 +73,7 @@ export interface GatewayClient {
 
 const defaultMaxBytes = 16 * 1024 * 1024;
 const defaultConnectTimeoutMs = 10_000;
-/** So much of a body may wait for its reader, bytes. */
-const mostAhead = 512 * 1024;
+const defaultMostAhead = 512 * 1024;
 
 /** Opens a client; no connection is made before the first call. */
 export function createClient(options: ClientOptions): GatewayClient {
@@ -80,8 +82,11 @@ export function createClient(options: ClientOptions): GatewayClient {
   let kept: Promise<Connections> | undefined;
   const connections = (call: CallOptions, signal: AbortSignal): Promise<Connections> => {
     const { onConnected, connectSignal } = call;
-    const signals = [signal, connectSignal];
-    if (onConnected) return openConnections(options.baseUrl, { timeoutMs, most: 1, signals, onConnected });
+    const own = { timeoutMs, most: 1, signals: [signal, connectSignal], onConnected };
+    // What TLS gives has been copied already.
+    const isMuch = call.mostAhead !== undefined && options.baseUrl.protocol === 'http:';
+    if (onConnected)
+      return openConnections(options.baseUrl, { ...own, ...(isMuch && { onread: intoReusedBuffers }) });
     return (shared ??= openConnections(options.baseUrl, { timeoutMs, most: 64 }));
   };
   const open: Open = (request, call) => send(request, call, options, connections);
@@ -148,7 +153,7 @@ async function send(
       call.beforeFirstByte?.();
       trace?.(`> ${request.method} ${baseUrl.origin}${path}`);
     };
-    const answer = new RawAnswer({ started, mostAhead });
+    const answer = new RawAnswer({ started, mostAhead: call.mostAhead ?? defaultMostAhead });
     const response = await fetched(new URL(baseUrl.origin + path), {
       ...raw,
       method: request.method,
@@ -197,22 +202,25 @@ function causeOf(error: unknown): unknown {
   return error instanceof TypeError && error.cause !== undefined ? error.cause : error;
 }
 
-async function* bodyOf(
+function bodyOf(
   response: Response,
   answer: RawAnswer,
   url: URL,
   end: () => void,
 ): AsyncGenerator<Uint8Array, void> {
-  try {
-    // As long as somebody reads from it, fetch does not take the response for forgotten and end it.
-    const fetched = answer.body && response.body?.getReader();
-    const body = answer.body ?? response.body;
-    if (body) yield* decoded(body, answer.head?.headers['content-encoding']);
-    await fetched?.read();
-    if (answer.broken) throw answer.broken;
-  } catch (error) {
-    throw TransportError.sent(causeOf(error), url);
-  } finally {
-    end();
+  // As long as somebody has its reader, fetch does not take the response for forgotten and end it.
+  const fetched = answer.body && response.body?.getReader();
+  async function* chunks(): AsyncGenerator<Uint8Array, void> {
+    try {
+      const body = answer.body ?? response.body;
+      if (body) yield* decoded(body, answer.head?.headers['content-encoding']);
+      await fetched?.read();
+      if (answer.broken) throw answer.broken;
+    } catch (error) {
+      throw TransportError.sent(causeOf(error), url);
+    } finally {
+      end();
+    }
   }
+  return chunks();
 }

@@ -19,20 +19,20 @@ const mostHeld = 256;
  * coding is passed on as it is. A body that is not in the coding it names is given as it came, and whatever could be
  * decoded of one that breaks; then the error is thrown.
  */
-export async function* decoded(
+export function decoded(
   body: AsyncIterable<Uint8Array>,
   encoding: string | undefined,
-): AsyncGenerator<Uint8Array, void> {
+): AsyncIterable<Uint8Array> {
   const create = decoders.get((encoding ?? '').trim().toLowerCase());
-  // Loaded where a gateway compresses: it costs a part of every start.
-  if (create === undefined) yield* body;
-  else yield* undone(body, create(await import('node:zlib')));
+  return create === undefined ? body : undone(body, create);
 }
 
 async function* undone(
   body: AsyncIterable<Uint8Array>,
-  decoder: Transform,
+  create: (zlib: typeof nodeZlib) => Transform,
 ): AsyncGenerator<Uint8Array, void> {
+  // Loaded where a gateway compresses: it costs a part of every start.
+  const decoder = create(await import('node:zlib'));
   const out: Uint8Array[] = [];
   let failure: Error | undefined;
   decoder.on('data', (chunk: Uint8Array) => out.push(chunk)).on('error', (error) => (failure = error));

@@ -3,7 +3,7 @@ import { closeSync, ftruncateSync, writeSync, writev, writevSync } from 'node:fs
 import { syncFile } from '../make-folder.ts';
 import { HashThread } from './hash-thread.ts';
 import { localError } from './local-error.ts';
-import { giveBack } from './read-buffers.ts';
+import { giveBack } from './reused-buffers.ts';
 import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const mostPending = 4 * 1024 * 1024;

@@ -3,7 +3,6 @@ import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
 import { impatiently } from '../http/impatiently.ts';
 import { readBounded } from '../http/read-bounded.ts';
-import { readAhead } from '../http/read-ahead.ts';
 
 /** Bytes. */
 const longestErrorBody = 1024 * 1024;
@@ -33,10 +32,10 @@ export class StreamedCall {
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
     const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#deadline.leftMs()));
-    const answer = await client.stream(request, { ...options, timeoutMs });
+    const answer = await client.stream(request, { ...options, timeoutMs, mostAhead: this.#mostAhead });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {
-      this.stream = { ...answer, body: readAhead(answer.body, this.#mostAhead) };
+      this.stream = answer;
       return { status, headers, text: '', complete: false };
     }
     const limits = { idleMs: this.#idleMs, deadline: this.#deadline };

@@ -1,3 +1,5 @@
+import { ByteBuffer } from '../http/byte-buffer.ts';
+
 /** The largest frame that is taken where nothing else is asked, bytes: over an hour of speech in one frame. */
 export const largestFrame = 16 * 1024 * 1024;
 
@@ -27,9 +29,9 @@ export class FrameSplitter {
   #inString = false;
   /** True where the next byte of a string is escaped by the one before it. */
   #escaped = false;
-  /** The frame so far, in the pieces in which it came. */
-  #pieces: Buffer[] = [];
-  #size = 0;
+  /** The beginning of a frame that goes on in the next chunk, and the memory for the next one of the kind. */
+  #begun: ByteBuffer;
+  #spare: ByteBuffer;
   /** What stands between frames on the current line from the first word on, a character for each byte. */
   #line = '';
   readonly #limit: number;
@@ -42,9 +44,14 @@ export class FrameSplitter {
   constructor(limit: number = largestFrame, clean = (text: string): string => text) {
     this.#limit = limit;
     this.#clean = clean;
+    this.#begun = new ByteBuffer(limit);
+    this.#spare = new ByteBuffer(limit);
   }
 
-  /** Takes the next bytes of the stream; returns the frames that they complete, in their order. */
+  /**
+   * Takes the next bytes of the stream; returns the frames that they complete, in their order. Those are good as long
+   * as the chunk is, and until the next one.
+   */
   push(chunk: Uint8Array): Buffer[] {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
     const frames: Buffer[] = [];
@@ -54,8 +61,8 @@ export class FrameSplitter {
         continue;
       }
       const end = this.#scan(bytes, from);
-      this.#keep(bytes.subarray(from, end));
-      if (!this.#inFrame && this.fault === undefined) frames.push(this.#take());
+      const frame = this.#joined(bytes.subarray(from, end));
+      if (!this.#inFrame && frame !== undefined) frames.push(frame);
       from = end;
     }
     return frames;
@@ -148,20 +155,15 @@ export class FrameSplitter {
     }
   }
 
-  #keep(piece: Buffer): void {
-    this.#size += piece.length;
-    this.#pieces.push(piece);
-    if (this.#size <= this.#limit) return;
-    this.fault ??= `a frame exceeds ${this.#limit} bytes`;
-    this.#pieces = [];
-  }
-
-  #take(): Buffer {
-    const [first = Buffer.alloc(0), ...rest] = this.#pieces;
-    const frame = rest.length === 0 ? first : Buffer.concat([first, ...rest], this.#size);
-    this.#pieces = [];
-    this.#size = 0;
-    return frame;
+  // A frame whose last piece this is, as it came where it came in one piece; undefined for an earlier piece.
+  #joined(piece: Buffer): Buffer | undefined {
+    const begun = this.#begun;
+    const isOnePiece = !this.#inFrame && begun.length === 0 && piece.length <= this.#limit;
+    if (isOnePiece) return piece;
+    if (!begun.append(piece)) this.fault ??= `a frame exceeds ${this.#limit} bytes`;
+    if (this.#inFrame || this.fault !== undefined) return undefined;
+    [this.#begun, this.#spare] = [this.#spare, begun];
+    return begun.taken();
   }
 }
 

@@ -1,6 +1,7 @@
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { impatiently, type TimeLimits } from '../http/impatiently.ts';
+import { filledBuffer, giveBack, takeBuffer } from '../http/reused-buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './frames.ts';
@@ -54,8 +55,9 @@ async function listen(
   let usage: JsonObject | undefined;
   for await (const chunk of body) {
     const { audio, ending, usage: latest = usage } = readFrames(splitter, chunk);
+    giveBack(chunk);
     usage = latest;
-    if (audio.length > 0) await write(audio.length === 1 && audio[0] ? audio[0] : Buffer.concat(audio));
+    if (audio.length > 0) await write(audio);
     heard ||= audio.length > 0;
     if (ending?.kind === 'whole' && !heard) return { kind: 'cut', why: 'the stream ended without any audio' };
     if (ending !== undefined) return ending.kind === 'whole' ? { ...ending, usage } : ending;
@@ -64,27 +66,51 @@ async function listen(
 }
 
 interface Heard {
-  audio: Buffer[];
+  audio: Buffer;
   /** The latest that was told; it may come before the end frame, or with it alone (specification 2.6). */
   usage?: JsonObject;
   ending?: Ending;
 }
 
 function readFrames(splitter: FrameSplitter, chunk: Uint8Array): Heard {
-  const audio: Buffer[] = [];
+  const audio = new Audio();
   let usage: JsonObject | undefined;
+  let ending: Ending | undefined;
   for (const frame of splitter.push(chunk)) {
-    const read = readFrame(frame);
-    if ('bytes' in read && read.bytes !== undefined) audio.push(read.bytes);
+    const read = readFrame(frame, audio.room);
+    if ('bytes' in read && read.bytes !== undefined) audio.add(read.bytes);
     if ('usage' in read) usage = read.usage ?? usage;
-    const ending = endingOf(read);
-    if (ending !== undefined) return { audio, usage, ending };
+    ending = endingOf(read);
+    if (ending !== undefined) break;
   }
-  return {
-    audio,
-    usage,
-    ending: splitter.fault === undefined ? undefined : { kind: 'cut', why: splitter.fault },
-  };
+  if (splitter.fault !== undefined) ending ??= { kind: 'cut', why: splitter.fault };
+  return { audio: audio.taken(), usage, ending };
+}
+
+/** The audio of the frames of one chunk, put together where it is decoded. */
+class Audio {
+  readonly #buffer = takeBuffer();
+  readonly #pieces: Buffer[] = [];
+  #used = 0;
+  #size = 0;
+
+  /** Where the next piece may be decoded to. */
+  get room(): Buffer {
+    return this.#buffer.subarray(this.#used);
+  }
+
+  /** Adds what was decoded to the beginning of {@link room}, or elsewhere. */
+  add(piece: Buffer): void {
+    this.#pieces.push(piece);
+    this.#size += piece.length;
+    if (piece.buffer === this.#buffer.buffer) this.#used += piece.length;
+  }
+
+  /** All of it. */
+  taken(): Buffer {
+    const all = this.#size === this.#used ? undefined : Buffer.concat(this.#pieces);
+    return all ?? filledBuffer(this.#buffer, this.#used);
+  }
 }
 
 function endingOf(frame: Frame): Ending | undefined {

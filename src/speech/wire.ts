@@ -61,15 +61,18 @@ export type Frame =
   /** Not a frame of specification 2.6: nothing that came can be relied on. */
   | { kind: 'fault'; why: string };
 
-/** Reads one frame; its Base64 is decoded strictly and by itself. Never throws. */
-export function readFrame(frame: Uint8Array): Frame {
+/**
+ * Reads one frame; its Base64 is decoded strictly and by itself, to the beginning of `room` where that is large enough.
+ * Never throws.
+ */
+export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
   const { json, data } = withDataApart(bytes) ?? { json: tryParseJson(bytes.toString()), data: undefined };
   if (json === undefined) return { kind: 'fault', why: 'a frame is not JSON' };
   const code = at(json, 'code') ?? at(json, 'header.code');
   if (typeof code !== 'number' || !Number.isInteger(code)) return withoutCode(json, code);
   if (code !== 0 && code !== endOfSynthesis) return { kind: 'error', failure: failureIn(json, String(code)) };
-  return dataFrame(json, code, data ?? at(json, 'data') ?? '');
+  return dataFrame(json, code, data ?? at(json, 'data') ?? '', room);
 }
 
 const dataStart = '"data":"';
@@ -84,13 +87,18 @@ function withDataApart(frame: Buffer): { json: Json; data: string } | undefined 
   if (start < dataStart.length || end < 0) return undefined;
   const data = frame.toString('latin1', start, end);
   if (data.includes('\\')) return undefined;
-  const json = tryParseJson(frame.toString('utf8', 0, start) + placeHolder + frame.toString('utf8', end));
+  const text = frame.toString('utf8', 0, start) + placeHolder + frame.toString('utf8', end);
+  if (text !== latest.text) latest = { text, json: tryParseJson(text) };
+  const { json } = latest;
   return json !== undefined && at(json, 'data') === placeHolder ? { json, data } : undefined;
 }
 
-function dataFrame(json: Json, code: number, data: Json): Frame {
+// Without its audio a frame is mostly the same as the one before it.
+let latest: { text: string; json?: Json } = { text: '' };
+
+function dataFrame(json: Json, code: number, data: Json, room?: Buffer): Frame {
   if (typeof data !== 'string') return { kind: 'fault', why: `the data of a frame is a ${typeof data}` };
-  const bytes = decoded(data);
+  const bytes = decoded(data, room);
   if (bytes === undefined) return { kind: 'fault', why: 'the data of a frame is not strict Base64' };
   const audio = bytes.length > 0 ? bytes : undefined;
   const usage = usageIn(json);
@@ -101,12 +109,13 @@ function dataFrame(json: Json, code: number, data: Json): Frame {
 
 // Node's decoder skips what is foreign, so a full-length result proves the alphabet, but for the URL-safe two and
 // for what is not ASCII. A regular expression over every character would be the slowest step of the stream.
-function decoded(data: string): Buffer | undefined {
+function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
   const padding = data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0;
   const length = (data.length / 4) * 3 - padding;
   if (data.length % 4 !== 0 || data.includes('-') || data.includes('_')) return undefined;
   if (Buffer.byteLength(data) !== data.length) return undefined;
-  const bytes = Buffer.from(data, 'base64');
+  const hasRoom = room !== undefined && room.length >= length;
+  const bytes = hasRoom ? room.subarray(0, room.write(data, 'base64')) : Buffer.from(data, 'base64');
   return bytes.length === length ? bytes : undefined;
 }
 

@@ -36,6 +36,6 @@ function isFast(pattern: RegExp, unit: Unit): boolean {
     return false;
   }
   const search = (text: string): unknown => text.replace(pattern, '');
-  const text = fill(unit, 8 * 1024);
+  const text = fill(unit, 16 * 1024);
   return costOf(() => search(text), 1) < 2 || growsWithText(search, unit, 2048, 64 * 1024);
 }

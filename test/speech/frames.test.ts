@@ -7,12 +7,16 @@ interface Split {
   fault: string | undefined;
 }
 
-/** What a splitter makes of a stream whose chunks end at the given places. */
+/** What a splitter makes of a stream whose chunks end at the given places, and whose memory is then used again. */
 function split(stream: string | Buffer, cuts: readonly number[] = [], limit?: number): Split {
   const splitter = new FrameSplitter(limit);
-  const frames = chunks(Buffer.from(stream), cuts).flatMap((chunk) => splitter.push(chunk));
+  const frames = chunks(Buffer.from(stream), cuts).flatMap((chunk) => {
+    const texts = splitter.push(chunk).map(String);
+    chunk.fill('x');
+    return texts;
+  });
   splitter.end();
-  return { frames: frames.map(String), fault: splitter.fault };
+  return { frames, fault: splitter.fault };
 }
 
 function chunks(bytes: Buffer, cuts: readonly number[]): Buffer[] {

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import requestOn from 'undici/lib/api/api-request.js';
 import type { GatewayClient } from '../client.ts';
 import { openConnections, type Connections } from '../connections.ts';
-import { intoReadBuffers } from '../read-buffers.ts';
+import { intoReusedBuffers } from '../reused-buffers.ts';
 import { RawAnswer } from '../raw-answer.ts';
 import { TransportError } from '../transport-error.ts';
 
@@ -75,7 +75,7 @@ function opened(
     // One that is kept is not this GET's alone.
     ...(most === 1 && { signals: [signal] }),
     // What TLS gives has been copied already.
-    ...(url.protocol === 'http:' && { onread: intoReadBuffers }),
+    ...(url.protocol === 'http:' && { onread: intoReusedBuffers }),
   });
 }
 
