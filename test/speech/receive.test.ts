@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { deadlineIn, systemClock } from '../../src/clock.ts';
@@ -7,7 +8,7 @@ import { receive } from '../../src/speech/receive.ts';
 const limits = { idleMs: 10_000, deadline: deadlineIn(10_000, systemClock) };
 
 /** A stream whose chunks are cut at the given places, each read into memory that is used again for the next. */
-async function* read(stream: Buffer, cuts: readonly number[]): AsyncGenerator<Uint8Array> {
+function* read(stream: Buffer, cuts: readonly number[]): Generator<Uint8Array> {
   const ends = [...cuts.map((cut) => cut % stream.length), stream.length].sort((one, other) => one - other);
   let start = 0;
   for (const end of ends)
@@ -25,7 +26,10 @@ const audio = fc
 
 test('audio of any size, in any chunks, is handed on whole and in its order', async () => {
   const property = fc.asyncProperty(fc.array(audio), fc.array(fc.nat()), async (pieces, cuts) => {
-    const frames = [Buffer.from('a'), ...pieces].map((piece) => ({ code: 0, data: piece.toString('base64') }));
+    const frames = [Buffer.from('a'), ...pieces].map((piece) => ({
+      code: 0,
+      data: piece.toString('base64'),
+    }));
     const end = { code: 20_000_000, message: 'ok' };
     const stream = Buffer.from([...frames, end].map((frame) => JSON.stringify(frame)).join('\n'));
     const heard: Buffer[] = [];
@@ -34,7 +38,7 @@ test('audio of any size, in any chunks, is handed on whole and in its order', as
       heard.push(Buffer.from(chunk));
       giveBack(chunk);
     };
-    expect(await receive(read(stream, cuts), write, limits)).toEqual({ kind: 'whole' });
+    expect(await receive(Readable.from(read(stream, cuts)), write, limits)).toEqual({ kind: 'whole' });
     expect(Buffer.concat(heard).equals(Buffer.concat([Buffer.from('a'), ...pieces]))).toBe(true);
   });
   await fc.assert(property, { numRuns: 50 });
