@@ -31,10 +31,10 @@ exports.loader = (folder, cache, use) => {
     if (known !== undefined) return known.exports;
     const module = { exports: {} };
     loaded.set(name, module);
-    const filename = path.join(folder, name);
+    const filename = `${folder}/${name}`;
     // Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
     const source = Buffer.concat([head, fs.readFileSync(filename), tail]);
-    const entry = cache && path.join(cache, entryOf(loaded.size === 1 ? `${use}-${name}` : name, source));
+    const entry = cache && `${cache}/${entryOf(loaded.size === 1 ? `${use}-${name}` : name, source)}`;
     const cachedData = cache && readEntry(entry);
     const script = new Script(source.toString(), { filename, cachedData, columnOffset: -head.length });
     if (cache && (cachedData === undefined || script.cachedDataRejected)) fresh.push({ entry, script });

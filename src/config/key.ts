@@ -17,9 +17,12 @@ function faultOf(key: string): string | undefined {
   if (key.trim() === '') return 'it is empty';
   if (/^bearer\s/i.test(key)) return 'it begins with "Bearer "; leave that out, mgw adds it where it belongs';
   if (/["'`\u{2018}-\u{201f}]/u.test(key)) return 'it holds quotes; leave them out';
-  if (/[\p{Cc}\p{Cf}\p{Cs}]/u.test(key)) return 'it holds a line break or another control character';
-  if (/\s/u.test(key)) return 'it holds white space';
-  if (/[^\x21-\x7e]/.test(key)) return 'it holds a character that is not ASCII';
+  if (/[^\x21-\x7e]/.test(key)) return `it holds ${strangeIn(key)}`;
   if (key.length > 4096) return 'it is longer than 4096 characters';
   return undefined;
+}
+
+function strangeIn(key: string): string {
+  if (/[\p{Cc}\p{Cf}\p{Cs}]/u.test(key)) return 'a line break or another control character';
+  return /\s/u.test(key) ? 'white space' : 'a character that is not ASCII';
 }

@@ -53,6 +53,8 @@ export function contentPath(handle: string): string | undefined {
 
 // A handle comes from the wire: what could leave its place in the path is not sent.
 function pathStep(handle: string): string | undefined {
+  // Most are plain, and the classes of Unicode are made where they are first asked for.
+  if (/^[\w-]{1,64}$/.test(handle)) return handle;
   if (handle.length > longestHandle || handle.trim() === '' || handle === '.') return undefined;
   return /[\p{Cc}\p{Cs}?#]|\.\.|:\/\//u.test(handle) ? undefined : encodeURIComponent(handle);
 }
