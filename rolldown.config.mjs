@@ -117,6 +117,21 @@ const oneParser = {
   },
 };
 
+// Of the constants of the parser undici uses two, and makes forty when it is loaded.
+const { ERROR, TYPE } = createRequire(import.meta.url)('undici/lib/llhttp/constants.js');
+const fewConstants = {
+  name: 'undici-with-few-constants',
+  transform: {
+    filter: { id: /undici\/lib\/(llhttp\/constants|dispatcher\/client-h1)\.js$/ },
+    handler(code, id) {
+      if (id.endsWith('constants.js')) return `module.exports = ${JSON.stringify({ ERROR, TYPE })};`;
+      if (/\bconstants\.(?!(ERROR|TYPE|js)\b)/.test(code))
+        throw new Error(`${id} uses other constants as well: say so here`);
+      return code;
+    },
+  },
+};
+
 // V8 takes a text of ASCII as it is, and gives every other one two bytes for each character.
 const inAscii = {
   name: 'in-ascii',
@@ -142,7 +157,7 @@ const undici =
   /undici\/lib\/(core|dispatcher\/(client|pool|dispatcher|fixed)|handler|llhttp)|src\/http\/undici\.ts/;
 const ledger = /src\/ledger\/file-ledger\.ts/;
 const tables = /src\/cli\/output\/(fitted-table|human)\.ts/;
-const job = /src\/(protocols\/registry|jobs\/(ref|observe|grace)|session\/(prices|account|protocols))\.ts/;
+const job = /src\/(protocols\/registry|jobs\/(ref|observe|grace)|session\/(account|protocols))\.ts/;
 const together = {
   groups: [
     { name: 'base', priority: 2, test: always },
@@ -200,6 +215,7 @@ const program = {
     unspoken,
     withoutTree,
     oneParser,
+    fewConstants,
     loadWhenUsed,
     inAscii,
     shortNames,

@@ -60,7 +60,7 @@ async function measure(port: number, size: number, folder: string): Promise<stri
     signals: { soft: never, hard: never },
     userAgent: 'bench',
     retries: 0,
-    priceOf: () => ({ what: 'speech' }),
+    priceOf: () => Promise.resolve({ what: 'speech' }),
     allowances: () => Promise.resolve([]),
   };
   const target = join(folder, `${size}.mp3`);

@@ -3,7 +3,7 @@ import { appendFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { logOf } from '../http/claim-log.ts';
 import type { Job, JobFile } from '../job.ts';
-import { namedJob } from '../jobs/create-or-resume.ts';
+import { namedJob } from '../jobs/named-job.ts';
 import type { OutputPlace } from '../jobs/output-template.ts';
 import { takeKey } from '../jobs/takes.ts';
 import { isTaken } from '../jobs/target.ts';

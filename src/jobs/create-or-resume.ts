@@ -5,6 +5,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { JobDeps } from './deps.ts';
 import { differences } from './differences.ts';
 import { showCommand } from './errors.ts';
+import { keyClaim, lostRecord, namedJob } from './named-job.ts';
 import { fingerprintOf, formerFingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 
@@ -168,11 +169,6 @@ function placeOf({ state, files }: Job): string {
   return file === undefined ? state : `${state}, saved as ${file.path}`;
 }
 
-/** The claim that a `--key` stands for. */
-export function keyClaim(key: string): string {
-  return `key.${key}`;
-}
-
 /**
  * The job that a `--key` names, or undefined where the name is free. A claim that was lost is made again.
  * @throws MgwError('conflict') where the key names another body, showing what differs; MgwError('submit_unknown')
@@ -189,28 +185,6 @@ async function findByKey(ledger: Ledger, key: string, order: Order, deps: JobDep
   return job;
 }
 
-/**
- * The job that a key names in a ledger, undefined where the name is free.
- * @throws MgwError('submit_unknown') where its record is lost.
- */
-export async function namedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
-  const claim = await ledger.claimed(keyClaim(key));
-  const id = claim?.split(' ')[0] ?? '';
-  if (id !== '') {
-    const job = await ledger.read(id);
-    if (job === undefined) throw lostRecord(`the job that the key ${key} names (${id})`);
-    return job;
-  }
-  const jobs = await Promise.all((await ledger.lookup('key', key)).map((each) => ledger.read(each)));
-  const own = jobs.filter((job) => job?.key === key);
-  // Of processes that began together only one has sent; a claim whose content is damaged names none of them.
-  const first =
-    own.find((job) => job !== undefined && job.record.attempts > 0) ??
-    (claim === undefined ? own[0] : undefined);
-  if (first === undefined && claim !== undefined) throw lostRecord(`the job that the key ${key} names`);
-  return first;
-}
-
 // Exactly one of any number of processes names the key's job; the others drop theirs, which nobody has sent.
 async function claimKey(key: string, job: Job, order: Order, deps: JobDeps): Promise<Job> {
   const { ledger } = deps;
@@ -220,11 +194,6 @@ async function claimKey(key: string, job: Job, order: Order, deps: JobDeps): Pro
   if (holder === undefined || holder === claim || job.record.attempts > 0) return job;
   await ledger.remove(job.id);
   return (await findByKey(ledger, key, order, deps)) ?? job;
-}
-
-function lostRecord(what: string): MgwError {
-  const text = `The record of ${what} is lost or damaged, so nothing tells whether it was paid for. It is not sent again.`;
-  return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }
 
 function conflict(key: string, job: Job, order: Order): MgwError {

@@ -7,7 +7,7 @@ import type { Order } from './order.ts';
 export interface JobDeps extends PayDeps {
   ledger: Ledger;
   /** What a submission costs at most, as far as it is known. */
-  priceOf: (order: Pick<Order, 'protocol' | 'model' | 'body'>) => Priced;
+  priceOf: (order: Pick<Order, 'protocol' | 'model' | 'body'>) => Promise<Priced>;
   /** What `base_url` says in the records: the base URL, or the sandbox's constant name. */
   gateway: string;
   /** Keyed hash of the API key (design 4). */

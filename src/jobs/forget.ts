@@ -1,6 +1,6 @@
 import type { Job } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { keyClaim } from './create-or-resume.ts';
+import { keyClaim } from './named-job.ts';
 import { claimOfAttempt } from './attempt-claim.ts';
 
 /**

@@ -5,7 +5,7 @@ import type { JsonObject } from '../json.ts';
 import { jobIdForm, type Ids } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
-import { namedJob } from './create-or-resume.ts';
+import { namedJob } from './named-job.ts';
 import type { JobDeps } from './deps.ts';
 import { query, recordSeen } from './observe.ts';
 import { isSameGateway } from './order.ts';

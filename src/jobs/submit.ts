@@ -89,7 +89,7 @@ async function recordUnbegun(
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
   const attempts = new Attempts(job, deps);
   try {
-    const purchase = { ...deps.priceOf(order), name: job.id };
+    const purchase = { ...(await deps.priceOf(order)), name: job.id };
     // From before the connection is made: whoever was stopped on the way does not send when it wakes.
     const lease = await deps.lease();
     const own = { ...deps, lease: () => Promise.resolve(lease) };

@@ -1,6 +1,6 @@
 import type { Job } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { namedJob } from './create-or-resume.ts';
+import { namedJob } from './named-job.ts';
 
 /** One of the jobs that a row of a batch has had: each is paid for, and a later one takes the place of the one before. */
 export interface Take {

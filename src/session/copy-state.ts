@@ -10,7 +10,7 @@ import { budgetFolder, budgetPath, type BudgetKind } from '../budget/open-budget
 import { messageOf, MgwError } from '../errors.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 import { claimOfAttempt } from '../jobs/attempt-claim.ts';
-import { keyClaim } from '../jobs/create-or-resume.ts';
+import { keyClaim } from '../jobs/named-job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 

@@ -157,9 +157,8 @@ async function real(resolved: Settings): Promise<Gateway> {
 }
 
 async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
-  const [{ accountOf }, { priceOf }, settings, { name, key }, ledger, client] = await Promise.all([
+  const [{ accountOf }, settings, { name, key }, ledger, client] = await Promise.all([
     import('./account.ts'),
-    import('./prices.ts'),
     session.settings(),
     session.gateway(),
     session.ledger(),
@@ -167,7 +166,7 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
   ]);
   return {
     ledger,
-    priceOf: (order) => priceOf(order, settings),
+    priceOf: async (order) => (await import('./prices.ts')).priceOf(order, settings),
     allowances: () => session.allowances(),
     client,
     clock: session.clock,

@@ -33,7 +33,7 @@ const program = `
     note: () => undefined,
     signals: { soft: never, hard: never },
     retries: 0,
-    priceOf: () => ({ what: 'a boat', cost: { at_most: '1' } }),
+    priceOf: () => Promise.resolve({ what: 'a boat', cost: { at_most: '1' } }),
     allowances: () => Promise.resolve([{ name: 'clips', label: 'the budget clips', budget }]),
   };
   const buy = async (prompt) => {

@@ -90,7 +90,7 @@ export async function depsFor(
     note: (text) => void notes.push(text),
     signals: { soft: soft.signal, hard: hard.signal },
     retries: 5,
-    priceOf: () => ({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ what: 'a test' }),
     allowances: () => Promise.resolve([]),
     ...rest,
     clock,

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent, ProtocolName } from '../../src/job.ts';
-import { keyClaim } from '../../src/jobs/create-or-resume.ts';
+import { keyClaim } from '../../src/jobs/named-job.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import { findJob, jobFor } from '../../src/jobs/ref.ts';
 import { c } from '../../src/protocols/c/protocol.ts';

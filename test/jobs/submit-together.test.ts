@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { keyClaim } from '../../src/jobs/create-or-resume.ts';
+import { keyClaim } from '../../src/jobs/named-job.ts';
 import type { Owner } from '../../src/job.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';

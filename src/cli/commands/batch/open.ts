@@ -11,6 +11,7 @@ import { messageOf, usageError } from '../../../errors.ts';
 import { isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
 import { ledgerFolder } from '../../../session/places.ts';
+import { priceOf } from '../../../session/prices.ts';
 import { version } from '../../../version.ts';
 import type { Context } from '../../context.ts';
 import type { BatchOptions } from './options.ts';
@@ -49,9 +50,10 @@ function placeOf(template: string | undefined): OutputPlace {
 
 /** What a plan of a batch is made with; the rows that are done need only be counted where `known` is asked for. */
 export async function planDepsOf(context: Context, batch: Batch, known?: 'known'): Promise<PlanDeps> {
-  const { ledger, gateway, account, priceOf } = await context.jobDeps();
+  const { ledger, gateway, account } = await context.jobDeps();
+  const settings = await context.settings();
   const costOf = (work: Work): Decimal | undefined => {
-    const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body });
+    const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);
     return cost && parseDecimal(cost.at_most);
   };
   return {

@@ -147,7 +147,7 @@ async function submitAgain(
 }
 
 async function checkRoom(order: Order, { id: name }: Job, deps: JobDeps): Promise<void> {
-  const purchase = { ...deps.priceOf(order), name };
+  const purchase = { ...(await deps.priceOf(order)), name };
   const hold = await holdFor(purchase, await deps.allowances(), deps.lease, deps.note);
   await hold.settle('none');
 }

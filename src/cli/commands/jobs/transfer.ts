@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { usageError } from '../../../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
-import { namedJob } from '../../../jobs/create-or-resume.ts';
+import { namedJob } from '../../../jobs/named-job.ts';
 import { isObject, tryParseJson, type Json, type JsonObject } from '../../../json.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import { jobIdForm } from '../../../ledger/job-id.ts';
