@@ -9,10 +9,13 @@ const named: Record<string, string> = Object.fromEntries(
     .map((entry) => [entry.slice(0, -1), entry.slice(-1)]),
 );
 
-// One character of visible ASCII, escaped as JSON, an address, HTML or XML has it; each of them once or several times.
-const json = String.raw`\\+(?:u00[2-7][\da-f]|x[2-7][\da-f]|["'/])|\\{2,}`;
-const percent = String.raw`%(?:25)*[2-7][\da-f]`;
-const number = String.raw`#0*\d{2,3}(?!\d);?|#x0*[2-7][\da-f](?![\da-f]);?`;
+// One character of visible ASCII, escaped as JSON, an address, HTML or XML has it; each of them once or several times. An
+// escape of any other character is none: of `%257f` the percent sign is undone.
+const hex = String.raw`(?:2[1-9a-f]|[3-6][\da-f]|7[\da-e])`;
+const decimal = String.raw`(?:3[3-9]|[4-9]\d|1[01]\d|12[0-6])`;
+const json = String.raw`\\+(?:u00${hex}|x${hex}|["'/])|\\{2,}`;
+const percent = `%(?:25)*${hex}`;
+const number = String.raw`#0*${decimal}(?!\d);?|#x0*${hex}(?![\da-f]);?`;
 const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(named).join('|')});)`;
 const escape = new RegExp(`${json}|${percent}|${entity}`, 'gi');
 
@@ -32,7 +35,7 @@ export function withoutEscapes(text: string, found?: (escape: Escape) => void): 
   let shorter = 0;
   return text.replace(escape, (match: string, start: number) => {
     const character = knownCharacter(match);
-    if (character === match || found === undefined) return character;
+    if (found === undefined) return character;
     found({ start, end: start + match.length, at: start - shorter });
     shorter += match.length - 1;
     return character;
@@ -52,20 +55,19 @@ function knownCharacter(escape: string): string {
   return character;
 }
 
-// The escape itself where it stands for no visible ASCII.
 function characterOf(escape: string): string {
   const end = escape.at(-1) === ';' ? -1 : escape.length;
   const body = escape.slice(0, end);
   if (!escape.startsWith('&'))
-    return /^\\+$|["'/]$/.test(body) ? body.slice(-1) : visible(Number.parseInt(body.slice(-2), 16), escape);
+    return /^\\+$|["'/]$/.test(body) ? body.slice(-1) : characterFor(body.slice(-2), 16);
   const entity = body.slice(Math.max(body.lastIndexOf('&'), body.lastIndexOf(';')) + 1);
-  const [, decimal, hex, name] = /^(?:#(\d+)|#x([\da-f]+)|([a-z]+))$/i.exec(entity) ?? [];
+  const [, digits, hexDigits, name] = /^(?:#(\d+)|#x([\da-f]+)|([a-z]+))$/i.exec(entity) ?? [];
   if (name !== undefined) return named[name.toLowerCase()] ?? escape;
-  return visible(hex === undefined ? Number(decimal) : Number.parseInt(hex, 16), escape);
+  return hexDigits === undefined ? characterFor(digits ?? '', 10) : characterFor(hexDigits, 16);
 }
 
-function visible(code: number, escape: string): string {
-  return code > 0x20 && code < 0x7f ? String.fromCharCode(code) : escape;
+function characterFor(digits: string, base: 10 | 16): string {
+  return String.fromCharCode(Number.parseInt(digits, base));
 }
 
 /** A span of the text without escapes, as that of the text with them. `escapes` are in their order. */

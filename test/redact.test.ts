@@ -4,7 +4,9 @@ import { redactHeaders, redactor, secretRedactor } from '../src/redact.ts';
 
 const key = 'sk-Ab3+/x_9-ZqY7"kLm';
 const visible = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n));
-const keyText = fc.string({ unit: fc.constantFrom(...visible), minLength: 12, maxLength: 60 });
+/** What looks like an escape, or is one of what is not visible. */
+const escapes = ['%7f', '%20', '%25', '%41', '\\u007f', '\\x20', '\\\\', '&#127;', '&#x20;', '&amp;'];
+const keyText = fc.string({ unit: fc.constantFrom(...visible, ...escapes), minLength: 12, maxLength: 60 });
 
 const spellings: Record<string, (secret: string) => string> = {
   plain: (secret) => secret,
