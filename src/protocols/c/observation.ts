@@ -42,14 +42,16 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
     usage: objectIn(task.holder, 'usage') ?? objectIn(body, 'usage'),
     requestId: requestIdOf(reply, body),
   };
-  const url = videoUrlIn(body);
-  const isError = saysError(body) || saysError(task.holder);
   const state = stateOf(task.word);
-  const isDenied = state === 'succeeded' && url === undefined && (isError || soundsDenied(body));
+  const hasSucceeded = state === 'succeeded';
+  // Most answers are of tasks that go on, in which nothing more is looked for.
+  const url = hasSucceeded || state === undefined ? videoUrlIn(body) : undefined;
+  const isError = hasSucceeded && (saysError(body) || saysError(task.holder));
+  const isDenied = hasSucceeded && url === undefined && (isError || soundsDenied(body));
   if (state === 'failed' || isDenied)
     return { ...base, state: 'failed', failure: failureOf(reply, body, task) };
   const progress = progressIn(task.holder) ?? progressIn(body);
-  if (state !== 'succeeded')
+  if (!hasSucceeded)
     return { ...base, state: state ?? 'running', progress, warning: unlisted(task.word, state, url) };
   const warning = isError
     ? `The task succeeded, yet the answer reports: ${reasonIn(task.holder, body) ?? 'an error'}`
