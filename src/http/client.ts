@@ -4,7 +4,6 @@ import { openConnections, type Connections } from './connections.ts';
 import { decoded } from './content-encoding.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
-import { intoReusedBuffers } from './reused-buffers.ts';
 import { RawAnswer } from './raw-answer.ts';
 import { headersFor, pathFor } from './request-head.ts';
 import { TransportError } from './transport-error.ts';
@@ -82,11 +81,10 @@ export function createClient(options: ClientOptions): GatewayClient {
   let kept: Promise<Connections> | undefined;
   const connections = (call: CallOptions, signal: AbortSignal): Promise<Connections> => {
     const { onConnected, connectSignal } = call;
-    const own = { timeoutMs, most: 1, signals: [signal, connectSignal], onConnected };
-    // What TLS gives has been copied already.
-    const isMuch = call.mostAhead !== undefined && options.baseUrl.protocol === 'http:';
+    const signals = [signal, connectSignal];
+    const readsMuch = call.mostAhead !== undefined;
     if (onConnected)
-      return openConnections(options.baseUrl, { ...own, ...(isMuch && { onread: intoReusedBuffers }) });
+      return openConnections(options.baseUrl, { timeoutMs, most: 1, signals, onConnected, readsMuch });
     return (shared ??= openConnections(options.baseUrl, { timeoutMs, most: 64 }));
   };
   const open: Open = (request, call) => send(request, call, options, connections);

@@ -5,7 +5,7 @@ import { mendHead } from './mend-head.ts';
 import { hostOf, proxyFor } from './proxy.ts';
 import type * as ProxyAgent from './proxy-agent.ts';
 import { isAddress, isWithinReach, lookupWithin, outOfReach } from './reach.ts';
-import type { ReadInto } from './reused-buffers.ts';
+import { intoReusedBuffers } from './reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
@@ -22,8 +22,8 @@ export interface ConnectionOptions {
   timeoutMs: number;
   /** How many there may be at a time. Where it is 1, that one is made once and never again. */
   most: number;
-  /** How they read, where not as Node does. */
-  onread?: ReadInto;
+  /** Much is read on them: a plain one reads into memory that is used again. */
+  readsMuch?: boolean;
   /** Refuses addresses that are not within reach of this base URL, also those that DNS gives. */
   within?: URL;
   /** Ends the making of a connection, and of nothing else. */
@@ -82,9 +82,11 @@ export class Connections {
     this.#url = url;
     this.#options = options;
     this.#onConnected = options.onConnected;
-    const { timeoutMs: timeout, onread, within } = options;
+    const { timeoutMs: timeout, readsMuch, within } = options;
     // In so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
     const tls = { rejectUnauthorized: true, timeout };
+    // What TLS gives has been copied already.
+    const onread = readsMuch && url.protocol === 'http:' ? intoReusedBuffers : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
       through?.agent(through.address, tls, {

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 
 /** How a connection reads, as Node takes it. */
-export interface ReadInto {
+interface ReadInto {
   /** Where the next read goes. */
   buffer: () => Uint8Array;
   /** So much of it was read; false where no more is wanted for now. */

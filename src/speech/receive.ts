@@ -108,8 +108,7 @@ class Audio {
 
   /** All of it. */
   taken(): Buffer {
-    const all = this.#size === this.#used ? undefined : Buffer.concat(this.#pieces);
-    return all ?? filledBuffer(this.#buffer, this.#used);
+    return this.#size === this.#used ? filledBuffer(this.#buffer, this.#used) : Buffer.concat(this.#pieces);
   }
 }
 

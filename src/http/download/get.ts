@@ -2,7 +2,6 @@ import type { Readable } from 'node:stream';
 import requestOn from 'undici/lib/api/api-request.js';
 import type { GatewayClient } from '../client.ts';
 import { openConnections, type Connections } from '../connections.ts';
-import { intoReusedBuffers } from '../reused-buffers.ts';
 import { RawAnswer } from '../raw-answer.ts';
 import { TransportError } from '../transport-error.ts';
 
@@ -74,8 +73,7 @@ function opened(
     within: baseUrl,
     // One that is kept is not this GET's alone.
     ...(most === 1 && { signals: [signal] }),
-    // What TLS gives has been copied already.
-    ...(url.protocol === 'http:' && { onread: intoReusedBuffers }),
+    readsMuch: true,
   });
 }
 
