@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { SlowestFirst } from './test/support/slowest-first.ts';
 
 // They replace a module of Node, which whoever shares their process would get as well.
 const alone = [
@@ -19,7 +20,8 @@ export default defineConfig({
   test: {
     globalSetup: ['test/support/build.ts', 'test/support/temporary.ts'],
     reporters: ['default', './test/support/closing-line.ts'],
-    maxWorkers: 3,
+    maxWorkers: 4,
+    sequence: { sequencer: SlowestFirst },
     projects: [
       { test: { ...common, name: 'alone', include: alone } },
       {

@@ -1,0 +1,31 @@
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** Those that take longer than their length tells, mostly for the processes they start. */
+const slowest = [
+  'test/batch/fleet/',
+  'test/gallery/browser/',
+  'test/storm/',
+  'test/faults/',
+  'test/cli/',
+  'test/docs/',
+  'test/batch/',
+  'test/package.test.ts',
+  'test/ledger/',
+  'test/security/patterns.test.ts',
+];
+
+/**
+ * The order of test files: after those that need a process of their own come the slowest, so that no worker is left alone
+ * with one at the end. On a fresh machine nothing else tells how long a file takes.
+ */
+export class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const { root } = this.ctx.config;
+    const rank = ({ project, moduleId }: TestSpecification): number => {
+      if (project.config.isolate) return -1;
+      const index = slowest.findIndex((each) => moduleId.startsWith(`${root}/${each}`));
+      return index === -1 ? slowest.length : index;
+    };
+    return (await super.sort(files)).sort((one, other) => rank(one) - rank(other));
+  }
+}
