@@ -7,6 +7,9 @@ interface Written {
   isWhole: boolean;
 }
 
+/** The thread is woken for so much, bytes: each time costs both sides, and what was written lately is in memory still. */
+const atOnce = 8 * 1024 * 1024;
+
 /**
  * The SHA-256 of a file while it is written, in a thread of its own, which reads what has been written from the file:
  * the bytes are in memory still, and the thread that receives them is not held up.
@@ -14,6 +17,7 @@ interface Written {
 export class HashThread {
   readonly #worker: Worker;
   readonly #digest: Promise<string>;
+  #told = 0;
 
   /**
    * Begins for a file that is open for reading until {@link end} has returned. Undefined where there is no room for a
@@ -46,6 +50,8 @@ export class HashThread {
 
   /** So many bytes of the file are written. */
   reached(length: number): void {
+    if (length - this.#told < atOnce) return;
+    this.#told = length;
     this.#tell({ length, isWhole: false });
   }
 
