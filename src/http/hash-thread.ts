@@ -8,7 +8,7 @@ interface Written {
 }
 
 /** The thread is woken for so much, bytes: each time costs both sides, and what was written lately is in memory still. */
-const atOnce = 8 * 1024 * 1024;
+const wakeBytes = 8 * 1024 * 1024;
 
 /**
  * The SHA-256 of a file while it is written, in a thread of its own, which reads what has been written from the file:
@@ -50,7 +50,7 @@ export class HashThread {
 
   /** So many bytes of the file are written. */
   reached(length: number): void {
-    if (length - this.#told < atOnce) return;
+    if (length - this.#told < wakeBytes) return;
     this.#told = length;
     this.#tell({ length, isWhole: false });
   }

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { openSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { HashThread } from '../../src/http/hash-thread.ts';
 import { HashedFile } from '../../src/http/hashed-file.ts';
 import { freshFolder } from '../support/servers.ts';
 
@@ -19,6 +20,13 @@ function opened(mostHere: number): HashedFile {
   return new HashedFile(path, openSync(path, 'wx+'), 0, mostHere);
 }
 
+/** How many threads have been ended since. */
+function endedThreads(): () => number {
+  const end = vi.spyOn(HashThread.prototype, 'end');
+  onTestFinished(() => end.mockRestore());
+  return () => end.mock.calls.length;
+}
+
 const sha256 = (...pieces: Uint8Array[]): string =>
   createHash('sha256').update(Buffer.concat(pieces)).digest('hex');
 
@@ -28,7 +36,11 @@ describe.each([Infinity, 4 * mib])(
     it('has the hash of all that was written', async () => {
       const file = opened(mostHere);
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
-      for (const piece of pieces) await file.write([piece]);
+      for (const piece of pieces) {
+        await file.write([piece]);
+        // One at a time, so that the thread was told of the first eight alone.
+        await file.settle();
+      }
       expect(await file.seal()).toMatchObject({ bytes: 10 * mib, sha256: sha256(...pieces) });
       await file.close();
     });
@@ -36,7 +48,9 @@ describe.each([Infinity, 4 * mib])(
     it('has that of what was written since it began anew', async () => {
       const file = opened(mostHere);
       for (let index = 0; index < 6; index += 1) await file.write([noise(mib, index)]);
+      const ended = endedThreads();
       await file.restart();
+      expect(ended()).toBe(mostHere === Infinity ? 0 : 1);
       await file.write([Buffer.from('a boat')]);
       expect(await file.seal()).toMatchObject({ bytes: 6, sha256: sha256(Buffer.from('a boat')) });
       await file.close();
@@ -46,7 +60,9 @@ describe.each([Infinity, 4 * mib])(
       const file = opened(mostHere);
       const pieces = Array.from({ length: 6 }, (_, index) => noise(mib, index));
       await file.write(pieces);
+      const ended = endedThreads();
       await file.overwrite(Buffer.from('RIFF'), 0);
+      expect(ended()).toBe(mostHere === Infinity ? 0 : 1);
       const whole = Buffer.concat(pieces);
       whole.write('RIFF');
       expect(await file.seal()).toMatchObject({ bytes: 6 * mib, sha256: sha256(whole) });
