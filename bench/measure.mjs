@@ -7,6 +7,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, fsyncSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import process from 'node:process';
 import { clearInterval, setInterval } from 'node:timers';
 
 const script = `
@@ -124,12 +125,25 @@ export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
   };
 }
 
+/** The CPU that writing 1 GiB has taken at best, microseconds. */
+let atBest = Infinity;
+
 /**
  * Writes 1 GiB to a file and removes it, before each of what writes much itself: a virtual machine gives memory that is
- * free for two seconds back to its host, and whoever takes it again pays for that.
+ * free for two seconds back to its host, and whoever takes it again pays for that, four times what writing costs. So it
+ * is written twice or more, until that takes no longer than it did at best.
  */
 export function freeMemory(folder) {
-  const path = join(folder, 'memory');
+  for (let times = 1, isSlow = true; isSlow && times <= 6; times += 1) {
+    const before = process.cpuUsage().system;
+    writeMuch(join(folder, 'memory'));
+    const took = process.cpuUsage().system - before;
+    atBest = Math.min(atBest, took);
+    isSlow = times === 1 || took > atBest * 1.2;
+  }
+}
+
+function writeMuch(path) {
   const file = openSync(path, 'w');
   const block = Buffer.alloc(1024 * 1024);
   for (let mib = 0; mib < 1024; mib += 1) writeSync(file, block);

@@ -5,22 +5,19 @@ import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { Command, Option } from 'commander';
 import { freeMemory, interleaved, measured } from './measure.mjs';
 import { nodes, npmPackage, program } from './peers.mjs';
 import { verdictOf, machine, table } from './report.mjs';
 
-const { values: flags } = parseArgs({
-  options: {
-    only: { type: 'string', multiple: true },
-    quick: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    dir: { type: 'string', default: tmpdir() },
-  },
-});
 const all = readdirSync(join(import.meta.dirname, 'cases')).map((file) => file.replace('.mjs', ''));
-const unknown = flags.only?.find((name) => !all.includes(name));
-if (unknown !== undefined) throw new Error(`There is no ${unknown}. There are: ${all.join(', ')}`);
+const flags = new Command('npm run bench --')
+  .addOption(new Option('--only <name...>', 'of the cases, no others').choices(all))
+  .option('--quick', 'smaller sizes, and fewer rounds', false)
+  .option('--json', 'for programs', false)
+  .option('--dir <folder>', 'where what is measured is written', tmpdir())
+  .parse()
+  .opts();
 
 const bin = join(import.meta.dirname, '..', 'bin', 'mgw.js');
 const root = mkdtempSync(join(flags.dir, 'mgw-bench-'));

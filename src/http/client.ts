@@ -6,6 +6,7 @@ import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
 import { RawAnswer } from './raw-answer.ts';
 import { headersFor, pathFor } from './request-head.ts';
+import { readBytes } from './reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 
 /** Where a client speaks to, and as whom. */
@@ -82,9 +83,9 @@ export function createClient(options: ClientOptions): GatewayClient {
   const connections = (call: CallOptions, signal: AbortSignal): Promise<Connections> => {
     const { onConnected, connectSignal } = call;
     const signals = [signal, connectSignal];
-    const readsMuch = call.mostAhead !== undefined;
+    const readsUpTo = call.mostAhead && readBytes;
     if (onConnected)
-      return openConnections(options.baseUrl, { timeoutMs, most: 1, signals, onConnected, readsMuch });
+      return openConnections(options.baseUrl, { timeoutMs, most: 1, signals, onConnected, readsUpTo });
     return (shared ??= openConnections(options.baseUrl, { timeoutMs, most: 64 }));
   };
   const open: Open = (request, call) => send(request, call, options, connections);

@@ -22,8 +22,8 @@ export interface ConnectionOptions {
   timeoutMs: number;
   /** How many there may be at a time. Where it is 1, that one is made once and never again. */
   most: number;
-  /** Much is read on them: a plain one reads into memory that is used again. */
-  readsMuch?: boolean;
+  /** Much is read on them, up to so many bytes at a time: a plain one reads into memory that is used again. */
+  readsUpTo?: number | undefined;
   /** Refuses addresses that are not within reach of this base URL, also those that DNS gives. */
   within?: URL;
   /** Ends the making of a connection, and of nothing else. */
@@ -82,11 +82,11 @@ export class Connections {
     this.#url = url;
     this.#options = options;
     this.#onConnected = options.onConnected;
-    const { timeoutMs: timeout, readsMuch, within } = options;
+    const { timeoutMs: timeout, readsUpTo, within } = options;
     // In so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
     const tls = { rejectUnauthorized: true, timeout };
     // What TLS gives has been copied already.
-    const onread = readsMuch && url.protocol === 'http:' ? intoReusedBuffers : undefined;
+    const onread = readsUpTo && url.protocol === 'http:' ? intoReusedBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
       through?.agent(through.address, tls, {

@@ -8,29 +8,28 @@ interface ReadInto {
   callback: (length: number, buffer: Uint8Array) => boolean;
 }
 
-const size = 256 * 1024;
-/** So many are kept for the next use, 16 MiB in all. */
-const mostFree = 64;
+/** How much is read at a time at first, and where that is all that is wanted, bytes. */
+export const readBytes = 256 * 1024;
+/** So much of each size is kept for the next use, bytes. */
+const mostFree = 16 * 1024 * 1024;
 
-const free: Buffer[] = [];
+/** By their size. */
+const free = new Map<number, Buffer[]>();
 /** What each was last filled with. */
 const filled = new WeakMap<ArrayBufferLike, { buffer: Buffer; length: number }>();
-/** The one whose content was copied, and that is used again at once. */
-let spare: Buffer | undefined;
 
-/** Memory to be filled, 256 KiB. */
-export function takeBuffer(): Buffer {
-  const next = spare ?? free.pop() ?? Buffer.allocUnsafeSlow(size);
-  spare = undefined;
-  return next;
+/** Memory to be filled, {@link readBytes} unless told. */
+export function takeBuffer(size = readBytes): Buffer {
+  return free.get(size)?.pop() ?? Buffer.allocUnsafeSlow(size);
 }
 
 /** What {@link takeBuffer} gave, filled so far: until it is given back, it is its reader's. */
 export function filledBuffer(buffer: Buffer, length: number): Buffer {
   // Of little the whole would be kept for as long as that is.
-  if (length < size / 4) {
-    spare = buffer;
-    return Buffer.from(buffer.subarray(0, length));
+  if (length < buffer.length / 4) {
+    const little = Buffer.from(buffer.subarray(0, length));
+    keep(buffer);
+    return little;
   }
   filled.set(buffer.buffer, { buffer, length });
   return buffer.subarray(0, length);
@@ -39,13 +38,18 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
 /**
  * How a plain connection reads: much at a time, into memory that is used again once whoever has read it gives it back.
  * Node by itself takes new memory for each read, and a third of the time that a large body takes goes into that.
+ * @param most how much at a time while that much comes, bytes: each read costs the same whatever it brings
  */
-export const intoReusedBuffers: ReadInto = {
-  buffer: takeBuffer,
-  callback(this: Readable, length: number, buffer: Uint8Array): boolean {
-    return this.push(filledBuffer(buffer as Buffer, length));
-  },
-};
+export function intoReusedBuffers(most: number): ReadInto {
+  let size = readBytes;
+  return {
+    buffer: () => takeBuffer(size),
+    callback(this: Readable, length: number, buffer: Uint8Array): boolean {
+      size = length < readBytes ? readBytes : most;
+      return this.push(filledBuffer(buffer as Buffer, length));
+    },
+  };
+}
 
 /**
  * Says of a chunk that nobody will look at it again. Only one that is all of what was filled is taken back: of
@@ -55,5 +59,11 @@ export function giveBack(chunk: Uint8Array): void {
   const whole = filled.get(chunk.buffer);
   if (whole?.length !== chunk.length) return;
   filled.delete(chunk.buffer);
-  if (free.length < mostFree) free.push(whole.buffer);
+  keep(whole.buffer);
+}
+
+function keep(buffer: Buffer): void {
+  const kept = free.get(buffer.length) ?? [];
+  free.set(buffer.length, kept);
+  if (kept.length * buffer.length < mostFree) kept.push(buffer);
 }

@@ -25,7 +25,7 @@ export interface Message extends Readable {
   readonly complete: boolean;
 }
 
-/** So much may wait to be written, bytes. */
+/** So much is read at a time, and may wait to be written, bytes. */
 const highWaterMark = 1024 * 1024;
 
 // Made once, since a socket that is destroyed has the stack of its error written out.
@@ -73,7 +73,7 @@ function opened(
     within: baseUrl,
     // One that is kept is not this GET's alone.
     ...(most === 1 && { signals: [signal] }),
-    readsMuch: true,
+    readsUpTo: highWaterMark,
   });
 }
 

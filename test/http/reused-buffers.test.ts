@@ -1,0 +1,65 @@
+import type { Readable } from 'node:stream';
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { giveBack, intoReusedBuffers, readBytes } from '../../src/http/reused-buffers.ts';
+
+const most = 1024 * 1024;
+
+/** A connection that reads so, and what its reader was given. */
+function connection(): { room: () => number; read: (length: number, value: number) => Uint8Array } {
+  const { buffer, callback } = intoReusedBuffers(most);
+  const given: Uint8Array[] = [];
+  const reader = { push: (chunk: Uint8Array) => given.push(chunk) > 0 } as unknown as Readable;
+  let next = buffer();
+  return {
+    room: () => next.length,
+    read: (length, value) => {
+      callback.call(reader, length, next.fill(value, 0, length));
+      next = buffer();
+      return given.pop() ?? Buffer.alloc(0);
+    },
+  };
+}
+
+it('reads more at a time while that much comes', () => {
+  const { room, read } = connection();
+  expect(room()).toBe(readBytes);
+  read(readBytes - 1, 0);
+  expect(room()).toBe(readBytes);
+  read(readBytes, 0);
+  expect(room()).toBe(most);
+  read(readBytes, 0);
+  expect(room()).toBe(most);
+  read(1, 0);
+  expect(room()).toBe(readBytes);
+});
+
+it('leaves what was read alone until it is given back', () => {
+  const share = fc.double({ min: 0, max: 1, noNaN: true });
+  const reads = fc.array(fc.record({ share, isKept: fc.boolean() }), { maxLength: 20 });
+  fc.assert(
+    fc.property(reads, (steps) => {
+      const { room, read } = connection();
+      const kept: { chunk: Uint8Array; length: number; value: number }[] = [];
+      for (const [value, { share, isKept }] of steps.entries()) {
+        const length = Math.ceil(share * room()) || 1;
+        const chunk = read(length, value);
+        if (isKept) kept.push({ chunk, length, value });
+        else giveBack(chunk);
+      }
+      for (const { chunk, length, value } of kept)
+        expect(Buffer.alloc(length, value).equals(chunk)).toBe(true);
+    }),
+    { numRuns: 40 },
+  );
+});
+
+it('uses what is given back again', () => {
+  const { read } = connection();
+  read(readBytes, 1);
+  const second = read(most, 2);
+  giveBack(second);
+  // The memory for this one was taken before.
+  read(most, 3);
+  expect(read(most, 4).buffer).toBe(second.buffer);
+});
