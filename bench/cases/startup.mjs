@@ -65,7 +65,7 @@ async function* loopback(bench, node, url) {
       [words]: () => bench.measured([...bench.mgw(node.path), ...words.split(' ')], { env }),
       least: () => bench.measured([...bench.least('fetch.mjs', node.path), url + path], { env: own }),
     };
-    const runs = await bench.interleaved(bench.rounds(15, 7), contenders, { warmUp: true });
+    const runs = await bench.interleaved(bench.rounds(31, 7), contenders, { warmUp: true });
     const bound = { by: 'fetch on a connection of its own', value: runs.of('least') * 1000 };
     yield { ...row(runs, node, words, 'fetch', 'one fetch', 1.25), bound };
   }

@@ -8,41 +8,40 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
 export default async function* waiting(bench) {
   for (const jobs of bench.quick ? [100, 1000] : [10, 100, 1000, 10_000]) {
-    const url = await bench.serve('gateway', '{"state":"in_progress"}');
+    const [url, peersUrl] = [await serve(bench), await serve(bench)];
     const env = bench.env(url);
     const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
     const input = exported.map((one) => JSON.stringify(one)).join('\n');
     await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
     // The first polls come at once; then they settle.
-    const [settle, look] = bench.quick ? [10, 10] : [40, 30];
+    const [settle, pace, look] = bench.quick ? [10, 5, 10] : [40, 10, 30];
     let share = 0;
     let polls = 0;
+    let peer;
     const during = async (pid) => {
       await sleep(settle * 1000);
-      const [cpu, before] = [cpuOf(pid), await pollsOf(url)];
-      await sleep(look * 1000);
+      polls = await pollsIn(pace, url);
+      // At the same time, so that a busy machine is busy for both.
+      peer = bench.measured([...bench.least('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
+      // It warms up for half as long.
+      await sleep((look / 2) * 1000);
+      const cpu = cpuOf(pid);
+      polls = await pollsIn(look, url);
       share = ((cpuOf(pid) - cpu) / look) * 100;
-      polls = ((await pollsOf(url)) - before) / look;
     };
     const { rss } = await bench.measured(
-      [...bench.mgw(), 'jobs', 'wait', '-', '-q', '--timeout', `${settle + look + 2}s`],
+      [...bench.mgw(), 'jobs', 'wait', '-', '-q', '--timeout', `${settle + pace + look * 1.5 + 2}s`],
       { env, input: exported.map(({ id }) => id).join('\n'), quiet: true, code: 11, during },
     );
     const isTarget = jobs === 1000;
-    const peer = await bench.measured([
-      ...bench.least('poll.mjs'),
-      url,
-      String(jobs),
-      String(polls),
-      String(look),
-    ]);
-    const { ms } = JSON.parse(peer.stdout);
+    const { stdout, rss: peerRss } = await peer;
+    const { ms } = JSON.parse(stdout);
     const by = 'as many polls by fetch';
     yield {
       figure: `waiting for ${jobs} jobs, memory`,
       value: rss,
       unit: 'MB',
-      ...(isTarget && { target: { most: 200 }, bound: { by, value: peer.rss } }),
+      ...(isTarget && { target: { most: 200 }, bound: { by, value: peerRss } }),
     };
     yield {
       figure: `waiting for ${jobs} jobs, of a core`,
@@ -57,6 +56,17 @@ export default async function* waiting(bench) {
     };
     yield { figure: `waiting for ${jobs} jobs, polls`, value: polls, unit: 'a second' };
   }
+}
+
+function serve(bench) {
+  return bench.serve('gateway', '{"state":"in_progress"}');
+}
+
+// How many a second come in so many seconds.
+async function pollsIn(seconds, url) {
+  const before = await pollsOf(url);
+  await sleep(seconds * 1000);
+  return ((await pollsOf(url)) - before) / seconds;
 }
 
 function pollsOf(url) {
