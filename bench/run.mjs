@@ -88,8 +88,13 @@ function open(name) {
     // The start of a command line that runs a file of least/: the work of a command, and nothing else.
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
+    // Of what writes much to a file: it is not there yet, and memory is free for it.
+    measuredWriting: (path, command, options) => {
+      rmSync(path, { force: true });
+      freeMemory(folder);
+      return measured(command, options);
+    },
     interleaved,
-    freeMemory: () => freeMemory(folder),
   };
   const close = () => {
     for (const server of servers) server.kill();

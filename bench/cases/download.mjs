@@ -28,11 +28,7 @@ async function* one(bench, size) {
   ];
   const from = `${url}/v1/video/generations/task-1/content`;
   const [curl, aria2] = [bench.program('curl'), bench.program('aria2c', 'aria2')];
-  const clean = async (command, options) => {
-    rmSync(path, { force: true });
-    bench.freeMemory();
-    return bench.measured(command, options);
-  };
+  const clean = (command, options) => bench.measuredWriting(path, command, options);
   const runs = await bench.interleaved(bench.rounds(5), {
     mgw: () => clean([...bench.mgw(), ...submit, '-o', path, '--force'], { env }),
     curl: () => clean([curl, '-sf', '-o', path, from]),

@@ -26,14 +26,9 @@ export default async function* inline(bench) {
     const peer = `curl -sf ${url}/v1beta/models/m/operations/1 | tail -c +120 | base64 -di > '${path}'; true`;
     for (const node of bench.nodes()) {
       const env = bench.env(url);
-      const clean = (command, options) => {
-        rmSync(path, { force: true });
-        bench.freeMemory();
-        return bench.measured(command, options);
-      };
       const runs = await bench.interleaved(size > 1000 ? 1 : bench.rounds(3, 1), {
-        mgw: () => clean([...bench.mgw(node.path), ...args], { env }),
-        base64: () => clean(['sh', '-c', peer], { quiet: true }),
+        mgw: () => bench.measuredWriting(path, [...bench.mgw(node.path), ...args], { env }),
+        base64: () => bench.measuredWriting(path, ['sh', '-c', peer], { quiet: true }),
       });
       const figure = `inline video of ${size} MiB of JSON, Node ${node.major}`;
       yield {

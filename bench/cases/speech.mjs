@@ -1,5 +1,4 @@
 // Streaming speech: frames of JSON become a file on disk.
-import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 const mb = 1e6;
@@ -14,11 +13,7 @@ export default async function* speech(bench) {
       const args = ['tts', 'Good morning.', '--speaker', 'v', '-q', '--new'];
       const path = join(bench.folder, 'out.mp3');
       const from = `${url}/api/v3/tts/unidirectional`;
-      const clean = (command, options) => {
-        rmSync(path, { force: true });
-        bench.freeMemory();
-        return bench.measured(command, options);
-      };
+      const clean = (command, options) => bench.measuredWriting(path, command, options);
       const runs = await bench.interleaved(bench.rounds(5, 1), {
         mgw: () => clean([...bench.mgw(), ...args, '-o', path], { env }),
         least: () => clean([...bench.least('speech.mjs'), from, path]),
