@@ -8,6 +8,7 @@ import type { SubmitVerdict } from '../../src/exchange.ts';
 import type { Flag, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
+import { anyCharacter } from '../support/any-character.ts';
 
 /** A recorded answer: its JSON body (or raw text), status 200 unless said. */
 export interface Sample {
@@ -268,7 +269,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     const text = fc.oneof(
       json.map((value) => JSON.stringify(value)),
       fc.json(),
-      fc.string({ unit: 'binary' }),
+      fc.string({ unit: anyCharacter }),
     );
 
     it('is read without throwing', () => {

@@ -1,0 +1,18 @@
+import fc from 'fast-check';
+
+const surrogates = { from: 0xd800, count: 0x800 };
+
+/**
+ * Any character of Unicode, for `fc.string({ unit: anyCharacter })`: what fast-check's own 'binary' draws, without the table
+ * of all 1.1 million of them that it makes in each process, which takes longer than the tests themselves.
+ */
+export const anyCharacter = fc.nat(0x10ffff - surrogates.count).map(
+  (index) => String.fromCodePoint(index < surrogates.from ? index : index + surrogates.count),
+  (character) => {
+    const point = typeof character === 'string' ? (character.codePointAt(0) ?? -1) : -1;
+    const index = point < surrogates.from ? point : point - surrogates.count;
+    if (index < 0 || String.fromCodePoint(point) !== character) throw new TypeError('not one character');
+    if (point >= surrogates.from && index < surrogates.from) throw new TypeError('half a character');
+    return index;
+  },
+);
