@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GalleryData } from '../../../src/gallery/data.ts';
 import { openFileLedger } from '../../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../../src/ledger/job-id.ts';
+import { onEnd } from '../../support/clean-ups.ts';
 import { canaryKey, newUser, type User } from '../../support/cli.ts';
 
 const executablePath = '/usr/bin/chromium';
@@ -88,6 +89,7 @@ const faults: string[] = [];
 
 async function open(address: string): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  onEnd(() => context.close());
   const page = await context.newPage();
   page.on('pageerror', (error) => faults.push(error.message));
   page.on('dialog', (dialog) => faults.push(dialog.message()));
