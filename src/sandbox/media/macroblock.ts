@@ -22,47 +22,46 @@ const MID_GREY = 0x808080;
 
 type Neighbour = keyof typeof LUMA_MODES;
 
-/** The colours of the coded blocks to the left of and above a block; undefined at the edge of the picture. */
-export interface Neighbours {
-  left: Colour | undefined;
-  above: Colour | undefined;
-}
-
 /**
  * Writes one 16x16 block of a single colour: predicted from the neighbour that is nearest to it (or from mid
- * grey), corrected by one DC coefficient for each component. Both neighbours must be flat as well.
+ * grey), corrected by one DC coefficient for each component. `left` and `above` are the colours of the coded blocks
+ * there, undefined at the edge of the picture; both must be flat as well.
  */
 export function writeFlatMacroblock(
   bits: BitWriter,
   firstType: number,
   colour: Colour,
-  neighbours: Neighbours,
+  left: Colour | undefined,
+  above: Colour | undefined,
 ): void {
-  const from = nearest(colour, neighbours);
-  const predicted = (from === 'none' ? undefined : neighbours[from]) ?? MID_GREY;
-  const [luma, cb, cr] = [16, 8, 0].map((shift) => component(colour, shift) - component(predicted, shift));
+  const from = nearest(colour, left, above);
+  const predicted = (from === 'left' ? left : above) ?? MID_GREY;
+  const luma = step(colour, predicted, 16);
+  const cb = step(colour, predicted, 8);
+  const cr = step(colour, predicted, 0);
   const chromaCoded = cb !== 0 || cr !== 0;
   bits.ue(firstType + LUMA_MODES[from] + (chromaCoded ? CHROMA_DC_CODED : 0));
   bits.ue(CHROMA_MODES[from]);
   bits.se(0); // mb_qp_delta
-  writeSingleCoefficient(bits, luma ?? 0, LUMA_TOKENS);
+  writeSingleCoefficient(bits, luma, LUMA_TOKENS);
   if (!chromaCoded) return;
-  writeSingleCoefficient(bits, cb ?? 0, CHROMA_DC_TOKENS);
-  writeSingleCoefficient(bits, cr ?? 0, CHROMA_DC_TOKENS);
+  writeSingleCoefficient(bits, cb, CHROMA_DC_TOKENS);
+  writeSingleCoefficient(bits, cr, CHROMA_DC_TOKENS);
 }
 
-function nearest(colour: Colour, { left, above }: Neighbours): Neighbour {
+function nearest(colour: Colour, left: Colour | undefined, above: Colour | undefined): Neighbour {
   if (left === undefined) return above === undefined ? 'none' : 'above';
   if (above === undefined) return 'left';
   return distance(colour, above) < distance(colour, left) ? 'above' : 'left';
 }
 
 function distance(a: Colour, b: Colour): number {
-  return [16, 8, 0].reduce((sum, shift) => sum + Math.abs(component(a, shift) - component(b, shift)), 0);
+  return Math.abs(step(a, b, 16)) + Math.abs(step(a, b, 8)) + Math.abs(step(a, b, 0));
 }
 
-function component(colour: Colour, shift: number): number {
-  return (colour >>> shift) & 0xff;
+/** How far one component, which begins at bit `shift`, is from that of another colour. */
+function step(colour: Colour, from: Colour, shift: number): number {
+  return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
 }
 
 /** `coeff_token` for no coefficient, for a single one of +-1, and for a single larger one: [code, length]. */

@@ -224,11 +224,15 @@ function fullBox(type: string, flags: number, ...parts: Part[]): Uint8Array {
 }
 
 function u16(...values: number[]): Uint8Array {
-  return new Uint8Array(values.flatMap((value) => [value >>> 8, value]));
+  const bytes = Buffer.alloc(values.length * 2);
+  values.forEach((value, index) => bytes.writeUInt16BE(value, index * 2));
+  return bytes;
 }
 
 function u32(...values: number[]): Uint8Array {
-  return new Uint8Array(values.flatMap((value) => [value >>> 24, value >>> 16, value >>> 8, value]));
+  const bytes = Buffer.alloc(values.length * 4);
+  values.forEach((value, index) => bytes.writeUInt32BE(value, index * 4));
+  return bytes;
 }
 
 function sizeOf(parts: readonly Uint8Array[]): number {
