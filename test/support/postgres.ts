@@ -1,7 +1,7 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
+import pg from 'pg';
 import { onEnd } from './clean-ups.ts';
 import { folderOfServer, freePort, programOf, ServerProcess, userOfServer } from './server-process.ts';
 
@@ -64,13 +64,21 @@ export class PostgresServer {
     return name;
   }
 
-  /** What psql answers to a statement: rows as lines, with tabs between fields. @throws Error with its complaint. */
+  /** What the server answers to a statement: rows as lines, with tabs between fields. @throws Error with its complaint. */
   async query(statement: string, database = 'postgres'): Promise<string> {
-    const args = ['-XqAt', '-F', '\t', '-v', 'ON_ERROR_STOP=1', '-c', statement, this.url(database)];
-    const { stdout } = await promisify(execFile)(programOf('psql') ?? '', args, {
-      maxBuffer: 256 * 1024 * 1024,
+    const client = new pg.Client({
+      connectionString: this.url(database),
+      types: { getTypeParser: () => String },
     });
-    return stdout.trimEnd();
+    // Told by the call that it breaks.
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      const { rows } = await client.query<string[]>({ text: statement, rowMode: 'array' });
+      return rows.map((row) => row.join('\t')).join('\n');
+    } finally {
+      await client.end();
+    }
   }
 
   /** Starts the server after {@link kill}, returning when it takes connections. */

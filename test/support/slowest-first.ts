@@ -2,9 +2,9 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Those that take longer than their length tells, mostly for the processes they start. */
 const slowest = [
+  'test/storm/',
   'test/batch/fleet/',
   'test/gallery/browser/',
-  'test/storm/',
   'test/faults/',
   'test/cli/',
   'test/docs/',

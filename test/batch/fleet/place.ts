@@ -18,7 +18,7 @@ export interface FleetPlace {
   machines: Machines;
   /** The database's address, with parameters: `lease=2s`. */
   url(parameters?: string, port?: number): string;
-  /** What psql says to a statement in the database. */
+  /** What the server answers to a statement in the database. */
   query(statement: string): Promise<string>;
 }
 

@@ -16,11 +16,17 @@ interface Moment {
   stop: () => void;
 }
 
-/** A phase of a submission or a download, and what comes of it. */
-interface Phase {
-  phase: string;
-  /** Has `stop` called in that phase; gives what lets go on what was held up. */
+/** How a runner is stopped. */
+interface Stop {
+  /** Has `stop` called at some moment; gives what lets go on what was held up. */
   arrange: (moment: Moment) => () => void;
+  /** An event that the database has taken by then. */
+  recorded?: string;
+}
+
+/** A phase of a submission or a download, and what comes of it. */
+interface Phase extends Stop {
+  phase: string;
   /** What becomes of the row with another machine, that goes on meanwhile. */
   other: 'done' | 'unknown';
   /** Requests that submit, of both together. */
@@ -29,20 +35,31 @@ interface Phase {
   woken: 'done' | 'ended';
 }
 
-/** Stops at a message to the database, which is held up, or only its answer is. */
-function atMessage(pattern: RegExp, isHeld: boolean): Phase['arrange'] {
+/** Stops at a message to the database, which is held up. */
+function atMessage(pattern: RegExp): Stop['arrange'] {
   return ({ proxy, stop }) => {
     proxy.before(pattern, () => {
       stop();
-      if (isHeld) proxy.hold();
-      else queueMicrotask(() => proxy.hold());
+      proxy.hold();
     });
     return () => proxy.up();
   };
 }
 
+/** Stops at an event for the database, of which only the answer is held up. */
+function afterEvent(type: string): Stop {
+  const arrange: Stop['arrange'] = ({ proxy, stop }) => {
+    proxy.before(new RegExp(`"type":"${type}"`), () => {
+      stop();
+      queueMicrotask(() => proxy.hold());
+    });
+    return () => proxy.up();
+  };
+  return { arrange, recorded: type };
+}
+
 /** Stops at a call, before the gateway answers it. */
-function atCall(isCall: (seen: Seen) => boolean): Phase['arrange'] {
+function atCall(isCall: (seen: Seen) => boolean): Stop['arrange'] {
   return ({ gateway, stop }) => {
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
@@ -62,21 +79,21 @@ const isFile = ({ path }: Seen): boolean => path.endsWith('/content');
 const phases: Phase[] = [
   {
     phase: 'before it claims the attempt',
-    arrange: atMessage(/send\..*\.1/, true),
+    arrange: atMessage(/send\..*\.1/),
     other: 'done',
     posts: 1,
     woken: 'done',
   },
   {
     phase: 'after the claim',
-    arrange: atMessage(/"type":"sending"/, true),
+    arrange: atMessage(/"type":"sending"/),
     other: 'done',
     posts: 1,
     woken: 'ended',
   },
   {
     phase: 'before the first byte',
-    arrange: atMessage(/"type":"sending"/, false),
+    ...afterEvent('sending'),
     other: 'unknown',
     posts: 0,
     woken: 'ended',
@@ -90,7 +107,7 @@ const phases: Phase[] = [
   },
   {
     phase: 'before the answer is recorded',
-    arrange: atMessage(/"type":"reply"/, true),
+    arrange: atMessage(/"type":"reply"/),
     other: 'unknown',
     posts: 1,
     woken: 'ended',
@@ -99,14 +116,14 @@ const phases: Phase[] = [
   { phase: 'in a download', arrange: atCall(isFile), other: 'done', posts: 1, woken: 'ended' },
   {
     phase: 'between the download and the file',
-    arrange: atMessage(/"type":"file"/, true),
+    arrange: atMessage(/"type":"file"/),
     other: 'done',
     posts: 1,
     woken: 'done',
   },
   {
     phase: 'before the file gets its name',
-    arrange: atMessage(/"type":"file"/, false),
+    ...afterEvent('file'),
     other: 'done',
     posts: 1,
     woken: 'done',
@@ -137,7 +154,7 @@ for (const { way, isPooled } of bothWays)
       runHereAs(place.machines.machine(), [...args(), ...more]);
 
     /** Starts a runner and lets it be stopped in a phase, past the end of its lease; gives what wakes it. */
-    async function stoppedIn(arrange: Phase['arrange']): Promise<() => Promise<CliResult>> {
+    async function stoppedIn({ arrange, recorded }: Stop): Promise<() => Promise<CliResult>> {
       const clock = stoppable(hurried());
       const machine = place.machines.machine(place.url('lease=30s', proxy.port));
       let release = (): void => undefined;
@@ -150,6 +167,9 @@ for (const { way, isPooled } of bothWays)
         release = arrange({ gateway: place.gateway, proxy, stop });
         result = runHereAs(machine, args(), '', clock);
       });
+      // A lease that ends before it would have the database refuse it.
+      const isRecorded = `select count(*) > 0 from mgw.events where line like '%"type":"${recorded}"%'`;
+      if (recorded !== undefined) await expect.poll(() => place.query(isRecorded)).toBe('t');
       await place.query('update mgw.leases set until = clock_timestamp()');
       return () => {
         release();
@@ -158,7 +178,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(phases)('$phase: sends nothing and publishes nothing when it wakes', async (each) => {
-      const wake = await stoppedIn(each.arrange);
+      const wake = await stoppedIn(each);
       const { code, json, stderr } = await run('--json');
       const { states } = json['batch'] as { states: Record<string, number> };
       expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
@@ -175,7 +195,7 @@ for (const { way, isPooled } of bothWays)
     });
 
     it('in a poll, with nobody else: publishes nothing when it wakes, and the next run does', async () => {
-      const wake = await stoppedIn(atCall(isLook));
+      const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);
       expect((await run()).code).toBe(0);
