@@ -88,7 +88,7 @@ function open(name) {
     // The start of a command line that runs a file of least/: the work of a command, and nothing else.
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
-    // Of what writes much to a file: it is not there yet, and memory is free for it.
+    // Measures what writes much to a file, once that file is removed and memory is free for it.
     measuredWriting: (path, command, options) => {
       rmSync(path, { force: true });
       freeMemory(folder);

@@ -64,18 +64,18 @@ export class PostgresServer {
     return name;
   }
 
-  /** What the server answers to a statement: rows as lines, with tabs between fields. @throws Error with its complaint. */
-  async query(statement: string, database = 'postgres'): Promise<string> {
+  /** What the server answers to statements: rows as lines, with tabs between fields. @throws Error with its complaint. */
+  async query(statements: string, database = 'postgres'): Promise<string> {
     const client = new pg.Client({
       connectionString: this.url(database),
       types: { getTypeParser: () => String },
     });
-    // Told by the call that it breaks.
+    // A connection that ends is told by the call that it ends.
     client.on('error', () => undefined);
     try {
       await client.connect();
-      const { rows } = await client.query<string[]>({ text: statement, rowMode: 'array' });
-      return rows.map((row) => row.join('\t')).join('\n');
+      const results = [await client.query<string[]>({ text: statements, rowMode: 'array' })].flat();
+      return results.flatMap(({ rows }) => rows.map((row) => row.join('\t'))).join('\n');
     } finally {
       await client.end();
     }

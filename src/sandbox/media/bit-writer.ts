@@ -26,7 +26,7 @@ export class BitWriter {
   ue(value: number): this {
     const code = value + 1;
     const length = 32 - Math.clz32(code);
-    return length <= 12 ? this.bits(code, 2 * length - 1) : this.bits(0, length - 1).bits(code, length);
+    return this.bits(0, length - 1).bits(code, length);
   }
 
   /** Appends a signed Exp-Golomb code, `se(v)` in H.264 9.1.1. */

@@ -129,31 +129,17 @@ export function encodeDifference(
   bits.bits(0b000, 3); // default reference list and marking
   writeSliceQuality(bits);
   let skipped = 0;
-  for (let start = 0; start < picture.length; start += columns) {
-    const end = start + columns;
-    if (isSame(picture, previous, start, end)) {
-      skipped += columns;
-      continue;
-    }
-    for (let index = start; index < end; index++) {
-      if (picture[index] === previous[index]) {
-        skipped++;
-      } else {
-        bits.ue(skipped);
-        skipped = 0;
-        writeBlock(bits, INTRA_16X16_IN_P, picture, columns, index);
-      }
+  for (let index = 0; index < picture.length; index++) {
+    if (picture[index] === previous[index]) {
+      skipped++;
+    } else {
+      bits.ue(skipped);
+      skipped = 0;
+      writeBlock(bits, INTRA_16X16_IN_P, picture, columns, index);
     }
   }
   if (skipped > 0) bits.ue(skipped);
   return nalUnit(NAL.slice, bits);
-}
-
-// Most rows of blocks stay as they are, and a process that makes one video has not yet learnt to compare quickly.
-function isSame(one: Uint32Array, other: Uint32Array, start: number, end: number): boolean {
-  const bytes = (of: Uint32Array): Buffer =>
-    Buffer.from(of.buffer, of.byteOffset + start * 4, (end - start) * 4);
-  return bytes(one).equals(bytes(other));
 }
 
 /** Without the deblocking filter blocks stay flat, which the prediction relies on. */
