@@ -9,6 +9,7 @@ import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { isOpenFor, type Job } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import { attemptClaim } from '../../src/jobs/attempt-claim.ts';
 import { observe } from '../../src/jobs/observe.ts';
 import { resolveJob, type Resolution } from '../../src/jobs/resolve.ts';
 import { reconcile, shownState } from '../../src/jobs/reconcile.ts';
@@ -26,6 +27,8 @@ interface Model {
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
   /** Some run got what it asked for. */
   isSettled: boolean;
+  /** A process died that had claimed the next attempt and sent nothing: whoever comes next records that it ended. */
+  isClaimed: boolean;
 }
 
 const goal = { command: 'submit', ask: 'accept' } as const;
@@ -63,6 +66,11 @@ class World {
     return ledger.read(newest);
   }
 
+  async isClaimed(job: Job): Promise<boolean> {
+    const { ledger } = await this.process();
+    return (await ledger.claimed(attemptClaim(job))) !== undefined;
+  }
+
   remove(): void {
     rmSync(this.folder, { recursive: true, force: true });
   }
@@ -98,11 +106,12 @@ function reply(status: number, body: unknown): Reply {
   return { status, headers: {}, text: JSON.stringify(body), complete: true };
 }
 
-function stateAfter(day: Day, { key, state }: Model): Model['state'] {
+function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] {
   if (day === 'accepts') return 'accepted';
   if (day === 'refuses') return 'rejected';
   // A refusal stands until something else is known, and a key names its job for ever.
-  if (day === 'unsent') return key !== undefined && state === 'rejected' ? 'rejected' : 'prepared';
+  const isRefusal = key !== undefined && state === 'rejected' && !isClaimed;
+  if (day === 'unsent') return isRefusal ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
 }
 
@@ -148,7 +157,8 @@ class Submit implements Command {
     const isSent = !isBlocked && !isResumed && this.day !== 'unsent';
     expect(world.posts - posts, 'POSTs').toBe(isSent ? 1 : 0);
     if (isBlocked) expect(ran.exit).toBe(exitCodes.unknown);
-    else if (!isResumed) Object.assign(model, { state: stateAfter(this.day, model), isSettled: false });
+    else if (!isResumed)
+      Object.assign(model, { state: stateAfter(this.day, model), isSettled: false, isClaimed: false });
     if (ran.exit === 0 && this.ends === 'well') {
       await ran.delivered?.();
       model.isSettled = true;
@@ -165,7 +175,7 @@ class DieSubmitting implements Command {
     readonly isDone: boolean,
   ) {}
   check = (): boolean => true;
-  toString = (): string => `Die(${this.day}, ${this.isDone ? 'behind' : 'before'} call ${this.at})`;
+  toString = (): string => `Die(${this.day}, ${this.isDone ? 'after' : 'before'} call ${this.at})`;
 
   async run(model: Model, world: World): Promise<void> {
     world.day = this.day;
@@ -184,6 +194,7 @@ class DieSubmitting implements Command {
     const job = await world.job();
     model.state = stateOf(job);
     model.isSettled = job !== undefined && !isOpenFor(job, goal);
+    model.isClaimed = job !== undefined && (await world.isClaimed(job));
     if (sent > 0 && this.day === 'breaks') expect(model.state).toBe('unknown');
     if (world.handles.length > made) expect(model.state).toMatch(/unknown|accepted/);
     await expectSound(world, model);
@@ -275,17 +286,32 @@ const commands: fc.Arbitrary<Command>[] = [
   fc.constant(new Tear()),
 ];
 
+/** Takes the steps in a new world, and compares after each. */
+async function walk(key: string | undefined, steps: Iterable<Command>): Promise<void> {
+  const world = new World();
+  const model: Model = { key, state: 'none', isSettled: false, isClaimed: false };
+  try {
+    await fc.asyncModelRun(() => ({ model, real: world }), steps);
+  } finally {
+    world.remove();
+  }
+}
+
 it.each([undefined, 'boat'])('a job goes where its model goes (key: %s)', async (key) => {
+  const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
   await fc.assert(
-    fc.asyncProperty(fc.commands(commands, { size: 'small', maxCommands: 14 }), async (steps) => {
-      const world = new World();
-      const model: Model = { key, state: 'none', isSettled: false };
-      try {
-        await fc.asyncModelRun(() => ({ model, real: world }), steps);
-      } finally {
-        world.remove();
-      }
-    }),
+    fc.asyncProperty(walks, (steps) => walk(key, steps)),
     { numRuns: 60 },
   );
 });
+
+// Chance comes here too rarely: a claim without its event is left at three calls of fourteen.
+it.each(['unsent', 'accepts'] as const)(
+  'wherever a process dies that sends a refused job again, the next one goes on (%s)',
+  async (then) => {
+    const refused = new Submit('refuses', 'well');
+    for (let at = 1; at <= 14; at += 1)
+      for (const isDone of [false, true])
+        await walk('boat', [refused, new DieSubmitting('refuses', at, isDone), new Submit(then, 'well')]);
+  },
+);
