@@ -32,6 +32,7 @@ export default tseslint.config(
       'bin/*.js',
       'bench/**/*.mjs',
       'test/storm/*.mjs',
+      'test/support/*.mjs',
       'scripts/*.mjs',
       '*.mjs',
       '.dependency-cruiser.mjs',

@@ -1,7 +1,7 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { launch, type Launched } from './launch.ts';
 
 // By the project's folder, since storms are built somewhere else.
 const bin = resolve('bin/mgw.js');
@@ -41,7 +41,7 @@ export interface User {
 }
 
 export interface Running {
-  child: ChildProcess;
+  child: Launched;
   result: Promise<CliResult>;
 }
 
@@ -62,12 +62,12 @@ export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
     ...extra,
   };
   const start: User['start'] = (args, options = {}) =>
-    launch(args, home, { ...env, ...options.env }, options.stdin);
+    runningOf(args, home, { ...env, ...options.env }, options.stdin);
   return { cwd: home, env, start, run: (args, options) => start(args, options).result };
 }
 
-function launch(args: string[], cwd: string, env: NodeJS.ProcessEnv, stdin = ''): Running {
-  const child = spawn(process.execPath, [bin, ...args], { cwd, env, stdio: 'pipe' });
+function runningOf(args: string[], cwd: string, env: NodeJS.ProcessEnv, stdin = ''): Running {
+  const child = launch(process.execPath, [bin, ...args], { cwd, env });
   child.stdin.on('error', () => undefined);
   child.stdin.end(stdin);
   const result = Promise.all([text(child.stdout), text(child.stderr), exit(child)]).then(
@@ -89,8 +89,10 @@ async function text(stream: NodeJS.ReadableStream): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function exit(child: ChildProcess): Promise<number> {
+function exit(child: Launched): Promise<number> {
   return new Promise((resolve) => {
-    child.once('close', (code, signal) => resolve(code ?? (signal === 'SIGKILL' ? 137 : 143)));
+    child.once('close', (code: number | null, signal: NodeJS.Signals | null) =>
+      resolve(code ?? (signal === 'SIGKILL' ? 137 : 143)),
+    );
   });
 }

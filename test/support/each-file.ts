@@ -1,6 +1,9 @@
 import { afterEach } from 'vitest';
 import { cleanUp } from './clean-ups.ts';
 import './equal-bytes.ts';
+import { openLauncher } from './launch.ts';
 
 // Test files that share a process load a module once: only here can a hook be set for each of them.
 afterEach(cleanUp);
+
+await openLauncher();

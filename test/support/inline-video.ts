@@ -46,7 +46,7 @@ export function inlineVideo(bytes: number): InlineVideo {
 }
 
 /** The peak of a process's resident memory up to its end, MiB; NaN where the system does not tell. */
-export async function peakMib(child: ChildProcess): Promise<number> {
+export async function peakMib(child: Pick<ChildProcess, 'pid' | 'exitCode' | 'signalCode'>): Promise<number> {
   let peak = Number.NaN;
   while (child.exitCode === null && child.signalCode === null) {
     peak = vmHwm(child.pid) ?? peak;

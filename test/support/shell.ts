@@ -1,8 +1,8 @@
-import { spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { launch } from './launch.ts';
 import { runHere, wordsOf } from './one-process.ts';
 
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
@@ -84,12 +84,13 @@ async function runInside(line: string, cwd: string, variables: NodeJS.ProcessEnv
 }
 
 function runLine(line: string, cwd: string, env: NodeJS.ProcessEnv): Promise<Ran> {
-  const child = spawn('sh', ['-c', line], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = launch('sh', ['-c', line], { cwd, env });
+  child.stdin.end();
   const ran: Ran = { code: -1, stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => (ran.stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (ran.stderr += text));
   return new Promise((resolve, reject) => {
     child.once('error', reject);
-    child.once('close', (code) => resolve({ ...ran, code: code ?? 128 }));
+    child.once('close', (code: number | null) => resolve({ ...ran, code: code ?? 128 }));
   });
 }

@@ -1,0 +1,44 @@
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { text } from 'node:stream/consumers';
+import { expect, it } from 'vitest';
+import { launch, type Launched } from './launch.ts';
+
+function sh(script: string, env: NodeJS.ProcessEnv = {}): Launched {
+  return launch('sh', ['-c', script], { cwd: tmpdir(), env: { PATH: process.env['PATH'], ...env } });
+}
+
+it('a launched process has its folder, its variables and its three streams, several at once as well', async () => {
+  const each = async (name: string): Promise<unknown[]> => {
+    const child = sh('pwd; cat; echo "$NAME" >&2; exit 7', { NAME: name });
+    const ended = once(child, 'close');
+    child.stdin.end(`to ${name}\n`);
+    const said = await Promise.all([text(child.stdout), text(child.stderr)]);
+    return [...said, ...((await ended) as unknown[]), child.exitCode];
+  };
+  const names = ['one', 'two', 'three', 'four'];
+  expect(await Promise.all(names.map(each))).toEqual(
+    names.map((name) => [`${tmpdir()}\nto ${name}\n`, `${name}\n`, 7, null, 7]),
+  );
+});
+
+it('a launched process can be killed, even before it is known', async () => {
+  const child = sh('exec sleep 100');
+  expect(child.kill('SIGKILL')).toBe(true);
+  expect(await once(child, 'close')).toEqual([null, 'SIGKILL']);
+  expect([child.signalCode, child.kill()]).toEqual(['SIGKILL', false]);
+});
+
+it('a launched process meets a closed pipe where its reader goes, and the end of its input', async () => {
+  const child = sh(
+    'trap "" PIPE; cat; echo more; head -c 10000000 /dev/zero 2> /dev/null || echo closed >&2',
+  );
+  child.stdin.end();
+  child.stdout.once('data', () => child.stdout.destroy());
+  expect(await text(child.stderr)).toBe('closed\n');
+});
+
+it('a program that is not there is an error', async () => {
+  const child = launch('no-such-program', [], { cwd: tmpdir(), env: {} });
+  await expect(once(child, 'close')).rejects.toThrow('ENOENT');
+});

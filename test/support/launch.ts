@@ -1,0 +1,127 @@
+import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+
+/** What a `ChildProcess` has, of one that was perhaps started by another process. */
+export interface Launched extends EventEmitter {
+  /** Known soon after the start, long before its first line runs. */
+  readonly pid?: number | undefined;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  readonly exitCode: number | null;
+  readonly signalCode: NodeJS.Signals | null;
+  kill(signal?: NodeJS.Signals): boolean;
+}
+
+interface Options {
+  cwd: string;
+  env: NodeJS.ProcessEnv;
+}
+
+/** What the launcher says of a process. */
+interface Said {
+  id: number;
+  pid?: number;
+  error?: string;
+  code?: number | null;
+  signal?: NodeJS.Signals | null;
+}
+
+let opening: Promise<void> | undefined;
+let launcher: ChildProcess | undefined;
+let path = '';
+let count = 0;
+const launched = new Map<number, Child>();
+
+/**
+ * Has {@link launch} start processes by way of a small one. On Linux Node forks for that, and to fork a process that runs
+ * tests, with its half a gigabyte, takes some 50 ms of the processor; to fork the small one, 2.
+ */
+export function openLauncher(): Promise<void> {
+  return (opening ??= open());
+}
+
+async function open(): Promise<void> {
+  if (process.platform !== 'linux') return;
+  path = join(tmpdir(), `mgw-launcher-${process.pid}`);
+  const child = fork(resolve('test/support/launcher.mjs'), [path], {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    execArgv: [],
+  });
+  const died = once(child, 'exit').then(() => Promise.reject(new Error('the launcher ended')));
+  await Promise.race([once(child, 'message'), died]);
+  child.on('message', (said: Said) => launched.get(said.id)?.hear(said));
+  child.once('exit', () => {
+    for (const each of launched.values()) each.hear({ id: each.id, error: 'the launcher ended' });
+  });
+  child.unref();
+  child.channel?.unref();
+  launcher = child;
+}
+
+/** Starts a process with its three streams open. */
+export function launch(command: string, args: string[], options: Options): Launched {
+  if (launcher === undefined) return spawn(command, args, { ...options, stdio: 'pipe' });
+  const child = new Child();
+  launcher.send({ id: child.id, command, args, options });
+  return child;
+}
+
+class Child extends EventEmitter implements Launched {
+  readonly id = (count += 1);
+  pid: number | undefined;
+  exitCode: number | null = null;
+  signalCode: NodeJS.Signals | null = null;
+  // Connected at once and in this sequence, by which the launcher tells them.
+  readonly stdin = connect(path);
+  readonly stdout = connect(path);
+  readonly stderr = connect(path);
+
+  constructor() {
+    super();
+    launched.set(this.id, this);
+  }
+
+  kill(signal: NodeJS.Signals = 'SIGTERM'): boolean {
+    if (this.exitCode !== null || this.signalCode !== null) return false;
+    if (this.pid === undefined) {
+      this.once('spawn', () => this.kill(signal));
+      return true;
+    }
+    try {
+      return process.kill(this.pid, signal);
+    } catch {
+      // Its end is known to the launcher, and not here yet.
+      return false;
+    }
+  }
+
+  hear({ pid, error, code, signal }: Said): void {
+    if (pid !== undefined) this.#begin(pid);
+    else if (error !== undefined) this.emit('error', new Error(error));
+    else this.#exit(code ?? null, signal ?? null);
+  }
+
+  #begin(pid: number): void {
+    this.pid = pid;
+    this.emit('spawn');
+  }
+
+  #exit(code: number | null, signal: NodeJS.Signals | null): void {
+    launched.delete(this.id);
+    [this.exitCode, this.signalCode] = [code, signal];
+    this.stdin.destroy();
+    this.emit('exit', code, signal);
+    const outputs = [this.stdout, this.stderr];
+    for (const output of outputs) output.resume();
+    void Promise.all(outputs.map(closed)).then(() => this.emit('close', code, signal));
+  }
+}
+
+function closed(stream: Socket): Promise<unknown> {
+  return stream.closed ? Promise.resolve() : new Promise((done) => stream.once('close', done));
+}

@@ -1,0 +1,36 @@
+// Starts processes for another one, whose memory would make each start slow; see launch.ts.
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:net';
+
+const [path] = process.argv.slice(2);
+// Each order comes with three connections, in the same sequence: the streams of its process.
+const orders = [];
+const streams = [];
+
+function carryOut() {
+  while (orders.length > 0 && streams.length >= 3) {
+    const { id, command, args, options } = orders.shift();
+    const stdio = streams.splice(0, 3);
+    const child = spawn(command, args, { ...options, stdio });
+    for (const stream of stdio) stream.destroy();
+    if (child.pid !== undefined) tell({ id, pid: child.pid });
+    child.once('error', ({ message }) => tell({ id, error: message }));
+    child.once('exit', (code, signal) => tell({ id, code, signal }));
+  }
+}
+
+function tell(said) {
+  if (process.connected) process.send(said);
+}
+
+process.on('message', (order) => {
+  orders.push(order);
+  carryOut();
+});
+
+// What comes through a connection is for the process that gets it. Once nobody orders any more, this ends by itself.
+const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (stream) => {
+  streams.push(stream);
+  carryOut();
+});
+server.unref().listen(path, () => tell({ isReady: true }));
