@@ -170,7 +170,8 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     await page.keyboard.press('Escape');
     await isClosed(page);
     await page.reload();
-    expect(await tile(page, 'boat').locator('.star.on').count()).toBe(2);
+    // What is counted is not waited for.
+    await expect.poll(() => tile(page, 'boat').locator('.star.on').count()).toBe(2);
     expect(await tile(page, 'boat-2k').locator('.star.on').count()).toBe(5);
     await page.getByRole('button', { name: 'Export' }).click();
     await save(page, 'Save redo.jsonl', join(user.cwd, 'redo.jsonl'));
