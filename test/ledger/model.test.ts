@@ -110,8 +110,8 @@ function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] 
   if (day === 'accepts') return 'accepted';
   if (day === 'refuses') return 'rejected';
   // A refusal stands until something else is known, and a key names its job for ever.
-  const isRefusal = key !== undefined && state === 'rejected' && !isClaimed;
-  if (day === 'unsent') return isRefusal ? 'rejected' : 'prepared';
+  const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
+  if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
 }
 
@@ -305,9 +305,9 @@ it.each([undefined, 'boat'])('a job goes where its model goes (key: %s)', async 
   );
 });
 
-// Chance comes here too rarely: a claim without its event is left at three calls of fourteen.
+// Random walks come here too rarely: a claim without its event is left at three calls of fourteen.
 it.each(['unsent', 'accepts'] as const)(
-  'wherever a process dies that sends a refused job again, the next one goes on (%s)',
+  'wherever a process that sends a refused job again dies, the next one goes on (%s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

@@ -5,7 +5,7 @@ import { deadlineIn, longestTimer, systemClock } from '../../src/clock.ts';
 import { filledBuffer, giveBack, takeBuffer } from '../../src/http/reused-buffers.ts';
 import { receive } from '../../src/speech/receive.ts';
 
-// However slow the machine.
+// Neither is reached, however slow the machine.
 const limits = { idleMs: longestTimer, deadline: deadlineIn(longestTimer, systemClock) };
 
 /** A stream whose chunks are cut at the given places, each read into memory that is used again for the next. */

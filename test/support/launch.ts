@@ -31,9 +31,8 @@ interface Said {
   signal?: NodeJS.Signals | null;
 }
 
-let opening: Promise<void> | undefined;
-let launcher: ChildProcess | undefined;
-let path = '';
+/** The small process, and the socket that it listens on. */
+let launcher: { child: ChildProcess; path: string } | undefined;
 let count = 0;
 const launched = new Map<number, Child>();
 
@@ -41,13 +40,9 @@ const launched = new Map<number, Child>();
  * Has {@link launch} start processes by way of a small one. On Linux Node forks for that, and to fork a process that runs
  * tests, with its half a gigabyte, takes some 50 ms of the processor; to fork the small one, 2.
  */
-export function openLauncher(): Promise<void> {
-  return (opening ??= open());
-}
-
-async function open(): Promise<void> {
-  if (process.platform !== 'linux') return;
-  path = join(tmpdir(), `mgw-launcher-${process.pid}`);
+export async function openLauncher(): Promise<void> {
+  if (launcher !== undefined || process.platform !== 'linux') return;
+  const path = join(tmpdir(), `mgw-launcher-${process.pid}`);
   const child = fork(resolve('test/support/launcher.mjs'), [path], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     execArgv: [],
@@ -60,14 +55,14 @@ async function open(): Promise<void> {
   });
   child.unref();
   child.channel?.unref();
-  launcher = child;
+  launcher = { child, path };
 }
 
 /** Starts a process with its three streams open. */
 export function launch(command: string, args: string[], options: Options): Launched {
   if (launcher === undefined) return spawn(command, args, { ...options, stdio: 'pipe' });
-  const child = new Child();
-  launcher.send({ id: child.id, command, args, options });
+  const child = new Child(launcher.path);
+  launcher.child.send({ id: child.id, command, args, options });
   return child;
 }
 
@@ -76,13 +71,16 @@ class Child extends EventEmitter implements Launched {
   pid: number | undefined;
   exitCode: number | null = null;
   signalCode: NodeJS.Signals | null = null;
-  // Connected at once and in this sequence, by which the launcher tells them.
-  readonly stdin = connect(path);
-  readonly stdout = connect(path);
-  readonly stderr = connect(path);
+  readonly stdin: Socket;
+  readonly stdout: Socket;
+  readonly stderr: Socket;
 
-  constructor() {
+  constructor(path: string) {
     super();
+    // In this sequence, by which the launcher tells them apart.
+    this.stdin = connect(path);
+    this.stdout = connect(path);
+    this.stderr = connect(path);
     launched.set(this.id, this);
   }
 
@@ -94,21 +92,27 @@ class Child extends EventEmitter implements Launched {
     }
     try {
       return process.kill(this.pid, signal);
-    } catch {
+    } catch (error) {
       // Its end is known to the launcher, and not here yet.
-      return false;
+      if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
+      throw error;
     }
   }
 
   hear({ pid, error, code, signal }: Said): void {
     if (pid !== undefined) this.#begin(pid);
-    else if (error !== undefined) this.emit('error', new Error(error));
+    else if (error !== undefined) this.#fail(error);
     else this.#exit(code ?? null, signal ?? null);
   }
 
   #begin(pid: number): void {
     this.pid = pid;
     this.emit('spawn');
+  }
+
+  #fail(error: string): void {
+    launched.delete(this.id);
+    this.emit('error', new Error(error));
   }
 
   #exit(code: number | null, signal: NodeJS.Signals | null): void {

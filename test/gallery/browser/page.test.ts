@@ -170,7 +170,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     await page.keyboard.press('Escape');
     await isClosed(page);
     await page.reload();
-    // What is counted is not waited for.
+    // `count` does not wait.
     await expect.poll(() => tile(page, 'boat').locator('.star.on').count()).toBe(2);
     expect(await tile(page, 'boat-2k').locator('.star.on').count()).toBe(5);
     await page.getByRole('button', { name: 'Export' }).click();
