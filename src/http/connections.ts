@@ -61,8 +61,6 @@ export class Connections {
    * `onConnected` threw.
    */
   first: Promise<Socket> | undefined;
-  /** The error of a connection, while those that use it are told. */
-  breaking: Error | undefined;
   /** The proxy that they go through, '' for none; known once the first is begun. */
   proxy = '';
   readonly #undici: typeof Undici;
@@ -179,12 +177,7 @@ export class Connections {
       if (!hasExcess(socket)) this.#stood.delete(socket);
     });
     if (this.#options.most === 1) mendHead(socket);
-    socket.on('error', (error: Error) => {
-      this.breaking = error;
-      process.nextTick(() => {
-        this.breaking = undefined;
-      });
-    });
+    this.#mendEnd(socket);
     try {
       await this.#onConnected?.(socket);
     } catch (error) {
@@ -193,6 +186,18 @@ export class Connections {
     }
     if (socket.destroyed) throw TransportError.sent(new Error('it was closed at once'), this.#url);
     return socket;
+  }
+
+  // These come before undici's own listeners, which it adds to a connection that stands. Where an answer ends with its
+  // connection and its reader has it wait, undici 7 ends the process by an assertion (its issue 5360).
+  #mendEnd(socket: Socket): void {
+    const { kParser } = this.#undici;
+    const parsed = socket as Socket & { [kParser]?: Undici.Parser | null };
+    socket.once('end', () => parsed[kParser]?.resume());
+    socket.on('error', () => {
+      // It takes a reset for the end of such an answer as well.
+      if (parsed[kParser]) parsed[kParser].shouldKeepAlive = true;
+    });
   }
 
   async #connected(connector: Connector, target: buildConnector.Options): Promise<Socket> {

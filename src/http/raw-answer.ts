@@ -25,6 +25,9 @@ export class RawAnswer {
   /** Why the body is not whole, once it has ended. */
   broken: Error | undefined;
   #isDispatched = false;
+  /** Bytes of the body. */
+  #came = 0;
+  #announced: number | undefined;
   readonly #body: PushedBody | undefined;
   readonly #started: (() => void) | undefined;
 
@@ -47,13 +50,13 @@ export class RawAnswer {
     const dispatch: Dispatcher['dispatch'] = (options, handler) => {
       if (this.#isDispatched) throw new Error('a request is sent once');
       this.#isDispatched = true;
-      const taking = this.#taking(connections.wrapped(handler), connections);
+      const taking = this.#taking(connections.wrapped(handler));
       return connections.dispatcher.dispatch({ ...options, ...request }, taking);
     };
     return { dispatch };
   }
 
-  #taking(handler: Dispatcher.DispatchHandler, connections: Connections): Dispatcher.DispatchHandler {
+  #taking(handler: Dispatcher.DispatchHandler): Dispatcher.DispatchHandler {
     const end = (controller: Controller, error?: Error): void => {
       this.broken = error;
       this.#body?.end();
@@ -68,12 +71,12 @@ export class RawAnswer {
         // 102 and 103 announce the head that follows.
         if (status < 200) return;
         this.head = { status, headers: joined(headers) };
+        this.#announced = lengthOf(this.head.headers);
         Object.assign(controller, { rawHeaders: [] });
         handler.onResponseStart?.(controller, 200, {}, '');
       },
       onResponseData: (controller, chunk) => this.#pass(controller, chunk, handler),
-      // A body without a length ends with its connection, and undici takes a reset for such an end.
-      onResponseEnd: (controller) => end(controller, connections.breaking),
+      onResponseEnd: (controller) => end(controller),
       onResponseError: (controller, error) => {
         // Whoever aborted it waits for no end.
         if (this.head === undefined || controller.aborted) {
@@ -90,8 +93,13 @@ export class RawAnswer {
   }
 
   #pass(controller: Controller, chunk: Buffer, handler: Dispatcher.DispatchHandler): void {
-    if (this.#body !== undefined) this.#body.push(chunk, controller);
-    else handler.onResponseData?.(controller, chunk);
+    this.#came += chunk.length;
+    if (chunk.length > 0)
+      if (this.#body !== undefined) this.#body.push(chunk, controller);
+      else handler.onResponseData?.(controller, chunk);
+    // After all that was announced nothing is there to wait for, nor where undici gives nothing: the connection has ended.
+    // If undici were left waiting, it would learn of that end before the answer's own.
+    if (chunk.length === 0 || this.#came === this.#announced) controller.resume();
   }
 }
 
@@ -99,4 +107,10 @@ export class RawAnswer {
 function joined(headers: Headers): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name, [value ?? ''].flat().join(', ')]);
   return Object.fromEntries(entries) as Record<string, string>;
+}
+
+/** How many bytes a head announces; undefined where the body's end is told in another way. */
+export function lengthOf(headers: Record<string, string>): number | undefined {
+  const stated = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;
+  return stated !== undefined && /^\d{1,15}$/.test(stated) ? Number(stated) : undefined;
 }

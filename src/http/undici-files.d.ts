@@ -14,6 +14,10 @@ declare module 'undici/lib/dispatcher/pool.js' {
 declare module 'undici/lib/core/connect.js' {
   export { buildConnector as default } from 'undici';
 }
+declare module 'undici/lib/core/symbols.js' {
+  const symbols: { readonly kParser: unique symbol };
+  export default symbols;
+}
 declare module 'undici/lib/api/api-connect.js' {
   export { connect as default } from 'undici';
 }

@@ -442,6 +442,67 @@ describe('a stream', () => {
     expect(await failure(read(body))).toMatchObject({ phase: 'sent' });
   });
 
+  // What undici has read by then is all there is: it must neither wait for more, nor take the end for a break.
+  describe('whose connection ends while what came waits for its reader', () => {
+    const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
+    it.each<[string, string, { ended: boolean; reset: boolean }]>([
+      ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
+      [
+        'a length, to be closed',
+        headOf('content-length: 8', 'connection: close'),
+        { ended: true, reset: true },
+      ],
+      [
+        'the length of HTTP/1.0',
+        'HTTP/1.0 200 OK\r\ncontent-length: 8\r\n\r\n',
+        { ended: true, reset: true },
+      ],
+      ['a length that does not come', headOf('content-length: 9'), { ended: false, reset: false }],
+      [
+        'a length that does not come, to be closed',
+        headOf('content-length: 9', 'connection: close'),
+        { ended: false, reset: false },
+      ],
+      ['no length', headOf(), { ended: true, reset: false }],
+      [
+        'chunks without an end',
+        `${headOf('transfer-encoding: chunked')}8\r\n`,
+        { ended: false, reset: false },
+      ],
+      [
+        'chunks without an end, to be closed',
+        `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
+        { ended: false, reset: false },
+      ],
+    ])('with %s: is whole where all of it came', async (_, head, isWhole) => {
+      for (const how of ['ended', 'reset'] as const) {
+        let end = (): unknown => undefined;
+        const server = await rawServer((socket) => {
+          socket.write(`${head}12345678`);
+          end = () => (how === 'ended' ? socket.end() : socket.resetAndDestroy());
+        });
+        let gone: Promise<unknown> | undefined;
+        const { body } = await clientFor(server.url).stream(post, {
+          ...call,
+          mostAhead: 8,
+          onConnected: (socket?: Socket) => {
+            gone = new Promise((done) => socket?.once('close', done));
+            return Promise.resolve();
+          },
+        });
+        end();
+        await gone;
+        const came: Uint8Array[] = [];
+        const reading = (async () => {
+          for await (const chunk of body) came.push(chunk);
+          return 'whole';
+        })().catch((error: unknown) => (error as TransportError).phase);
+        expect(await reading).toBe(isWhole[how] ? 'whole' : 'sent');
+        expect(Buffer.concat(came).toString()).toBe('12345678');
+      }
+    });
+  });
+
   it('that is closed, or whose caller is interrupted, ends', async () => {
     for (const how of ['close', 'abort'] as const) {
       const controller = new AbortController();
