@@ -97,8 +97,8 @@ export class RawAnswer {
     if (chunk.length > 0)
       if (this.#body !== undefined) this.#body.push(chunk, controller);
       else handler.onResponseData?.(controller, chunk);
-    // After all that was announced nothing is there to wait for, nor where undici gives nothing: the connection has ended.
-    // If undici were left waiting, it would learn of that end before the answer's own.
+    // All that was announced has come, or undici passes nothing, as it does when the connection has ended: no more is to
+    // come. Left waiting, it would learn of the connection's end before it sees the answer's.
     if (chunk.length === 0 || this.#came === this.#announced) controller.resume();
   }
 }
