@@ -14,7 +14,7 @@ const common = {
   hookTimeout: 120_000,
   expect: { poll: { timeout: 60_000 } },
   setupFiles: ['test/support/each-file.ts'],
-  // Node reads such a file whenever it starts, which takes longer than the start itself.
+  // Node reads the file that this names whenever it starts, which takes longer than the start itself.
   env: { NODE_EXTRA_CA_CERTS: '' },
 };
 

@@ -188,8 +188,8 @@ export class Connections {
     return socket;
   }
 
-  // These come before undici's own listeners, which it adds to a connection that stands. Where an answer ends with its
-  // connection and its reader has it wait, undici 7 ends the process by an assertion (its issue 5360).
+  // These listeners come before undici's own, which it adds to a connection that stands. Where an answer may end with its
+  // connection, and waits for its reader, undici 7 crashes the process by an assertion (its issue 5360).
   #mendEnd(socket: Socket): void {
     const { kParser } = this.#undici;
     const parsed = socket as Socket & { [kParser]?: Undici.Parser | null };

@@ -25,7 +25,7 @@ export class RawAnswer {
   /** Why the body is not whole, once it has ended. */
   broken: Error | undefined;
   #isDispatched = false;
-  /** Bytes of the body. */
+  /** Bytes of the body that came, and that its head announced. */
   #came = 0;
   #announced: number | undefined;
   readonly #body: PushedBody | undefined;
@@ -71,7 +71,7 @@ export class RawAnswer {
         // 102 and 103 announce the head that follows.
         if (status < 200) return;
         this.head = { status, headers: joined(headers) };
-        this.#announced = lengthOf(this.head.headers);
+        this.#announced = contentLengthOf(this.head.headers);
         Object.assign(controller, { rawHeaders: [] });
         handler.onResponseStart?.(controller, 200, {}, '');
       },
@@ -94,11 +94,12 @@ export class RawAnswer {
 
   #pass(controller: Controller, chunk: Buffer, handler: Dispatcher.DispatchHandler): void {
     this.#came += chunk.length;
-    if (chunk.length > 0)
+    if (chunk.length > 0) {
       if (this.#body !== undefined) this.#body.push(chunk, controller);
       else handler.onResponseData?.(controller, chunk);
-    // All that was announced has come, or undici passes nothing, as it does when the connection has ended: no more is to
-    // come. Left waiting, it would learn of the connection's end before it sees the answer's.
+    }
+    // No more is to come: all that was announced is here, or undici passes nothing, as it does once the connection has
+    // ended. If it were left waiting, it would learn of the connection's end before it sees the answer's.
     if (chunk.length === 0 || this.#came === this.#announced) controller.resume();
   }
 }
@@ -109,8 +110,8 @@ function joined(headers: Headers): Record<string, string> {
   return Object.fromEntries(entries) as Record<string, string>;
 }
 
-/** How many bytes a head announces; undefined where the body's end is told in another way. */
-export function lengthOf(headers: Record<string, string>): number | undefined {
+/** How many bytes a head announces; undefined where the body's end is told in another way (RFC 9112 6.3). */
+export function contentLengthOf(headers: Record<string, string>): number | undefined {
   const stated = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;
   return stated !== undefined && /^\d{1,15}$/.test(stated) ? Number(stated) : undefined;
 }

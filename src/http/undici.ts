@@ -10,9 +10,9 @@ export { buildConnector, Client, Pool, WrapHandler };
 /** The member of a connection that is the parser of its answers. */
 export const { kParser } = symbols;
 
-/** As much of that as is of use here. */
+/** What of that parser is of use here. */
 export interface Parser {
-  /** Goes on where a reader had it wait. */
+  /** Goes on, where a reader had it wait. */
   resume(): void;
   /** False where the connection's end may be the answer's. */
   shouldKeepAlive: boolean;

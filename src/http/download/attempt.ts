@@ -4,7 +4,7 @@ import type { Failure, Reply } from '../../exchange.ts';
 import { printableLine } from '../../printable.ts';
 import { decoded } from '../content-encoding.ts';
 import { readFailure } from '../failures.ts';
-import { lengthOf } from '../raw-answer.ts';
+import { contentLengthOf } from '../raw-answer.ts';
 import { readBounded } from '../read-bounded.ts';
 import { cleanHeaders } from '../redacting-client.ts';
 import { TransportError } from '../transport-error.ts';
@@ -130,7 +130,7 @@ async function whole(reply: MediaReply, part: PartFile, work: Work): Promise<Att
   if (!Array.isArray(first)) return again('result_corrupt', first);
   if (isText(Buffer.concat(first).subarray(0, headBytes), contentType))
     return inWords(await textOf(reply, joined(first, body)), work);
-  const total = lengthOf(reply.headers);
+  const total = contentLengthOf(reply.headers);
   await part.restart({ validator: strongValidator(reply.headers), total });
   await part.write(first);
   return receive(reply, body, part, work);
