@@ -1,5 +1,63 @@
-// Imports point down: cli, library → batch, gallery → session → budget, jobs, speech, responses, protocols, config, sandbox → ledger,
-// http → vocabulary.
+// Imports point down. Each folder of src names the folders that it may import; root files are the vocabulary, which all may import.
+const layers = {
+  media: [],
+  files: ['media'],
+  http: ['files', 'media'],
+  ledger: ['files'],
+  protocols: ['http', 'media'],
+  budget: ['ledger', 'protocols', 'files'],
+  payment: ['budget', 'ledger', 'http'],
+  jobs: ['payment', 'budget', 'ledger', 'protocols', 'http', 'files', 'media'],
+  config: ['files'],
+  speech: ['jobs', 'payment', 'protocols', 'config', 'http', 'files', 'media'],
+  responses: ['payment', 'protocols', 'http'],
+  flows: [
+    'jobs',
+    'speech',
+    'responses',
+    'config',
+    'sandbox',
+    'payment',
+    'budget',
+    'ledger',
+    'protocols',
+    'http',
+    'files',
+  ],
+  gallery: ['jobs', 'speech', 'sandbox', 'budget', 'ledger', 'protocols', 'files'],
+  batch: ['flows', 'jobs', 'speech', 'payment', 'budget', 'ledger', 'protocols', 'http', 'files'],
+  library: [
+    'flows',
+    'batch',
+    'gallery',
+    'jobs',
+    'speech',
+    'responses',
+    'config',
+    'payment',
+    'budget',
+    'protocols',
+  ],
+  cli: [
+    'flows',
+    'batch',
+    'gallery',
+    'jobs',
+    'speech',
+    'responses',
+    'config',
+    'sandbox',
+    'payment',
+    'budget',
+    'ledger',
+    'protocols',
+    'http',
+    'files',
+  ],
+};
+
+const folders = [...Object.keys(layers), 'sandbox'];
+
 const layer = (name, from, to, comment) => ({
   name,
   comment,
@@ -7,35 +65,32 @@ const layer = (name, from, to, comment) => ({
   from: { path: from },
   to: { path: to },
 });
-const folders =
-  '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger|http)/';
+
+function layerOf([folder, allowed]) {
+  const forbidden = folders.filter((other) => other !== folder && !allowed.includes(other));
+  const path = `^src/(${forbidden.join('|')})/`;
+  return layer(
+    `${folder}-looks-down`,
+    `^src/${folder}/`,
+    path,
+    `${folder} may import: ${allowed.join(', ')}.`,
+  );
+}
 
 export default {
   forbidden: [
-    layer('vocabulary-imports-no-folder', '^src/[^/]+\\.ts$', folders, 'Root files are the nouns.'),
     layer(
-      'http-looks-down',
-      '^src/http/',
-      '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|ledger)/',
-      'http knows only the vocabulary.',
+      'vocabulary-imports-no-folder',
+      '^src/[^/]+\\.ts$',
+      `^src/(${folders.join('|')})/`,
+      'Root files are the nouns.',
     ),
+    ...Object.entries(layers).map(layerOf),
     layer(
-      'ledger-looks-down',
-      '^src/ledger/',
-      '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|protocols|config|sandbox|http)/',
-      'The ledger keeps records; what they mean for money is decided above it.',
-    ),
-    layer(
-      'budget-looks-down',
-      '^src/budget/',
-      '^src/(cli|library|gallery|batch|session|jobs|speech|responses|config|sandbox|http)/',
-      'A budget knows amounts; what became of a job is told to it.',
-    ),
-    layer(
-      'protocols-are-pure',
-      '^src/protocols/',
-      '^src/(cli|library|gallery|batch|session|budget|jobs|speech|responses|config|sandbox|ledger)/',
-      'A protocol makes one exchange; what is above it decides.',
+      'every-folder-has-a-layer',
+      `^src/(?!(${folders.join('|')})/)[^/]+/`,
+      '',
+      'A new folder of src is added to the table of layers.',
     ),
     layer(
       'protocols-touch-nothing',
@@ -66,44 +121,6 @@ export default {
       '^src/jobs/',
       '^src/protocols/(a|b|c|registry)',
       'What can be done with any job names no protocol.',
-    ),
-    layer(
-      'responses-are-no-jobs',
-      '^src/responses/',
-      '^src/(jobs|speech|ledger)/',
-      'A call of Responses leaves no job behind.',
-    ),
-    layer(
-      'jobs-know-no-speech',
-      '^src/jobs/',
-      '^src/(speech|responses)/',
-      'Speech is one kind of job; jobs know none.',
-    ),
-    layer(
-      'machinery-is-not-cli',
-      '^src/(gallery|batch|session|budget|jobs|speech|responses|config|sandbox)/',
-      '^src/(cli|library)/',
-      'Only cli talks to people, and only library to programs.',
-    ),
-    layer('cli-and-library-are-siblings', '^src/cli/', '^src/library/', 'What both need stands below them.'),
-    layer('library-is-silent', '^src/library/', '^src/cli/', 'A library prints nothing.'),
-    layer(
-      'session-looks-down',
-      '^src/session/',
-      '^src/batch/',
-      'A session opens what single jobs need; a batch is made of them.',
-    ),
-    layer(
-      'session-is-handed-down',
-      '^src/(payment|budget|jobs|speech|responses)/',
-      '^src/session/',
-      'What works on a job is given what it works with.',
-    ),
-    layer(
-      'config-stands-alone',
-      '^src/config/',
-      '^src/(gallery|batch|session|budget|jobs|speech|responses|protocols|http|sandbox|ledger)/',
-      'config/ knows only the vocabulary.',
     ),
     layer(
       'conf-has-one-user',

@@ -5,7 +5,7 @@ import { SlowestFirst } from './test/support/slowest-first.ts';
 const alone = [
   'test/http/connections.test.ts',
   'test/http/download/part.test.ts',
-  'test/http/publish.test.ts',
+  'test/files/publish.test.ts',
 ];
 
 // A machine may have other things to do: nothing is told by how long it takes.

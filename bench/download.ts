@@ -12,8 +12,8 @@ import { join } from 'node:path';
 import { deadlineIn, systemClock } from '../src/clock.ts';
 import { bearer } from '../src/exchange.ts';
 import { download } from '../src/http/download.ts';
-import { lockOutput } from '../src/http/output-lock.ts';
-import { publish } from '../src/http/publish.ts';
+import { lockOutput } from '../src/files/output-lock.ts';
+import { publish } from '../src/files/publish.ts';
 
 const size = 1024 ** 3;
 const turns = 5;

@@ -9,7 +9,7 @@ import { spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { MediaSpool, type MediaSink } from '../src/http/media-spool.ts';
+import { MediaSpool, type MediaSink } from '../src/media/media-spool.ts';
 import { at, type Json } from '../src/json.ts';
 
 type Way = 'stream' | 'whole';

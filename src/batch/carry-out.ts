@@ -1,9 +1,9 @@
 import { dirname } from 'node:path';
 import { deadlineIn, type Deadline } from '../clock.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
-import { localError } from '../http/local-error.ts';
+import { localError } from '../files/local-error.ts';
 import type { Goal, Job, JobFile } from '../job.ts';
-import { isFolder, makeFolder } from '../make-folder.ts';
+import { isFolder, makeFolder } from '../files/make-folder.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { deliver } from '../jobs/deliver.ts';
 import type { JobDeps } from '../jobs/deps.ts';

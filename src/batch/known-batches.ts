@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isObject, tryParseJson, type Json } from '../json.ts';
-import { makeFolder } from '../make-folder.ts';
+import { makeFolder } from '../files/make-folder.ts';
 
 /** What tells a batch that was run, so that it can be named again. */
 export interface KnownBatch {

@@ -3,8 +3,8 @@ import { open, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { messageOf, MgwError } from '../errors.ts';
-import { makeFolder } from '../make-folder.ts';
-import { plainFile } from '../open-flags.ts';
+import { makeFolder } from '../files/make-folder.ts';
+import { plainFile } from '../files/open-flags.ts';
 
 /** Lines in an order that is the same for every process. */
 export interface BudgetLog {

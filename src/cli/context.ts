@@ -1,5 +1,5 @@
 import { systemClock } from '../clock.ts';
-import { openSession, type Session } from '../session/session.ts';
+import { openSession, type Session } from '../flows/session.ts';
 import type { Globals } from './globals.ts';
 import type { Io } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
@@ -27,7 +27,7 @@ export function createContext(io: Io, globals: Globals): Context {
   });
   const session = openSession({
     clock,
-    settings: async () => (await import('../session/settings.ts')).loadSettings(globals, io.env),
+    settings: async () => (await import('../flows/settings.ts')).loadSettings(globals, io.env),
     note: (text) => bare.note(isWorkflow(io.env) ? withoutCommands(text) : text),
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,

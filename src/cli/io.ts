@@ -1,7 +1,7 @@
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../clock.ts';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
-import { localError } from '../http/local-error.ts';
+import { localError } from '../files/local-error.ts';
 
 /** The three streams of a process, its environment and its clock, so that a command can be run without one. */
 export interface Io {

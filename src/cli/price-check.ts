@@ -2,7 +2,7 @@ import { parsePrice } from '../budget/prices.ts';
 import type { KeyPath } from '../config/keys.ts';
 import { messageOf, usageError } from '../errors.ts';
 import type { JobKind } from '../job.ts';
-import { pricedBy } from '../session/prices.ts';
+import { pricedBy } from '../flows/prices.ts';
 
 /** Checks a price of the config (`prices.c.MODEL`). @throws MgwError('usage') saying what is allowed. */
 export function checkPrice(path: KeyPath, words: readonly string[]): void {

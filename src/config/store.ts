@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import Conf from 'conf';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
-import { makeFolder } from '../make-folder.ts';
+import { makeFolder } from '../files/make-folder.ts';
 import { configPath, readRawConfig } from './read.ts';
 import { thisHost, type Env, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';

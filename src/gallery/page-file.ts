@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { MgwError } from '../errors.ts';
-import { localError } from '../http/local-error.ts';
+import { localError } from '../files/local-error.ts';
 import type { Job } from '../job.ts';
 import { generator } from './html.ts';
 import { sizeOf } from './links.ts';

@@ -6,7 +6,7 @@ import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
 import { RawAnswer } from './raw-answer.ts';
 import { headersFor, pathFor } from './request-head.ts';
-import { readBytes } from './reused-buffers.ts';
+import { readBytes } from '../files/reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 
 /** Where a client speaks to, and as whom. */

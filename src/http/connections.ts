@@ -5,7 +5,7 @@ import { mendHead } from './mend-head.ts';
 import { hostOf, proxyFor } from './proxy.ts';
 import type * as ProxyAgent from './proxy-agent.ts';
 import { isAddress, isWithinReach, lookupWithin, outOfReach } from './reach.ts';
-import { intoReusedBuffers } from './reused-buffers.ts';
+import { intoReusedBuffers } from '../files/reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 

@@ -4,13 +4,13 @@ import type { Failure, Reply } from '../exchange.ts';
 import { backoffMs } from './backoff.ts';
 import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
 import type { DownloadGateway } from './download/follow.ts';
-import { mimeOf } from './download/media-kind.ts';
-import { PartFile } from './download/part-file.ts';
+import { mimeOf } from '../media/media-kind.ts';
+import { PartFile } from '../files/part-file.ts';
 import { speedometer } from './download/speed.ts';
-import { localError } from './local-error.ts';
-import { mp4In } from './mp4.ts';
-import type { OutputLock } from './output-lock.ts';
-import type { SealedFile } from './whole-file.ts';
+import { localError } from '../files/local-error.ts';
+import { mp4In } from '../media/mp4.ts';
+import type { OutputLock } from '../files/output-lock.ts';
+import type { SealedFile } from '../files/whole-file.ts';
 
 /** Where a file is, and what it is. */
 export interface DownloadSource {

@@ -1,7 +1,7 @@
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, extname, resolve } from 'node:path';
 import { messageOf, usageError } from '../errors.ts';
-import { localError } from '../http/local-error.ts';
+import { localError } from '../files/local-error.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';

@@ -1,7 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
-import { removeLeftovers } from '../http/leftovers.ts';
-import { lockOutput, type Claimant, type OutputLock } from '../http/output-lock.ts';
+import { removeLeftovers } from '../files/leftovers.ts';
+import { lockOutput, type Claimant, type OutputLock } from '../files/output-lock.ts';
 import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';

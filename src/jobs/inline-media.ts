@@ -1,11 +1,11 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
-import { headBytes, isText } from '../http/download/media-kind.ts';
-import { HashedFile } from '../http/hashed-file.ts';
-import { localError } from '../http/local-error.ts';
-import { mp4In } from '../http/mp4.ts';
-import type { OutputLock } from '../http/output-lock.ts';
-import type { SealedFile } from '../http/whole-file.ts';
+import { headBytes, isText } from '../media/media-kind.ts';
+import { HashedFile } from '../files/hashed-file.ts';
+import { localError } from '../files/local-error.ts';
+import { mp4In } from '../media/mp4.ts';
+import type { OutputLock } from '../files/output-lock.ts';
+import type { SealedFile } from '../files/whole-file.ts';
 import type { OpenSink } from './observe.ts';
 
 /** Media of a poll answer, decoded next to its output while it arrives. */

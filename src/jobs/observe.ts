@@ -3,7 +3,7 @@ import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
 import type { CallOptions } from '../http/client.ts';
 import { impatiently } from '../http/impatiently.ts';
-import { MediaSpool, type MediaSink } from '../http/media-spool.ts';
+import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';

@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { MgwError } from '../errors.ts';
-import { localError } from '../http/local-error.ts';
+import { localError } from '../files/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
 import { at, isObject, tryParseJson, type Json } from '../json.ts';
-import { syncFolder } from '../make-folder.ts';
+import { syncFolder } from '../files/make-folder.ts';
 import { pathsAt, type Target } from './target.ts';
 
 /** The name of what is told of a file: `clip.mp4.json`. */

@@ -13,8 +13,8 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { systemCode } from '../errors.ts';
-import { syncFile, syncFolder } from '../make-folder.ts';
-import { plainFile } from '../open-flags.ts';
+import { syncFile, syncFolder } from '../files/make-folder.ts';
+import { plainFile } from '../files/open-flags.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 

@@ -2,7 +2,7 @@ import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { sep } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Job, RecordedEvent } from '../job.ts';
-import { removeFile } from '../remove-file.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { damagedJob } from './damaged-job.ts';
 import { appendFile, createExclusively, readTail } from './durable-file.ts';
 import { decodeEvents, tornEnd } from './event-log.ts';

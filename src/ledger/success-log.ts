@@ -1,5 +1,5 @@
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
-import { plainFile } from '../open-flags.ts';
+import { plainFile } from '../files/open-flags.ts';
 import { readTail } from './durable-file.ts';
 
 const { O_APPEND, O_CREAT, O_WRONLY } = constants;

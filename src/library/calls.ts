@@ -10,8 +10,8 @@ import { jobView } from '../jobs/view.ts';
 import type { Job } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { withGlobals, withOutput } from '../session/next.ts';
-import { openSession, type Session } from '../session/session.ts';
+import { withGlobals, withOutput } from '../flows/next.ts';
+import { openSession, type Session } from '../flows/session.ts';
 import { checkNames, durationMs } from './inputs.ts';
 import type { CallOptions, ClientOptions } from './options.ts';
 
@@ -64,7 +64,7 @@ export class Calls {
     this.#session = openSession({
       clock: systemClock,
       settings: async () =>
-        (await import('../session/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
+        (await import('../flows/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
       // What the program does with a note must not come between a payment and its record.
       note: (text) => onNote && queueMicrotask(() => onNote(text)),
       signals: () => ({ soft: never, hard: never }),

@@ -7,7 +7,7 @@ import { findJob, jobFor, missing } from '../jobs/ref.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf } from '../jobs/target.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { configured } from '../session/protocols.ts';
+import { configured } from '../flows/protocols.ts';
 import { depsOf, shownJob, type Call, type Calls } from './calls.ts';
 import { deliveryOf, type Wanted } from './delivery.ts';
 import { checkNames, protocolNamed, targetOf } from './inputs.ts';

@@ -1,7 +1,7 @@
 import type { Job } from '../job.ts';
 import { findJob, missing } from '../jobs/ref.ts';
 import type { Model } from '../protocols/models.ts';
-import { fetchModels } from '../session/models.ts';
+import { fetchModels } from '../flows/models.ts';
 import { shownJob, type Calls } from './calls.ts';
 import { checkNames } from './inputs.ts';
 import type { ModelsOptions } from './options.ts';

@@ -6,7 +6,7 @@ import { fingerprintOf } from '../jobs/order.ts';
 import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
 import type { JsonObject } from '../json.ts';
 import { checkKeyName } from '../key-name.ts';
-import { payingDeps } from '../session/paying-deps.ts';
+import { payingDeps } from '../flows/paying-deps.ts';
 import { composeSpeech, type SpeechFields } from '../speech/compose.ts';
 import { FileSink } from '../speech/file-sink.ts';
 import type { SpeechFormat } from '../speech/format.ts';

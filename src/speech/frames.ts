@@ -1,4 +1,4 @@
-import { ByteBuffer } from '../http/byte-buffer.ts';
+import { ByteBuffer } from '../media/byte-buffer.ts';
 
 /** The largest frame that is taken where nothing else is asked, bytes: over an hour of speech in one frame. */
 export const largestFrame = 16 * 1024 * 1024;

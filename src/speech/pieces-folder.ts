@@ -1,11 +1,11 @@
 import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
-import { localError } from '../http/local-error.ts';
-import { removeLeftovers } from '../http/leftovers.ts';
-import type { Claimant } from '../http/output-lock.ts';
+import { localError } from '../files/local-error.ts';
+import { removeLeftovers } from '../files/leftovers.ts';
+import type { Claimant } from '../files/output-lock.ts';
 import { speechIdentity } from '../jobs/hold-output.ts';
-import { makeOwnFolder } from '../make-folder.ts';
+import { makeOwnFolder } from '../files/make-folder.ts';
 
 /**
  * The folder in which pieces of speech are kept until all of them are there. A person's own files may be in it too: only

@@ -1,7 +1,7 @@
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { impatiently, type TimeLimits } from '../http/impatiently.ts';
-import { filledBuffer, giveBack, takeBuffer } from '../http/reused-buffers.ts';
+import { filledBuffer, giveBack, takeBuffer } from '../files/reused-buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './frames.ts';

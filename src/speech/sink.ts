@@ -1,4 +1,4 @@
-import type { OutputLock } from '../http/output-lock.ts';
+import type { OutputLock } from '../files/output-lock.ts';
 import type { JobFile } from '../job.ts';
 
 /** Where speech goes while it arrives. A take calls the methods in the order in which they stand here. */

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { MgwError, messageOf, systemCode } from '../errors.ts';
-import { isIntact } from '../http/whole-file.ts';
+import { isIntact } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
 import { ReaderGone, type AudioSink, type Recovered } from './sink.ts';
 import { wavHeader } from './wav.ts';

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { deadlineIn, longestTimer, systemClock } from '../../src/clock.ts';
-import { filledBuffer, giveBack, takeBuffer } from '../../src/http/reused-buffers.ts';
+import { filledBuffer, giveBack, takeBuffer } from '../../src/files/reused-buffers.ts';
 import { receive } from '../../src/speech/receive.ts';
 
 // Neither is reached, however slow the machine.

@@ -3,8 +3,8 @@ import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { bearer } from '../../src/exchange.ts';
 import { download } from '../../src/http/download.ts';
-import { lockOutput } from '../../src/http/output-lock.ts';
-import { publish } from '../../src/http/publish.ts';
+import { lockOutput } from '../../src/files/output-lock.ts';
+import { publish } from '../../src/files/publish.ts';
 
 const [url = '', target = '', baseUrl = '', key = ''] = process.argv.slice(2);
 

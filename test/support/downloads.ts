@@ -12,7 +12,7 @@ import {
   type DownloadOutcome,
   type DownloadSource,
 } from '../../src/http/download.ts';
-import { lockOutput, type Claimant, type LockOptions, type OutputLock } from '../../src/http/output-lock.ts';
+import { lockOutput, type Claimant, type LockOptions, type OutputLock } from '../../src/files/output-lock.ts';
 import type { Certificate } from './certificates.ts';
 import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
 import { TestClock } from './test-clock.ts';

@@ -4,7 +4,7 @@ import { budgetName } from '../../config/rules.ts';
 import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
 import { messageOf, usageError } from '../../errors.ts';
 import type { Run } from '../action.ts';
-import { standingBudgets } from '../../session/budgets.ts';
+import { standingBudgets } from '../../flows/budgets.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';

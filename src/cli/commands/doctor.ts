@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { MgwError, toMgwError } from '../../errors.ts';
 import type { Context } from '../context.ts';
-import { sharedLedger } from '../../session/places.ts';
+import { sharedLedger } from '../../flows/places.ts';
 import type { Check } from '../doctor/check.ts';
 import { table } from '../output/table.ts';
 import type { Outcome } from '../output/outcome.ts';

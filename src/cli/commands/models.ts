@@ -30,7 +30,7 @@ export function registerModels(command: Command, run: Run): void {
 }
 
 async function models(context: Context, id: string | undefined, options: ModelsOptions): Promise<Outcome> {
-  const { fetchModels } = await import('../../session/models.ts');
+  const { fetchModels } = await import('../../flows/models.ts');
   const all = await fetchModels(context);
   const named = id === undefined ? all : all.filter((model) => model.id === id);
   if (id !== undefined && named.length === 0) throw noSuchModel(id, all);

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { MgwError, usageError } from '../../errors.ts';
-import { sharedLedger } from '../../session/places.ts';
+import { sharedLedger } from '../../flows/places.ts';
 import type { StateUrl } from '../../state-url.ts';
 import type { Run } from '../action.ts';
 import type { Context } from '../context.ts';
@@ -59,7 +59,7 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
     throw usageError(`There is no ledger in ${folder}.`);
   const [{ openFileLedger }, copy] = await Promise.all([
     import('../../ledger/file-ledger.ts'),
-    import('../../session/copy-state.ts'),
+    import('../../flows/copy-state.ts'),
   ]);
   const [shared, database] = [await context.ledger(), await context.database()];
   if (database === undefined) throw new MgwError('internal', 'a shared ledger without a database');

@@ -5,7 +5,7 @@ import type { OpenedBatch } from '../../batch/fleet/worker.ts';
 import { parseDuration } from '../../duration.ts';
 import { exitCodes } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/deps.ts';
-import { payingDeps } from '../../session/paying-deps.ts';
+import { payingDeps } from '../../flows/paying-deps.ts';
 import type { Run } from '../action.ts';
 import type { Context } from '../context.ts';
 import { single, wholeNumber } from '../options.ts';

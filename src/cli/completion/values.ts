@@ -8,8 +8,8 @@ import { isObject, tryParseJson } from '../../json.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
-import { recallModels, type KnownModel } from '../../session/model-cache.ts';
-import { ledgerFolder } from '../../session/places.ts';
+import { recallModels, type KnownModel } from '../../flows/model-cache.ts';
+import { ledgerFolder } from '../../flows/places.ts';
 import type { Context } from '../context.ts';
 import { pathOf, type Place } from './place.ts';
 
@@ -111,7 +111,7 @@ async function profiles({ io }: Context): Promise<string[]> {
 }
 
 async function budgets(context: Context): Promise<string[]> {
-  const { standingBudgets } = await import('../../session/budgets.ts');
+  const { standingBudgets } = await import('../../flows/budgets.ts');
   return standingBudgets(context).catch(() => []);
 }
 

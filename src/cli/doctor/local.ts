@@ -4,7 +4,7 @@ import path from 'node:path';
 import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode } from '../../errors.ts';
-import { makeFolder } from '../../make-folder.ts';
+import { makeFolder } from '../../files/make-folder.ts';
 import { folderFault } from '../../ownership.ts';
 import type { Io } from '../io.ts';
 import { attempt, fail, ok, warn, type Check } from './check.ts';

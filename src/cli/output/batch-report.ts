@@ -7,7 +7,7 @@ import type { ReadyRun } from '../../batch/run-batch.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';
-import { globalArguments } from '../../session/next.ts';
+import { globalArguments } from '../../flows/next.ts';
 import type { Globals } from '../globals.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';

@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { localError } from '../../http/local-error.ts';
+import { localError } from '../../files/local-error.ts';
 import { escapeControls } from './json.ts';
 
 /** A file that takes a line of JSON for each row as it ends. */

@@ -11,8 +11,8 @@ import { TransportError } from '../transport-error.ts';
 import { batches } from './batches.ts';
 import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
 import { watchIdle, type IdleWatch } from './idle-watch.ts';
-import { headBytes, isText, isTextType } from './media-kind.ts';
-import type { PartFile } from './part-file.ts';
+import { headBytes, isText, isTextType } from '../../media/media-kind.ts';
+import type { PartFile } from '../../files/part-file.ts';
 import { isSameRepresentation, readContentRange, strongValidator } from './validator.ts';
 
 /** What one try works with. */

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeOwnFolder } from '../../make-folder.ts';
+import { makeOwnFolder } from '../../files/make-folder.ts';
 import { createFile } from '../durable-file.ts';
 
 /** An event that could not be written where it belongs. */

@@ -1,4 +1,4 @@
-import { isBase64 } from '../../http/base64.ts';
+import { isBase64 } from '../../media/base64.ts';
 import type { Json } from '../../json.ts';
 
 const largest = 20 * 1024 * 1024;

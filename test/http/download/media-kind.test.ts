@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isText, mimeOf } from '../../../src/http/download/media-kind.ts';
+import { isText, mimeOf } from '../../../src/media/media-kind.ts';
 
 describe('isText', () => {
   it.each([

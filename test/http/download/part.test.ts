@@ -4,9 +4,9 @@ import { chmod, link, mkdir, open, readFile, rm, stat, symlink, truncate, writeF
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { readClaimLog } from '../../../src/http/claim-log.ts';
+import { readClaimLog } from '../../../src/files/claim-log.ts';
 import type { DownloadOutcome } from '../../../src/http/download.ts';
-import { publish } from '../../../src/http/publish.ts';
+import { publish } from '../../../src/files/publish.ts';
 import { claimantOf, expectWhole, file, inTurn, useDownloads } from '../../support/downloads.ts';
 import { film } from '../../support/film.ts';
 import { head, say, type RawServer } from '../../support/raw-server.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readClaimLog } from '../../../src/http/claim-log.ts';
+import { readClaimLog } from '../../../src/files/claim-log.ts';
 import { newAuthority } from '../../support/certificates.ts';
 import { file, useDownloads } from '../../support/downloads.ts';
 import { film } from '../../support/film.ts';

@@ -5,7 +5,7 @@ import { readyRun, runBatch, type BatchWatcher, type ReadyRun } from '../../../b
 import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
 import { usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
-import { payingDeps } from '../../../session/paying-deps.ts';
+import { payingDeps } from '../../../flows/paying-deps.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { BatchDisplay } from '../../output/batch-display.ts';

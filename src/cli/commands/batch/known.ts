@@ -4,7 +4,7 @@ import { sharedDatabase } from '../../../batch/fleet/database.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
-import { ledgerFolder } from '../../../session/places.ts';
+import { ledgerFolder } from '../../../flows/places.ts';
 import type { Context } from '../../context.ts';
 import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';

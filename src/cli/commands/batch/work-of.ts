@@ -8,8 +8,8 @@ import { protocols } from '../../../protocols/registry.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
-import { configured } from '../../../session/protocols.ts';
-import { listedModels, type Listing } from '../../../session/video-body.ts';
+import { configured } from '../../../flows/protocols.ts';
+import { listedModels, type Listing } from '../../../flows/video-body.ts';
 import { submissionBody } from '../video/body.ts';
 
 /** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */

@@ -14,7 +14,7 @@ import {
 import { goalOf, type Target } from '../../../jobs/target.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { withOutput } from '../../../session/next.ts';
+import { withOutput } from '../../../flows/next.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { severalOutcomes } from '../../output/several.ts';

@@ -7,7 +7,7 @@ import type { Job } from '../../../job.ts';
 import { redactor, secretRedactor } from '../../../redact.ts';
 import { version } from '../../../version.ts';
 import type { Context } from '../../context.ts';
-import { globalArguments } from '../../../session/next.ts';
+import { globalArguments } from '../../../flows/next.ts';
 import { shellWord } from '../../output/human.ts';
 
 /** The page of some jobs, with nothing in it of the key, of what signs an address, or of where on this machine things are. */

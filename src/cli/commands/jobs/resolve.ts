@@ -11,14 +11,14 @@ import { takeOn } from '../../../jobs/run.ts';
 import { reconcile } from '../../../jobs/reconcile.ts';
 import { holdFor } from '../../../payment/hold.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { payingDeps } from '../../../session/paying-deps.ts';
+import { payingDeps } from '../../../flows/paying-deps.ts';
 import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../../session/protocols.ts';
+import { configured } from '../../../flows/protocols.ts';
 import { addOutputOptions, addWaitOptions, checkStdout, type OutputOptions } from '../../wait-options.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {

@@ -12,7 +12,7 @@ import { jobLine } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../../session/protocols.ts';
+import { configured } from '../../../flows/protocols.ts';
 import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';

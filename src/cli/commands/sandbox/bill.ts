@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { BillLine } from '../../../sandbox/bill.ts';
-import { sandboxFolder } from '../../../session/places.ts';
+import { sandboxFolder } from '../../../flows/places.ts';
 import type { Context } from '../../context.ts';
 import { table } from '../../output/table.ts';
 import type { Outcome } from '../../output/outcome.ts';

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import type { Finding } from '../../../sandbox/finding.ts';
-import { sandboxFolder } from '../../../session/places.ts';
+import { sandboxFolder } from '../../../flows/places.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { single } from '../../options.ts';

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type { Settings } from '../../../config/resolve.ts';
-import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../session/places.ts';
+import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../flows/places.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';

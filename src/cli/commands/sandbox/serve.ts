@@ -60,7 +60,7 @@ export function addServeOptions(command: Command): void {
 
 /** Starts a sandbox over a state directory. @throws MgwError('usage') for what does not exist or a port in use. */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
-  const { limitsOf, startSandbox } = await import('../../../session/open-sandbox.ts');
+  const { limitsOf, startSandbox } = await import('../../../flows/open-sandbox.ts');
   const { forgetFaults } = await import('../../../sandbox/faults.ts');
   const settings = await context.settings();
   const { fault: faults = [], key: keys = [], voice: voices = [], port } = options;

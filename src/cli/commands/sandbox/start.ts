@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { sandboxFolder } from '../../../session/places.ts';
+import { sandboxFolder } from '../../../flows/places.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { single, wholeNumber } from '../../options.ts';

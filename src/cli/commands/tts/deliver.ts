@@ -14,7 +14,7 @@ import { speakPieces } from '../../../speech/pieces.ts';
 import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
 import { speak } from '../../../speech/speak.ts';
 import { StreamSink } from '../../../speech/stream-sink.ts';
-import { payingDeps } from '../../../session/paying-deps.ts';
+import { payingDeps } from '../../../flows/paying-deps.ts';
 import type { Context } from '../../context.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';

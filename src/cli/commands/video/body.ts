@@ -1,7 +1,7 @@
 import { usageError } from '../../../errors.ts';
 import type { JsonObject } from '../../../json.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { composeVideo, type Listing, type SubmissionBody } from '../../../session/video-body.ts';
+import { composeVideo, type Listing, type SubmissionBody } from '../../../flows/video-body.ts';
 import { optionObject, optionText } from '../../body-option.ts';
 import type { Context } from '../../context.ts';
 import { readStdin } from '../../stdin.ts';

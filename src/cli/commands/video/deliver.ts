@@ -10,7 +10,7 @@ import { submit } from '../../../jobs/submit.ts';
 import { goalOf, type Target } from '../../../jobs/target.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { withOutput } from '../../../session/next.ts';
+import { withOutput } from '../../../flows/next.ts';
 import type { Context } from '../../context.ts';
 import { writeMedia } from '../../io.ts';
 import { jobView } from '../../../jobs/view.ts';

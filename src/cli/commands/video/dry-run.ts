@@ -4,7 +4,7 @@ import { parseJson } from '../../../json.ts';
 import { redactHeaders } from '../../../redact.ts';
 import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import type { Context } from '../../context.ts';
-import { priceOf, type Asked } from '../../../session/prices.ts';
+import { priceOf, type Asked } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
 /** The exact request that would be sent, with the key redacted; nothing is sent, and no key is needed. */

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { configured } from '../../../session/protocols.ts';
+import { configured } from '../../../flows/protocols.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';

@@ -11,7 +11,7 @@ import { errorView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../../session/protocols.ts';
+import { configured } from '../../../flows/protocols.ts';
 import { columnsOf } from '../../io.ts';
 import { readRefs } from '../../refs.ts';
 

@@ -7,7 +7,7 @@ import { checkKeyName } from '../../../key-name.ts';
 import { goalOf } from '../../../jobs/target.ts';
 import { videoOrder, type WantedVideo } from '../../../jobs/video-order.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { payingDeps } from '../../../session/paying-deps.ts';
+import { payingDeps } from '../../../flows/paying-deps.ts';
 import { budgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
@@ -21,7 +21,7 @@ import {
   sidecarOption,
   targetOf,
 } from '../../wait-options.ts';
-import { configured } from '../../../session/protocols.ts';
+import { configured } from '../../../flows/protocols.ts';
 import { addProtocolFlags } from './flags.ts';
 import { submissionBody } from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';

@@ -18,9 +18,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { HashedFile } from '../../src/http/hashed-file.ts';
-import { checkOutput, publish } from '../../src/http/publish.ts';
-import type { SealedFile } from '../../src/http/whole-file.ts';
+import { HashedFile } from '../../src/files/hashed-file.ts';
+import { checkOutput, publish } from '../../src/files/publish.ts';
+import type { SealedFile } from '../../src/files/whole-file.ts';
 
 const disk = vi.hoisted(() => ({
   link: undefined as string | undefined,

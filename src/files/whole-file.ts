@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, read, readSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { plainFile } from '../open-flags.ts';
+import { plainFile } from './open-flags.ts';
 
 /** A file, and what it holds. */
 export interface WholeFile {

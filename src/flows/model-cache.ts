@@ -3,7 +3,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
 import { isObject, tryParseJson } from '../json.ts';
-import { makeFolder } from '../make-folder.ts';
+import { makeFolder } from '../files/make-folder.ts';
 import type { Model } from '../protocols/models.ts';
 import { ledgerFolder } from './places.ts';
 

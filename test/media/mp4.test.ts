@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { mp4In, startsMp4 } from '../../src/http/mp4.ts';
+import { mp4In, startsMp4 } from '../../src/media/mp4.ts';
 
 let folder: string;
 beforeAll(async () => {

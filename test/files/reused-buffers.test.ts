@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { giveBack, intoReusedBuffers, readBytes } from '../../src/http/reused-buffers.ts';
+import { giveBack, intoReusedBuffers, readBytes } from '../../src/files/reused-buffers.ts';
 
 const most = 1024 * 1024;
 

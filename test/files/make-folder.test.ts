@@ -2,8 +2,8 @@ import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { makeFolder } from '../src/make-folder.ts';
-import { watchDisk } from './support/disk-operations.ts';
+import { makeFolder } from '../../src/files/make-folder.ts';
+import { watchDisk } from '../support/disk-operations.ts';
 
 let root: string;
 beforeEach(() => (root = mkdtempSync(path.join(tmpdir(), 'mgw-folder-'))));

@@ -1,5 +1,5 @@
 import { unlinkSync } from 'node:fs';
-import { systemCode } from './errors.ts';
+import { systemCode } from '../errors.ts';
 
 /** Removes a file; one that is not there is gone already. (`rmSync` looks twice at what it removes.) */
 export function removeFile(path: string): void {

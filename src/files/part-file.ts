@@ -1,12 +1,12 @@
 import { closeSync, fstatSync, ftruncateSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { Clock } from '../../clock.ts';
-import { unlinkAll } from '../claim-log.ts';
-import { HashedFile } from '../hashed-file.ts';
-import { localError } from '../local-error.ts';
-import type { OpenedPart, OutputLock } from '../output-lock.ts';
-import type { SealedFile } from '../whole-file.ts';
-import { headBytes } from './media-kind.ts';
+import type { Clock } from '../clock.ts';
+import { unlinkAll } from './claim-log.ts';
+import { HashedFile } from './hashed-file.ts';
+import { localError } from './local-error.ts';
+import type { OpenedPart, OutputLock } from './output-lock.ts';
+import type { SealedFile } from './whole-file.ts';
+import { headBytes } from '../media/media-kind.ts';
 
 /** Bytes; a thread is not begun for less. */
 const mostHashedHere = 32 * 1024 * 1024;

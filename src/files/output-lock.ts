@@ -4,9 +4,9 @@ import { basename } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
-import { syncFile } from '../make-folder.ts';
-import { plainFile } from '../open-flags.ts';
-import { removeFile } from '../remove-file.ts';
+import { syncFile } from './make-folder.ts';
+import { plainFile } from './open-flags.ts';
+import { removeFile } from './remove-file.ts';
 import {
   append,
   identityHash,

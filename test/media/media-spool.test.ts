@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MediaSpool, type MediaSpoolOptions, type SpooledBody } from '../../src/http/media-spool.ts';
+import { MediaSpool, type MediaSpoolOptions, type SpooledBody } from '../../src/media/media-spool.ts';
 import type { Json } from '../../src/json.ts';
 import { anyCharacter } from '../support/any-character.ts';
 

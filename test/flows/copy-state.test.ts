@@ -8,7 +8,7 @@ import type { JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import { copyBudgetsIn, copyBudgetsOut, copyJobs } from '../../src/session/copy-state.ts';
+import { copyBudgetsIn, copyBudgetsOut, copyJobs } from '../../src/flows/copy-state.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { accepted, now, prepared } from '../ledger/conformance.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';

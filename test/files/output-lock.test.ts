@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import { readClaimLog, trialOf } from '../../src/http/claim-log.ts';
-import { removeLeftovers } from '../../src/http/leftovers.ts';
-import type { LockOptions, OutputLock } from '../../src/http/output-lock.ts';
+import { readClaimLog, trialOf } from '../../src/files/claim-log.ts';
+import { removeLeftovers } from '../../src/files/leftovers.ts';
+import type { LockOptions, OutputLock } from '../../src/files/output-lock.ts';
 import { claimantOf, useDownloads } from '../support/downloads.ts';
 
 const ctx = useDownloads();

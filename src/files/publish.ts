@@ -12,10 +12,10 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
-import { syncFolder } from '../make-folder.ts';
-import { plainFile } from '../open-flags.ts';
+import { syncFolder } from './make-folder.ts';
+import { plainFile } from './open-flags.ts';
 import { printableLine } from '../printable.ts';
-import { removeFile } from '../remove-file.ts';
+import { removeFile } from './remove-file.ts';
 import { trialOf } from './claim-log.ts';
 import { localError } from './local-error.ts';
 import {

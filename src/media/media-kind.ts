@@ -1,4 +1,4 @@
-import { startsMp4 } from '../mp4.ts';
+import { startsMp4 } from './mp4.ts';
 
 /** So many bytes of a body's beginning are enough for {@link isText}. */
 export const headBytes = 64;

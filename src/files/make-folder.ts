@@ -1,8 +1,8 @@
 import { closeSync, fsync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
-import { systemCode } from './errors.ts';
-import { together } from './together.ts';
-import { folderFault } from './ownership.ts';
+import { systemCode } from '../errors.ts';
+import { together } from '../together.ts';
+import { folderFault } from '../ownership.ts';
 
 /**
  * Makes a folder and its missing parents, durable and, where `mode` does not say otherwise, readable by their owner alone; one that is there stays as it is. Node's

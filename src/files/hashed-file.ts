@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, ftruncateSync, writeSync, writev, writevSync } from 'node:fs';
-import { syncFile } from '../make-folder.ts';
+import { syncFile } from './make-folder.ts';
 import { HashThread } from './hash-thread.ts';
 import { localError } from './local-error.ts';
 import { giveBack } from './reused-buffers.ts';
