@@ -33,7 +33,7 @@ export default tseslint.config(
       'bench/**/*.mjs',
       'test/storm/*.mjs',
       'test/support/*.mjs',
-      'scripts/*.mjs',
+      'scripts/**/*.mjs',
       '*.mjs',
       '.dependency-cruiser.mjs',
     ],

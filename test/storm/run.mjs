@@ -1,6 +1,6 @@
 // Builds the command line and the storm, and lets it blow: there is nothing here that runs TypeScript.
 import { build } from 'rolldown';
-import builds from '../../rolldown.config.mjs';
+import builds from '../../scripts/build/rolldown.config.mjs';
 
 const [commandLine] = builds;
 const folder = new URL('../../node_modules/.cache/mgw-storm/', import.meta.url);

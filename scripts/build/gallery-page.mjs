@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { rolldown } from 'rolldown';
 
 const name = 'virtual:gallery-page';
-const folder = join(import.meta.dirname, 'src/gallery/page');
+const folder = join(import.meta.dirname, '../../src/gallery/page');
 // In this order: what comes later has the last word.
 const styles = ['page', 'tile', 'dialog', 'narrow'];
 

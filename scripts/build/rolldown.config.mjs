@@ -3,9 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { defineConfig } from 'rolldown';
 import { minifySync } from 'rolldown/utils';
-import { galleryPage } from './rolldown.gallery.mjs';
-import { declarations } from './rolldown.declarations.mjs';
-import { thirdPartyLicences } from './rolldown.licences.mjs';
+import { galleryPage } from './gallery-page.mjs';
+import { declarations } from './declarations.mjs';
+import { thirdPartyLicences } from './licences.mjs';
 
 // commander can start other programs as its subcommands, for which it loads child_process and the network stack
 // behind it at every start. mgw has no such command.
@@ -150,14 +150,14 @@ const inAscii = {
 
 // What is always loaded together is one file; the network stack stays out of what others need.
 const always =
-  /rolldown\/runtime|src\/(exchange|nearest|cli\/(main|program|context|io|wait-options|refs|stdin|output\/json)|session\/(session|settings|places)|jobs\/(deps|view)|http\/(failures|read-bounded|transport-error))\.ts/;
+  /rolldown\/runtime|src\/(exchange|nearest|cli\/(main|program|context|io|wait-options|refs|stdin|output\/json)|flows\/(session|settings|places)|jobs\/(deps|view)|http\/(failures|read-bounded|transport-error))\.ts/;
 const network =
   /src\/http\/(client|connections|raw-answer|retry|backoff|deadline|content-encoding|request-head|redacting-client|reach|mend-head|proxy|pushed-body)\.ts|ipaddr/;
 const undici =
   /undici\/lib\/(core|dispatcher\/(client|pool|dispatcher|fixed)|handler|llhttp)|src\/http\/undici\.ts/;
 const ledger = /src\/ledger\/file-ledger\.ts/;
 const tables = /src\/cli\/output\/(fitted-table|human)\.ts/;
-const job = /src\/(protocols\/registry|jobs\/(ref|observe|grace)|session\/(account|protocols))\.ts/;
+const job = /src\/(protocols\/registry|jobs\/(ref|observe|grace)|flows\/(account|protocols))\.ts/;
 const together = {
   groups: [
     { name: 'base', priority: 2, test: always },
