@@ -16,7 +16,7 @@ import { promisify } from 'node:util';
 import ts from 'typescript';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DEFAULT_KEY } from '../src/sandbox/auth.ts';
-import { startSandbox, type Sandbox } from '../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../src/sandbox/server.ts';
 import { program as script } from './support/shell.ts';
 
 const repository = fileURLToPath(new URL('..', import.meta.url));

@@ -3,8 +3,12 @@ import { basename } from 'node:path';
 import { messageOf, usageError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { tryParseJson } from '../json.ts';
-import { isForeign } from '../sandbox/guard.ts';
-import { listenOnLoopback, type IncomingMessage, type ServerResponse } from '../sandbox/loopback-server.ts';
+import {
+  type IncomingMessage,
+  isForeign,
+  listenOnLoopback,
+  type ServerResponse,
+} from '../sandbox/loopback-server.ts';
 import type { ExportedRating, GalleryData } from './data.ts';
 import { readRating } from './ratings-file.ts';
 import { sendFile } from './send-file.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { sumOf } from './credits.ts';
+import { sumOf } from './prices.ts';
 import type { Area } from './models.ts';
 import { appendRecords, readRecords } from './state.ts';
 

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { Call, Reply } from './exchange.ts';
 import { note } from './journal.ts';
+import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
-import { videoOf } from './videos.ts';
 
 /** A file that is served: its bytes, and when they came to be (milliseconds since 1970). */
-export interface ServedFile {
+interface ServedFile {
   bytes: Uint8Array;
   type: string;
   madeAt: number;
@@ -32,7 +32,7 @@ export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): 
  * Serves a file with a strong ETag and `Last-Modified`: one byte range with 206, several as the whole file, one
  * beyond the end with 416; `If-Range` that no longer fits gives the whole file with 200.
  */
-export function serveFile(call: Call, file: ServedFile): Reply {
+function serveFile(call: Call, file: ServedFile): Reply {
   const total = file.bytes.length;
   if (call.gateway.take('download-no-range')) return whole(file, { 'Content-Type': file.type });
   const headers = headersOf(file);
@@ -97,4 +97,29 @@ function rangeCounts(
 ): boolean {
   const condition = headers['if-range'];
   return method === 'GET' && (condition === undefined || condition === ETag || condition === modified);
+}
+
+/** Videos kept in memory, so that the ranges of one download are cut from one rendering. */
+const KEPT = 4;
+const kept = new Map<string, Uint8Array>();
+
+/** The video of a task's sample (counted from 0): always the same bytes, made when they are asked for. */
+export function videoOf({ prompt, seconds, width, height, audio }: Task, sample = 0): Uint8Array {
+  const options = {
+    prompt: sample === 0 ? prompt : `${prompt} #${sample + 1}`,
+    seconds,
+    width,
+    height,
+    audio,
+  };
+  const name = JSON.stringify(options);
+  const bytes = kept.get(name) ?? renderVideo(options);
+  keep(name, bytes);
+  return bytes;
+}
+
+function keep(name: string, bytes: Uint8Array): void {
+  kept.delete(name);
+  kept.set(name, bytes);
+  for (const oldest of [...kept.keys()].slice(0, -KEPT)) kept.delete(oldest);
 }

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import type { BillEntry, BillLine } from './bill.ts';
 import { appendToBill, billPath, linesOf, totalOf } from './bill.ts';
-import { sumOf } from './credits.ts';
+import { sumOf } from './prices.ts';
 import { readRecordsFrom } from './state.ts';
 
 /** What all clients of a state directory together may spend and do. What is absent has no limit. */

@@ -1,9 +1,9 @@
+import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gatewayError } from './envelopes.ts';
 import type { Reply } from './exchange.ts';
-import { isForeign } from './guard.ts';
-import { listenOnLoopback, type Listener } from './loopback-server.ts';
-import { sendReply } from './send.ts';
+import { isForeign, type Listener, listenOnLoopback } from './loopback-server.ts';
 
 /** A request as it arrived: `path` and `query` are still percent-encoded. */
 export interface Request {
@@ -52,4 +52,78 @@ function requestOf(message: IncomingMessage): Request {
 function crashed(error: unknown): Reply {
   const message = error instanceof Error ? error.message : String(error);
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
+}
+
+/** Bytes of a body that are handed to the network at once, so that it is known how many a client was sent. */
+const PIECE = 64 * 1024;
+
+/** How much of a body was handed to the network. */
+interface Progress {
+  bytes: number;
+  whole: boolean;
+}
+
+/**
+ * Sends an answer as it is described, breaks and stalls included. Resolves when it is sent, broken, or the client
+ * has left; rejects where a streamed body throws.
+ */
+async function sendReply(message: IncomingMessage, response: ServerResponse, reply: Reply): Promise<void> {
+  const left = new AbortController();
+  response.once('close', () => left.abort());
+  if (reply.delayMs !== undefined) await orLeft(sleep(reply.delayMs, undefined, { signal: left.signal }));
+  const progress: Progress = { bytes: 0, whole: false };
+  try {
+    if (reply.cutAt === -1 || left.signal.aborted) return;
+    response.writeHead(reply.status, headOf(reply));
+    if (message.method === 'HEAD') return void response.end();
+    await sendBody(response, reply, left.signal, progress);
+  } finally {
+    if (!progress.whole && !response.writableEnded) response.destroy();
+    if (message.method !== 'HEAD') reply.ended?.(progress.bytes, progress.whole);
+  }
+}
+
+function headOf({ headers, body }: Reply): Record<string, string> {
+  const streamed = typeof body !== 'string' && !(body instanceof Uint8Array);
+  return streamed ? headers : { ...headers, 'Content-Length': String(Buffer.byteLength(body)) };
+}
+
+async function sendBody(
+  response: ServerResponse,
+  { body, cutAt, stallAt }: Reply,
+  left: AbortSignal,
+  progress: Progress,
+): Promise<void> {
+  const end = cutAt ?? stallAt ?? Infinity;
+  let written: Promise<unknown> = Promise.resolve();
+  for await (const piece of piecesOf(body)) {
+    if (left.aborted) return;
+    const kept = piece.subarray(0, end - progress.bytes);
+    progress.bytes += kept.length;
+    let flows = true;
+    written = new Promise((resolve) => (flows = response.write(kept, resolve)));
+    if (!flows) await orLeft(once(response, 'drain', { signal: left }));
+    if (progress.bytes === end) break;
+  }
+  if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
+  // What comes before the break is to arrive.
+  if (cutAt !== undefined) await written;
+  if (stallAt !== undefined || cutAt !== undefined) return;
+  response.end();
+  await orLeft(once(response, 'finish', { signal: left }));
+  progress.whole = response.writableFinished;
+}
+
+async function* piecesOf(body: Reply['body']): AsyncGenerator<Uint8Array> {
+  if (typeof body !== 'string' && !(body instanceof Uint8Array)) {
+    yield* body;
+    return;
+  }
+  const bytes = Buffer.from(body);
+  for (let start = 0; start < bytes.length; start += PIECE) yield bytes.subarray(start, start + PIECE);
+}
+
+/** Waits for what may fail for one reason only: the client has left. */
+async function orLeft(waiting: Promise<unknown>): Promise<void> {
+  await waiting.catch(() => undefined);
 }

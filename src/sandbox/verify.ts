@@ -1,13 +1,8 @@
-import { readBill } from './bill.ts';
-import { chargedTwice } from './charged-twice.ts';
-import type { Finding } from './finding.ts';
-import { groupBy } from './group-by.ts';
-import type { JournalEntry } from './journal.ts';
-import { readJournal } from './journal.ts';
-import { failureIgnored, neverFetched } from './left-behind.ts';
-import { listTasks } from './tasks.ts';
+import { type BillLine, readBill, totalOf } from './bill.ts';
+import { type JournalEntry, readJournal } from './journal.ts';
+import { isFailure, listTasks, progressOf, type Task } from './tasks.ts';
 
-export interface VerifyOptions {
+interface VerifyOptions {
   /**
    * The shortest time between any two polls of one task, in milliseconds. Left out, what specification 8 asks for is
    * what a client other than mgw has to keep while the task is open. mgw keeps it by itself wherever it matters,
@@ -71,4 +66,146 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
     if (entry.kind !== 'key-at-file-host') return [];
     return [{ kind: entry.kind, tasks: [], message: `A key was sent to the file host: ${entry.path}` }];
   });
+}
+
+/** Something that a careful client would not have done. */
+export interface Finding {
+  kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
+  /** The tasks concerned. */
+  tasks: string[];
+  message: string;
+}
+
+/**
+ * Pays twice for one thing: the same request charged again, or, after an answer was lost, another request that asks
+ * for the same in other words. A charge that was given back is no reason not to try again.
+ */
+function chargedTwice(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
+  const kept = bill.filter(({ refunded }) => !refunded);
+  const told = new Set(journal.flatMap((entry) => (entry.kind === 'told' ? [entry.task] : [])));
+  return [...repeats(kept), ...variants(kept, told)];
+}
+
+/** The same area, key and body. */
+function repeats(bill: readonly BillLine[]): Finding[] {
+  const intents = groupBy(bill, ({ area, key, fingerprint }) => `${area} ${key} ${fingerprint}`);
+  return [...intents.values()]
+    .filter(({ length }) => length > 1)
+    .map((lines) => found(lines, `The same request was charged ${lines.length} times`));
+}
+
+/**
+ * The same key and prompt, text or input, whatever else differs (a default left out, a fresh seed, another model),
+ * where the first of these requests got no answer. Where it got one, the client wants several takes.
+ */
+function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
+  const wishes = groupBy(
+    bill.filter(({ subject }) => subject !== undefined),
+    ({ key, area, subject }) => `${key} ${kindOf(area)} ${subject ?? ''}`,
+  );
+  return [...wishes.values()].flatMap((lines) => {
+    const [first] = lines;
+    const differ = new Set(lines.map(({ fingerprint }) => fingerprint)).size > 1;
+    if (first === undefined || told.has(first.task) || !differ) return [];
+    return [
+      found(
+        lines,
+        `After the answer to ${first.task} was lost, the same was asked for in a request that differs: charged ${lines.length} times`,
+      ),
+    ];
+  });
+}
+
+/** The three video protocols are three ways to one thing. */
+function kindOf(area: BillLine['area']): string {
+  return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
+}
+
+function found(lines: readonly BillLine[], message: string): Finding {
+  return {
+    kind: 'charged-twice',
+    tasks: lines.map(({ task }) => task),
+    message: `${message}, ${totalOf(lines)} credits in all.`,
+  };
+}
+
+/** A result that a client knew of and did not fetch to the last byte. */
+function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
+  const spans = groupBy(
+    journal.filter((entry) => entry.kind === 'fetched'),
+    ({ task, sample }) => `${task}/${sample}`,
+  );
+  const known = knownTasks(journal);
+  return tasks.flatMap((task) => {
+    if (!known.has(task.id)) return [];
+    const missing = deliveredOf(task, now).filter((sample) => !isWhole(spans.get(`${task.id}/${sample}`)));
+    if (missing.length === 0) return [];
+    const were = missing.length === 1 ? 'was' : 'were';
+    const message = `Task ${task.id} finished, and ${missing.length} of its results ${were} never fetched whole.`;
+    return [{ kind: 'never-fetched' as const, tasks: [task.id], message }];
+  });
+}
+
+/**
+ * A task that failed, or a stream that broke off, without another try at the same: a client that then says that all
+ * went well has overlooked it.
+ */
+function failureIgnored(
+  tasks: readonly Task[],
+  journal: readonly JournalEntry[],
+  bill: readonly BillLine[],
+  now: number,
+): Finding[] {
+  const known = knownTasks(journal);
+  const lines = new Map(bill.map((line) => [line.task, line]));
+  const failed = tasks
+    .filter((task) => known.has(task.id) && isFailure(task) && progressOf(task, now).finishedAt !== undefined)
+    .map(({ id, createdAt }) => ({
+      task: id,
+      at: createdAt,
+      subject: lines.get(id)?.subject,
+      did: 'failed',
+    }));
+  const broken = journal
+    .filter((entry) => entry.kind === 'broke-off')
+    .map(({ task, at, subject }) => ({ task, at, subject, did: 'broke off' }));
+  return [...failed, ...broken].flatMap(({ task, at, subject, did }) => {
+    const again = bill.some((line) => line.subject === subject && line.at >= at && line.task !== task);
+    if (again && subject !== undefined) return [];
+    const message = `${task} ${did}, and the script ended with 0 all the same.`;
+    return [{ kind: 'failure-ignored' as const, tasks: [task], message }];
+  });
+}
+
+/** A task whose handle got lost on its way to the client cannot be asked for by it. */
+function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
+  return new Set(
+    journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
+  );
+}
+
+/** Numbers of the samples that can be fetched at `now`. */
+function deliveredOf(task: Task, now: number): number[] {
+  const { outcome, samples } = task;
+  if (outcome.end !== 'succeeds' || progressOf(task, now).state !== 'succeeded') return [];
+  return Array.from({ length: Math.max(0, samples - outcome.filtered) }, (_, sample) => sample);
+}
+
+/** Whether the parts of a file that were sent, in whatever order, make all of it. */
+function isWhole(spans: readonly { start: number; end: number; total: number }[] = []): boolean {
+  let reached = 0;
+  for (const { start, end } of spans.toSorted((left, right) => left.start - right.start))
+    if (start <= reached) reached = Math.max(reached, end);
+  return spans.some(({ total }) => reached >= total);
+}
+
+/** Items by a name of theirs, in the order in which the names first come up. */
+function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const group = groups.get(nameOf(item));
+    if (group) group.push(item);
+    else groups.set(nameOf(item), [item]);
+  }
+  return groups;
 }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { speechServer } from '../speech/harness.ts';
 import { canaryKey, type User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { end, speechBody } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
 import { canaryKey, type CliResult, type User } from '../support/cli.ts';

@@ -8,7 +8,7 @@ import { FAULTS } from '../../src/sandbox/faults.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { verify } from '../../src/sandbox/verify.ts';
-import { videoOf } from '../../src/sandbox/videos.ts';
+import { videoOf } from '../../src/sandbox/files.ts';
 import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
 import { dialects } from './dialects.ts';

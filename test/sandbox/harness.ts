@@ -1,8 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/server.ts';
-import { startSandbox } from '../../src/sandbox/server.ts';
+import { type Sandbox, type SandboxOptions, startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
 
 /** A sandbox on its own state directory whose clock stands still until it is moved. */

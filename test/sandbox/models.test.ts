@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { MODELS } from '../../src/sandbox/models.ts';
-import { PRICES, priceFor, priceText } from '../../src/sandbox/prices.ts';
+import { priceFor, PRICES, priceText } from '../../src/sandbox/prices.ts';
 import { sandbox } from './harness.ts';
 
 interface Entry {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { listTasks } from '../../src/sandbox/tasks.ts';
-import { videoOf } from '../../src/sandbox/videos.ts';
+import { videoOf } from '../../src/sandbox/files.ts';
 import { sandbox } from './harness.ts';
 import { readMp4 } from './media/read-mp4.ts';
 

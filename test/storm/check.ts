@@ -6,7 +6,7 @@ import { shownState } from '../../src/jobs/reconcile.ts';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { speechChunks } from '../../src/sandbox/media/speech.ts';
 import { listTasks, type Task } from '../../src/sandbox/tasks.ts';
-import { videoOf } from '../../src/sandbox/videos.ts';
+import { videoOf } from '../../src/sandbox/files.ts';
 import { intentIn, outputOf, tokenOf, type Ended } from './drive.ts';
 import { stormKey, type World } from './world.ts';
 

@@ -1,5 +1,5 @@
 import type { BitWriter } from './bit-writer.ts';
-import type { Colour } from './colour.ts';
+import type { Colour } from './scene.ts';
 
 /**
  * The quantiser at which one coefficient step is exactly one step of the sample value, so that a flat block is

@@ -1,5 +1,3 @@
-import { RangeEncoder } from './range-encoder.ts';
-
 /** Opus always counts in samples of 48 kHz. */
 export const OPUS_RATE = 48_000;
 /** Samples in a packet: 20 ms. */
@@ -45,4 +43,88 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
   encoder.bit(true, 1).symbol(octave, octave + 1, 6);
   encoder.raw(period + 1 - 16 * 2 ** octave, 4 + octave).raw(HIGHEST_GAIN, 3);
   encoder.symbol(0, 2, 4); // its narrowest form
+}
+
+/**
+ * Writes symbols by their frequencies from the front of a packet, and raw bits from its back, as Opus does (RFC 6716
+ * 5.1). What the decoder reads beyond them, where it wants more, is zeros.
+ */
+class RangeEncoder {
+  #range = 2 ** 31;
+  #low = 0;
+  /** The last symbol, which a carry may still change, and how many of 255 follow it. */
+  #held = -1;
+  #carrying = 0;
+  #bytes: number[] = [];
+  #shifts = 0;
+  #raw = 0;
+  #rawBits = 0;
+
+  /** The bits that the decoder counts as used (`ec_tell`). */
+  get bits(): number {
+    return 1 + this.#shifts * 8 + Math.clz32(this.#range) + this.#rawBits;
+  }
+
+  /** A symbol that has the frequencies from `low` to `high` (not included) of `total`. */
+  symbol(low: number, high: number, total: number): this {
+    const step = Math.floor(this.#range / total);
+    if (low > 0) this.#low += this.#range - step * (total - low);
+    this.#range = low > 0 ? step * (high - low) : this.#range - step * (total - high);
+    while (this.#range <= 2 ** 23) this.#shift();
+    return this;
+  }
+
+  /** A bit that is set with a probability of 1 in 2^`rarity`. */
+  bit(isSet: boolean, rarity: number): this {
+    const total = 2 ** rarity;
+    return isSet ? this.symbol(total - 1, total, total) : this.symbol(0, total - 1, total);
+  }
+
+  /** The low `bits` of a value, at the back. */
+  raw(value: number, bits: number): this {
+    this.#raw += value * 2 ** this.#rawBits;
+    this.#rawBits += bits;
+    return this;
+  }
+
+  /** The packet, in `size` bytes, which must hold `bits`. Ends the encoder. */
+  finish(size: number): Uint8Array {
+    this.#end();
+    const packet = new Uint8Array(size);
+    packet.set(this.#bytes);
+    for (let at = size - 1, rest = this.#raw; rest > 0; at -= 1, rest = Math.floor(rest / 256))
+      packet.set([(packet[at] ?? 0) | (rest % 256)], at);
+    return packet;
+  }
+
+  /** As few bits as tell the symbols apart from any others, whatever follows. */
+  #end(): void {
+    let bits = Math.clz32(this.#range);
+    let unit = 2 ** (31 - bits);
+    if (Math.ceil(this.#low / unit) * unit + unit > this.#low + this.#range) {
+      bits += 1;
+      unit /= 2;
+    }
+    this.#low = Math.ceil(this.#low / unit) * unit;
+    for (; bits > 0; bits -= 8) this.#shift();
+    if (this.#held >= 0) this.#put(0);
+  }
+
+  #shift(): void {
+    this.#put(Math.floor(this.#low / 2 ** 23));
+    this.#low = (this.#low * 256) % 2 ** 31;
+    this.#range *= 256;
+    this.#shifts += 1;
+  }
+
+  #put(symbol: number): void {
+    if (symbol === 255) {
+      this.#carrying += 1;
+      return;
+    }
+    const carry = symbol >> 8;
+    if (this.#held >= 0) this.#bytes.push(this.#held + carry);
+    for (; this.#carrying > 0; this.#carrying -= 1) this.#bytes.push((255 + carry) % 256);
+    this.#held = symbol % 256;
+  }
 }

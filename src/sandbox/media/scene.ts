@@ -1,7 +1,3 @@
-import { hslColour } from './colour.ts';
-import type { Colour } from './colour.ts';
-import { hashText, seededRandom } from './random.ts';
-
 /** A moving picture in blocks of one colour each, `columns` x `rows`, row after row. */
 export interface Scene {
   readonly columns: number;
@@ -11,7 +7,7 @@ export interface Scene {
 }
 
 /** What a scene is made from: a text, a size in blocks, and how many pictures it has at how many a second. */
-export interface SceneOptions {
+interface SceneOptions {
   prompt: string;
   columns: number;
   rows: number;
@@ -102,4 +98,48 @@ function bounce(length: number, radius: number, random: Random): Path {
   const start = random() * 2;
   const room = Math.max(0, length - 2 * radius);
   return (seconds) => radius + room * Math.abs(((((start + seconds / crossing) % 2) + 2) % 2) - 1);
+}
+
+/** A 32-bit hash of a text (FNV-1a over its UTF-8 bytes): the seed that makes media differ by their prompt. */
+export function hashText(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
+  return hash >>> 0;
+}
+
+/** A repeatable source of numbers in [0, 1) (mulberry32): the same seed gives the same media on every machine. */
+export function seededRandom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** One flat colour as `Y << 16 | Cb << 8 | Cr`, 8-bit BT.709 in studio range. */
+export type Colour = number;
+
+/** Packs three 8-bit components. */
+export function packColour(y: number, cb: number, cr: number): Colour {
+  return (y << 16) | (cb << 8) | cr;
+}
+
+/** The colour of a hue in degrees, with saturation and lightness in 0..1 (what lies outside is clamped). */
+export function hslColour(hue: number, saturation: number, lightness: number): Colour {
+  const light = Math.min(1, Math.max(0, lightness));
+  const chroma = Math.min(1, Math.max(0, saturation)) * Math.min(light, 1 - light);
+  const channel = (offset: number): number => {
+    const k = (((offset + hue / 30) % 12) + 12) % 12;
+    return light - chroma * Math.max(-1, Math.min(k - 3, 9 - k, 1));
+  };
+  return fromRgb(channel(0), channel(8), channel(4));
+}
+
+function fromRgb(red: number, green: number, blue: number): Colour {
+  const luma = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  const cb = (blue - luma) / 1.8556;
+  const cr = (red - luma) / 1.5748;
+  return packColour(Math.round(16 + 219 * luma), Math.round(128 + 224 * cb), Math.round(128 + 224 * cr));
 }

@@ -1,8 +1,6 @@
-import { melodyOf } from './melody.ts';
-import type { Melody } from './melody.ts';
+import { type Melody, melodyOf } from './melody.ts';
 import { mp3Fragments } from './mp3.ts';
 import { oggOpusFragments } from './ogg-opus.ts';
-import { pcmFragments, wavFragments } from './pcm.ts';
 
 type Fragments = (melody: Melody, sampleRate: number) => Generator<Uint8Array>;
 
@@ -44,4 +42,66 @@ export function* speechChunks({ text, format, sampleRate }: SpeechOptions): Gene
 /** All fragments of {@link speechChunks}, joined as they come. */
 export function renderSpeech(options: SpeechOptions): Uint8Array {
   return Buffer.concat([...speechChunks(options)]);
+}
+
+const PEAK = 0.15 * 0x7fff;
+/** How long a tone takes to swell or fade, so that it does not click. */
+const FADE_SECONDS = 0.008;
+const FRAGMENT_SECONDS = 0.4;
+const WAV_HEADER_BYTES = 44;
+
+/** A melody as signed 16-bit little-endian mono samples, `sampleRate` a second, in fragments of 0.4 s. */
+function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
+  const total = Math.round(melody.seconds * sampleRate);
+  const perFragment = Math.max(1, Math.round(FRAGMENT_SECONDS * sampleRate));
+  const nextSample = oscillator(melody, sampleRate);
+  for (let start = 0; start < total; start += perFragment) {
+    const count = Math.min(perFragment, total - start);
+    const view = new DataView(new ArrayBuffer(count * 2));
+    for (let index = 0; index < count; index++) view.setInt16(index * 2, nextSample(start + index), true);
+    yield new Uint8Array(view.buffer);
+  }
+}
+
+/** One wave whose pitch changes but whose phase never jumps. */
+function oscillator(melody: Melody, sampleRate: number): (index: number) => number {
+  const step = 1 / (FADE_SECONDS * sampleRate);
+  let phase = 0;
+  let pitch = 0;
+  let loudness = 0;
+  return (index) => {
+    const wanted = melody.pitchAt(index / sampleRate);
+    if (wanted > 0) pitch = wanted;
+    loudness = wanted > 0 ? Math.min(1, loudness + step) : Math.max(0, loudness - step);
+    phase += pitch / sampleRate;
+    if (phase >= 1) phase -= Math.floor(phase);
+    return Math.round(PEAK * loudness * Math.sin(2 * Math.PI * phase));
+  };
+}
+
+/** As {@link pcmFragments}, where every fragment is a complete WAV file: joined as they are, they are not one. */
+function* wavFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
+  for (const samples of pcmFragments(melody, sampleRate)) {
+    const file = new Uint8Array(WAV_HEADER_BYTES + samples.length);
+    file.set(wavHeader(samples.length, sampleRate));
+    file.set(samples, WAV_HEADER_BYTES);
+    yield file;
+  }
+}
+
+function wavHeader(dataBytes: number, sampleRate: number): Uint8Array {
+  const header = Buffer.alloc(WAV_HEADER_BYTES);
+  header.write('RIFF', 0);
+  header.writeUInt32LE(WAV_HEADER_BYTES - 8 + dataBytes, 4);
+  header.write('WAVEfmt ', 8);
+  header.writeUInt32LE(16, 16); // bytes of the format that follows
+  header.writeUInt16LE(1, 20); // PCM
+  header.writeUInt16LE(1, 22); // mono
+  header.writeUInt32LE(sampleRate, 24);
+  header.writeUInt32LE(sampleRate * 2, 28);
+  header.writeUInt16LE(2, 32); // bytes per sample of all channels
+  header.writeUInt16LE(16, 34); // bits per sample
+  header.write('data', 36);
+  header.writeUInt32LE(dataBytes, 40);
+  return header;
 }

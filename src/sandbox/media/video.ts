@@ -9,9 +9,7 @@ import { tuneOf } from './melody.ts';
 import { mp3Frames, mp3FrameSamples } from './mp3.ts';
 import type { AudioTrack, VideoSample } from './mp4.ts';
 import { muxMp4 } from './mp4.ts';
-import { hashText, seededRandom } from './random.ts';
-import type { Scene } from './scene.ts';
-import { sceneFor } from './scene.ts';
+import { hashText, type Scene, sceneFor, seededRandom } from './scene.ts';
 
 /** What a video shows and how large it is: `seconds` may be a fraction, sizes are even numbers of pixels. */
 export interface VideoOptions {

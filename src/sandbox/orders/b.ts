@@ -1,6 +1,5 @@
-import { isHttpUrl, isUnreachable } from '../assets.ts';
-import { isObject, parseBounded } from '../body.ts';
-import { cost } from '../credits.ts';
+import { isHttpUrl, isObject, isUnreachable, parseBounded } from '../body.ts';
+import { cost, priceFor } from '../prices.ts';
 import { actionError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
@@ -8,7 +7,6 @@ import { videoSize } from '../media/video-size.ts';
 import type { Model } from '../models.ts';
 import { findModel } from '../models.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
-import { priceFor } from '../prices.ts';
 import type { Order } from '../tasks.ts';
 
 type Body = Record<string, unknown>;

@@ -1,12 +1,11 @@
-import { isHttpUrl, isUnreachable } from '../assets.ts';
-import { cost } from '../credits.ts';
+import { isHttpUrl, isUnreachable } from '../body.ts';
+import { cost, priceFor } from '../prices.ts';
 import { taskError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import type { Model } from '../models.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
-import { priceFor } from '../prices.ts';
 import type { Order, Outcome } from '../tasks.ts';
 
 type Body = Record<string, unknown>;

@@ -1,16 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, jsonObject } from '../body.ts';
 import { chargeFor } from '../charge.ts';
-import { cost } from '../credits.ts';
 import { gatewayError, modelNotFound } from '../envelopes.ts';
-import type { Call, Reply, Route } from '../exchange.ts';
+import { type Call, json, type Reply, type Route } from '../exchange.ts';
 import type { FaultHit } from '../faults.ts';
-import { json } from '../exchange.ts';
 import { tell, tellFailure } from '../journal.ts';
 import { findModel } from '../models.ts';
-import { priceFor } from '../prices.ts';
-import { answerTo, responseObject, type Answer } from '../responses/answer.ts';
-import { eventsOf } from '../responses/events.ts';
+import { cost, priceFor } from '../prices.ts';
 
 /** The Responses endpoint (specification 4.5), with and without a stream. */
 export const responsesRoutes: readonly Route[] = [
@@ -93,4 +89,121 @@ async function* paced(events: readonly { type: string }[], pauseMs: number): Asy
     yield Buffer.from(`event: ${type}\ndata: ${JSON.stringify({ type, ...rest })}\n\n`);
     await sleep(pauseMs);
   }
+}
+
+/** What the sandbox answers to an input. */
+interface Answer {
+  model: string;
+  status: 'completed' | 'incomplete' | 'failed';
+  text: string;
+  /** True where `text` is a refusal to answer. */
+  refused: boolean;
+  usage: { input_tokens: number; output_tokens: number; total_tokens: number };
+}
+
+/** An answer that says what was asked, in at most `most` words; words in the input ask for other endings. */
+function answerTo(model: string, input: string, most: number): Answer {
+  const refused = input.includes('[response-refuses]');
+  const failed = input.includes('[response-fails]');
+  const all = refused ? 'I cannot help with that.' : `The sandbox was asked: ${input.slice(0, 2000)}`;
+  const words = all.split(/(?<=\s)/);
+  const text = failed ? '' : words.slice(0, most).join('').trimEnd();
+  const usage = { input_tokens: countWords(input), output_tokens: countWords(text) };
+  return {
+    model,
+    status: failed ? 'failed' : words.length > most ? 'incomplete' : 'completed',
+    text,
+    refused,
+    usage: { ...usage, total_tokens: usage.input_tokens + usage.output_tokens },
+  };
+}
+
+/** A response as the endpoint shows it when it has ended. */
+function responseObject(answer: Answer, id: string, createdAt: number): Record<string, unknown> {
+  const { status, usage } = answer;
+  return {
+    ...responseHead(answer, id, createdAt),
+    status,
+    error: status === 'failed' ? { code: 'server_error', message: 'The model failed.' } : null,
+    incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
+    output: status === 'failed' ? [] : [messageItem(answer, id, [contentPart(answer, answer.text)])],
+    usage: {
+      ...usage,
+      input_tokens_details: { cached_tokens: 0 },
+      output_tokens_details: { reasoning_tokens: 0 },
+    },
+  };
+}
+
+/** A response while it is being made. */
+function responseHead({ model }: Answer, id: string, createdAt: number): Record<string, unknown> {
+  return {
+    id: `resp_${id}`,
+    object: 'response',
+    created_at: createdAt,
+    status: 'in_progress',
+    error: null,
+    incomplete_details: null,
+    instructions: null,
+    metadata: {},
+    model,
+    output: [],
+    parallel_tool_calls: true,
+    temperature: 1,
+    tool_choice: 'auto',
+    tools: [],
+    top_p: 1,
+    usage: null,
+  };
+}
+
+/** The one item of the output; without content it is still being made. */
+function messageItem({ status }: Answer, id: string, content: object[]): Record<string, unknown> {
+  const state = content.length === 0 ? 'in_progress' : status;
+  return { id: `msg_${id}`, type: 'message', role: 'assistant', status: state, content };
+}
+
+/** The one part of the message. */
+function contentPart({ refused }: Answer, text: string): Record<string, unknown> {
+  return refused
+    ? { type: 'refusal', refusal: text }
+    : { type: 'output_text', text, annotations: [], logprobs: [] };
+}
+
+function countWords(text: string): number {
+  return text.split(/\s+/).filter((word) => word !== '').length;
+}
+
+/** One server-sent event, without its number. */
+type Event = Record<string, unknown> & { type: string };
+
+/** The events of a streamed response in their order; the last one tells how it ended. */
+function eventsOf(answer: Answer, id: string, createdAt: number): Event[] {
+  const head = responseHead(answer, id, createdAt);
+  const events: Event[] = [
+    { type: 'response.created', response: head },
+    { type: 'response.in_progress', response: head },
+    ...(answer.status === 'failed' ? [] : messageEvents(answer, id)),
+    { type: `response.${answer.status}`, response: responseObject(answer, id, createdAt) },
+  ];
+  return events.map((event, index) => ({ ...event, sequence_number: index }));
+}
+
+function messageEvents(answer: Answer, id: string): Event[] {
+  const kind = answer.refused ? 'refusal' : 'output_text';
+  const place = { item_id: `msg_${id}`, output_index: 0, content_index: 0 };
+  const item = (content: object[]): object => ({ output_index: 0, item: messageItem(answer, id, content) });
+  const part = (text: string): object => ({ ...place, part: contentPart(answer, text) });
+  const deltas = answer.text
+    .split(/(?<=\s)/)
+    .map((delta) => ({ type: `response.${kind}.delta`, ...place, delta }));
+  const done = answer.refused ? { refusal: answer.text } : { text: answer.text };
+  return [
+    { type: 'response.output_item.added', ...item([]) },
+    { type: 'response.content_part.added', ...part('') },
+    ...deltas,
+    { type: `response.${kind}.done`, ...place, ...done },
+    { type: 'response.content_part.done', ...part(answer.text) },
+    { type: 'response.output_item.done', ...item([contentPart(answer, answer.text)]) },
+  ];
 }

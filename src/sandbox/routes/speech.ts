@@ -1,12 +1,11 @@
 import { declaresJson, isObject, jsonObject } from '../body.ts';
 import { chargeFor } from '../charge.ts';
-import { cost } from '../credits.ts';
+import { cost, priceFor } from '../prices.ts';
 import { gatewayError, limitExceeded } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
 import { tell, tellFailure } from '../journal.ts';
 import { isSpeechFormat, type SpeechOptions } from '../media/speech.ts';
-import { priceFor } from '../prices.ts';
 import { speechStream, type SpeechEnd } from '../speech-stream.ts';
 
 /** The one model of speech, which a header chooses (specification 2.6, 5). */

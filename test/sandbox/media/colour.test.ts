@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 
-import { hslColour, packColour } from '../../../src/sandbox/media/colour.ts';
+import { hslColour, packColour } from '../../../src/sandbox/media/scene.ts';
 
 it.each([
   ['black', 0, 0, 0, [16, 128, 128]],

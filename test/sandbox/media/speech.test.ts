@@ -2,8 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
 import { isMp3SampleRate } from '../../../src/sandbox/media/mp3.ts';
-import { isSpeechFormat, renderSpeech, speechChunks } from '../../../src/sandbox/media/speech.ts';
-import type { SpeechFormat } from '../../../src/sandbox/media/speech.ts';
+import {
+  isSpeechFormat,
+  renderSpeech,
+  speechChunks,
+  type SpeechFormat,
+} from '../../../src/sandbox/media/speech.ts';
 import { ffmpeg, ffprobe, hasFfmpeg } from './ffmpeg.ts';
 import { readMp3 } from './read-mp3.ts';
 import { packetsOf, readOpusPitch } from './read-opus.ts';

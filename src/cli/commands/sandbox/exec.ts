@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { MgwError, usageError } from '../../../errors.ts';
-import type { Finding } from '../../../sandbox/finding.ts';
+import type { Finding } from '../../../sandbox/verify.ts';
 import { sandboxFolder } from '../../../flows/places.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
