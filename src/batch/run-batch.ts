@@ -1,4 +1,4 @@
-import type { JobDeps } from '../jobs/deps.ts';
+import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { MgwError } from '../errors.ts';
 import type { Choice } from './choice.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
@@ -24,7 +24,7 @@ export interface BatchWatcher extends RunWatcher {
 /** Plans a run: nothing is sent, and what dead runs left of rows that are over is removed. Rows of which the command is not are not counted. */
 export async function readyRun(
   batch: Batch,
-  deps: { plan: PlanDeps; job: JobDeps },
+  deps: { plan: PlanDeps; job: FlowDeps },
   choice: Choice,
   onRow: (planned: PlannedRow, isChosen: boolean) => void,
 ): Promise<ReadyRun> {
@@ -53,7 +53,7 @@ export async function runBatch(
   batch: Batch,
   ready: ReadyRun,
   choice: Choice,
-  deps: { plan: PlanDeps; job: JobDeps },
+  deps: { plan: PlanDeps; job: FlowDeps },
   options: RunOptions,
   watcher: BatchWatcher,
 ): Promise<MgwError | undefined> {

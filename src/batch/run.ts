@@ -1,8 +1,9 @@
 import { RowSignals } from './row-signals.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
-import type { JobDeps } from '../jobs/deps.ts';
-import { carryOut, type RowDone, type RowOptions } from './carry-out.ts';
+import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { Delivered } from '../flows/deliver.ts';
+import { carryOut, type RowOptions } from './carry-out.ts';
 import { Seat } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
@@ -43,7 +44,7 @@ const mostUnreachable = 5;
  * has ended.
  */
 export class BatchRun {
-  readonly #deps: JobDeps;
+  readonly #deps: FlowDeps;
   readonly #options: RunOptions;
   readonly #watcher: RunWatcher;
   readonly #onDone: (end: RowEnd) => Promise<void>;
@@ -58,7 +59,7 @@ export class BatchRun {
 
   /** @param onDone told of each row that is done, when nothing more is recorded of it */
   constructor(
-    deps: JobDeps,
+    deps: FlowDeps,
     options: RunOptions,
     watcher: RunWatcher,
     onDone: (end: RowEnd) => Promise<void>,
@@ -136,7 +137,7 @@ export class BatchRun {
     }
   }
 
-  async #attempts(given: PlannedRow, seat: Seat): Promise<RowEnd & Partial<Pick<RowDone, 'delivered'>>> {
+  async #attempts(given: PlannedRow, seat: Seat): Promise<RowEnd & Partial<Pick<Delivered, 'delivered'>>> {
     const { pace, retake } = this.#options;
     let planned = given;
     for (;;) {
@@ -147,7 +148,7 @@ export class BatchRun {
       try {
         const deps = { ...this.#deps, signals: own.signals, note };
         const done = await carryOut(planned, deps, this.#options, { pace, seat, onUpdate });
-        return { planned, job: done.job, files: done.value, delivered: done.delivered };
+        return { planned, job: done.job, files: done.files, delivered: done.delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
         // Nothing was sent for it. Where other rows get on, the gateway has room again.

@@ -1,34 +1,20 @@
 import { createHash } from 'node:crypto';
-import type { Exchange } from '../exchange.ts';
+import type { ComposedVideo } from '../flows/compose-video.ts';
+import type { ComposedSpeech } from '../flows/speak.ts';
 import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
-import { at, canonicalJson, type Json, type JsonObject } from '../json.ts';
+import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
-import type { Protocol } from '../protocols/protocol.ts';
-import type { SpeechFormat } from '../speech/format.ts';
 import { speechModel } from '../speech/wire.ts';
 
 /** What a row asks for, composed and checked as its command would do it: one paid submission. */
 export type Work = VideoWork | SpeechWork;
 
 /** A row that `video X submit` would submit. */
-export interface VideoWork {
-  protocol: Protocol;
-  /** What is sent. */
-  body: JsonObject;
-  /** What the row gave, before defaults and the listing completed it. */
-  asked: JsonObject;
-  exchange: Exchange;
-}
+export type VideoWork = ComposedVideo;
 
 /** A row that `tts` would speak. */
-export interface SpeechWork {
-  protocol: 'tts';
-  body: JsonObject;
-  format: SpeechFormat;
-  /** Hertz. */
-  sampleRate: number;
-}
+export type SpeechWork = ComposedSpeech & { protocol: 'tts' };
 
 /** True for speech. */
 export function isSpeech(work: Work): work is SpeechWork {

@@ -101,7 +101,7 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
   // A refusal that is on record may be of another key.
-  const { accountOf } = await import('../flows/account.ts');
+  const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const asked = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
   return { ...outcome, error: error.with({}, `${asSentence(error.message)} ${asked}`) };

@@ -3,13 +3,16 @@ import type { Budget } from '../budget/budget.ts';
 import { budgetFolder, budgetNames, budgetPath, openBudget, type BudgetKind } from '../budget/open-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
-import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { parseAmount } from '../decimal.ts';
+import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import { chargeOutcome } from '../jobs/charge-outcome.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
+import type { Allowance } from '../payment/hold.ts';
+import type { FlowDeps } from './flow-deps.ts';
 import { ledgerFolder } from './places.ts';
 
-/** What budgets are found by: a session is one such. */
+/** The parts of a session that budgets are opened with. */
 interface Sources {
   clock: Clock;
   settings: () => Promise<Settings>;
@@ -17,7 +20,7 @@ interface Sources {
   database: () => Promise<Database | undefined>;
 }
 
-/** A budget of the session's ledger, which is made where there is none. @throws MgwError where it cannot be opened. */
+/** Opens a budget of the session's ledger, and creates it if there is none. @throws MgwError if it cannot be opened. */
 export async function openSessionBudget(session: Sources, kind: BudgetKind, name: string): Promise<Budget> {
   const [settings, ledger, database] = await Promise.all([
     session.settings(),
@@ -34,7 +37,7 @@ export async function openSessionBudget(session: Sources, kind: BudgetKind, name
   return openBudget(budgetPath(ledgerFolder(settings), kind, name), { now, outcomeOf });
 }
 
-/** The names of the standing budgets, those that were removed among them. @throws MgwError where they cannot be read. */
+/** Lists the names of the standing budgets, including removed ones. @throws MgwError if they cannot be read. */
 export async function standingBudgets(session: Pick<Sources, 'settings' | 'database'>): Promise<string[]> {
   const database = await session.database();
   if (database !== undefined) {
@@ -51,4 +54,45 @@ export async function standingBudgets(session: Pick<Sources, 'settings' | 'datab
       cause: error,
     });
   }
+}
+
+/**
+ * Returns the standing budget of `--budget-name` or the profile; none if neither names one.
+ * @throws MgwError('usage') if it was never set, MgwError('local_io') if it cannot be opened.
+ */
+export async function standingAllowance(
+  settings: Settings,
+  open: (name: string) => Promise<Budget>,
+): Promise<Allowance[]> {
+  const { value: name, source } = settings.budget;
+  if (name === undefined) return [];
+  const budget = await open(name);
+  const { limit } = await budget.standing();
+  const raise = ['mgw', 'budget', 'set', name];
+  if (limit !== undefined) return [{ name, label: `the budget ${name}`, budget, raise }];
+  // The profile's budget is meant for real money; the sandbox has budgets of its own.
+  if (settings.sandbox.value && source === 'profile') return [];
+  throw usageError(`There is no budget ${name}: give it a limit first.`, [...raise, 'AMOUNT']);
+}
+
+/**
+ * Returns the deps of a command or batch that pays: under the standing budget, and under its own budget of `amount` (an
+ * exact decimal) if one is given. That one counts all that was ever paid under `name`.
+ * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
+ */
+export async function withBudget<D extends FlowDeps>(
+  deps: D,
+  kind: Exclude<BudgetKind, 'standing'>,
+  name: string,
+  amount: string | undefined,
+): Promise<D> {
+  const standing = await deps.allowances();
+  if (amount === undefined) return { ...deps, allowances: () => Promise.resolve(standing) };
+  const limit = { amount: parseAmount(amount) };
+  const budget = await deps.openBudget(kind, name);
+  const own: Allowance =
+    kind === 'command'
+      ? { name: '--budget', label: 'the budget of this command', budget, limit }
+      : { name: `batch ${name}`, label: `the budget of the batch ${name}`, budget, limit };
+  return { ...deps, allowances: () => Promise.resolve([...standing, own]) };
 }

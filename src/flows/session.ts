@@ -4,7 +4,6 @@ import type { BudgetKind } from '../budget/open-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
-import type { JobDeps } from '../jobs/deps.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
@@ -13,8 +12,9 @@ import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import { version } from '../version.ts';
-import type { Gateway } from './gateway.ts';
+import type { FlowDeps } from './flow-deps.ts';
 import { ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
+import type { Gateway } from './settings.ts';
 
 /** What works on one gateway and one ledger, each part made when it is first asked for (the composition root). */
 export interface Session {
@@ -30,7 +30,7 @@ export interface Session {
   ledger(): Promise<Ledger>;
   /** The database of a ledger that is shared, undefined for one in a folder. */
   database(): Promise<Database | undefined>;
-  jobDeps(): Promise<JobDeps>;
+  jobDeps(): Promise<FlowDeps>;
   /** A budget of this ledger, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
   /** The budgets that whatever is paid for has to fit into: the standing one, where one is chosen. */
@@ -53,9 +53,6 @@ export interface SessionOptions {
   around?: ((client: GatewayClient) => GatewayClient) | undefined;
 }
 
-/** The sandbox's constant name in the records: its port changes from run to run. */
-export const sandboxName = 'sandbox';
-
 type Closer = () => Promise<void> | void;
 
 /** Opens a session; nothing is read or opened before it is asked for. */
@@ -76,7 +73,7 @@ export function openSession(options: SessionOptions): Session {
     return found;
   });
   const playing = async (resolved: Settings): Promise<Gateway> => {
-    const sandbox = await playGateway(resolved);
+    const [{ sandboxGateway }, sandbox] = await Promise.all([import('./settings.ts'), playGateway(resolved)]);
     closers.push(() => sandbox.close());
     return sandboxGateway(resolved, sandbox);
   };
@@ -156,9 +153,9 @@ async function real(resolved: Settings): Promise<Gateway> {
   return (await import('./settings.ts')).realGateway(resolved);
 }
 
-async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
-  const [{ accountOf }, settings, { name, key }, ledger, client] = await Promise.all([
-    import('./account.ts'),
+async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> {
+  const [{ accountOf, configured }, settings, gateway, ledger, client] = await Promise.all([
+    import('./settings.ts'),
     session.settings(),
     session.gateway(),
     session.ledger(),
@@ -171,9 +168,14 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
     client,
     clock: session.clock,
     lease: () => ledger.lease(),
-    gateway: name,
-    account: accountOf(key),
-    redact: secretRedactor([key]),
+    gateway: gateway.name,
+    key: gateway.key,
+    account: accountOf(gateway.key),
+    pollIntervalMs: gateway.pollIntervalMs,
+    trustedOrigins: settings.trustedOrigins.value,
+    configured: (protocol) => configured(protocol, settings),
+    openBudget: (kind, name) => session.budget(kind, name),
+    redact: secretRedactor([gateway.key]),
     note: (text) => session.note(text),
     signals,
     userAgent: `mgw/${version}`,
@@ -184,24 +186,13 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<JobDeps> {
 }
 
 async function allowancesOf(session: Session): Promise<Allowance[]> {
-  const { standingAllowance } = await import('./standing-allowance.ts');
+  const { standingAllowance } = await import('./budgets.ts');
   return standingAllowance(await session.settings(), (name) => session.budget('standing', name));
 }
 
 async function playGateway(settings: Settings): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
   const { openSandbox } = await import('./open-sandbox.ts');
   return openSandbox(settings, join(sandboxFolder(settings), 'gateway'));
-}
-
-// A sandbox is loopback and free: it may be asked more often than a real gateway.
-function sandboxGateway(settings: Settings, sandbox: Pick<Sandbox, 'url' | 'key'>): Gateway {
-  const asked = settings.pollIntervalMs;
-  return {
-    baseUrl: new URL(sandbox.url),
-    key: sandbox.key,
-    name: sandboxName,
-    pollIntervalMs: asked.source === 'default' ? 200 : asked.value,
-  };
 }
 
 function once<T>(make: () => Promise<T>): () => Promise<T> {

@@ -1,21 +1,18 @@
 import { messageOf, MgwError, usageError } from '../errors.ts';
 import { backoffMs } from '../http/backoff.ts';
 import type { Job, JobKind } from '../job.ts';
-import type { JsonObject } from '../json.ts';
 import { jobIdForm, type Ids } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { namedJob } from './named-job.ts';
 import type { JobDeps } from './deps.ts';
 import { query, recordSeen } from './observe.ts';
-import { isSameGateway } from './order.ts';
-import { reconcile } from './reconcile.ts';
 import { latestTake } from './takes.ts';
 
 /**
- * The job that a REF names: a job id or a unique part of one, `@key`, `@last` (of the protocol, where one is
- * given), or a handle of the gateway that the ledger knows. Undefined where nothing matches.
- * @throws MgwError('usage') where a part matches several jobs, or a REF has the form of mgw's own and names no job.
+ * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is
+ * given), or a handle that the ledger knows. Undefined if nothing matches.
+ * @throws MgwError('usage') if a part matches several jobs, or a REF in the form of mgw's own ids names no job.
  */
 export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
@@ -26,7 +23,7 @@ export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): 
   return found === undefined && ref.startsWith('job_') ? missing(ref) : found;
 }
 
-// The slash is a batch's alone: a row that was tried again goes by its latest job.
+// Only the keys of a batch's rows have a slash. A row that was tried again is its latest job.
 async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
   return key.includes('/') ? (await latestTake(ledger, key)).job : namedJob(ledger, key);
 }
@@ -52,31 +49,17 @@ async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): 
   return undefined;
 }
 
-/** The error for a REF that names no job. */
+/** Throws the error of a REF that names no job. */
 export function missing(ref: string): never {
-  throw usageError(`No job is called ${ref} here. mgw jobs ls shows those there are.`, ['mgw', 'jobs', 'ls']);
+  throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }
 
 /**
- * The job of a protocol that a REF names, brought to where its record proves it to be. A handle that the ledger has
- * never seen is imported once the gateway has confirmed that it knows it (design 1).
- * @throws MgwError('usage') where the job is one of another protocol or gateway, or the REF is no handle; exit 9 where
- * the gateway does not know the handle, 3 where it refuses the key, 6 where it does not answer.
+ * Imports a handle that the ledger has never seen, once the gateway has confirmed that it knows it (design 1).
+ * @throws MgwError('usage') if it is no handle of the protocol; exit 9 if the gateway does not know it, 3 if it refuses
+ * the key, 6 if it does not answer.
  */
-export async function jobFor(ref: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
-  const found = await findJob(deps.ledger, ref, protocol.name);
-  if (found === undefined) return importHandle(ref, protocol, deps);
-  const job = await reconcile(deps.ledger, found, (reply, body) =>
-    protocol.readSubmission(reply, (body ?? {}) as JsonObject),
-  );
-  if (job.protocol !== protocol.name)
-    throw usageError(`${ref} is a job of ${job.protocol}: use mgw video ${job.protocol}.`);
-  if (job.base_url !== '' && !isSameGateway(job.base_url, deps.gateway))
-    throw usageError(`${ref} was submitted to ${job.base_url}, not to ${deps.gateway}; choose that gateway.`);
-  return job;
-}
-
-async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
+export async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
   const seen = await confirmed(handle, protocol, deps);
   const { ledger, clock, gateway, account } = deps;
   const id = await ledger.newId(clock.now());
@@ -88,7 +71,7 @@ async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): 
   return recordSeen(job, seen, deps);
 }
 
-// Nothing but the task's own state confirms that there is one.
+// Only the state of the task confirms that it exists.
 async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Promise<Observation> {
   checkHandle(handle, protocol);
   for (let tries = 0; ; tries += 1) {
@@ -101,7 +84,7 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
       const exit = verdict.kind === 'unauthorized' ? 'auth' : isOpen ? 'unavailable' : 'incomplete';
       const text = isOpen
         ? message
-        : `No job here is called ${handle}, and the gateway does not know it: ${message}`;
+        : `No such job: ${handle}. The gateway does not know that handle: ${message}`;
       throw new MgwError(isOpen || exit === 'auth' ? code : 'not_found', text, {
         exit,
         retry: isOpen ? 'safe' : 'never',
@@ -118,7 +101,7 @@ function checkHandle(ref: string, protocol: Protocol): void {
     protocol.query(ref);
   } catch (error) {
     throw usageError(
-      `${ref} names no job here, and it is no handle of Protocol ${protocol.name}: ${messageOf(error)}`,
+      `No such job: ${ref}. It is no handle of Protocol ${protocol.name}: ${messageOf(error)}`,
     );
   }
 }

@@ -5,7 +5,7 @@ import { deadlineIn, systemClock, type Deadline } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError, usageError } from '../errors.ts';
-import type { JobDeps } from '../jobs/deps.ts';
+import type { FlowDeps } from '../flows/flow-deps.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Job } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
@@ -142,9 +142,9 @@ export function shownJob(job: Job): Job {
   return jobView(job) as Job;
 }
 
-/** What a call works on jobs with: its own signals stand for the client's. */
-export function depsOf({ signals }: Call, deps: JobDeps): JobDeps {
-  return { ...deps, signals };
+/** Returns the deps of a call: with its own signals, and its own budgets, which are closed when it ends. */
+export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
+  return { ...(await session.jobDeps()), signals, openBudget: (kind, name) => session.budget(kind, name) };
 }
 
 function flagsOf(options: ClientOptions): SettingFlags {

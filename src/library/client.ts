@@ -3,14 +3,16 @@ import type { Model } from '../protocols/models.ts';
 import { Calls } from './calls.ts';
 import type {
   ClientOptions,
+  Fetched,
   FetchOptions,
   ModelsOptions,
   SpeechOrder,
   SpeechStreamOrder,
+  Spoken,
+  Submitted,
   VideoOrder,
   WaitOptions,
 } from './options.ts';
-import type { Fetched, Spoken, Submitted } from './results.ts';
 
 /**
  * Works on one gateway and one ledger, by the rules of the command line and together with it. What goes wrong is an
@@ -52,20 +54,20 @@ export function createClient(options: ClientOptions = {}): Client {
   const calls = new Calls(options);
   return {
     submit: async (order) => (await import('./submit.ts')).submitVideo(calls, order),
-    wait: async (ref, given) => (await import('./deliver.ts')).wait(calls, ref, given),
+    wait: async (ref, given) => (await import('./reads.ts')).wait(calls, ref, given),
     watch: (ref, given) => watch(calls, ref, given),
-    fetch: async (ref, given) => (await import('./deliver.ts')).fetch(calls, ref, given),
+    fetch: async (ref, given) => (await import('./reads.ts')).fetch(calls, ref, given),
     speak: async (order) => (await import('./speak.ts')).speakToFile(calls, order),
     speakStream: (order) => speakStream(calls, order),
-    models: async (given) => (await import('./models.ts')).models(calls, given),
-    job: async (ref) => (await import('./models.ts')).job(calls, ref),
+    models: async (given) => (await import('./reads.ts')).models(calls, given),
+    job: async (ref) => (await import('./reads.ts')).job(calls, ref),
     close: () => calls.close(),
     [Symbol.asyncDispose]: () => calls.close(),
   };
 }
 
 async function* watch(calls: Calls, ref: string, given?: WaitOptions): AsyncGenerator<Job, void, void> {
-  yield* (await import('./watch.ts')).watch(calls, ref, given);
+  yield* (await import('./reads.ts')).watch(calls, ref, given);
 }
 
 async function* speakStream(calls: Calls, order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void> {

@@ -5,14 +5,16 @@ export type {
   CallOptions,
   ClientOptions,
   Duration,
+  Fetched,
   FetchOptions,
   ModelsOptions,
   SpeechOrder,
   SpeechStreamOrder,
+  Spoken,
+  Submitted,
   VideoOrder,
   WaitOptions,
 } from './options.ts';
-export type { Fetched, Spoken, Submitted } from './results.ts';
 export { exitCodes, MgwError, type Charged, type ErrorCode, type Retry } from '../errors.ts';
 export type { Job, JobFile, JobState, ProtocolName } from '../job.ts';
 export type { Model } from '../protocols/models.ts';

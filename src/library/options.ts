@@ -1,4 +1,4 @@
-import type { ProtocolName } from '../job.ts';
+import type { Job, JobFile, ProtocolName } from '../job.ts';
 import type { BodyA, BodyB, BodyC } from './bodies.ts';
 
 /** A duration: a text with its unit (`5s`, `20m`, `1h30m`), or a number of milliseconds. */
@@ -131,4 +131,27 @@ export interface FetchOptions extends WaitOptions {
 export interface ModelsOptions extends CallOptions {
   /** Only models of this protocol. */
   protocol?: ProtocolName | undefined;
+}
+
+/** A video that was accepted, and as much more as was asked for. */
+export interface Submitted {
+  job: Job;
+  /** The files that this call saved. */
+  files: JobFile[];
+  /** True if an earlier run had paid for it, and nothing was submitted. */
+  resumed: boolean;
+}
+
+/** The result of a job, saved. */
+export interface Fetched {
+  job: Job;
+  files: JobFile[];
+}
+
+/** Speech, saved. */
+export interface Spoken {
+  job: Job;
+  file: JobFile;
+  /** True if an earlier run had paid for it, and nothing was sent. */
+  resumed: boolean;
 }

@@ -94,7 +94,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
     expect(ran.code).toBe(11);
     expect(ran.json.files.map(({ path }) => path)).toEqual([join(user.cwd, 'out/one.mp4')]);
-    expect(ran.stderr).toContain('@none: No job is called @none here.');
+    expect(ran.stderr).toContain('@none: No such job: @none.');
   });
 
   it('asks once with --no-wait', async () => {

@@ -184,7 +184,7 @@ describe('the listing', () => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toContain('The model listing cannot be had');
+    expect(run.stderr).toContain('Could not fetch the model list');
     expect(gateway.created).toHaveLength(1);
   });
 

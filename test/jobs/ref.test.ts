@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent, ProtocolName } from '../../src/job.ts';
 import { keyClaim } from '../../src/jobs/named-job.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
-import { findJob, jobFor } from '../../src/jobs/ref.ts';
+import { findJob, importHandle } from '../../src/jobs/ref.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
 import { depsFor, type TestDeps } from './harness.ts';
@@ -84,7 +84,7 @@ describe('a handle from elsewhere', () => {
 
   it('becomes a job that was accepted once the gateway shows that it knows it', async () => {
     const there = await answers(says({ task_id: 'task_9', status: 'processing' }));
-    const job = await jobFor('task_9', c, there);
+    const job = await importHandle('task_9', c, there);
     expect(job).toMatchObject({ protocol: 'c', handle: 'task_9', state: 'running', base_url: 'test' });
     expect((await findJob(there.ledger, 'task_9'))?.id).toBe(job.id);
   });
@@ -95,12 +95,12 @@ describe('a handle from elsewhere', () => {
     ['a refused key', says({ error: { message: 'Invalid token' } }, 401), 3],
   ])('leaves no job where the gateway answers: %s', async (_, answer, exitCode) => {
     const there = await answers(answer);
-    await expect(jobFor('task_9', c, there)).rejects.toMatchObject({ exitCode });
+    await expect(importHandle('task_9', c, there)).rejects.toMatchObject({ exitCode });
     expect(await there.ledger.ids()).toEqual([]);
   });
 
   it('leaves no job where nobody answers', async () => {
-    await expect(jobFor('task_9', c, deps)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
+    await expect(importHandle('task_9', c, deps)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
     expect(await deps.ledger.ids()).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock.ts';
 import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
-import type { JobDeps } from '../../jobs/deps.ts';
+import type { FlowDeps } from '../../flows/flow-deps.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
@@ -15,7 +15,7 @@ import type { QueuedBatch, RowQueue, TakenRow } from './row-queue.ts';
 export interface OpenedBatch {
   batch: Batch;
   plan: PlanDeps;
-  job: JobDeps;
+  job: FlowDeps;
   options: RunOptions;
 }
 

@@ -5,7 +5,7 @@ import type { OpenedBatch } from '../../batch/fleet/worker.ts';
 import { parseDuration } from '../../duration.ts';
 import { exitCodes } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/deps.ts';
-import { payingDeps } from '../../flows/paying-deps.ts';
+import { withBudget } from '../../flows/budgets.ts';
 import type { Run } from '../action.ts';
 import type { Context } from '../context.ts';
 import { single, wholeNumber } from '../options.ts';
@@ -131,7 +131,7 @@ async function opened(
   const manifest = { path: name, head: {}, defaults: [], items: nothing };
   const batch = batchOf(manifest, name, { output: template, force });
   const plan = await planDepsOf(context, batch);
-  const job = { ...(await payingDeps(context, 'batch', name, { budget })), signals };
+  const job = { ...(await withBudget(await context.jobDeps(), 'batch', name, budget)), signals };
   const rows = await rowOptionsOf(context, { force, sidecar });
   const onLimit = (limit: number): void => tellLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });

@@ -3,7 +3,7 @@ import { configPath } from '../../../config/read.ts';
 import { requireKey, type Settings } from '../../../config/resolve.ts';
 import { originText } from '../../../config/source.ts';
 import { toMgwError, type MgwError } from '../../../errors.ts';
-import { accountOf } from '../../../flows/account.ts';
+import { accountOf } from '../../../flows/settings.ts';
 import { fetchModels } from '../../../flows/models.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';

@@ -5,7 +5,7 @@ import { readyRun, runBatch, type BatchWatcher, type ReadyRun } from '../../../b
 import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
 import { usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
-import { payingDeps } from '../../../flows/paying-deps.ts';
+import { withBudget } from '../../../flows/budgets.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { BatchDisplay } from '../../output/batch-display.ts';
@@ -34,7 +34,7 @@ export async function execute(
 ): Promise<Outcome> {
   const { file, options, batch, isQueued } = await openNamed(context, given, asked);
   const budget = options.budget ?? batch.manifest.head.budget;
-  const deps = await payingDeps(context, 'batch', batch.name, { budget });
+  const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const report = new BatchReport(file, options, context.globals);
   const missing = new Set(choice.ids);

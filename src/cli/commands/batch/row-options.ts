@@ -1,7 +1,6 @@
 import { sharedDatabase, holdIn } from '../../../batch/fleet/database.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/run.ts';
-import { version } from '../../../version.ts';
 import type { Context } from '../../context.ts';
 
 /** The pace of a batch: that of all machines where the ledger is theirs. @throws MgwError('unreachable'). */
@@ -24,17 +23,6 @@ export async function rowOptionsOf(
   context: Context,
   { force, sidecar }: Pick<RunOptions, 'force' | 'sidecar'>,
 ): Promise<Omit<RunOptions, 'pace' | 'retake'>> {
-  const [{ pollIntervalMs: intervalMs, key }, settings] = await Promise.all([
-    context.gateway(),
-    context.settings(),
-  ]);
-  return {
-    force,
-    sidecar,
-    version,
-    intervalMs,
-    key,
-    timeoutMs: settings.timeoutMs.value,
-    trustedOrigins: settings.trustedOrigins.value,
-  };
+  const { timeoutMs } = await context.settings();
+  return { force, sidecar, timeoutMs: timeoutMs.value };
 }

@@ -8,26 +8,22 @@ import { protocols } from '../../../protocols/registry.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
-import { configured } from '../../../flows/protocols.ts';
-import { listedModels, type Listing } from '../../../flows/video-body.ts';
-import { submissionBody } from '../video/body.ts';
+import { listedModels, type Listing } from '../../../flows/compose-video.ts';
+import { composedVideo } from '../video/body.ts';
 
 /** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */
 export function rowComposer(context: Context, place: OutputPlace): (row: Row) => Promise<Work> {
   const listing = oneListing(context);
   return async (row) => {
-    const settings = await context.settings();
     if (row.kind === 'tts') return speechWork(row, place, context);
-    const protocol = configured(protocols[row.kind], settings);
-    return videoWork(row, protocol, context, listing);
+    return videoWork(row, protocols[row.kind], context, listing);
   };
 }
 
 async function videoWork(row: Row, protocol: Protocol, context: Context, listing: Listing): Promise<Work> {
   const { flags, set, body: given, endpoint } = row;
   const options = { ...camelCased(flags), set, body: given, endpoint };
-  const { body, asked } = await submissionBody(context, protocol, undefined, options, listing);
-  return { protocol, body, asked, exchange: protocol.submission(body, { endpoint }) };
+  return (await composedVideo(context, protocol, undefined, options, listing)).video;
 }
 
 async function speechWork(row: Row, place: OutputPlace, context: Context): Promise<Work> {

@@ -1,11 +1,18 @@
 import type { Command } from 'commander';
-import { findJob, jobFor, missing } from '../../../jobs/ref.ts';
-import { configured } from '../../../flows/protocols.ts';
+import { deadlineIn } from '../../../clock.ts';
+import { toMgwError } from '../../../errors.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addFetchOptions } from '../../wait-options.ts';
-import type { FetchOptions } from './fetch-jobs.ts';
+import { severalOutcomes } from '../../output/several.ts';
+import { readRefs } from '../../refs.ts';
+import { addFetchOptions, checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
+import { withOutput } from '../../../flows/next.ts';
+
+interface FetchOptions extends OutputOptions {
+  wait?: boolean;
+}
 
 const explanation = `
 A template names each file by its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
@@ -17,25 +24,61 @@ Examples:
   $ mgw jobs ls -q --since 1d | mgw jobs fetch - -o out/
   $ mgw jobs fetch @last -o 'out/{protocol}-{slug}-{id}.{ext}'`;
 
-/** `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results. */
+/** `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results; `--no-wait` asks once. */
 export function registerFetch(command: Command, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
   addFetchOptions(command, 'JOB.EXT');
   command
     .addHelpText('after', explanation)
-    .action((refs: string[]) => run(command, (context) => fetch(context, refs, command.opts())));
+    .action((refs: string[]) => run(command, (context) => fetchJobs(context, refs, command.opts())));
 }
 
-async function fetch(context: Context, refs: string[], options: FetchOptions): Promise<Outcome> {
-  const [{ fetchJobs }, { protocols }, settings] = await Promise.all([
-    import('./fetch-jobs.ts'),
-    import('../../../protocols/registry.ts'),
+/** `mgw video X fetch REF...`: the same for jobs of one protocol, and for handles that the ledger has never seen. */
+export function registerFetchOf(command: Command, protocol: Protocol, run: Run): void {
+  command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
+  addFetchOptions(command, 'JOB.mp4');
+  const examples = ['@last -o out.mp4', '@last -o clips/', '@last --json --timeout 10m'];
+  command
+    .addHelpText(
+      'after',
+      `\nExamples:${examples.map((rest) => `\n  $ mgw video ${protocol.name} fetch ${rest}`).join('')}`,
+    )
+    .action((refs: string[]) =>
+      run(command, (context) => fetchJobs(context, refs, command.opts(), protocol)),
+    );
+}
+
+// Each may be waiting: a few that are stuck must not keep the others, nor a thousand downloads begin at once.
+const maxAtOnce = 32;
+
+async function fetchJobs(
+  context: Context,
+  given: string[],
+  options: FetchOptions,
+  protocol?: Protocol,
+): Promise<Outcome> {
+  checkStdout(context, options);
+  const [refs, { timeoutMs }, deps] = await Promise.all([
+    readRefs(given, context.io),
     context.settings(),
+    context.jobDeps(),
   ]);
-  return fetchJobs(context, refs, options, async (ref, deps) => {
-    const job = (await findJob(deps.ledger, ref)) ?? missing(ref);
-    if (job.protocol === 'tts') return { job };
-    const protocol = configured(protocols[job.protocol], settings);
-    return { job: await jobFor(job.id, protocol, deps), protocol };
-  });
+  const [{ fetch, planFetches }, { deliveredOutcome, hooksOf }] = await Promise.all([
+    import('../../../flows/fetch.ts'),
+    import('../video/delivered.ts'),
+  ]);
+  const { force = false, wait } = options;
+  const deadline = deadlineIn(timeoutMs.value, context.clock);
+  const words = protocol === undefined ? ['jobs', 'fetch'] : ['video', protocol.name, 'fetch'];
+  const plan = await planFetches(refs, targetOf(options), deps, words, protocol);
+  const one = (ref: string): Promise<Outcome> => {
+    const each = plan.get(ref);
+    if (each === undefined || 'error' in each) {
+      const error = each && withOutput(toMgwError(each.error), options);
+      return Promise.resolve({ json: {}, error });
+    }
+    const hooks = { ...hooksOf(context), stdout: context.io.stdout };
+    return deliveredOutcome(context, options, () => fetch(each, { force, deadline, wait }, deps, hooks));
+  };
+  return severalOutcomes([...plan.keys()], one, context.progress, maxAtOnce);
 }

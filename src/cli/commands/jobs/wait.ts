@@ -2,17 +2,13 @@ import { toMgwError } from '../../../errors.ts';
 import type { Command } from 'commander';
 import { deadlineIn, type Deadline } from '../../../clock.ts';
 import type { Job } from '../../../job.ts';
-import type { JobDeps } from '../../../jobs/deps.ts';
-import { findJob, missing } from '../../../jobs/ref.ts';
-import { goalOf } from '../../../jobs/target.ts';
+import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf, write } from '../../io.ts';
 import { paintOn, plain, withStates } from '../../output/colour.ts';
 import { jobLine } from '../../output/human.ts';
-import { jobView } from '../../../jobs/view.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../../flows/protocols.ts';
 import { severalOutcomes } from '../../output/several.ts';
 import { readRefs } from '../../refs.ts';
 import { addWaitOptions } from '../../wait-options.ts';
@@ -29,21 +25,19 @@ export function registerWait(command: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => wait(context, refs)));
 }
 
-/** Between the first looks at two of several jobs, ms. */
-const longestGapMs = 50;
+/** The longest pause between the first polls of two jobs, ms. */
+const maxGapMs = 50;
 
 async function wait(context: Context, given: string[]): Promise<Outcome> {
-  const deps = await context.jobDeps();
-  const settings = await context.settings();
-  const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
+  const [deps, { timeoutMs }] = await Promise.all([context.jobDeps(), context.settings()]);
+  const deadline = deadlineIn(timeoutMs.value, context.clock);
   const refs = await readRefs(given, context.io);
-  const { pollIntervalMs } = await context.gateway();
-  // Spread over one interval, and so their later polls: a thousand at once would be a thousand at once each time.
-  const gapMs = Math.min(longestGapMs, pollIntervalMs / refs.length);
+  // The first polls are spread over one interval, and so the later ones: a thousand must not come at once each time.
+  const gapMs = Math.min(maxGapMs, deps.pollIntervalMs / refs.length);
   let begun = 0;
   const one = async (ref: string): Promise<Outcome> => {
     const own = withOwnSignals(deps);
-    // What interrupts this is told of each job by its own wait.
+    // If this is interrupted, the wait for the job reports it.
     await deps.clock.sleep(gapMs * begun++, own.signals.soft).catch(() => undefined);
     return told(context, await waitForOne(context, ref, own, deadline));
   };
@@ -60,7 +54,7 @@ async function told(context: Context, { text, ...outcome }: Outcome): Promise<Ou
 }
 
 // For each listener that comes or goes Node walks all that its signal has: a thousand jobs must not share one.
-function withOwnSignals(deps: JobDeps): JobDeps {
+function withOwnSignals(deps: FlowDeps): FlowDeps {
   const { soft, hard } = deps.signals;
   return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };
 }
@@ -68,24 +62,20 @@ function withOwnSignals(deps: JobDeps): JobDeps {
 async function waitForOne(
   context: Context,
   ref: string,
-  deps: JobDeps,
+  deps: FlowDeps,
   deadline: Deadline,
 ): Promise<Outcome> {
   try {
-    const [{ protocols }, { deliverExisting }, { jobFor }] = await Promise.all([
-      import('../../../protocols/registry.ts'),
-      import('../video/deliver.ts'),
-      import('../../../jobs/ref.ts'),
+    const [{ findJobHere }, { waitFor }, { deliveredOutcome, hooksOf }] = await Promise.all([
+      import('../../../flows/find-job.ts'),
+      import('../../../flows/fetch.ts'),
+      import('../video/delivered.ts'),
     ]);
-    const found = (await findJob(deps.ledger, ref)) ?? missing(ref);
-    if (found.protocol === 'tts') {
-      const { speechProblem } = await import('../../../speech/problem.ts');
-      return withLine(found, { json: { job: jobView(found) }, error: speechProblem(found) }, context);
-    }
-    const protocol = configured(protocols[found.protocol], await context.settings());
-    const job = await jobFor(found.id, protocol, deps);
-    const wanted = { goal: goalOf('wait', 'finish', undefined), force: false, deadline };
-    const outcome = await deliverExisting(context, protocol, job, deps, wanted);
+    const found = await findJobHere(ref, deps, ['jobs', 'wait']);
+    const { job } = found;
+    const outcome = await deliveredOutcome(context, {}, () =>
+      waitFor(found, deadline, deps, hooksOf(context)),
+    );
     return withLine((await deps.ledger.read(job.id)) ?? job, outcome, context);
   } catch (error) {
     return { json: {}, error: toMgwError(error) };

@@ -1,24 +1,15 @@
-import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import { deadlineIn } from '../../../clock.ts';
 import { exitCodes, MgwError, toMgwError } from '../../../errors.ts';
+import type { FlowDeps } from '../../../flows/flow-deps.ts';
+import { speak, speakInPieces, type WantedSpeech } from '../../../flows/speak.ts';
 import type { Job, JobFile } from '../../../job.ts';
-import type { JobDeps } from '../../../jobs/deps.ts';
-import { fingerprintOf } from '../../../jobs/order.ts';
-import { checkSidecarsFree, writeSidecars } from '../../../jobs/sidecar.ts';
-import { at, canonicalJson, type Json } from '../../../json.ts';
-import { FileSink } from '../../../speech/file-sink.ts';
-import { PiecesError } from '../../../speech/pieces-error.ts';
-import { joinedPart, type Joiner } from '../../../speech/join.ts';
-import { speakPieces } from '../../../speech/pieces.ts';
-import { ReaderGone, type AudioSink } from '../../../speech/sink.ts';
-import { speak } from '../../../speech/speak.ts';
-import { StreamSink } from '../../../speech/stream-sink.ts';
-import { payingDeps } from '../../../flows/paying-deps.ts';
-import type { Context } from '../../context.ts';
 import { jobView } from '../../../jobs/view.ts';
+import { at, type Json } from '../../../json.ts';
+import { PiecesError } from '../../../speech/pieces-error.ts';
+import type { Joiner } from '../../../speech/join.ts';
+import { ReaderGone } from '../../../speech/sink.ts';
+import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { version } from '../../../version.ts';
 import { costText, savedText } from '../../output/saved.ts';
 import type { PreparedSpeech } from './prepare.ts';
 import type { TtsOptions } from './options.ts';
@@ -29,17 +20,17 @@ export async function deliverSpeech(
   speech: PreparedSpeech,
   options: TtsOptions,
 ): Promise<Outcome> {
-  const { name } = await context.gateway();
-  const text = fingerprintOf({ protocol: 'tts', body: speech.bodies }, name);
-  const deps = await payingDeps(context, 'command', text, options);
+  const { key, new: fresh = false, force = false, sidecar = false, budget } = options;
+  const [deps, { timeoutMs }] = await Promise.all([context.jobDeps(), context.settings()]);
+  const output = speech.target ?? context.io.stdout;
+  const deadline = deadlineIn(timeoutMs.value, deps.clock);
+  const wanted = { output, force, sidecar, fresh, deadline, key, budget };
   try {
-    if (options.sidecar && speech.target !== undefined)
-      await checkSidecarsFree({ kind: 'file', path: speech.target }, 1, options.force ?? false);
     const { joiner } = speech;
     const outcome =
       joiner === undefined
-        ? await deliverOne(context, speech, options, deps)
-        : await deliverPieces(context, speech, joiner, options, deps);
+        ? await deliverOne(context, speech, wanted, deps)
+        : await deliverPieces(context, { ...speech, joiner }, options.concurrency, wanted, deps);
     return { ...outcome, isRun: true };
   } catch (error) {
     return { ...failed(error), isRun: true };
@@ -50,36 +41,28 @@ export async function deliverSpeech(
 
 async function deliverOne(
   context: Context,
-  speech: PreparedSpeech,
-  options: TtsOptions,
-  deps: JobDeps,
+  { bodies: [body = {}], format, sampleRate }: PreparedSpeech,
+  wanted: WantedSpeech,
+  deps: FlowDeps,
 ): Promise<Outcome> {
-  const { progress } = context;
-  const settings = await context.settings();
-  const order = {
-    body: speech.bodies[0] ?? {},
-    variant: speech.format.wav ? 'wav' : undefined,
-    key: options.key,
-    fresh: options.new ?? false,
-    output: speech.target ?? '-',
-    deadline: deadlineIn(settings.timeoutMs.value, deps.clock),
-  };
-  const begun = context.clock.monotonic();
+  const { progress, clock } = context;
+  const begun = clock.monotonic();
   const onAudio = (bytes: number): void => progress.downloading({ bytes });
-  const { job, file, isResumed, delivered } = await speak(
-    order,
-    { ...deps, onAudio },
-    sinkFor(context, speech, options),
-  );
-  if (options.sidecar) await writeSidecars(job, filesOf(file).files ?? [], version);
+  const spoken = await speak({ body, format, sampleRate }, wanted, { ...deps, onAudio });
+  const { job, files, isResumed, delivered } = spoken;
   progress.stop();
-  const saved = await endText(context, [job], file, begun, deps);
+  const saved = await endText(context, [job], files[0], clock.monotonic() - begun);
   progress.note(
     isResumed
       ? `Job ${job.id} had been paid for already; nothing was sent. ${saved}`
       : spokenText(job, saved),
   );
-  return { json: { job: jobView(job), ...filesOf(file) }, text: file?.path, paid: 'yes', printed: delivered };
+  return {
+    json: { job: jobView(job), ...filesOf(files[0]) },
+    text: files[0]?.path,
+    paid: 'yes',
+    printed: delivered,
+  };
 }
 
 function spokenText(job: Job, saved: string): string {
@@ -89,71 +72,36 @@ function spokenText(job: Job, saved: string): string {
 }
 
 async function endText(
-  { clock }: Context,
+  context: Context,
   jobs: readonly Job[],
   file: JobFile | undefined,
-  begun: number,
-  { ledger }: JobDeps,
+  ms: number,
 ): Promise<string> {
-  const cost = await costText(ledger, jobs);
+  const cost = await costText(await context.ledger(), jobs);
   if (file === undefined) return cost === '' ? '' : `It cost ${cost}.`;
-  return savedText({ files: [file], ms: clock.monotonic() - begun, cost });
+  return savedText({ files: [file], ms, cost });
 }
 
 async function deliverPieces(
   context: Context,
-  speech: PreparedSpeech,
-  join: Joiner,
-  options: TtsOptions,
-  deps: JobDeps,
+  speech: PreparedSpeech & { joiner: Joiner },
+  concurrency = 3,
+  wanted: WantedSpeech,
+  deps: FlowDeps,
 ): Promise<Outcome> {
-  const { progress } = context;
-  const { bodies, format } = speech;
-  const { timeoutMs, stateDir } = await context.settings();
-  const folder = folderFor(speech, stateDir.value);
-  const order = {
-    bodies,
-    fresh: options.new ?? false,
-    deadline: deadlineIn(timeoutMs.value, deps.clock),
-    concurrency: options.concurrency ?? 3,
-    folder,
-    mime: format.mime,
-    join,
-    onPiece: (done: number) =>
-      progress.counting({ what: 'speaking', done, total: bodies.length, of: 'pieces' }),
-  };
-  const sink = sinkFor(context, speech, options, joinedPart(folder, bodies));
-  const begun = context.clock.monotonic();
-  const { jobs, file, reused, delivered } = await speakPieces(order, deps, sink);
+  const { progress, clock } = context;
+  const { stateDir } = await context.settings();
+  const total = speech.bodies.length;
+  const onPiece = (done: number): void => progress.counting({ what: 'speaking', done, total, of: 'pieces' });
+  const begun = clock.monotonic();
+  const pieces = { ...speech, concurrency, stateDir: stateDir.value, onPiece };
+  const { jobs, file, reused, delivered } = await speakInPieces(pieces, wanted, deps);
   const kept = reused === 0 ? '' : `, of which ${reused} had been paid for already`;
-  const saved = await endText(context, jobs, file, begun, deps);
+  const saved = await endText(context, jobs, file, clock.monotonic() - begun);
   progress.stop();
-  const pieces = jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`;
-  progress.note(`Spoken in ${pieces}${kept}. ${saved}`);
-  return {
-    json: { jobs: jobs.map(jobView), ...filesOf(file) },
-    text: file?.path,
-    paid: 'yes',
-    printed: delivered,
-  };
-}
-
-// Next to the output, where a person finds them; what goes to a pipe has no such place.
-function folderFor({ target, bodies }: PreparedSpeech, stateDir: string): string {
-  if (target !== undefined) return `${target}.pieces`;
-  const name = createHash('sha256').update(canonicalJson(bodies)).digest('hex').slice(0, 32);
-  return join(stateDir, 'speech', name);
-}
-
-function sinkFor(
-  context: Context,
-  { target, format, sampleRate }: PreparedSpeech,
-  options: TtsOptions,
-  part?: string,
-): AudioSink {
-  const wavRate = format.wav ? sampleRate : undefined;
-  if (target === undefined) return new StreamSink(context.io.stdout, wavRate);
-  return new FileSink({ target, force: options.force ?? false, mime: format.mime, wavRate, part });
+  progress.note(`Spoken in ${jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`}${kept}. ${saved}`);
+  const json = { jobs: jobs.map(jobView), ...filesOf(file) };
+  return { json, text: file?.path, paid: 'yes', printed: delivered };
 }
 
 function filesOf(file: JobFile | undefined): { files?: JobFile[] } {
@@ -161,10 +109,10 @@ function filesOf(file: JobFile | undefined): { files?: JobFile[] } {
 }
 
 function failed(error: unknown): Outcome {
-  // `mgw tts … -o - | head -c 1`: the reader has had enough, and wants to hear nothing about it.
+  // `mgw tts … -o - | head -c 1`: the reader has closed the pipe on purpose.
   if (error instanceof MgwError && error.cause instanceof ReaderGone)
     return { json: {}, exitCode: exitCodes.incomplete, silent: true };
   if (error instanceof PiecesError) return { json: { jobs: error.jobs.map(jobView) }, error };
-  const told = toMgwError(error);
-  return { json: told.job ? { job: jobView(told.job) } : {}, error: told };
+  const { job } = toMgwError(error);
+  return { json: job ? { job: jobView(job) } : {}, error: toMgwError(error) };
 }

@@ -1,17 +1,14 @@
 import type { Command } from 'commander';
-import { exitCodes, MgwError, toMgwError } from '../../../errors.ts';
+import { exitCodes, toMgwError, type MgwError } from '../../../errors.ts';
+import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import type { Job } from '../../../job.ts';
-import { failedError } from '../../../jobs/errors.ts';
-import { isTooNew } from '../../../jobs/grace.ts';
-import type { JobDeps } from '../../../jobs/deps.ts';
-import type { Protocol, QueryVerdict } from '../../../protocols/protocol.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
 import { jobLine } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { errorView } from '../../output/json.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
-import { configured } from '../../../flows/protocols.ts';
 import { columnsOf } from '../../io.ts';
 import { readRefs } from '../../refs.ts';
 
@@ -28,12 +25,11 @@ export function registerStatus(command: Command, protocol: Protocol, run: Run): 
 
 interface Seen {
   ref: string;
-  job?: Job;
-  error?: MgwError;
+  job?: Job | undefined;
+  error?: MgwError | undefined;
 }
 
-async function status(context: Context, registered: Protocol, refs: string[]): Promise<Outcome> {
-  const protocol = configured(registered, await context.settings());
+async function status(context: Context, protocol: Protocol, refs: string[]): Promise<Outcome> {
   const deps = await context.jobDeps();
   const seen: Seen[] = [];
   for (const ref of await readRefs(refs, context.io))
@@ -51,41 +47,17 @@ async function status(context: Context, registered: Protocol, refs: string[]): P
   return { json: { jobs }, text, exitCode: bad.length > 0 ? exitCodes.partial : exitCodes.ok };
 }
 
-// A query that fails is the command's error; a job that is still running is none.
-async function look(ref: string, protocol: Protocol, deps: JobDeps): Promise<Omit<Seen, 'ref'>> {
+// A query that fails is the command's error; a job that is still running has none.
+async function look(ref: string, protocol: Protocol, deps: FlowDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
-    const [{ jobFor }, { hasResult, observe }, { noResult, withoutHandle }] = await Promise.all([
-      import('../../../jobs/ref.ts'),
-      import('../../../jobs/observe.ts'),
-      import('../../../jobs/errors.ts'),
+    const [{ findJobHere }, { queryJob }] = await Promise.all([
+      import('../../../flows/find-job.ts'),
+      import('../../../flows/query-job.ts'),
     ]);
-    job = await jobFor(ref, protocol, deps);
-    if (job.state === 'sending') return { job };
-    if (job.state === 'unknown' || job.handle === undefined) return { job, error: withoutHandle(job) };
-    const seen = await observe(job, protocol, deps);
-    job = seen.job;
-    const { verdict } = seen;
-    if (verdict.kind === 'observation' && verdict.state === 'succeeded' && !hasResult(verdict))
-      return { job, error: noResult(job, verdict) };
-    if (verdict.kind === 'observation' && verdict.warning !== undefined) deps.note(verdict.warning);
-    return { job, error: problemOf(job, verdict, deps.clock.now()) };
+    ({ job } = await findJobHere(ref, deps, ['video', protocol.name, 'status'], protocol));
+    return await queryJob(job, deps.configured(protocol), deps);
   } catch (error) {
     return { job, error: toMgwError(error) };
   }
-}
-
-/** What is wrong by the verdict of one query, at `now`; undefined for a job that goes on or has succeeded. */
-export function problemOf(job: Job, verdict: QueryVerdict, now: number): MgwError | undefined {
-  if (verdict.kind === 'observation') return job.state === 'failed' ? failedError(job) : undefined;
-  if (verdict.kind === 'again' && verdict.isWell) return undefined;
-  const { code, message, requestId } = verdict.failure;
-  const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
-  const exit = { unauthorized: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
-  return new MgwError(code, message, {
-    exit: exit[kind],
-    charged: kind === 'again' ? 'no' : 'yes',
-    retry: kind === 'missing' ? 'never' : 'safe',
-    requestId,
-  });
 }

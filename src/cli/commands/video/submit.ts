@@ -1,14 +1,8 @@
 import { Option, type Command } from 'commander';
-import { deadlineIn, type Clock } from '../../../clock.ts';
-import type { Settings } from '../../../config/resolve.ts';
-import { fingerprintOf } from '../../../jobs/order.ts';
-import { missingPrompt } from './missing-prompt.ts';
+import { deadlineIn } from '../../../clock.ts';
 import { checkKeyName } from '../../../key-name.ts';
-import { goalOf } from '../../../jobs/target.ts';
-import { videoOrder, type WantedVideo } from '../../../jobs/video-order.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { payingDeps } from '../../../flows/paying-deps.ts';
-import { budgetOptions } from '../../budget-options.ts';
+import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import type { Run } from '../../action.ts';
 import { bodyOptions, jobOptions, noCheckOption, requestOptions } from '../../job-options.ts';
@@ -20,13 +14,19 @@ import {
   checkStdout,
   sidecarOption,
   targetOf,
+  type OutputOptions,
+  type WaitOptions,
 } from '../../wait-options.ts';
-import { configured } from '../../../flows/protocols.ts';
 import { addProtocolFlags } from './flags.ts';
-import { submissionBody } from './body.ts';
+import { composedVideo, missingPrompt, type BodyOptions } from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';
 import { setExamples, submitExamples } from './examples.ts';
-import type { SubmitOptions } from './submit-options.ts';
+
+interface SubmitOptions extends BodyOptions, WaitOptions, OutputOptions, BudgetOptions {
+  wait?: boolean;
+  key?: string;
+  new?: boolean;
+}
 
 /** `mgw video X submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. */
 export function registerSubmit(command: Command, protocol: Protocol, run: Run): void {
@@ -54,36 +54,32 @@ export function registerSubmit(command: Command, protocol: Protocol, run: Run): 
 
 async function submitCommand(
   context: Context,
-  registered: Protocol,
+  protocol: Protocol,
   prompt: string | undefined,
   options: SubmitOptions,
 ): Promise<Outcome> {
-  checkKeyName(options.key, options.new);
+  const { key, new: fresh = false, force = false, sidecar = false, budget } = options;
+  checkKeyName(key, options.new);
   checkStdout(context, options);
   checkSidecar(options);
   const settings = await context.settings();
-  const protocol = configured(registered, settings);
   const given = prompt ?? (await missingPrompt(context, protocol, options));
-  const composed = await submissionBody(context, protocol, given, options);
-  const exchange = protocol.submission(composed.body, { endpoint: options.endpoint });
-  for (const note of composed.advice) context.progress.note(note);
+  const { video, advice } = await composedVideo(context, protocol, given, options);
+  for (const note of advice) context.progress.note(note);
   if (options.dryRun) {
-    const { body } = composed;
+    const { body, exchange } = video;
     const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
-    return withCost(dryRun(exchange, protocol.auth, settings), [asked], context);
+    return withCost(dryRun(exchange, video.protocol.auth, settings), [asked], context);
   }
-  const wanted = wantedBy(options, settings, context.clock);
-  const order = videoOrder(protocol, { ...composed, exchange }, wanted);
-  const { name } = await context.gateway();
-  const deps = await payingDeps(context, 'command', fingerprintOf(order, name), options);
-  const { submitAndDeliver } = await import('./deliver.ts');
-  return submitAndDeliver(context, protocol, order, deps, options);
-}
-
-function wantedBy(options: SubmitOptions, settings: Settings, clock: Clock): WantedVideo {
-  const { key, new: fresh = false, force = false, sidecar = false } = options;
   const target = targetOf(options);
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
-  const deadline = deadlineIn(settings.timeoutMs.value, clock);
-  return { goal: goalOf('submit', ask, target), deadline, key, fresh, target, force, sidecar };
+  const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
+  const deps = await context.jobDeps();
+  const [{ submitVideo }, { deliveredOutcome, submitHooks }] = await Promise.all([
+    import('../../../flows/submit-video.ts'),
+    import('./delivered.ts'),
+  ]);
+  const wanted = { ask, target, force, deadline, key, fresh, sidecar, budget } as const;
+  const hooks = submitHooks(context, deps.account, { isWaiting: ask !== 'accept' });
+  return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }

@@ -35,7 +35,7 @@ function registerProtocol(command: Command, protocol: Protocol, run: Run): void 
     },
     fetch: {
       about: 'wait for jobs and save their results',
-      load: async () => of((await import('./fetch.ts')).registerFetch),
+      load: async () => of((await import('../jobs/fetch.ts')).registerFetchOf),
     },
   });
 }

@@ -1,3 +1,4 @@
+import type { Exchange } from '../exchange.ts';
 import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
 import { asSentence } from '../http/advice.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -7,45 +8,51 @@ import type { Model } from '../protocols/models.ts';
 import type { Checks, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
 import { violationMessage } from '../protocols/violations.ts';
 import type { Session } from './session.ts';
+import { configured } from './settings.ts';
 
-/** What a body is made of, and how closely it is looked at. */
+/** The parts that a body is made of. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   /** False skips the local checks. */
   check?: boolean | undefined;
-  /** True where nothing is sent: then nothing is asked that is not needed. */
+  /** Whether nothing will be sent: then the listing is only asked for if a field has to be filled in from it. */
   dryRun?: boolean | undefined;
+  /** One of the protocol's equivalent paths. */
+  endpoint?: string | undefined;
 }
 
-/** The body of a submission, as it is sent and as it was asked for. */
-export interface SubmissionBody {
-  /** Completed from the configured defaults and the listing: what is sent. */
+/** A video that can be submitted: its request, and the body as the user gave it. */
+export interface ComposedVideo {
+  /** With its settings. */
+  protocol: Protocol;
+  /** The body that is sent, completed from the configured defaults and the listing. */
   body: JsonObject;
-  /** What the person gave, under the fields' one name: what tells whether two commands ask for the same. */
+  /** The body as the user gave it, with aliases replaced: two commands with the same `asked` ask for the same video. */
   asked: JsonObject;
-  /** What the person should know about the body. */
-  advice: string[];
+  exchange: Exchange;
 }
 
 /**
- * The model listing, where it can be had; a listing that is needed and cannot be had ends the command.
- * @throws MgwError: exit 3 or 6.
+ * Returns the model listing; undefined if it could not be fetched and is not needed.
+ * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
 export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
 
 /**
- * The body of a submission from its parts and the configured defaults, completed from the listing, and checked.
+ * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
+ * @returns the video, and advice about its body
  * @throws MgwError('usage') naming everything that is wrong, before anything is sent.
  */
 export async function composeVideo(
   session: Session,
-  protocol: Protocol,
+  registered: Protocol,
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
-): Promise<SubmissionBody> {
-  const { body: given, flags, set, check: isChecked = true } = parts;
+): Promise<{ video: ComposedVideo; advice: string[] }> {
+  const { body: given, flags, set, check: isChecked = true, endpoint } = parts;
   const input = { body: given, flags, set };
-  const asked = protocol.normalise(compose(protocol, input));
   const settings = await session.settings();
+  const protocol = configured(registered, settings);
+  const asked = protocol.normalise(compose(protocol, input));
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
   const hasDefaults = Object.keys(known(protocol, defaults)).length > 0;
   const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : asked;
@@ -54,19 +61,20 @@ export async function composeVideo(
   if (isChecked) refuse(faultsOfItsOwn(checks, composed, mayFill), protocol, composed);
   const body = await completed(session, protocol, composed, parts, listing);
   if (isChecked && (mayFill || body !== composed)) refuse(checks.check(body), protocol, body);
-  return { body, asked, advice: checks.advise(body) };
+  const exchange = protocol.submission(body, { endpoint });
+  return { video: { protocol, body, asked, exchange }, advice: checks.advise(body) };
 }
 
 function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): void {
   if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
 }
 
-// What no listing can mend is said before the gateway is asked for one; a field that is missing may be filled in.
+// Faults that no listing can mend are reported before the listing is fetched. A missing field may be filled in from it.
 function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
-// Nothing is asked of the gateway that is not needed: a dry run and --no-check only want what the body lacks.
+// A dry run and --no-check fetch the listing only if the body lacks something.
 async function completed(
   session: Session,
   protocol: Protocol,
@@ -87,16 +95,16 @@ async function completed(
   }
 }
 
-// A listing that merely judges may be away, but where the certificate is wrong the submission would fare no better.
-function endsIt({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
+// A listing that is only checked against may be unavailable. If the certificate is wrong, the submission would fail too.
+function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
   return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';
 }
 
-function whyNeeded(error: MgwError, use: ListingUse): MgwError {
+function explain(error: MgwError, use: ListingUse): MgwError {
   if (use === 'check' || error.code === 'auth') return error;
   const { code, message, requestId, cause } = error;
-  const text = `What is left out comes from the model listing, which cannot be had: ${asSentence(message)} Give it (--model-version), or run this again.`;
+  const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Give it (--model-version), or run this again.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
 }
 
@@ -107,16 +115,18 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
   return defaults;
 }
 
-// A listing that cannot be had decides nothing: the checks, and then the gateway, judge the body as it is, and a
-// submission that could go without it does not wait for it long. One that is needed and merely away for now ends the
-// command with exit 6.
+/**
+ * Fetches the model listing. A submission that can do without it does not wait for it long.
+ * @returns undefined if it could not be fetched and is not needed: the checks and the gateway judge the body
+ * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
+ */
 export async function listedModels(session: Session, use: ListingUse): Promise<Model[] | undefined> {
   const { fetchModels } = await import('./models.ts');
   try {
     return await fetchModels(session, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
   } catch (error) {
-    if (error instanceof MgwError && endsIt(error, use)) throw whyNeeded(error, use);
-    session.note(`The model listing cannot be had: ${messageOf(error)}`);
+    if (error instanceof MgwError && isFatal(error, use)) throw explain(error, use);
+    session.note(`Could not fetch the model list: ${messageOf(error)}`);
     return undefined;
   }
 }

@@ -1,0 +1,98 @@
+import { toMgwError } from '../../../errors.ts';
+import type { Delivered, FlowHooks } from '../../../flows/deliver.ts';
+import { withOutput } from '../../../flows/next.ts';
+import { isFinal, ownWord, type Job } from '../../../job.ts';
+import { historyOf } from '../../../jobs/history.ts';
+import { jobView } from '../../../jobs/view.ts';
+import { printableLine } from '../../../printable.ts';
+import type { Context } from '../../context.ts';
+import { writeMedia } from '../../io.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { costText, savedText } from '../../output/saved.ts';
+import type { OutputOptions } from '../../wait-options.ts';
+
+/** Runs a flow, and returns its outcome. That it was delivered is recorded once its id or path was printed. */
+export async function deliveredOutcome(
+  context: Context,
+  options: OutputOptions,
+  run: () => Promise<Delivered>,
+): Promise<Outcome> {
+  const { clock, progress } = context;
+  const [begun, begunAt] = [clock.monotonic(), clock.now()];
+  try {
+    const { job, files, delivered } = await run();
+    const isStdout = options.output === '-';
+    if (files.length > 0) {
+      const cost = await costText(await context.ledger(), [job]);
+      const isOld = !isStdout && Date.parse(job.fetched_at ?? '') < begunAt;
+      progress.note(savedText({ files, ms: clock.monotonic() - begun, cost, isOld }));
+    }
+    const isSaved = files.length > 0 || options.output !== undefined;
+    const paths = isStdout ? '' : files.map((file) => file.path).join('\n');
+    return {
+      json: { job: jobView(job), ...(isSaved && { files }) },
+      text: isSaved ? paths : job.id,
+      printed: delivered,
+      isRun: true,
+    };
+  } catch (thrown) {
+    const error = withOutput(toMgwError(thrown), options);
+    const { job, handle } = error;
+    // The handle of an acceptance that could not be recorded is data: it goes to stdout as well as into the message.
+    const json = { ...(handle !== undefined && { handle }), ...(job && { job: jobView(job) }) };
+    return { json, text: handle && printableLine(handle), error, isRun: true };
+  }
+}
+
+/** Returns hooks that show a job while it is waited for, and write media to standard output. */
+export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks {
+  const { progress, io } = context;
+  let last: Job | undefined;
+  let expectedAt: number | undefined;
+  let hasEnded = false;
+  const show = (job: Job): void => {
+    last = job;
+    const { id, state, progress: percent } = job;
+    progress.waiting({ id, state, native: ownWord(job), percent, expectedAt });
+  };
+  // When it may be ready is looked up on the side: nothing waits for that.
+  const expect = async (job: Job): Promise<void> => {
+    const { usualMs } = await historyOf(await context.ledger(), job);
+    const since = Date.parse(job.submitted_at ?? '');
+    if (usualMs === undefined || Number.isNaN(since) || hasEnded) return;
+    expectedAt = since + usualMs;
+    show(last ?? job);
+  };
+  return {
+    onAccepted: (job) => {
+      if (!isWaiting || isFinal(job.state)) return;
+      expect(job).catch(() => undefined);
+      show(job);
+    },
+    onUpdate: isWaiting ? show : undefined,
+    onEnd: () => {
+      hasEnded = true;
+      if (last !== undefined) progress.ended(last.id);
+    },
+    onProgress: (transfer) => progress.downloading(transfer),
+    toStdout: (bytes) => writeMedia(io.stdout, bytes),
+  };
+}
+
+/** Returns the hooks of a command that submits: they also say whether the job was submitted now, or by an earlier run. */
+export function submitHooks(context: Context, account: string, options: { isWaiting: boolean }): FlowHooks {
+  const hooks = hooksOf(context, options);
+  return {
+    ...hooks,
+    onAccepted: (job, isResumed) => {
+      const name = `${job.id} (handle ${job.handle ?? '?'})`;
+      // A key that was rotated sees the tasks of the same account; one of another account does not.
+      const isOther = job.record.account !== '' && job.record.account !== account;
+      const other = isOther ? ' It was submitted with another API key.' : '';
+      context.progress.note(
+        isResumed ? `Resuming ${name}; nothing is submitted again.${other}` : `Accepted as ${name}.`,
+      );
+      hooks.onAccepted?.(job, isResumed);
+    },
+  };
+}

@@ -1,0 +1,115 @@
+import type { Deadline } from '../clock.ts';
+import { exitCodes, MgwError } from '../errors.ts';
+import type { DownloadProgress } from '../http/download.ts';
+import type { Ask, Job, JobFile } from '../job.ts';
+import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
+import { fetchResults } from '../jobs/fetch.ts';
+import { removeLeft } from '../jobs/hold-output.ts';
+import { pathsAt, type Target } from '../jobs/target.ts';
+import { watch, type WatchOptions } from '../jobs/watch.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import type { FlowDeps } from './flow-deps.ts';
+
+/** How much of a job is delivered, and where its files go. */
+export interface Wanted {
+  ask: Ask;
+  /** Absent if nothing is saved. */
+  target?: Target | undefined;
+  /** Overwrites files at the target. */
+  force: boolean;
+  /** When waiting ends. */
+  deadline: Deadline;
+}
+
+/** What a front end is told while a flow runs. */
+export interface FlowHooks {
+  /** The job exists at the gateway, and waiting begins. `isResumed` if an earlier run had submitted it. */
+  onAccepted?: ((job: Job, isResumed: boolean) => void) | undefined;
+  /** Called after each poll. */
+  onUpdate?: ((job: Job) => void) | undefined;
+  /** There is nothing more to wait for. */
+  onEnd?: (() => void) | undefined;
+  onProgress?: ((progress: DownloadProgress) => void) | undefined;
+  /** Takes the bytes of the target `stdout`, in order. */
+  toStdout?: ((bytes: Uint8Array) => Promise<void>) | undefined;
+}
+
+/** What a flow delivered. */
+export interface Delivered {
+  /** The job as it is recorded at the end. */
+  job: Job;
+  files: JobFile[];
+  /** Whether an earlier run had paid for it, and nothing was sent. */
+  isResumed: boolean;
+  /** Records that the user was told: a repeat of the command is a second take from then on (design 4). */
+  delivered: () => Promise<void>;
+}
+
+/**
+ * Waits for an accepted job as far as `wanted` says, and saves its files. Nothing here costs money.
+ * @throws MgwError as `watch` and `fetchResults` do.
+ */
+export async function deliver(
+  job: Job,
+  protocol: Protocol,
+  wanted: Wanted,
+  deps: FlowDeps,
+  hooks: FlowHooks & { isResumed: boolean },
+): Promise<JobFile[]> {
+  hooks.onAccepted?.(job, hooks.isResumed);
+  try {
+    return await awaited(job, protocol, wanted, deps, hooks);
+  } catch (error) {
+    const { target } = wanted;
+    // The partial files of earlier runs will never be completed.
+    const isOver = error instanceof MgwError && error.exitCode === exitCodes.failed;
+    if (isOver && target !== undefined && target.kind !== 'stdout')
+      await removeLeft(job, pathsAt(target, job, 1), deps);
+    throw error;
+  } finally {
+    hooks.onEnd?.();
+  }
+}
+
+async function awaited(
+  job: Job,
+  protocol: Protocol,
+  { ask, target, force, deadline }: Wanted,
+  deps: FlowDeps,
+  { isResumed, onUpdate, onProgress, toStdout = refuseStdout }: FlowHooks & { isResumed: boolean },
+): Promise<JobFile[]> {
+  checkHandle(job, protocol);
+  if (job.state === 'failed') throw failedError(job);
+  const { soft } = deps.signals;
+  if (ask === 'accept') {
+    if (soft.aborted) throw interruptedError(soft, job, 'yes');
+    return [];
+  }
+  const waiting: WatchOptions = {
+    deadline,
+    intervalMs: deps.pollIntervalMs,
+    atOnce: isResumed,
+    ...(onUpdate && { onUpdate }),
+  };
+  if (target !== undefined) {
+    const { key, trustedOrigins } = deps;
+    const saving = { target, force, key, trustedOrigins, toStdout, ...(onProgress && { onProgress }) };
+    return fetchResults(job, protocol, deps, { ...waiting, ...saving });
+  }
+  if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, waiting);
+  return [];
+}
+
+// The task was accepted and paid for, but its handle cannot be queried: no run may end in success.
+function checkHandle(job: Job, protocol: Protocol): void {
+  try {
+    protocol.query(job.handle ?? '', job.model);
+  } catch (error) {
+    throw error instanceof MgwError ? error.with({ next: showCommand(job) }) : error;
+  }
+}
+
+/** Rejects: this caller has no standard output that media could go to. */
+export function refuseStdout(): Promise<never> {
+  return Promise.reject(new MgwError('internal', 'This caller has no standard output for media.'));
+}

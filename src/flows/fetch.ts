@@ -1,0 +1,150 @@
+import { resolve } from 'node:path';
+import type { Writable } from 'node:stream';
+import type { Deadline } from '../clock.ts';
+import { toMgwError, type MgwError } from '../errors.ts';
+import type { Goal, Job } from '../job.ts';
+import { pendingError } from '../jobs/errors.ts';
+import { fetchPlace, fileCount, makeFolderOf, targetsIn, type FetchPlace } from '../jobs/fetch-place.ts';
+import { inRun, onExisting } from '../jobs/run.ts';
+import { goalOf, type Target } from '../jobs/target.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { deliver, refuseStdout, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
+import { findJobHere, type FoundJob } from './find-job.ts';
+import type { FlowDeps } from './flow-deps.ts';
+import { queryJob } from './query-job.ts';
+
+/** Waits until a job has succeeded, without saving anything. @throws MgwError as {@link fetch} does. */
+export async function waitFor(
+  { job, protocol }: FoundJob,
+  deadline: Deadline,
+  deps: FlowDeps,
+  hooks: FlowHooks = {},
+): Promise<Delivered> {
+  if (protocol === undefined) return spoken(job);
+  return deliverFound(job, protocol, 'wait', { ask: 'finish', force: false, deadline }, deps, hooks);
+}
+
+/** A job, and where its result goes. */
+export interface PlannedFetch extends FoundJob {
+  place: FetchPlace;
+  target: Target;
+}
+
+/**
+ * Finds the jobs of REFs and decides where the result of each goes, before anything is fetched.
+ * @param output what `-o` says; absent: the file that each job was asked for
+ * @param words the command, such as `jobs fetch`
+ * @param protocol the protocol that all of them have to be of
+ * @returns each job once, however many REFs name it, or why there is none
+ * @throws MgwError('usage') if two results would go to one file, or the output cannot take them.
+ */
+export async function planFetches(
+  refs: readonly string[],
+  output: Target | undefined,
+  deps: FlowDeps,
+  words: readonly string[],
+  protocol?: Protocol,
+): Promise<Map<string, PlannedFetch | { error: MgwError }>> {
+  const place = await fetchPlace(output, refs.length);
+  const plan = new Map<string, PlannedFetch | { error: MgwError }>();
+  const found = new Map<string, FoundJob & { ref: string }>();
+  for (const ref of refs) {
+    try {
+      const each = await findJobHere(ref, deps, words, protocol);
+      if (!found.has(each.job.id)) found.set(each.job.id, { ...each, ref });
+    } catch (error) {
+      plan.set(ref, { error: toMgwError(error) });
+    }
+  }
+  const all = [...found.values()];
+  const targets = targetsIn(
+    place,
+    all.map(({ job, protocol }, index) => ({ job, index: index + 1, count: fileCount(job, protocol) })),
+  );
+  for (const [index, { ref, ...each }] of all.entries()) {
+    const target = targets[index];
+    if (target !== undefined) plan.set(ref, { ...each, place, target });
+  }
+  return plan;
+}
+
+/** How results are fetched. */
+export interface FetchWishes {
+  /** Overwrites files at the target. */
+  force: boolean;
+  deadline: Deadline;
+  /** False asks the gateway once, and throws exit 8 if the job has not finished. */
+  wait?: boolean | undefined;
+}
+
+/**
+ * Waits for a job and saves its result; nothing here can pay. Speech is copied from a file that is still whole, since the
+ * gateway keeps none.
+ * @throws MgwError: exit 3 key refused, 5 failed, 6 never sent, 7 unknown, 8 not finished at the deadline, 9 no result, 10
+ * not to be saved, 130/143 interrupted.
+ */
+export async function fetch(
+  { job, protocol, place, target }: PlannedFetch,
+  { force, deadline, wait = true }: FetchWishes,
+  deps: FlowDeps,
+  hooks: FlowHooks & { stdout?: Writable } = {},
+): Promise<Delivered> {
+  await makeFolderOf(place, target);
+  if (protocol === undefined) return savedSpeech(job, target, { force, deadline }, deps, hooks.stdout);
+  if (!wait) await checkFinished(job, protocol, deps);
+  return deliverFound(job, protocol, 'fetch', { ask: 'file', target, force, deadline }, deps, hooks);
+}
+
+/** Delivers a job that was submitted before. @throws MgwError as {@link fetch} does. */
+export async function deliverFound(
+  job: Job,
+  protocol: Protocol,
+  command: Goal['command'],
+  wanted: Wanted,
+  deps: FlowDeps,
+  hooks: FlowHooks = {},
+): Promise<Delivered> {
+  const goal = goalOf(command, wanted.ask, wanted.target);
+  const ran = await inRun(goal, deps, onExisting(job, deps), (found, own) =>
+    deliver(found, protocol, wanted, own, { ...hooks, isResumed: true }),
+  );
+  return { job: ran.job, files: ran.value, isResumed: true, delivered: ran.delivered };
+}
+
+async function checkFinished(job: Job, protocol: Protocol, deps: FlowDeps): Promise<void> {
+  if (job.handle === undefined || job.state === 'succeeded') return;
+  const seen = await queryJob(job, protocol, deps);
+  if (seen.job.state !== 'queued' && seen.job.state !== 'running') return;
+  throw (seen.error ?? pendingError(seen.job)).with({ job: seen.job });
+}
+
+async function spoken(job: Job): Promise<Delivered> {
+  const { speechProblem } = await import('../speech/problem.ts');
+  const problem = speechProblem(job);
+  if (problem !== undefined) throw problem.with({ job });
+  return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
+}
+
+async function savedSpeech(
+  job: Job,
+  target: Target,
+  { force, deadline }: FetchWishes,
+  deps: FlowDeps,
+  stdout: Writable | undefined,
+): Promise<Delivered> {
+  const done = await spoken(job);
+  const [{ deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
+    import('../speech/deliver-saved.ts'),
+    import('../speech/file-sink.ts'),
+    import('../speech/stream-sink.ts'),
+  ]);
+  const mime = job.files[0]?.mime ?? '';
+  const sink =
+    target.kind === 'stdout'
+      ? stdout && new StreamSink(stdout)
+      : new FileSink({ target: resolve(target.path), force, mime });
+  if (sink === undefined) return refuseStdout();
+  const file = await deliverSaved(job, sink, deadline, deps);
+  const last = (await deps.ledger.read(job.id)) ?? job;
+  return { ...done, job: last, files: file === undefined ? [] : [file] };
+}

@@ -1,0 +1,66 @@
+import { usageError } from '../errors.ts';
+import type { Job } from '../job.ts';
+import { isSameGateway } from '../jobs/order.ts';
+import { reconcile } from '../jobs/reconcile.ts';
+import { findJob, importHandle, missing } from '../jobs/ref.ts';
+import type { JsonObject } from '../json.ts';
+import { isLoopbackHost } from '../loopback.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { protocols } from '../protocols/registry.ts';
+import type { FlowDeps } from './flow-deps.ts';
+
+/** A job that a REF names, and its protocol; speech has none. */
+export interface FoundJob {
+  job: Job;
+  protocol?: Protocol;
+}
+
+/**
+ * Finds the job of a REF, at the gateway that it was submitted to. With a protocol, a handle that the ledger has never
+ * seen is imported once the gateway has confirmed it (design 1).
+ * @param words the command that takes the REF, such as `jobs wait`; the error about another gateway suggests it
+ * @throws MgwError('usage') if there is no such job, or it belongs to another gateway or protocol; exit 9, 3 or 6 if the
+ * gateway does not confirm the handle.
+ */
+export async function findJobHere(
+  ref: string,
+  deps: FlowDeps,
+  words: readonly string[],
+  protocol?: Protocol,
+): Promise<FoundJob> {
+  const found = await findJob(deps.ledger, ref, protocol?.name);
+  if (found === undefined) {
+    if (protocol === undefined) return missing(ref);
+    const configured = deps.configured(protocol);
+    return { job: await importHandle(ref, configured, deps), protocol: configured };
+  }
+  checkGateway(found, deps.gateway, [...words, found.id]);
+  if (protocol !== undefined && found.protocol !== protocol.name)
+    throw usageError(`${ref} is a job of ${found.protocol}.`, ['mgw', 'jobs', ...words.slice(-1), found.id]);
+  if (found.protocol === 'tts') return { job: found };
+  const configured = deps.configured(protocols[found.protocol]);
+  const job = await reconcile(deps.ledger, found, (reply, body) =>
+    configured.readSubmission(reply, (body ?? {}) as JsonObject),
+  );
+  return { job, protocol: configured };
+}
+
+/**
+ * Refuses a job of another gateway: it is unknown there, and would be paid for there.
+ * @param words the command that was typed, without `mgw`
+ * @throws MgwError('usage') naming both addresses, with the command that works.
+ */
+export function checkGateway(job: Job, gateway: string, words: readonly string[]): void {
+  const { id, base_url: own } = job;
+  if (own === '' || isSameGateway(own, gateway)) return;
+  const text = `${id} was submitted to ${own}, and the configured gateway is ${gateway}. Nothing was sent.`;
+  throw usageError(text, ['mgw', ...gatewayFlags(own), ...words]).with({ job });
+}
+
+// The sandbox's constant name is no URL.
+function gatewayFlags(gateway: string): string[] {
+  if (!URL.canParse(gateway)) return ['--sandbox'];
+  const url = new URL(gateway);
+  const isPlain = url.protocol === 'http:' && !isLoopbackHost(url.hostname);
+  return ['--base-url', gateway, ...(isPlain ? ['--allow-http'] : [])];
+}

@@ -1,0 +1,17 @@
+import type { Budget } from '../budget/budget.ts';
+import type { BudgetKind } from '../budget/open-budget.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+
+/** Everything that a flow works with. */
+export interface FlowDeps extends JobDeps {
+  /** The API key; it is sent to result addresses on the gateway's own site. */
+  key: string;
+  trustedOrigins: readonly string[];
+  /** The shortest pause between two polls of one job, ms. */
+  pollIntervalMs: number;
+  /** Returns the protocol with its settings. */
+  configured: (protocol: Protocol) => Protocol;
+  /** Opens a budget of the ledger. @throws MgwError('local_io') if it cannot be opened. */
+  openBudget: (kind: BudgetKind, name: string) => Promise<Budget>;
+}

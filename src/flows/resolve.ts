@@ -1,0 +1,126 @@
+import { messageOf, usageError } from '../errors.ts';
+import type { SubmitVerdict } from '../exchange.ts';
+import type { Job } from '../job.ts';
+import { reconcile } from '../jobs/reconcile.ts';
+import { findJob, missing } from '../jobs/ref.ts';
+import { resolveJob, type Resolution } from '../jobs/resolve.ts';
+import { takeOn } from '../jobs/run.ts';
+import { isObject, type JsonObject } from '../json.ts';
+import { holdFor } from '../payment/hold.ts';
+import { protocols } from '../protocols/registry.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { withBudget } from './budgets.ts';
+import type { Delivered, FlowHooks } from './deliver.ts';
+import { deliverFound } from './fetch.ts';
+import { checkGateway } from './find-job.ts';
+import type { FlowDeps } from './flow-deps.ts';
+import type { Session } from './session.ts';
+import { configured, gatewayName } from './settings.ts';
+import { payAndDeliver, videoOrder, type WantedVideo } from './submit-video.ts';
+
+/** What is wanted of a job once its doubt has ended. */
+export type WantedResolved = Pick<WantedVideo, 'target' | 'force' | 'deadline' | 'budget'>;
+
+/**
+ * Ends the doubt about a submission whose answer was lost, by what a person found out (design 4). If the task exists, and
+ * a target is given, waits for it and saves its result. `resubmit` pays again, at the gateway of the job alone.
+ * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve; what
+ * `submitVideo` and `fetch` throw.
+ */
+export async function resolve(
+  session: Session,
+  ref: string,
+  resolution: Resolution,
+  wanted: WantedResolved,
+  hooks: FlowHooks = {},
+): Promise<Delivered> {
+  const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
+  const found = (await findJob(ledger, ref)) ?? missing(ref);
+  // Only --resubmit needs a gateway; the others are refused if another one is configured.
+  const gateway = gatewayName(settings);
+  if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution, wanted));
+  if (found.protocol === 'tts') {
+    const settled = await reconcile(ledger, found, () => unreadSpeech);
+    return done(await resolveJob(ledger, settled, notCreated(resolution)));
+  }
+  const protocol = configured(protocols[found.protocol], settings);
+  const job = await reconcile(ledger, found, (reply, body) =>
+    protocol.readSubmission(reply, isObject(body) ? body : {}),
+  );
+  if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
+  if (resolution.how === 'resubmit')
+    return submitAgain(job, protocol, wanted, await session.jobDeps(), hooks);
+  const resolved = await resolveJob(ledger, job, resolution);
+  if (wanted.target === undefined) return done(resolved);
+  const { target, force, deadline } = wanted;
+  const file = { ask: 'file', target, force, deadline } as const;
+  return deliverFound(resolved, protocol, 'fetch', file, await session.jobDeps(), hooks);
+}
+
+function done(job: Job): Delivered {
+  return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
+}
+
+function wordsOf({ id }: Job, resolution: Resolution, { budget }: WantedResolved): string[] {
+  const how = { adopted: '--adopt', 'not-created': '--not-created', resubmit: '--resubmit' }[resolution.how];
+  const handle = resolution.how === 'adopted' ? [resolution.handle] : [];
+  return ['jobs', 'resolve', id, how, ...handle, ...(budget === undefined ? [] : ['--budget', budget])];
+}
+
+// The answer to a speech call is its audio: what was not recorded cannot be read again.
+const unreadSpeech: SubmitVerdict = {
+  kind: 'unknown',
+  failure: { code: 'submit_unknown', message: 'The process ended before the speech did.' },
+};
+
+function notCreated(resolution: Resolution): Resolution {
+  if (resolution.how === 'not-created') return resolution;
+  throw usageError(
+    'A speech job has no task at the gateway: use --not-created, or run mgw tts again with --new.',
+  );
+}
+
+function checkHandle(handle: string, job: Job, protocol: Protocol): void {
+  try {
+    protocol.query(handle, job.model);
+  } catch (error) {
+    throw usageError(`--adopt: this is no handle of Protocol ${protocol.name}: ${messageOf(error)}`);
+  }
+}
+
+async function submitAgain(
+  job: Job,
+  protocol: Protocol,
+  { target, force, deadline, budget }: WantedResolved,
+  given: FlowDeps,
+  hooks: FlowHooks,
+): Promise<Delivered> {
+  const body = recordedRequest(job);
+  const { fingerprint } = job.record;
+  const video = { protocol, body, asked: body, exchange: protocol.submission(body) };
+  const ask = target === undefined ? 'accept' : 'file';
+  const wanted: WantedVideo = { ask, target, force, deadline, key: job.key, fresh: false, sidecar: false };
+  // The record keeps the body as it was sent, not as it was asked for.
+  const order = { ...videoOrder(video, wanted), fingerprint };
+  const deps = await withBudget(given, 'command', fingerprint, budget);
+  await order.beforeSending?.();
+  if (job.state === 'unknown') await checkRoom(job, order, deps);
+  const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
+  return payAndDeliver(order, video, wanted, deps, hooks, takeOn(resolved, deps));
+}
+
+function recordedRequest({ id, record, request }: Job): JsonObject {
+  if (!record.elided && isObject(request)) return request;
+  throw usageError(`The body of ${id} was too large to be recorded; run the original command with --new.`);
+}
+
+// If no budget has room for it, the job stays `unknown`.
+async function checkRoom(
+  { id: name }: Job,
+  order: Parameters<FlowDeps['priceOf']>[0],
+  deps: FlowDeps,
+): Promise<void> {
+  const purchase = { ...(await deps.priceOf(order)), name };
+  const hold = await holdFor(purchase, await deps.allowances(), deps.lease, deps.note);
+  await hold.settle('none');
+}

@@ -1,0 +1,130 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { Writable } from 'node:stream';
+import type { Deadline } from '../clock.ts';
+import { fingerprintOf } from '../jobs/order.ts';
+import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
+import { canonicalJson, type JsonObject } from '../json.ts';
+import { FileSink } from '../speech/file-sink.ts';
+import type { SpeechFormat } from '../speech/format.ts';
+import { joinedPart, type Joiner } from '../speech/join.ts';
+import { speakPieces, type SpokenPieces } from '../speech/pieces.ts';
+import type { AudioSink } from '../speech/sink.ts';
+import { speak as speakOnce } from '../speech/speak.ts';
+import { StreamSink } from '../speech/stream-sink.ts';
+import type { SpeechDeps } from '../speech/take.ts';
+import { version } from '../version.ts';
+import { withBudget } from './budgets.ts';
+import type { Delivered } from './deliver.ts';
+import type { FlowDeps } from './flow-deps.ts';
+
+/** How audio is made: see `composeSpeech`. */
+interface AudioForm {
+  format: SpeechFormat;
+  /** Hertz. */
+  sampleRate: number;
+}
+
+/** A text that can be spoken by one call. */
+export interface ComposedSpeech extends AudioForm {
+  body: JsonObject;
+}
+
+/** What a caller wants of speech that it pays for. */
+export interface WantedSpeech {
+  /** An absolute path, or the stream that takes the audio as it arrives. */
+  output: string | Writable;
+  /** Overwrites the output. */
+  force: boolean;
+  /** Writes a sidecar next to the file. */
+  sidecar: boolean;
+  /** A deliberate second take. */
+  fresh: boolean;
+  deadline: Deadline;
+  /** Permanently names the job. */
+  key?: string | undefined;
+  /** Words to find the job by. */
+  tags?: string[] | undefined;
+  /** The most that all runs of this text may spend together, an exact decimal. */
+  budget?: string | undefined;
+}
+
+/**
+ * Speaks a text by one paid call, or delivers what an earlier or a concurrent run of the same order has paid for (design 8).
+ * @throws MgwError as `submitVideo` does; exit 5 for an error frame, 9 for a stream without its end frame.
+ */
+export async function speak(
+  { body, format, sampleRate }: ComposedSpeech,
+  wanted: WantedSpeech,
+  given: FlowDeps & SpeechDeps,
+): Promise<Delivered> {
+  const { output, force, sidecar, fresh, deadline, key, tags } = wanted;
+  const deps = await underBudget([body], wanted, given);
+  const path = typeof output === 'string' ? output : '-';
+  if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
+  const order = { body, fresh, output: path, deadline, key, tags, variant: format.wav ? 'wav' : undefined };
+  const { file, ...spoken } = await speakOnce(order, deps, sinkOf({ format, sampleRate }, wanted));
+  const files = file === undefined ? [] : [file];
+  if (sidecar) await writeSidecars(spoken.job, files, version);
+  return { ...spoken, files };
+}
+
+/** A long text in pieces, each spoken by one call, and how they are joined. */
+export interface ComposedPieces extends AudioForm {
+  bodies: readonly JsonObject[];
+  joiner: Joiner;
+  /** How many pieces are spoken at once. */
+  concurrency: number;
+  /** The folder under which pieces are kept if the output is a stream. Absolute path. */
+  stateDir: string;
+  /** Called with the number of complete pieces. */
+  onPiece?: (done: number) => void;
+}
+
+/** Speaks a long text in pieces, and joins them. Repeated, it pays for missing pieces only. @throws PiecesError, MgwError. */
+export async function speakInPieces(
+  pieces: ComposedPieces,
+  wanted: Omit<WantedSpeech, 'sidecar' | 'key' | 'tags'>,
+  given: FlowDeps & SpeechDeps,
+): Promise<SpokenPieces> {
+  const { bodies, joiner: join, format, concurrency, onPiece } = pieces;
+  const deps = await underBudget(bodies, wanted, given);
+  const folder = folderOf(pieces, wanted);
+  const { fresh, deadline } = wanted;
+  const order = { bodies, fresh, deadline, concurrency, folder, mime: format.mime, join, onPiece };
+  return speakPieces(order, deps, sinkOf(pieces, wanted, joinedPart(folder, bodies)));
+}
+
+// All pieces of a text share one budget.
+function underBudget(
+  bodies: readonly JsonObject[],
+  { budget }: Pick<WantedSpeech, 'budget'>,
+  deps: FlowDeps & SpeechDeps,
+): Promise<FlowDeps & SpeechDeps> {
+  return withBudget(
+    deps,
+    'command',
+    fingerprintOf({ protocol: 'tts', body: [...bodies] }, deps.gateway),
+    budget,
+  );
+}
+
+// Next to the output, where a person finds them.
+function folderOf({ bodies, stateDir }: ComposedPieces, { output }: Pick<WantedSpeech, 'output'>): string {
+  if (typeof output === 'string') return `${output}.pieces`;
+  const name = createHash('sha256')
+    .update(canonicalJson([...bodies]))
+    .digest('hex')
+    .slice(0, 32);
+  return join(stateDir, 'speech', name);
+}
+
+function sinkOf(
+  { format, sampleRate }: AudioForm,
+  { output, force }: Pick<WantedSpeech, 'output' | 'force'>,
+  part?: string,
+): AudioSink {
+  const wavRate = format.wav ? sampleRate : undefined;
+  if (typeof output !== 'string') return new StreamSink(output, wavRate);
+  return new FileSink({ target: output, force, mime: format.mime, wavRate, part });
+}

@@ -1,0 +1,108 @@
+import { version } from '../version.ts';
+import type { Job, JobEvent } from '../job.ts';
+import { createOrResume } from '../jobs/create-or-resume.ts';
+import { checkTargetFree } from '../jobs/fetch.ts';
+import { fingerprintOf, type Order } from '../jobs/order.ts';
+import { inRun } from '../jobs/run.ts';
+import { submit } from '../jobs/submit.ts';
+import { goalOf, type Target } from '../jobs/target.ts';
+import { withBudget } from './budgets.ts';
+import type { ComposedVideo } from './compose-video.ts';
+import { deliver, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
+import type { FlowDeps } from './flow-deps.ts';
+
+/** What a caller wants of a video that it pays for. */
+export interface WantedVideo extends Wanted {
+  /** Permanently names the job. */
+  key?: string | undefined;
+  /** Words to find the job by. */
+  tags?: string[] | undefined;
+  /** A deliberate second take. */
+  fresh: boolean;
+  /** Writes a sidecar next to each file. */
+  sidecar: boolean;
+  /** The most that all runs of this submission may spend together, an exact decimal. */
+  budget?: string | undefined;
+  /** Makes the folder of the file. If given, `{job}` in the target stands for the job's id, as in a batch. */
+  makeFolder?: ((path: string) => Promise<void>) | undefined;
+}
+
+/**
+ * Submits a video, waits for it and saves it, as far as `wanted` says: finds the job that an earlier or a concurrent run
+ * of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is paid, it checks
+ * that the result can be saved.
+ * @throws MgwError: exit 2 if the key names another body, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8 not
+ * finished at the deadline, 9 no result, 10 not recordable or not to be saved, 12 over a budget, 130/143 interrupted.
+ */
+export async function submitVideo(
+  video: ComposedVideo,
+  wanted: WantedVideo,
+  deps: FlowDeps,
+  hooks: FlowHooks = {},
+): Promise<Delivered> {
+  const order = videoOrder(video, wanted);
+  const paying = await withBudget(deps, 'command', fingerprintOf(order, deps.gateway), wanted.budget);
+  const begin = (began: JobEvent): Promise<Job> => createOrResume(order, paying, began);
+  return payAndDeliver(order, video, wanted, paying, hooks, begin);
+}
+
+/** Builds the order of a video: the one place that does. */
+export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
+  const { protocol, body, asked, exchange } = video;
+  const { ask, target, key, tags, fresh, deadline } = wanted;
+  return {
+    protocol: protocol.name,
+    model: protocol.modelOf(body),
+    body,
+    asked,
+    exchange,
+    auth: protocol.auth,
+    read: (reply) => protocol.readSubmission(reply, body),
+    key,
+    tags,
+    fresh,
+    goal: goalOf('submit', ask, target),
+    deadline,
+    beforeSending: () => checkPlaces(protocol.countOf?.(body) ?? 1, wanted),
+  };
+}
+
+/** Sends the job that `begin` finds or creates, unless it was sent before, and delivers it. @throws as {@link submitVideo}. */
+export async function payAndDeliver(
+  order: Order,
+  { protocol }: Pick<ComposedVideo, 'protocol'>,
+  wanted: WantedVideo,
+  deps: FlowDeps,
+  hooks: FlowHooks,
+  begin: (began: JobEvent) => Promise<Job>,
+): Promise<Delivered> {
+  let isResumed = false;
+  const ran = await inRun(order.goal, deps, begin, async (found, own) => {
+    const submitted = await submit(found, order, own);
+    ({ isResumed } = submitted);
+    const target = await placeOf(submitted.job, wanted);
+    return deliver(submitted.job, protocol, { ...wanted, target }, own, { ...hooks, isResumed });
+  });
+  const { job, value: files, delivered } = ran;
+  if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(job, files, version);
+  return { job, files, isResumed, delivered };
+}
+
+async function placeOf({ id }: Job, { target, makeFolder }: WantedVideo): Promise<Target | undefined> {
+  if (makeFolder === undefined || target === undefined || target.kind === 'stdout') return target;
+  const path = target.path.replaceAll('{job}', id);
+  await makeFolder(path);
+  return { ...target, path };
+}
+
+async function checkPlaces(count: number, wanted: WantedVideo): Promise<void> {
+  const { target, force, sidecar, makeFolder } = wanted;
+  if (target === undefined) return;
+  if (makeFolder !== undefined && target.kind !== 'stdout') {
+    // No other job can have a name with this job's id in it.
+    if (target.path.includes('{job}')) return;
+    await makeFolder(target.path);
+  }
+  checkTargetFree(target, count, force);
+  if (sidecar) await (await import('../jobs/sidecar.ts')).checkSidecarsFree(target, count, force);
+}
