@@ -7,8 +7,8 @@ import { compose, longName, type ComposeInput } from '../protocols/compose.ts';
 import type { Model } from '../protocols/models.ts';
 import type { Checks, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
 import { violationMessage } from '../protocols/violations.ts';
+import { configured } from './places.ts';
 import type { Session } from './session.ts';
-import { configured } from './settings.ts';
 
 /** The parts that a body is made of. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {

@@ -2,10 +2,10 @@ import type { SettingFlags } from '../config/rules.ts';
 import type { MgwError } from '../errors.ts';
 import { fetchCommand } from '../jobs/errors.ts';
 
-/** The settings that change which gateway or ledger is meant. */
+/** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp'>;
 
-/** The global flags, each with its value, that change which gateway or ledger is meant: a printed command needs them. */
+/** Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them. */
 export function globalArguments(globals: Globals): string[][] {
   return [
     ...(globals.profile === undefined ? [] : [['--profile', globals.profile]]),
@@ -15,18 +15,18 @@ export function globalArguments(globals: Globals): string[][] {
   ];
 }
 
-/** The error with its `next` made to reach the same gateway and the same ledger when it is typed. */
+/** Returns the error with a `next` that reaches the same gateway and ledger, unless it names a gateway of its own. */
 export function withGlobals(error: MgwError, globals: Globals): MgwError {
   const [mgw, ...rest] = error.next ?? [];
   if (mgw !== 'mgw' || rest.at(-1) === '--help') return error;
-  const flags = globalArguments(globals).filter(([name = '']) => !rest.includes(name));
+  const hasGateway = rest.includes('--base-url') || rest.includes('--sandbox');
+  const flags = globalArguments(globals).filter(
+    ([name = '']) => !rest.includes(name) && (!hasGateway || name === '--profile'),
+  );
   return error.with({ next: [mgw, ...flags.flat(), ...rest] });
 }
 
-/**
- * The error of a command with `-o`, with a command to type that puts the file there (design 4): what only waits would
- * save nothing.
- */
+/** Returns the error of a command with `-o` with a `next` that puts the file there: one that only waits would save nothing. */
 export function withOutput(
   error: MgwError,
   { output, force }: { output?: string | undefined; force?: boolean | undefined },

@@ -1,20 +1,40 @@
 import { join } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
+import type { Protocol } from '../protocols/protocol.ts';
 import { parseStateUrl, type StateUrl } from '../state-url.ts';
 
-/** Where the ledger of this machine is: the sandbox has one of its own, so that play money never mixes with real. */
+/** Returns the folder of this machine's ledger. The sandbox has one of its own, so play money never mixes with real. */
 export function ledgerFolder(settings: Settings): string {
   return settings.sandbox.value ? join(sandboxFolder(settings), 'ledger') : settings.stateDir.value;
 }
 
-/** The ledger that is shared with other machines, undefined for that of a folder; the sandbox has one of its own there too. */
+/** Returns the ledger that is shared with other machines; undefined if it is a folder. The sandbox has one of its own. */
 export function sharedLedger({ state: { value }, sandbox }: Settings): StateUrl | undefined {
   if (value === undefined) return undefined;
   const url = parseStateUrl(value);
   return sandbox.value ? { ...url, schema: `${url.schema}_sandbox` } : url;
 }
 
-/** Where the sandbox keeps its tasks, its bill and its ledger. */
+/** Returns the folder of the sandbox's tasks, bill and ledger. */
 export function sandboxFolder(settings: Settings): string {
   return join(settings.stateDir.value, 'sandbox');
+}
+
+/** The sandbox's constant name in the records: its port changes from run to run. */
+export const sandboxName = 'sandbox';
+
+/** Returns the name of a gateway in the records: its base URL without the slash at the end. */
+export function nameOfGateway(baseUrl: string): string {
+  return new URL(baseUrl).href.replace(/\/$/, '');
+}
+
+/** Returns the name of the configured gateway in the records; undefined if none is configured. No key is needed. */
+export function configuredGateway({ sandbox, baseUrl }: Settings): string | undefined {
+  if (sandbox.value) return sandboxName;
+  return baseUrl && nameOfGateway(baseUrl.value);
+}
+
+/** Returns the protocol with its settings: the header of Protocol C's key is one of them (specification 5.5). */
+export function configured(protocol: Protocol, settings: Settings): Protocol {
+  return protocol.name === 'c' ? { ...protocol, auth: settings.cAuth.value } : protocol;
 }

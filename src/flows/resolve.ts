@@ -14,8 +14,8 @@ import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
 import { checkGateway } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
+import { configured, configuredGateway } from './places.ts';
 import type { Session } from './session.ts';
-import { configured, gatewayName } from './settings.ts';
 import { payAndDeliver, videoOrder, type WantedVideo } from './submit-video.ts';
 
 /** What is wanted of a job once its doubt has ended. */
@@ -37,7 +37,7 @@ export async function resolve(
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
   const found = (await findJob(ledger, ref)) ?? missing(ref);
   // Only --resubmit needs a gateway; the others are refused if another one is configured.
-  const gateway = gatewayName(settings);
+  const gateway = configuredGateway(settings);
   if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution, wanted));
   if (found.protocol === 'tts') {
     const settled = await reconcile(ledger, found, () => unreadSpeech);

@@ -13,7 +13,7 @@ import { redactor, secretRedactor } from '../redact.ts';
 import type { Sandbox } from '../sandbox/server.ts';
 import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
-import { ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
+import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
 import type { Gateway } from './settings.ts';
 
 /** What works on one gateway and one ledger, each part made when it is first asked for (the composition root). */
@@ -154,7 +154,7 @@ async function real(resolved: Settings): Promise<Gateway> {
 }
 
 async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> {
-  const [{ accountOf, configured }, settings, gateway, ledger, client] = await Promise.all([
+  const [{ accountOf }, settings, gateway, ledger, client] = await Promise.all([
     import('./settings.ts'),
     session.settings(),
     session.gateway(),

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { readConfig } from '../config/read.ts';
 import { requireBaseUrl, requireKey, resolveSettings, type Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
-import type { Protocol } from '../protocols/protocol.ts';
+import { nameOfGateway, sandboxName } from './places.ts';
 
 /** A gateway of the settings, or the embedded sandbox. */
 export interface Gateway {
@@ -13,9 +13,6 @@ export interface Gateway {
   /** The shortest pause between two polls of one job, ms. */
   pollIntervalMs: number;
 }
-
-/** The sandbox's constant name in the records: its port changes from run to run. */
-const sandboxName = 'sandbox';
 
 /** Reads the settings of one run: flags, environment and config file put together (design 3). */
 export async function loadSettings(flags: SettingFlags, env: NodeJS.ProcessEnv): Promise<Settings> {
@@ -28,7 +25,7 @@ export function realGateway(settings: Settings): Gateway {
   return {
     baseUrl,
     key: requireKey(settings),
-    name: nameOf(baseUrl),
+    name: nameOfGateway(baseUrl.href),
     pollIntervalMs: settings.pollIntervalMs.value,
   };
 }
@@ -46,22 +43,7 @@ export function sandboxGateway(
   };
 }
 
-/** Returns the name that the configured gateway has in the records; undefined if none is configured. No key is needed. */
-export function gatewayName(settings: Settings): string | undefined {
-  if (settings.sandbox.value) return sandboxName;
-  return settings.baseUrl === undefined ? undefined : nameOf(requireBaseUrl(settings));
-}
-
-function nameOf(baseUrl: URL): string {
-  return baseUrl.href.replace(/\/$/, '');
-}
-
 /** Returns a label that tells accounts apart in the ledger; the key cannot be derived from it. */
 export function accountOf(key: string): string {
   return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
-}
-
-/** Returns the protocol with its settings: the header of Protocol C's key is one of them (specification 5.5). */
-export function configured(protocol: Protocol, settings: Settings): Protocol {
-  return protocol.name === 'c' ? { ...protocol, auth: settings.cAuth.value } : protocol;
 }

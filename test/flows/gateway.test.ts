@@ -1,0 +1,106 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { createClient } from '../../src/library/library.ts';
+import { FaultGateway } from '../faults/gateway.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { newUser, type CliResult, type User } from '../support/cli.ts';
+import { runHere } from '../support/one-process.ts';
+
+const boat = ['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--duration', '6'];
+
+interface Two {
+  user: User;
+  /** The gateway of the job. */
+  own: FaultGateway;
+  /** The gateway that is configured later. */
+  other: FaultGateway;
+  ref: string;
+  /** Runs a command while the other gateway is configured. */
+  there: (args: string[]) => Promise<CliResult>;
+}
+
+/** A job of one gateway, and another gateway that is configured then. `isLost`: its answer never came. */
+async function twoGateways(isLost: boolean): Promise<Two> {
+  const [own, other] = await Promise.all([
+    FaultGateway.start({ protocol: 'c' }),
+    FaultGateway.start({ protocol: 'c' }),
+  ]);
+  onEnd(() => own.close());
+  onEnd(() => other.close());
+  const user = newUser(own.url);
+  if (isLost) own.script.submit.push(({ response }) => void (own.create(), response.destroy()));
+  const first = await runHere([...boat, '--json'], user.env);
+  expect(first.code).toBe(isLost ? 7 : 0);
+  const there = (args: string[]): Promise<CliResult> =>
+    runHere(args, { ...user.env, MGW_BASE_URL: other.url });
+  return { user, own, other, ref: first.json.job.id, there };
+}
+
+it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch']], [['jobs', 'wait']]])(
+  '%j refuses a job of another gateway without a request; its next works',
+  async (words) => {
+    const { user, own, other, ref, there } = await twoGateways(false);
+    const output = words.includes('fetch') ? ['-o', join(user.cwd, 'out.mp4')] : [];
+    const ran = await there([...words, ref, ...output, '--json']);
+    const { exit_code, error } = ran.json;
+    const seen = exit_code === 0 ? [] : [error];
+    expect(seen).toEqual([expect.objectContaining({ code: 'usage', charged: 'no' })]);
+    expect(error.message).toContain(own.url);
+    expect(error.message).toContain(other.url);
+    expect(other.seen).toHaveLength(0);
+    expect(error.next).toEqual(['mgw', '--base-url', own.url, ...words, ref, ...output]);
+    own.polls = 0;
+    expect((await there((error.next ?? []).slice(1))).code).toBe(0);
+    expect(other.seen).toHaveLength(0);
+    expect(own.created).toHaveLength(1);
+  },
+);
+
+it.each([[['--resubmit', '--budget', '99']], [['--adopt', 'task_0001']], [['--not-created']]])(
+  'jobs resolve %j refuses a job of another gateway, leaves its doubt, and pays nothing; its next works',
+  async (how) => {
+    const { own, other, ref, there, user } = await twoGateways(true);
+    await runHere(['config', 'set', 'prices.c.vendor-h3-mini', 'second=1'], user.env);
+    const ran = await there(['jobs', 'resolve', ref, ...how, '--json']);
+    expect(ran.json).toMatchObject({ exit_code: 2, job: { state: 'unknown' } });
+    expect(ran.json.error.next).toEqual(['mgw', '--base-url', own.url, 'jobs', 'resolve', ref, ...how]);
+    expect(other.seen).toHaveLength(0);
+    expect(own.created).toHaveLength(1);
+    const again = await there((ran.json.error.next ?? []).slice(1));
+    expect(again.code, again.stderr).toBe(0);
+    expect(other.seen).toHaveLength(0);
+    expect(own.created).toHaveLength(how[0] === '--resubmit' ? 2 : 1);
+  },
+);
+
+it('the library refuses a job of another gateway', async () => {
+  const { user, other, ref } = await twoGateways(false);
+  const client = createClient({ env: user.env, baseUrl: other.url });
+  onEnd(() => client.close());
+  await expect(client.wait(ref)).rejects.toMatchObject({ code: 'usage', exitCode: 2 });
+  await expect(client.fetch(ref)).rejects.toMatchObject({ code: 'usage', exitCode: 2 });
+  expect(other.seen).toHaveLength(0);
+});
+
+it('what only reads the ledger needs no gateway', async () => {
+  const { there, ref, other } = await twoGateways(false);
+  for (const args of [
+    ['jobs', 'show', ref],
+    ['jobs', 'ls'],
+    ['jobs', 'export', ref],
+  ])
+    expect((await there(args)).code).toBe(0);
+  expect(other.seen).toHaveLength(0);
+});
+
+it('--resubmit pays nothing, and leaves the doubt, if the output exists', async () => {
+  const { user, own, ref } = await twoGateways(true);
+  const output = join(user.cwd, 'taken.mp4');
+  writeFileSync(output, 'mine');
+  const ran = await runHere(['jobs', 'resolve', ref, '--resubmit', '-o', output, '--json'], user.env);
+  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+  expect(own.created).toHaveLength(1);
+  const shown = await runHere(['jobs', 'show', ref, '--json'], user.env);
+  expect(shown.json.job.state).toBe('unknown');
+});
