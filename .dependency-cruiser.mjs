@@ -137,7 +137,7 @@ export default {
     layer(
       'a-page-runs-in-a-browser',
       '^src/gallery/page/',
-      '^(?!src/gallery/(page/|(data|loudness)\\.ts$))',
+      '^(?!src/gallery/(page/|data\\.ts$))',
       'It shares with mgw nothing but the shape of its data, and how a sound is drawn.',
     ),
     {

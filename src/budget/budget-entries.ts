@@ -3,11 +3,10 @@ import { MgwError } from '../errors.ts';
 import type { Owner } from '../job.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { formatDecimal, parseDecimal } from '../decimal.ts';
-import { decodeBudgetLine, encodeBudgetEvent } from './budget-line.ts';
+import { type BudgetEntries, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
 import { openBudgetLog } from './budget-log.ts';
 import type { Per } from './budget.ts';
-import type { BudgetKind } from './open-budget.ts';
-import { Reservations, type BudgetEntries } from './reservations.ts';
+import type { BudgetKind } from './file-budget.ts';
 
 /** Reads a budget's file. @throws MgwError('local_io') where a line of it is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {

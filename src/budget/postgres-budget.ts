@@ -3,7 +3,7 @@ import type { Owner } from '../job.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
 import type { Budget, Charge, ChargeOutcome, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
-import type { BudgetKind } from './open-budget.ts';
+import type { BudgetKind } from './file-budget.ts';
 
 /** What a budget in a database needs to know of the world. */
 export interface PostgresBudgetOptions {

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { originText } from '../config/source.ts';
+import { originText } from '../config/layers.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { asSentence } from '../http/advice.ts';
 import { printable } from '../printable.ts';

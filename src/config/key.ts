@@ -1,3 +1,8 @@
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { printableLine } from '../printable.ts';
+import type { Layers, Origin } from './layers.ts';
+
 /**
  * An API key that can be sent as it is (design 3).
  * @throws Error whose message says what is wrong; no part of the key is ever in it.
@@ -25,4 +30,81 @@ function faultOf(key: string): string | undefined {
 function strangeIn(key: string): string {
   if (/[\p{Cc}\p{Cf}\p{Cs}]/u.test(key)) return 'a line break or another control character';
   return /\s/u.test(key) ? 'white space' : 'a character that is not ASCII';
+}
+
+/** Where the key is. */
+export interface KeyFound extends Origin {
+  /** The key, checked. @throws MgwError('config') that says what is wrong and holds no part of the key. */
+  read: () => string;
+}
+
+/**
+ * Finds the key without reading it: the one that a program gives, MGW_API_KEY, the file that MGW_API_KEY_FILE names, the profile. A variable
+ * that is set to nothing counts: in CI it is a secret that was not passed on, and no other key may take its place.
+ */
+export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
+  const { flags, env, profile, profileName } = layers;
+  const given = flags.apiKey;
+  if (given !== undefined) return found({ source: 'flag', name: 'apiKey' }, () => given);
+  const key = env['MGW_API_KEY'];
+  if (key !== undefined) return found({ source: 'env', name: 'MGW_API_KEY' }, () => key);
+  const path = env['MGW_API_KEY_FILE'];
+  if (path !== undefined)
+    return found({ source: 'env', name: 'MGW_API_KEY_FILE' }, () =>
+      keyOfFile(path === '' ? '' : readFile(path)),
+    );
+  const kept = profile.api_key;
+  if (kept !== undefined) return found({ source: 'profile', name: profileName.value }, () => kept);
+  return undefined;
+}
+
+function found(origin: Origin & { name: string }, read: () => string): KeyFound {
+  const where = origin.source === 'profile' ? `the profile "${origin.name}"` : origin.name;
+  let key: string | undefined;
+  // Once: a pipe such as <(pass show gateway) can be read no second time.
+  return { ...origin, read: () => (key ??= checked(where, read)) };
+}
+
+function checked(where: string, read: () => string): string {
+  try {
+    return checkKey(read());
+  } catch (error) {
+    if (error instanceof MgwError) throw error;
+    throw new MgwError('config', `The API key in ${where} cannot be used: ${messageOf(error)}.`);
+  }
+}
+
+const mostBytes = 64 * 1024;
+
+/**
+ * The text of the file that MGW_API_KEY_FILE names: a plain file, or a pipe such as `<(pass show gateway)`.
+ * @throws MgwError('config') that names the file where it cannot be read, is a folder, or is no key file by size.
+ */
+export function readKeyFile(path: string): string {
+  try {
+    return readBounded(path);
+  } catch (error) {
+    const why = { ENOENT: 'it does not exist', EACCES: 'it may not be read', EISDIR: 'it is a folder' };
+    const known = why[systemCode(error) as keyof typeof why] as string | undefined;
+    const file = printableLine(path, 200);
+    throw new MgwError(
+      'config',
+      `The key file ${file} (MGW_API_KEY_FILE) cannot be used: ${known ?? messageOf(error)}.`,
+    );
+  }
+}
+
+function readBounded(path: string): string {
+  const file = openSync(path, 'r');
+  try {
+    if (fstatSync(file).isDirectory()) throw new Error('it is a folder');
+    const bytes = Buffer.alloc(mostBytes + 1);
+    let size = 0;
+    for (let read = -1; read !== 0 && size < bytes.length; size += read)
+      read = readSync(file, bytes, size, bytes.length - size, null);
+    if (size > mostBytes) throw new Error('it is larger than 64 KiB');
+    return new TextDecoder('utf-8').decode(bytes.subarray(0, size));
+  } finally {
+    closeSync(file);
+  }
 }

@@ -1,6 +1,6 @@
 import { usageError } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
-import { parseBaseUrl, parseOrigin } from './base-url.ts';
+import { parseBaseUrl, parseOrigin } from './derived.ts';
 import { holdsPassword } from '../state-url.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';

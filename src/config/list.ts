@@ -10,12 +10,11 @@ import {
   resolvePollInterval,
   resolveSandbox,
 } from './derived.ts';
-import { findKey } from './find-key.ts';
-import { read, type Layers } from './layers.ts';
+import { findKey } from './key.ts';
+import { type Layers, type Origin, read, type Setting } from './layers.ts';
 import { configFolder, stateFolder, type Host } from './places.ts';
 import { shownUrl } from '../state-url.ts';
 import { rules } from './rules.ts';
-import type { Origin, Setting } from './source.ts';
 
 /** What a setting may be when it is shown; durations are texts with their unit. */
 export type ShownValue = string | number | boolean | string[];

@@ -2,7 +2,7 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { MgwError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
-import { badSetting } from './source.ts';
+import { badSetting, type Env } from './layers.ts';
 
 /** What the folders are derived from, apart from the environment. */
 export interface Host {
@@ -26,9 +26,6 @@ function homeFolder(): string {
     return '';
   }
 }
-
-/** Environment variables by name. */
-export type Env = Readonly<Record<string, string | undefined>>;
 
 /** A folder, and the variable that names it where one does. */
 export interface Folder {

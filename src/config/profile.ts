@@ -1,7 +1,6 @@
 import { MgwError, usageError } from '../errors.ts';
-import type { Env } from './places.ts';
 import type { ConfigFile } from './schema.ts';
-import type { Setting } from './source.ts';
+import type { Env, Setting } from './layers.ts';
 
 /** The profile that is meant where nobody names one. */
 export const defaultProfile = 'default';

@@ -5,7 +5,8 @@ import { linkFault, ownerFault } from '../ownership.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { holdsPassword } from '../state-url.ts';
-import { configFolder, thisHost, type Env, type Host } from './places.ts';
+import type { Env } from './layers.ts';
+import { configFolder, thisHost, type Host } from './places.ts';
 import type { ConfigFile } from './schema.ts';
 
 const mostBytes = 1024 * 1024;

@@ -3,8 +3,8 @@ import type { AuthScheme } from '../exchange.ts';
 import type { JobKind, ProtocolName } from '../job.ts';
 import {
   defaultsFor,
-  priceOf,
   folderSetting,
+  priceOf,
   resolveBaseUrl,
   resolveCAuth,
   resolveNoInput,
@@ -13,14 +13,12 @@ import {
   resolveSandbox,
   servedSandbox,
 } from './derived.ts';
-import { findKey, type KeyFound } from './find-key.ts';
-import { read, type Layers } from './layers.ts';
+import { findKey, type KeyFound, readKeyFile } from './key.ts';
+import { type Layers, read, type Setting } from './layers.ts';
 import { configFolder, stateFolder, thisHost, type Host } from './places.ts';
-import { readKeyFile } from './key-file.ts';
 import { chooseProfile } from './profile.ts';
 import { rules, type SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
-import type { Setting } from './source.ts';
 
 /** All that settings are made of; nothing else is looked at. */
 export interface ResolveInput {

@@ -6,7 +6,8 @@ import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { configPath, readRawConfig } from './read.ts';
-import { thisHost, type Env, type Host } from './places.ts';
+import type { Env } from './layers.ts';
+import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**

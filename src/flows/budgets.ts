@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import type { Budget } from '../budget/budget.ts';
-import { budgetFolder, budgetNames, budgetPath, openBudget, type BudgetKind } from '../budget/open-budget.ts';
+import { budgetFolder, type BudgetKind, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import { parseAmount } from '../decimal.ts';

@@ -6,7 +6,7 @@ import {
   writeBudgetFile,
   writeBudgetRows,
 } from '../budget/budget-entries.ts';
-import { budgetFolder, budgetPath, type BudgetKind } from '../budget/open-budget.ts';
+import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 import { claimOfAttempt } from '../jobs/attempt-claim.ts';

@@ -1,5 +1,5 @@
 import type { Budget } from '../budget/budget.ts';
-import type { BudgetKind } from '../budget/open-budget.ts';
+import type { BudgetKind } from '../budget/file-budget.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 

@@ -1,6 +1,6 @@
 import { jobCost, parsePrice, speechUnits, videoUnits, type Price, type Unit } from '../budget/prices.ts';
 import type { Settings } from '../config/resolve.ts';
-import { badSetting, type Setting } from '../config/source.ts';
+import { badSetting, type Setting } from '../config/layers.ts';
 import { parseAmount } from '../decimal.ts';
 import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
@@ -9,8 +9,7 @@ import type { Priced } from '../payment/hold.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { protocols } from '../protocols/registry.ts';
 import { priceText } from '../sandbox/prices.ts';
-import { speechFlags } from '../speech/flags.ts';
-import { speechQuantity } from '../speech/quantity.ts';
+import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 
 /** What is submitted, as far as its price depends on it. */

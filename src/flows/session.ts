@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Budget } from '../budget/budget.ts';
-import type { BudgetKind } from '../budget/open-budget.ts';
+import type { BudgetKind } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';

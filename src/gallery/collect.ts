@@ -2,13 +2,12 @@ import { basename, dirname, extname } from 'node:path';
 import { expensesOf } from '../budget/spend.ts';
 import { formatDecimal } from '../decimal.ts';
 import type { Job, JobFile, RecordedEvent } from '../job.ts';
-import type { Ledger } from '../ledger/ledger.ts';
+import { fetchCommand, showCommand } from '../jobs/errors.ts';
 import { shownState } from '../jobs/reconcile.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
-import { askedText } from './asked.ts';
+import { askedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
-import { redoRow } from './redo.ts';
-import { wayOn } from './way-on.ts';
 
 /** What the items of a page are made with. */
 export interface CollectDeps {
@@ -157,4 +156,41 @@ function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind']
 
 function foldersOf(job: Job): string[] {
   return job.files.map(({ path }) => dirname(path));
+}
+
+/** The command that gets a job on, as an argument vector; undefined where there is nothing to do. */
+function wayOn(job: Job, state: ShownState, hasFiles: boolean): string[] | undefined {
+  switch (state) {
+    case 'succeeded':
+      return hasFiles ? undefined : fetched(job);
+    case 'queued':
+    case 'running':
+      return fetched(job);
+    case 'unknown':
+      return resolved(job);
+    case 'failed':
+    case 'filtered':
+    case 'rejected':
+      return retried(job);
+    case 'prepared':
+    case 'sending':
+      return showCommand(job);
+  }
+}
+
+// Speech leaves nothing at the gateway that could be fetched.
+function fetched(job: Job): string[] {
+  return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
+}
+
+function resolved(job: Job): string[] {
+  const resolve = ['mgw', 'jobs', 'resolve', job.id];
+  if (job.protocol === 'tts') return [...resolve, '--not-created'];
+  return [...resolve, '--adopt', job.record.possibleHandle ?? 'HANDLE'];
+}
+
+function retried(job: Job): string[] {
+  const [batch, row] = job.key?.split('/') ?? [];
+  if (batch === undefined || row === undefined) return showCommand(job);
+  return ['mgw', 'batch', 'retry', batch, '--id', row];
 }

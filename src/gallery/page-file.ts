@@ -1,11 +1,12 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
+import { script, style } from 'virtual:gallery-page';
 import { MgwError } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
 import type { Job } from '../job.ts';
-import { generator } from './html.ts';
+import type { GalleryData } from './data.ts';
 import { sizeOf } from './links.ts';
 
 /** The absolute path of the page that `-o` names: a folder, or a file whose name ends in `.html`. */
@@ -81,4 +82,58 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
     }
   }
   return copies;
+}
+
+/** By what a page of mgw's is known, so that no other is overwritten. */
+const generator = '<meta name="generator" content="mgw gallery">';
+
+/**
+ * The page as one text of HTML: its script and its style stand in it, the media are linked. Whatever a prompt says, the data are
+ * JSON in which no element can end or begin, and the page's policy lets nothing run but the one script.
+ * @param redact takes the key out of the data, in whatever it stands
+ */
+export function pageHtml(data: GalleryData, redact: (text: string) => string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy()}">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+${generator}
+<title>mgw gallery</title>
+<style>${style}</style>
+</head>
+<body>
+<noscript>This page needs JavaScript.</noscript>
+<script type="application/json" id="data">${redact(jsonInHtml(data))}</script>
+<script>${script}</script>
+</body>
+</html>
+`;
+}
+
+// Nothing is fetched from elsewhere: media come from where the page does, which for a file is the disk.
+function policy(): string {
+  return [
+    "default-src 'none'",
+    `script-src ${hashOf(script)}`,
+    `style-src ${hashOf(style)}`,
+    "media-src 'self' blob:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ');
+}
+
+function hashOf(text: string): string {
+  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+}
+
+/** JSON that means the same and in which HTML sees no element, and JavaScript no end of a line. */
+function jsonInHtml(value: unknown): string {
+  return JSON.stringify(value).replace(
+    /[<>&\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }

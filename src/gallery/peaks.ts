@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { systemCode } from '../errors.ts';
-import { loudness } from './loudness.ts';
+import { loudness } from './data.ts';
 
 const sampleRate = 8000;
 /** No more of a sound is read. */

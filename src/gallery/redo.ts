@@ -1,14 +1,14 @@
 import { extname } from 'node:path';
 import type { Job } from '../job.ts';
-import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
-import { compose, longName, type FlagValue } from '../protocols/compose.ts';
+import { at, canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
+import { compose, type FlagValue, longName } from '../protocols/compose.ts';
 import { fieldSteps } from '../protocols/field-path.ts';
 import type { Flag } from '../protocols/protocol.ts';
 import { protocols } from '../protocols/registry.ts';
-import { flagsOf, requestOf } from './asked.ts';
+import { speechFlags } from '../speech/flags.ts';
 
 /** A row of a manifest, or why there can be none. */
-export type Redo = { row: JsonObject } | { why: string };
+type Redo = { row: JsonObject } | { why: string };
 
 /**
  * The row of a manifest that asks for what a job asked for, under a name that follows from the job's: the row of one job
@@ -140,4 +140,30 @@ function prefixed(
 function formatOf({ files, record }: Job, format: Json): Json {
   const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
+}
+
+/** The flags of the command that makes jobs of a kind. */
+function flagsOf({ protocol }: Pick<Job, 'protocol'>): readonly Flag[] {
+  return protocol === 'tts' ? speechFlags : protocols[protocol].flags;
+}
+
+/** What a job was asked for by the flag of a long name, such as `prompt`; of speech, `prompt` is its text. */
+function askedFor(job: Job, name: string): Json | undefined {
+  const request = job.request as Json | undefined;
+  if (job.protocol === 'tts' && name === 'prompt') return at(request, 'req_params.text');
+  const flag = flagsOf(job).find((each) => longName(each) === name);
+  const fields = flag === undefined ? [name] : [flag.field, ...(flag.aliases ?? [])];
+  return fields.map((field) => at(request, field)).find((value) => value !== undefined);
+}
+
+/** {@link askedFor} as a text; undefined where it is none, or was too long to be recorded. */
+export function askedText(job: Job, name: string): string | undefined {
+  const value = askedFor(job, name);
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** The body of a job as it was recorded, where it is one. */
+function requestOf({ request }: Job): JsonObject | undefined {
+  return isObject(request) ? request : undefined;
 }

@@ -1,4 +1,4 @@
-import { chargesOf } from '../budget/charges.ts';
+import { chargesOf } from '../budget/spend.ts';
 import type { ChargeOutcome, Reservation } from '../budget/budget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { nextAttempt } from './attempt-claim.ts';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import type { Budget } from '../budget/budget.ts';
-import type { BudgetKind } from '../budget/open-budget.ts';
+import type { BudgetKind } from '../budget/file-budget.ts';
 import { deadlineIn, systemClock, type Deadline } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';

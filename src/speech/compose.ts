@@ -1,10 +1,14 @@
+import { extname } from 'node:path';
+import * as z from 'zod/mini';
 import type { Settings } from '../config/resolve.ts';
 import { usageError } from '../errors.ts';
 import { at, isObject, type JsonObject } from '../json.ts';
+import { type BodySchema, checkShape, described, text, whole } from '../protocols/body-schema.ts';
 import { applySets } from '../protocols/compose.ts';
+import type { Violation } from '../protocols/protocol.ts';
 import { violationMessage } from '../protocols/violations.ts';
-import { checkSpeech } from './check.ts';
-import { formatFor, type SpeechFormat } from './format.ts';
+import { speechFlags } from './flags.ts';
+import { speakable } from './split.ts';
 
 const defaultRate = 24_000;
 
@@ -56,4 +60,101 @@ function withAdditions(body: JsonObject): JsonObject {
   const params = body['req_params'];
   if (!isObject(params) || !isObject(params['additions'])) return body;
   return { ...body, req_params: { ...params, additions: JSON.stringify(params['additions']) } };
+}
+
+const words = 'a text with something that can be spoken';
+const formats =
+  'mp3, pcm, ogg_opus or another format of the gateway; --format wav asks for PCM and writes WAV';
+// A WAV header in every fragment makes a file that does not play: the service's own WAV is not asked for.
+const notWav = z.regex(/^(?!wav$)/, { error: formats });
+
+/** The body of specification 2.6, which leaves its formats and sample rates open. */
+export const schema: BodySchema = described(
+  z.strictObject({
+    req_params: z.strictObject(
+      {
+        text: z
+          .string({ error: words })
+          .check(z.regex(speakable, { error: words }), z.describe('what is spoken')),
+        speaker: z.optional(text('the name of a voice')),
+        audio_params: z.optional(
+          z.strictObject(
+            {
+              format: z.optional(
+                text(formats).check(notWav, z.describe('mp3, pcm, ogg_opus or another one')),
+              ),
+              sample_rate: z.optional(whole('a whole number of hertz, 1 to 1000000', 1, 1_000_000)),
+            },
+            { error: 'an object' },
+          ),
+        ),
+      },
+      { error: 'an object with a text' },
+    ),
+    model: z.optional(z.never({ error: 'nothing: a header chooses the model of speech' })),
+  }),
+  // The flag takes wav as well, which is no format of the body.
+  speechFlags.filter(({ flags }) => !flags.startsWith('--format')),
+);
+
+/** Every rule of specification 2.6 that a body breaks; empty where it may be sent. */
+export function checkSpeech(body: JsonObject): Violation[] {
+  return checkShape(schema, body, speechFlags);
+}
+
+/** How speech is asked for, and how it is written down. */
+export interface SpeechFormat {
+  /** As the person names it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a word that mgw does not know. */
+  name: string;
+  /** `audio_params.format` as it goes out (specification 2.6). */
+  wire: string;
+  mime: string;
+  /** True where PCM is asked for and one WAV header is written before it. */
+  wav: boolean;
+}
+
+const mimes: Record<string, string> = {
+  mp3: 'audio/mpeg',
+  wav: 'audio/wav',
+  pcm: 'audio/L16',
+  ogg_opus: 'audio/ogg',
+};
+
+const byExtension: Record<string, string> = {
+  '.mp3': 'mp3',
+  '.wav': 'wav',
+  '.pcm': 'pcm',
+  '.raw': 'pcm',
+  '.ogg': 'ogg_opus',
+  '.oga': 'ogg_opus',
+  '.opus': 'ogg_opus',
+};
+
+const otherAudio = new Set(['.aac', '.aif', '.aiff', '.amr', '.flac', '.m4a', '.mka', '.webm', '.wma']);
+
+/**
+ * A format by its name. Real services repeat the WAV header in every fragment, so that for `wav` PCM is asked
+ * for. A name that is not known goes out as it is, since the specification leaves the values open (2.6).
+ */
+function speechFormat(name: string): SpeechFormat {
+  const wav = name === 'wav';
+  return { name, wire: wav ? 'pcm' : name, mime: mimes[name] ?? 'application/octet-stream', wav };
+}
+
+/**
+ * The format of an output: the one that is named, else that of the file's extension, else the usual one.
+ * @throws MgwError('usage') where the extension is one of audio that is not among the known formats.
+ */
+export function formatFor(
+  named: string | undefined,
+  output: string | undefined,
+  usual = 'mp3',
+): SpeechFormat {
+  if (named !== undefined) return speechFormat(named);
+  const extension = extname(output ?? '').toLowerCase();
+  if (otherAudio.has(extension))
+    throw usageError(
+      `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or name one by --format.`,
+    );
+  return speechFormat(byExtension[extension] ?? usual);
 }

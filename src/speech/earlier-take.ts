@@ -2,9 +2,12 @@ import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isRunning } from '../jobs/create-or-resume.ts';
-import { interruptedError, pendingError, showCommand } from '../jobs/errors.ts';
-import { at, idAt, isObject, textAt, type Json } from '../json.ts';
-import { failedSpeechError, goneError, incompleteError } from './errors.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
+import { holdOutput, speechIdentity, tidily } from '../jobs/hold-output.ts';
+import { shownState } from '../jobs/reconcile.ts';
+import { at, idAt, isObject, type Json, textAt } from '../json.ts';
+import { failedSpeechError, goneError, incompleteError, unknownSpeechError } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import type { SpeechDeps } from './take.ts';
 
@@ -59,7 +62,7 @@ function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string)
 }
 
 /** True for a stream that began, was billed, and came to no good end: it cannot be taken up again (design 8). */
-export function endedBadly(job: Job): boolean {
+function endedBadly(job: Job): boolean {
   return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
 }
 
@@ -81,7 +84,7 @@ function partOf(job: Job): string | undefined {
  *
  * @param part where what came is kept, undefined where nothing is known of it
  */
-export function endedError(job: Job, part: string | undefined = partOf(job)): MgwError {
+function endedError(job: Job, part: string | undefined = partOf(job)): MgwError {
   if (job.state !== 'failed') return incompleteError(job, insideStream, part);
 
   const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
@@ -100,4 +103,45 @@ function keptFile(job: Job): JobFile[] {
   const [path, sha256, bytes] = [textAt(kept, 'path'), textAt(kept, 'sha256'), at(kept, 'bytes')];
   if (!isObject(kept) || path === undefined || sha256 === undefined || typeof bytes !== 'number') return [];
   return [{ path, sha256, bytes, mime: idAt(kept, 'mime') }];
+}
+
+/**
+ * Puts the audio of a job that succeeded into another place, from wherever on this machine it is still whole; the gateway
+ * is not asked, since it keeps no speech.
+ * @returns the file, undefined where it went to a stream
+ * @throws MgwError: exit 9 where it is nowhere, 8 where another process holds the output until the deadline, 10.
+ */
+export async function deliverSaved(
+  job: Job,
+  sink: AudioSink,
+  deadline: Deadline,
+  deps: JobDeps,
+): Promise<JobFile | undefined> {
+  const held =
+    sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
+  if (held) sink.held = held;
+  try {
+    const recovered = await sink.recover(savedSpeech(job));
+    if (recovered === undefined) throw goneError(job);
+    const { file } = recovered;
+    const isNew = file !== undefined && !job.files.some(({ path }) => path === file.path);
+    if (isNew) await deps.ledger.append(job.id, { type: 'file', file });
+    return file;
+  } finally {
+    if (held) await tidily(deps, () => held.release());
+  }
+}
+
+/**
+ * What is wrong with speech as its record stands; undefined where it was delivered whole. Speech is over when its command
+ * is: there is nothing at the gateway to wait for, only an end to tell.
+ */
+export function speechProblem(job: Job): MgwError | undefined {
+  if (endedBadly(job)) return endedError(job);
+  if (job.state === 'rejected') return rejectedError(job);
+  if (shownState(job) === 'unknown')
+    return unknownSpeechError(job, job.error?.message ?? 'The answer was lost');
+  if (job.state === 'succeeded') return undefined;
+  // Under way in another process, or never sent.
+  return pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) });
 }

@@ -12,7 +12,7 @@ import type { JobFile } from '../job.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import { removeFile } from '../files/remove-file.ts';
 import type { AudioSink, Recovered } from './sink.ts';
-import { wavHeader, wavHeaderBytes } from './wav.ts';
+import { wavHeader, wavHeaderBytes } from './containers.ts';
 
 /** Bytes. Of less than that a thread would not make up for its beginning. */
 const mostHashedHere = 64 * 1024 * 1024;

@@ -1,5 +1,6 @@
+import { type JsonObject, textAt } from '../json.ts';
 import { text } from '../protocols/parse.ts';
-import type { Flag } from '../protocols/protocol.ts';
+import type { Flag, Quantity } from '../protocols/protocol.ts';
 
 /** The flags of `mgw tts` that stand for fields of the body (specification 2.6). */
 export const speechFlags: readonly Flag[] = [
@@ -31,4 +32,11 @@ function hertz(value: string | boolean): number {
   const rate = /^[1-9]\d{0,6}$/.test(String(value)) ? Number(value) : Number.NaN;
   if (!(rate <= 1_000_000)) throw new Error('a whole number, 1 to 1000000');
   return rate;
+}
+
+/** What a body of speech is billed for at most: its characters, which are code points and not bytes (specification 8). */
+export function speechQuantity(body: JsonObject): Quantity {
+  const text = textAt(body, 'req_params.text') ?? '';
+  const characters = Array.from(text).length;
+  return { characters, visibleCharacters: Array.from(text.replace(/\s+/gu, '')).length, body };
 }

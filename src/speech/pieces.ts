@@ -13,7 +13,7 @@ import type { JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { deferred, type Deferred } from './deferred.ts';
 import { FileSink } from './file-sink.ts';
-import { hashOfPieces, type Joiner } from './join.ts';
+import { hashOfPieces, type Joiner } from './containers.ts';
 import { piecesError, type PieceFailure } from './pieces-error.ts';
 import { PiecesFolder } from './pieces-folder.ts';
 import type { AudioSink } from './sink.ts';

@@ -4,7 +4,7 @@ import { MgwError, messageOf, systemCode } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
 import { ReaderGone, type AudioSink, type Recovered } from './sink.ts';
-import { wavHeader } from './wav.ts';
+import { wavHeader } from './containers.ts';
 
 /**
  * Speech to a stream such as standard output, each piece as soon as it comes. Nothing is kept.

@@ -12,8 +12,7 @@ import {
 import type { JsonObject } from '../../src/json.ts';
 import type { ProtocolName } from '../../src/job.ts';
 import { protocols } from '../../src/protocols/registry.ts';
-import { speechFlags } from '../../src/speech/flags.ts';
-import { speechQuantity } from '../../src/speech/quantity.ts';
+import { speechFlags, speechQuantity } from '../../src/speech/flags.ts';
 
 function cost(
   name: ProtocolName,

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chargesOf } from '../../src/budget/charges.ts';
-import { expensesOf, groupsOf, Sum } from '../../src/budget/spend.ts';
+import { chargesOf, expensesOf, groupsOf, Sum } from '../../src/budget/spend.ts';
 import { formatDecimal, parseDecimal } from '../../src/decimal.ts';
 import type { JobEvent, RecordedEvent } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';

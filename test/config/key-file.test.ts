@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { readKeyFile } from '../../src/config/key-file.ts';
+import { readKeyFile } from '../../src/config/key.ts';
 import type { MgwError } from '../../src/errors.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'mgw-key-'));

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { Budget } from '../../src/budget/budget.ts';
-import { budgetPath, openBudget } from '../../src/budget/open-budget.ts';
+import { budgetPath, openBudget } from '../../src/budget/file-budget.ts';
 import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { JobEvent } from '../../src/job.ts';

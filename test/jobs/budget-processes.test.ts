@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'rolldown';
 import { beforeAll, expect, it } from 'vitest';
-import { openBudget } from '../../src/budget/open-budget.ts';
+import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Budget, Limit, Standing } from '../../src/budget/budget.ts';
-import { openBudget } from '../../src/budget/open-budget.ts';
+import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import type { JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';

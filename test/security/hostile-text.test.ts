@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseBaseUrl, parseOrigin } from '../../src/config/base-url.ts';
+import { parseBaseUrl, parseOrigin } from '../../src/config/derived.ts';
 import { checkKey, keyOfFile } from '../../src/config/key.ts';
 import { checkConfig } from '../../src/config/schema.ts';
 import { parseDuration } from '../../src/duration.ts';
@@ -17,7 +17,7 @@ import { printable, printableLine } from '../../src/printable.ts';
 import { readModels } from '../../src/protocols/models.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 import { redactor, secretRedactor } from '../../src/redact.ts';
-import { ResponseStream } from '../../src/responses/read-stream.ts';
+import { ResponseStream } from '../../src/responses/read-answer.ts';
 import { readResponse } from '../../src/responses/wire.ts';
 import { jsonDocument } from '../../src/cli/output/json.ts';
 import { table } from '../../src/cli/output/table.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formatFor } from '../../src/speech/format.ts';
-import { checkSpeech } from '../../src/speech/check.ts';
+import { checkSpeech, formatFor } from '../../src/speech/compose.ts';
 import { splitText } from '../../src/speech/split.ts';
 
 const params = (more: object): { req_params: object } => ({ req_params: { text: 'Hello', ...more } });

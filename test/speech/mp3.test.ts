@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { renderSpeech } from '../../src/sandbox/media/speech.ts';
-import { mp3Frames } from '../../src/speech/mp3.ts';
+import { mp3Frames } from '../../src/speech/containers.ts';
 
 const audio = Buffer.from(renderSpeech({ text: 'Hello there', format: 'mp3', sampleRate: 24_000 }));
 

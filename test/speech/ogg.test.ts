@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { renderSpeech } from '../../src/sandbox/media/speech.ts';
-import { oggJoiner } from '../../src/speech/ogg.ts';
+import { oggJoiner } from '../../src/speech/containers.ts';
 
 function spoken(text: string): Buffer {
   return Buffer.from(renderSpeech({ text, format: 'ogg_opus', sampleRate: 24_000 }));

@@ -6,11 +6,10 @@ import { describe, expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { PiecesError } from '../../src/speech/pieces-error.ts';
-import { joinedPart, joinerFor } from '../../src/speech/join.ts';
+import { joinedPart, joinerFor, wavHeader } from '../../src/speech/containers.ts';
 import { speakPieces, type PiecesOrder, type SpokenPieces } from '../../src/speech/pieces.ts';
 import type { AudioSink } from '../../src/speech/sink.ts';
 import { StreamSink } from '../../src/speech/stream-sink.ts';
-import { wavHeader } from '../../src/speech/wav.ts';
 import { end, speechBody } from './frames.ts';
 import {
   depsFor,

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { ReaderGone } from '../../src/speech/sink.ts';
 import { StreamSink } from '../../src/speech/stream-sink.ts';
-import { wavHeader } from '../../src/speech/wav.ts';
+import { wavHeader } from '../../src/speech/containers.ts';
 import { freshFolder, names } from './harness.ts';
 import { claimantOf, lockAs } from '../support/downloads.ts';
 import { readAll } from '../support/read-all.ts';

@@ -6,7 +6,7 @@ import { checkProfileName, namedProfile } from '../../config/profile.ts';
 import { configPath, readConfig, readRawConfig } from '../../config/read.ts';
 import { layersOf } from '../../config/resolve.ts';
 import type { ConfigFile } from '../../config/schema.ts';
-import { badSetting, originText } from '../../config/source.ts';
+import { badSetting, originText } from '../../config/layers.ts';
 import { MgwError, usageError } from '../../errors.ts';
 import type { Context } from '../context.ts';
 import { table } from '../output/table.ts';

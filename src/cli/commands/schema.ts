@@ -33,7 +33,7 @@ async function bodySchema(name: ProtocolName): Promise<JsonObject> {
 }
 
 async function speechSchema(): Promise<JsonObject> {
-  return asJsonSchema((await import('../../speech/check.ts')).schema);
+  return asJsonSchema((await import('../../speech/compose.ts')).schema);
 }
 
 async function asJsonSchema(schema: $ZodType): Promise<JsonObject> {

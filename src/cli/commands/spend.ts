@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { expensesOf, groupsOf, spendGroups, Sums, type SpendGroup, type Sum } from '../../budget/spend.ts';
+import { expensesOf, groupsOf, type SpendGroup, spendGroups, type Sum, Sums } from '../../budget/spend.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
 import { foldJob } from '../../ledger/fold.ts';

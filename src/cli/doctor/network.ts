@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns/promises';
 import ipaddr from 'ipaddr.js';
 import { requireBaseUrl, requireKey, type Settings } from '../../config/resolve.ts';
-import { originText } from '../../config/source.ts';
+import { originText } from '../../config/layers.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
 import { openConnections, type Connections, type Socket } from '../../http/connections.ts';

@@ -1,12 +1,10 @@
 import type { GalleryFile, GalleryItem } from '../data.ts';
-import { foreign, make, mark } from './dom.ts';
-import { onKeys, ratingKeys } from './keys.ts';
+import { foreign, make, mark, onKeys, ratingKeys } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
-import { nameOf, promptOf } from './select.ts';
+import { lengthText, nameOf, priceText, promptOf, timeText } from './select.ts';
 import { peaksOf, waveform } from './sound.ts';
 import { stars } from './stars.ts';
-import { lengthText, priceText, timeText } from './words.ts';
 
 /** What the big view asks of the page. */
 export interface BigDeps {

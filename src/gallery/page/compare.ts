@@ -1,12 +1,10 @@
 import type { GalleryItem } from '../data.ts';
-import { foreign, make, mark } from './dom.ts';
-import { onKeys, ratingKeys } from './keys.ts';
+import { foreign, make, mark, onKeys, ratingKeys } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
-import { nameOf, promptOf } from './select.ts';
+import { factsOf, nameOf, promptOf } from './select.ts';
 import { waveform } from './sound.ts';
 import { stars, type Stars } from './stars.ts';
-import { factsOf } from './words.ts';
 
 /** How many items play at once at most: each takes a decoder. */
 export const mostCompared = 9;

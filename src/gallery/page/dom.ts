@@ -1,5 +1,5 @@
 /** What an element is made with: attributes, a listener for each `on…`, and for switches `true` or `false`. */
-export type Attributes = Record<string, string | number | boolean | undefined | ((event: Event) => void)>;
+type Attributes = Record<string, string | number | boolean | undefined | ((event: Event) => void)>;
 
 /**
  * Makes an element. Texts become text nodes and attributes are set one by one: nothing is ever read as HTML, whatever a prompt
@@ -32,8 +32,36 @@ export function mark(element: Element, name: string, value: string | boolean): v
 }
 
 /** True where keys are for what is typed there. */
-export function isTypedInto(target: EventTarget | null): boolean {
+function isTypedInto(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target instanceof HTMLInputElement) return target.type !== 'checkbox' && target.type !== 'range';
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
+}
+
+/** What the keys do, by the key. */
+type Keys = Record<string, () => unknown>;
+
+/** Listens to the keys of an element, but where something is typed or a modifier is held. */
+export function onKeys(element: EventTarget, keysNow: () => Keys): void {
+  element.addEventListener('keydown', (event) => {
+    const key = event as KeyboardEvent;
+    if (key.ctrlKey || key.metaKey || key.altKey || isTypedInto(key.target) || isItsOwn(key)) return;
+    const act = keysNow()[key.key];
+    if (act === undefined) return;
+    key.preventDefault();
+    key.stopPropagation();
+    act();
+  });
+}
+
+/** The keys 1 to 5, which rate, and 0, which takes a rating back. */
+export function ratingKeys(rate: (rating: number | undefined) => unknown): Keys {
+  const digits = [0, 1, 2, 3, 4, 5].map((digit) => [String(digit), () => rate(digit || undefined)] as const);
+  return Object.fromEntries(digits);
+}
+
+// A blank presses the button that has the focus; a slider has arrows of its own.
+function isItsOwn({ key, target }: KeyboardEvent): boolean {
+  if (key === ' ') return target instanceof HTMLButtonElement && !target.classList.contains('open');
+  return target instanceof HTMLInputElement && target.type === 'range' && key.startsWith('Arrow');
 }

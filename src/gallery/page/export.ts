@@ -2,8 +2,7 @@ import type { GalleryData } from '../data.ts';
 import { commandBox } from './big.ts';
 import { make } from './dom.ts';
 import type { Marks } from './marks.ts';
-import { ratingsText, redoRows } from './redo.ts';
-import { nameOf } from './select.ts';
+import { nameOf, ratingsText, redoRows } from './select.ts';
 
 /** Takes out what was said: the ratings, and a manifest of what to make again. */
 export class ExportView {

@@ -1,13 +1,12 @@
 import type { GalleryData, GalleryItem } from '../data.ts';
 import { BigView } from './big.ts';
 import { CompareView, mostCompared } from './compare.ts';
-import { make } from './dom.ts';
+import { make, onKeys, ratingKeys } from './dom.ts';
 import { ExportView } from './export.ts';
 import { Grid } from './grid.ts';
-import { onKeys, ratingKeys } from './keys.ts';
 import { Marks } from './marks.ts';
 import { Posters } from './posters.ts';
-import { chosen, hashOf, relatives, viewOf, type View } from './select.ts';
+import { chosen, hashOf, relatives, type View, viewOf } from './select.ts';
 import { SoundPlayer } from './sound.ts';
 import { Toolbar } from './toolbar.ts';
 

@@ -1,4 +1,4 @@
-import type { GalleryItem } from '../data.ts';
+import type { ExportedRating, GalleryItem } from '../data.ts';
 
 /** What is shown of all items, and how: what the page's address holds. An empty text leaves a filter open. */
 export interface View {
@@ -139,4 +139,77 @@ export function relatives(item: GalleryItem, items: readonly GalleryItem[]): Gal
         (row !== undefined && other.key?.split('/')[1] === row)),
   );
   return [item, ...others];
+}
+
+/** A length in seconds as a person reads it. */
+export function lengthText(duration: string): string {
+  return /^\d+(\.\d+)?$/.test(duration) ? `${duration} s` : duration;
+}
+
+/** The price as it counts: it may come back, or never have been charged. */
+export function priceText({ price, charge }: GalleryItem): string | undefined {
+  if (charge === undefined) return undefined;
+  const amount = price === undefined ? 'price unknown' : `cost ${price}`;
+  if (charge === 'spent') return amount;
+  return charge === 'failed' ? `${amount}, or given back` : `${amount}, if it was charged`;
+}
+
+/** The facts of an item, for one line. */
+export function factsOf(item: GalleryItem): string[] {
+  const { model, seed, duration, resolution } = item;
+  const facts = [
+    model,
+    duration && lengthText(duration),
+    resolution,
+    seed && `seed ${seed}`,
+    priceText(item),
+  ];
+  return facts.filter((fact) => fact !== undefined && fact !== '') as string[];
+}
+
+/** A time as the reader writes it. */
+export function timeText(iso: string): string {
+  return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+}
+
+/** The rows of `redo.jsonl`, and how many items there can be none of. */
+interface RedoRows {
+  lines: string[];
+  without: GalleryItem[];
+}
+
+/**
+ * The rows that make again what is marked, and what is rated `atMost` or less (0: none).
+ * @param hasSeeds false leaves the seeds out: with its seed, a model may make the very same
+ */
+export function redoRows(
+  items: readonly GalleryItem[],
+  markOf: (id: string) => Mark,
+  atMost: number,
+  hasSeeds: boolean,
+): RedoRows {
+  const wanted = items.filter(({ id }) => {
+    const { again = false, rating = 9 } = markOf(id);
+    return again || rating <= atMost;
+  });
+  const lines = wanted.flatMap(({ redo }) =>
+    redo === undefined ? [] : [JSON.stringify(hasSeeds ? redo : withoutSeed(redo))],
+  );
+  return { lines, without: wanted.filter(({ redo }) => redo === undefined) };
+}
+
+function withoutSeed(row: Record<string, unknown>): Record<string, unknown> {
+  const rest = without(row, 'seed');
+  if (typeof rest['body'] !== 'object' || rest['body'] === null) return rest;
+  const body = without(rest['body'] as Record<string, unknown>, 'seed');
+  return Object.keys(body).length === 0 ? without(rest, 'body') : { ...rest, body };
+}
+
+function without(row: Record<string, unknown>, name: string): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(row).filter(([each]) => each !== name));
+}
+
+/** The content of `ratings.json`. */
+export function ratingsText(ratings: readonly ExportedRating[]): string {
+  return `${JSON.stringify({ ratings }, undefined, 2)}\n`;
 }

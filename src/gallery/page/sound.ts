@@ -1,5 +1,4 @@
-import type { GalleryFile } from '../data.ts';
-import { loudness, parts } from '../loudness.ts';
+import { type GalleryFile, loudness, parts } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 

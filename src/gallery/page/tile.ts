@@ -1,10 +1,9 @@
 import type { GalleryItem } from '../data.ts';
 import { foreign, make, mark } from './dom.ts';
 import { release, type Posters } from './posters.ts';
-import { nameOf, promptOf, type Mark } from './select.ts';
+import { factsOf, type Mark, nameOf, promptOf } from './select.ts';
 import { soundOf, type SoundPlayer } from './sound.ts';
 import { stars } from './stars.ts';
-import { factsOf } from './words.ts';
 
 /** What tiles are made with. */
 export interface TileDeps {

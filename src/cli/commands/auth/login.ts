@@ -1,12 +1,10 @@
 import type { Command } from 'commander';
-import { parseBaseUrl } from '../../../config/base-url.ts';
-import { baseUrlRule, resolveNoInput } from '../../../config/derived.ts';
+import { baseUrlRule, parseBaseUrl, resolveNoInput } from '../../../config/derived.ts';
 import { checkKey, keyOfFile } from '../../../config/key.ts';
-import { lookUp, type Layers } from '../../../config/layers.ts';
+import { badSetting, type Layers, lookUp } from '../../../config/layers.ts';
 import { configPath } from '../../../config/read.ts';
 import { resolveSettings, type Settings } from '../../../config/resolve.ts';
 import type { ConfigFile, Profile } from '../../../config/schema.ts';
-import { badSetting } from '../../../config/source.ts';
 import { messageOf, MgwError, toMgwError, usageError, type ErrorCode } from '../../../errors.ts';
 import { asSentence } from '../../../http/advice.ts';
 import { isLoopbackHost } from '../../../loopback.ts';

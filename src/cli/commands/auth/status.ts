@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { configPath } from '../../../config/read.ts';
 import { requireKey, type Settings } from '../../../config/resolve.ts';
-import { originText } from '../../../config/source.ts';
+import { originText } from '../../../config/layers.ts';
 import { toMgwError, type MgwError } from '../../../errors.ts';
 import { accountOf } from '../../../flows/settings.ts';
 import { fetchModels } from '../../../flows/models.ts';

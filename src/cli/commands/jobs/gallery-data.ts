@@ -1,7 +1,7 @@
 import { thisHost } from '../../../config/places.ts';
-import { collectItems, type CollectDeps } from '../../../gallery/collect.ts';
+import { type CollectDeps, collectItems } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
-import { pageHtml } from '../../../gallery/html.ts';
+import { pageHtml } from '../../../gallery/page-file.ts';
 import { sizeOf } from '../../../gallery/links.ts';
 import type { Job } from '../../../job.ts';
 import { redactor, secretRedactor } from '../../../redact.ts';

@@ -1,5 +1,4 @@
-import { keyOfFile } from '../../../config/key.ts';
-import { readKeyFile } from '../../../config/key-file.ts';
+import { keyOfFile, readKeyFile } from '../../../config/key.ts';
 import type { ConfigFile } from '../../../config/schema.ts';
 
 /** Every key that is configured, whichever is in use: in MGW_API_KEY, in MGW_API_KEY_FILE's file, in each profile. */

@@ -6,7 +6,7 @@ import type { Job, JobFile } from '../../../job.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { at, type Json } from '../../../json.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
-import type { Joiner } from '../../../speech/join.ts';
+import type { Joiner } from '../../../speech/containers.ts';
 import { ReaderGone } from '../../../speech/sink.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';

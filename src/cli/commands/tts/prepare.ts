@@ -1,9 +1,8 @@
 import { resolve } from 'node:path';
 import { usageError } from '../../../errors.ts';
 import { at, type JsonObject } from '../../../json.ts';
-import { composeSpeech } from '../../../speech/compose.ts';
-import type { SpeechFormat } from '../../../speech/format.ts';
-import { joinerFor, type Joiner } from '../../../speech/join.ts';
+import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
+import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { splitText } from '../../../speech/split.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';

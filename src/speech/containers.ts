@@ -1,0 +1,196 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { canonicalJson, type JsonObject } from '../json.ts';
+
+/** Gives the bytes of the next piece, in order, as they stand in the joined output. */
+export type Joiner = (piece: Uint8Array, isLast: boolean) => Uint8Array;
+
+/** How the pieces of one output are joined, by their format; undefined where that is not known. */
+export function joinerFor(wireFormat: string): Joiner | undefined {
+  if (wireFormat === 'mp3') return mp3Frames;
+  if (wireFormat === 'ogg_opus') return oggJoiner();
+  return wireFormat === 'pcm' ? (piece) => piece : undefined;
+}
+
+/** Where the pieces of one order are joined, in their folder: a name that no other order has. */
+export function joinedPart(folder: string, bodies: readonly JsonObject[]): string {
+  return join(folder, `joined-${hashOfPieces(bodies).slice(0, 16)}.part`);
+}
+
+/** What sets one text's pieces apart from another's. */
+export function hashOfPieces(bodies: readonly JsonObject[]): string {
+  return createHash('sha256')
+    .update(canonicalJson([...bodies]))
+    .digest('hex');
+}
+
+// Kilobits a second by the index in the header: MPEG 1, and MPEG 2 and 2.5, both layer III.
+const bitRates = {
+  mpeg1: [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+  mpeg2: [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+};
+const sampleRates = [44_100, 48_000, 32_000];
+
+interface Frame {
+  /** Bytes, header included. */
+  length: number;
+  /** Where the tag of a header frame stands, counted from the frame's beginning. */
+  tagAt: number;
+}
+
+/**
+ * The audio frames of an MP3 alone: without ID3 tags and without the header frame (Xing, Info, VBRI) that counts
+ * the frames of its own file only. Bytes of several can then be joined to one file that plays to its end. What is
+ * not understood is left as it is.
+ */
+export function mp3Frames(file: Uint8Array): Uint8Array {
+  const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);
+  const start = behindTags(bytes);
+  const end =
+    bytes.length - start >= 128 && bytes.toString('latin1', bytes.length - 128, bytes.length - 125) === 'TAG'
+      ? 128
+      : 0;
+  const audio = bytes.subarray(start, bytes.length - end);
+  const first = frameAt(audio);
+  return first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
+}
+
+// ID3v2 stands before the audio; its length is four times seven bits.
+function behindTags(bytes: Buffer): number {
+  let at = 0;
+  while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
+    const size = [6, 7, 8, 9].reduce((sum, offset) => sum * 128 + ((bytes[at + offset] ?? 0) & 0x7f), 0);
+    const footer = ((bytes[at + 5] ?? 0) & 0x10) === 0 ? 0 : 10;
+    at += 10 + size + footer;
+  }
+  return Math.min(at, bytes.length);
+}
+
+function frameAt(bytes: Buffer): Frame | undefined {
+  const [sync = 0, kind = 0, rates = 0, mode = 0] = bytes;
+  if (sync !== 0xff || (kind & 0xe6) !== 0xe2) return undefined;
+  const version = (kind >> 3) & 3;
+  const bitRate = (version === 3 ? bitRates.mpeg1 : bitRates.mpeg2)[rates >> 4];
+  const plainRate = sampleRates[(rates >> 2) & 3];
+  if (version === 1 || !bitRate || plainRate === undefined) return undefined;
+  const sampleRate = plainRate / (version === 3 ? 1 : version === 2 ? 2 : 4);
+  const samples = version === 3 ? 144 : 72;
+  const mono = mode >> 6 === 3;
+  const sideInfo = version === 3 ? (mono ? 17 : 32) : mono ? 9 : 17;
+  return {
+    length: Math.floor((samples * bitRate * 1000) / sampleRate) + ((rates >> 1) & 1),
+    tagAt: 4 + sideInfo,
+  };
+}
+
+function isHeaderFrame(bytes: Buffer, { tagAt }: Frame): boolean {
+  const tag = bytes.toString('latin1', tagAt, tagAt + 4);
+  return tag === 'Xing' || tag === 'Info' || bytes.toString('latin1', 36, 40) === 'VBRI';
+}
+
+const headBytes = 27;
+const [beginning, end] = [2, 4];
+const noPacketEnds = 0xffff_ffff_ffff_ffffn;
+
+/**
+ * A function that joins Ogg Opus files, given in order, to one logical stream (RFC 3533, RFC 7845): headers of the
+ * first alone, pages numbered and timed through. One file after the other would play on, but every player would
+ * take the length of the last for that of all. What is not understood is left as it is.
+ */
+export function oggJoiner(): (file: Uint8Array, isLast: boolean) => Uint8Array {
+  let sequence = 0;
+  let serial: number | undefined;
+  /** Samples (48 kHz) up to the end of the file before. */
+  let played = 0n;
+  return (file, isLast) => {
+    const pages = pagesOf(Buffer.from(file));
+    const headers = pages === undefined ? 0 : headerCount(pages);
+    if (pages === undefined || headers === 0) return file;
+    serial ??= pages[0]?.readUInt32LE(14) ?? 0;
+    const start = played;
+    const kept = sequence === 0 ? pages : pages.slice(headers);
+    for (const page of kept) {
+      const granule = page.readBigUInt64LE(6);
+      if (granule !== noPacketEnds) played = start + granule;
+      const ends = isLast && page === kept.at(-1);
+      page[5] = ((page[5] ?? 0) & ~(beginning | end)) | (sequence === 0 ? beginning : 0) | (ends ? end : 0);
+      if (granule !== noPacketEnds) page.writeBigUInt64LE(played, 6);
+      page.writeUInt32LE(serial, 14);
+      page.writeUInt32LE(sequence++, 18);
+      page.writeUInt32LE(0, 22);
+      page.writeUInt32LE(checksum(page), 22);
+    }
+    return Buffer.concat(kept);
+  };
+}
+
+function pagesOf(file: Buffer): Buffer[] | undefined {
+  const pages: Buffer[] = [];
+  for (let at = 0; at < file.length;) {
+    if (file.toString('latin1', at, at + 4) !== 'OggS' || at + headBytes > file.length) return undefined;
+    const segments = file.subarray(at + headBytes, at + headBytes + (file[at + 26] ?? 0));
+    const next = at + headBytes + segments.length + segments.reduce((sum, size) => sum + size, 0);
+    if (next > file.length) return undefined;
+    // A page is changed in its place: each has bytes of its own.
+    pages.push(Buffer.from(file.subarray(at, next)));
+    at = next;
+  }
+  return pages;
+}
+
+// The page of OpusHead, and those up to the end of the comments' packet; none where this is no Opus.
+function headerCount(pages: readonly Buffer[]): number {
+  const [first] = pages;
+  if (first?.toString('latin1', headBytes + 1, headBytes + 9) !== 'OpusHead') return 0;
+  const last = pages.findIndex((page, index) => index > 0 && endsPacket(page));
+  return last === -1 ? 0 : last + 1;
+}
+
+function endsPacket(page: Buffer): boolean {
+  return page.subarray(headBytes, headBytes + (page[26] ?? 0)).some((size) => size < 255);
+}
+
+const table = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte << 24;
+  for (let bit = 0; bit < 8; bit += 1) value = (value << 1) ^ (value < 0 ? 0x04c1_1db7 : 0);
+  return value;
+});
+
+function checksum(page: Buffer): number {
+  let sum = 0;
+  for (const byte of page) sum = (sum << 8) ^ (table[(sum >>> 24) ^ byte] ?? 0);
+  return sum >>> 0;
+}
+
+/** The length of {@link wavHeader}, bytes. */
+export const wavHeaderBytes = 44;
+
+const unknownLength = 0xffff_ffff;
+
+/**
+ * The header of a WAV file of signed 16-bit mono PCM. Where the length is not known yet (a stream), both size
+ * fields hold 0xFFFFFFFF, which players read as "to the end".
+ *
+ * @param sampleRate hertz
+ * @param audioBytes length of the PCM after it, bytes
+ */
+export function wavHeader(sampleRate: number, audioBytes?: number): Buffer {
+  const header = Buffer.alloc(wavHeaderBytes);
+  header.write('RIFF', 0, 'latin1');
+  header.writeUInt32LE(sizeField(audioBytes, wavHeaderBytes - 8), 4);
+  header.write('WAVEfmt ', 8, 'latin1');
+  header.writeUInt32LE(16, 16);
+  header.writeUInt16LE(1, 20);
+  header.writeUInt16LE(1, 22);
+  header.writeUInt32LE(sampleRate, 24);
+  header.writeUInt32LE(sampleRate * 2, 28);
+  header.writeUInt16LE(2, 32);
+  header.writeUInt16LE(16, 34);
+  header.write('data', 36, 'latin1');
+  header.writeUInt32LE(sizeField(audioBytes, 0), 40);
+  return header;
+}
+
+function sizeField(audioBytes: number | undefined, more: number): number {
+  return audioBytes === undefined ? unknownLength : Math.min(audioBytes + more, unknownLength);
+}
