@@ -44,7 +44,11 @@ export async function standingBudgets(session: Pick<Sources, 'settings' | 'datab
     const { standingNames } = await import('../budget/postgres-budget.ts');
     return standingNames(database);
   }
-  const folder = budgetFolder(ledgerFolder(await session.settings()), 'standing');
+  return budgetsIn(budgetFolder(ledgerFolder(await session.settings()), 'standing'));
+}
+
+/** Lists the names of the budgets in a folder; none if there is no folder. @throws MgwError if it cannot be read. */
+export async function budgetsIn(folder: string): Promise<string[]> {
   try {
     return budgetNames(await readdir(folder));
   } catch (error) {

@@ -1,5 +1,3 @@
-import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import {
   readBudgetFile,
   readBudgetRows,
@@ -13,8 +11,9 @@ import { claimOfAttempt } from '../jobs/attempt-claim.ts';
 import { keyClaim } from '../jobs/named-job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
+import { budgetsIn } from './budgets.ts';
 
-/** What was copied; what was there already and is the same is not counted. */
+/** What was copied. What was there already, and is the same, is not counted. */
 export interface Copied {
   jobs: number;
   budgets: number;
@@ -22,7 +21,7 @@ export interface Copied {
 
 /**
  * Copies all jobs of a ledger into another one, with their claims. It may be repeated, and ends where it was cut off.
- * @throws MgwError('conflict') where a job or a claim is there already and is another one: what came before it was copied.
+ * @throws MgwError('conflict') if a job or a claim is there already and differs: the jobs before it were copied.
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
@@ -71,11 +70,8 @@ const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
 export async function copyBudgetsIn(folder: string, database: Database): Promise<number> {
   let copied = 0;
   for (const kind of kinds) {
-    const home = budgetFolder(folder, kind);
-    for (const file of await readdir(home).catch(() => [])) {
-      if (!file.endsWith('.jsonl')) continue;
-      const budget = await readBudgetFile(join(home, file));
-      const name = decodeURIComponent(file.slice(0, -'.jsonl'.length));
+    for (const name of await budgetsIn(budgetFolder(folder, kind))) {
+      const budget = await readBudgetFile(budgetPath(folder, kind, name));
       if (await writeBudgetRows(database, kind, name, budget)) copied += 1;
     }
   }

@@ -1,5 +1,20 @@
-/** What `import … from 'mgw'` gives. */
-export { createClient, type Client } from './client.ts';
+// The public interface: what `import … from 'mgw'` gives.
+import type { Job } from '../job.ts';
+import type { Model } from '../protocols/models.ts';
+import { Calls } from './calls.ts';
+import type {
+  ClientOptions,
+  Fetched,
+  FetchOptions,
+  ModelsOptions,
+  SpeechOrder,
+  SpeechStreamOrder,
+  Spoken,
+  Submitted,
+  VideoOrder,
+  WaitOptions,
+} from './options.ts';
+
 export type { BodyA, BodyB, BodyC } from './bodies.ts';
 export type {
   CallOptions,
@@ -19,3 +34,63 @@ export { exitCodes, MgwError, type Charged, type ErrorCode, type Retry } from '.
 export type { Job, JobFile, JobState, ProtocolName } from '../job.ts';
 export type { Model } from '../protocols/models.ts';
 export { version } from '../version.ts';
+
+/**
+ * Works on one gateway and one ledger, by the rules of the command line and together with it. What goes wrong is an
+ * MgwError, whatever it was. Nothing is printed.
+ */
+export interface Client {
+  /**
+   * Submits a video. The same call again carries on with its job until it has delivered what was asked for, and pays
+   * nothing; after that it is a second take, unless it has a `key`.
+   */
+  submit(order: VideoOrder): Promise<Submitted>;
+  /** Waits until a job has succeeded. `ref` is a job id or a unique part of one, `@key`, `@last`, or a handle. */
+  wait(ref: string, options?: WaitOptions): Promise<Job>;
+  /** The same, with the job at each change of its state, as it is now first. To leave the loop ends the wait. */
+  watch(ref: string, options?: WaitOptions): AsyncGenerator<Job, void, void>;
+  /** Waits for a job, and saves its files, each whole and verified. */
+  fetch(ref: string, options?: FetchOptions): Promise<Fetched>;
+  /** Speaks a text into a file. */
+  speak(order: SpeechOrder): Promise<Spoken>;
+  /**
+   * Speaks a text, and gives the audio as it arrives; the job is what it returns in the end. Nothing is sent before the
+   * first piece is asked for. To leave the loop early gives up audio that was paid for.
+   */
+  speakStream(order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void>;
+  /** The models that the key may use, by name. */
+  models(options?: ModelsOptions): Promise<Model[]>;
+  /** A job as it is recorded; nothing is asked of the gateway. */
+  job(ref: string): Promise<Job>;
+  /** Ends the calls that are under way, as their signal would, and closes what was opened. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Makes a client. Nothing is read, opened or asked for before it is used.
+ * @throws MgwError('usage') for an option that there is not.
+ */
+export function createClient(options: ClientOptions = {}): Client {
+  const calls = new Calls(options);
+  return {
+    submit: async (order) => (await import('./submit.ts')).submitVideo(calls, order),
+    wait: async (ref, given) => (await import('./reads.ts')).wait(calls, ref, given),
+    watch: (ref, given) => watch(calls, ref, given),
+    fetch: async (ref, given) => (await import('./reads.ts')).fetch(calls, ref, given),
+    speak: async (order) => (await import('./speak.ts')).speakToFile(calls, order),
+    speakStream: (order) => speakStream(calls, order),
+    models: async (given) => (await import('./reads.ts')).models(calls, given),
+    job: async (ref) => (await import('./reads.ts')).job(calls, ref),
+    close: () => calls.close(),
+    [Symbol.asyncDispose]: () => calls.close(),
+  };
+}
+
+async function* watch(calls: Calls, ref: string, given?: WaitOptions): AsyncGenerator<Job, void, void> {
+  yield* (await import('./reads.ts')).watch(calls, ref, given);
+}
+
+async function* speakStream(calls: Calls, order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void> {
+  return yield* (await import('./speak.ts')).speakStream(calls, order);
+}

@@ -8,7 +8,18 @@ import { single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { readRefs } from '../../refs.ts';
 import { sinceOption, sinceTime } from '../../since.ts';
-import type { GalleryOptions } from './gallery-options.ts';
+
+/** What the flags of `jobs gallery` say. */
+export interface GalleryOptions {
+  batch?: string;
+  since?: string;
+  limit?: number;
+  output?: string;
+  force?: boolean;
+  copy?: boolean;
+  serve?: boolean;
+  port?: number;
+}
 
 const defaultLimit = 2000;
 
@@ -52,8 +63,8 @@ async function gallery(context: Context, refs: string[], options: GalleryOptions
   check(refs, options);
   const given = refs.length === 0 ? undefined : await readRefs(refs, context.io);
   const jobs = (): Promise<Job[]> => jobsOf(context, given, options);
-  if (options.serve) return (await import('./serve-gallery.ts')).serveGallery(context, jobs, options);
-  return (await import('./write-gallery.ts')).writeGallery(context, await jobs(), options);
+  if (options.serve) return (await import('./gallery-page.ts')).serveGallery(context, jobs, options);
+  return (await import('./gallery-page.ts')).writeGallery(context, await jobs(), options);
 }
 
 function check(refs: readonly string[], options: GalleryOptions): void {

@@ -8,7 +8,7 @@ import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
 import { readStdin } from '../../stdin.ts';
 import { targetOf } from '../../wait-options.ts';
-import type { TtsOptions } from './options.ts';
+import type { TtsOptions } from './tts.ts';
 
 /** What is to be spoken, and how: read and checked, nothing sent yet. */
 export interface PreparedSpeech {

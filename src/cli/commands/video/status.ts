@@ -53,7 +53,7 @@ async function look(ref: string, protocol: Protocol, deps: FlowDeps): Promise<Om
   try {
     const [{ findJobHere }, { queryJob }] = await Promise.all([
       import('../../../flows/find-job.ts'),
-      import('../../../flows/query-job.ts'),
+      import('../../../flows/fetch.ts'),
     ]);
     ({ job } = await findJobHere(ref, deps, ['video', protocol.name, 'status'], protocol));
     return await queryJob(job, deps.configured(protocol), deps);

@@ -1,0 +1,104 @@
+import { dirname } from 'node:path';
+import { thisHost } from '../../../config/places.ts';
+import { globalArguments } from '../../../flows/next.ts';
+import { collectItems, type CollectDeps } from '../../../gallery/collect.ts';
+import type { GalleryData } from '../../../gallery/data.ts';
+import { Links, sizeOf } from '../../../gallery/links.ts';
+import { copyFiles, pageHtml, pagePath, writePage } from '../../../gallery/page-file.ts';
+import { Peaks } from '../../../gallery/peaks.ts';
+import { startGallery } from '../../../gallery/server.ts';
+import type { Job } from '../../../job.ts';
+import { rateJob } from '../../../jobs/rate.ts';
+import { redactor, secretRedactor } from '../../../redact.ts';
+import { version } from '../../../version.ts';
+import type { Context } from '../../context.ts';
+import { write } from '../../io.ts';
+import { shellWord } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { interruptions } from '../../signals.ts';
+import type { GalleryOptions } from './gallery.ts';
+
+// Returns the page of some jobs, without the key, signatures of addresses, and folders of this machine.
+async function galleryHtml(
+  context: Context,
+  jobs: readonly Job[],
+  place: Pick<CollectDeps, 'hrefOf' | 'peaksOf'>,
+  save?: GalleryData['save'],
+): Promise<string> {
+  const settings = await context.settings();
+  const secrets = settings.key === undefined ? [] : [settings.key.read()];
+  const withGlobals = ([mgw = '', ...rest]: readonly string[]): string =>
+    [mgw, ...globalArguments(context.globals).flat(), ...rest].map(shellWord).join(' ');
+  const { home, cwd } = thisHost();
+  const deps: CollectDeps = {
+    ...place,
+    redact: redactor(secrets),
+    sizeOf,
+    commandText: withGlobals,
+    folders: [home, cwd, settings.stateDir.value],
+  };
+  const data: GalleryData = {
+    mgw: version,
+    made: new Date(context.clock.now()).toISOString(),
+    save,
+    commands: {
+      rate: withGlobals(['mgw', 'jobs', 'rate', '--import', 'ratings.json']),
+      redo: withGlobals(['mgw', 'batch', 'run', 'redo.jsonl', '-o', 'redo/{id}.{ext}']),
+    },
+    items: await collectItems(jobs, await context.ledger(), deps),
+  };
+  return pageHtml(data, secretRedactor(secrets));
+}
+
+/** Shows the page of some jobs on this machine until it is interrupted; each visit sees the ledger as it is then. */
+export async function serveGallery(
+  context: Context,
+  jobs: () => Promise<Job[]>,
+  { port = 0 }: GalleryOptions,
+): Promise<Outcome> {
+  const ledger = await context.ledger();
+  const { soft } = interruptions();
+  const server = await startGallery(port, {
+    // The page reads the sounds itself.
+    page: async (hrefOf, save) =>
+      galleryHtml(context, await jobs(), { hrefOf, peaksOf: () => Promise.resolve(undefined) }, save),
+    fileOf: async (id, index) => (await ledger.read(id))?.files[index],
+    rate: async ({ job, rating, note }) => {
+      await rateJob(ledger, job, { rating, note });
+    },
+  });
+  const json = { url: server.url };
+  await write(context.io.stdout, context.globals.json ? `${JSON.stringify(json)}\n` : `${server.url}\n`);
+  context.progress.note('Open this address in a browser; Ctrl-C ends it.');
+  await new Promise((resolve) => soft.addEventListener('abort', resolve, { once: true }));
+  await server.close();
+  return { json: {}, silent: true };
+}
+
+/** Writes the page of some jobs. @throws MgwError: exit 10 where it cannot be written, or stands in another page's place. */
+export async function writeGallery(
+  context: Context,
+  jobs: readonly Job[],
+  { output = '.', force = false, copy = false }: GalleryOptions,
+): Promise<Outcome> {
+  if (jobs.length === 0) context.progress.note('No jobs: the page is empty.');
+  const path = pagePath(output);
+  const copies = new Map<string, string>();
+  if (copy) for (const job of jobs) for (const [from, to] of await copyFiles(job, path)) copies.set(from, to);
+  const links = new Links(dirname(path));
+  const hrefOf = ({ files }: Job, index: number): string | undefined => {
+    const file = files[index]?.path;
+    return file === undefined ? undefined : links.to(copies.get(file) ?? file);
+  };
+  const peaks = new Peaks();
+  const html = await galleryHtml(context, jobs, { hrefOf, peaksOf: (file) => peaks.of(file.path) });
+  await writePage(path, html, force);
+  const far = jobs.flatMap((job) =>
+    job.files.filter((file, index) => sizeOf(file.path) !== undefined && hrefOf(job, index) === undefined),
+  );
+  if (far.length > 0)
+    context.progress.note(
+      `${far.length} files are too far away to be linked from ${dirname(path)}: --copy puts them there.`,
+    );
+  return { json: { gallery: { path, jobs: jobs.length, bytes: Buffer.byteLength(html) } }, text: path };
+}
