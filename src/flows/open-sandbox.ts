@@ -1,6 +1,6 @@
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import type { Settings } from '../config/resolve.ts';
-import type { Limits } from '../sandbox/limits.ts';
+import type { Limits } from '../sandbox/exchange.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
 /**

@@ -1,6 +1,5 @@
-import type { Reply } from './exchange.ts';
+import type { Exceeded, Reply } from './exchange.ts';
 import { json } from './exchange.ts';
-import type { Exceeded } from './limits.ts';
 import type { Area } from './models.ts';
 
 /** The envelope of whatever fails before an upstream is reached: keys, models, limits, unknown paths. */

@@ -1,8 +1,21 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AuthScheme, Caller } from './auth.ts';
-import type { FaultHit, FaultName } from './faults.ts';
-import type { Limits } from './limits.ts';
+import type { FaultHit, FaultName } from './fault-catalogue.ts';
 import type { Area } from './models.ts';
+
+/** What all clients of a state directory together may spend and do. What is absent has no limit. */
+export interface Limits {
+  /** Credits that there were before the first charge. */
+  balance?: number;
+  /** Video tasks under way; also streams of speech in one sandbox. */
+  concurrency?: number;
+  /** Paid calls in any 60 seconds. */
+  perMinute?: number;
+}
+
+/** Why a paid call is refused; `retryAfter` in seconds. */
+export type Exceeded =
+  { limit: 'balance' } | { limit: 'concurrency' } | { limit: 'rate'; retryAfter: number };
 
 /** What every request is handled with. Two gateways over one state directory know the same tasks. */
 export interface Gateway {

@@ -1,149 +1,102 @@
-/** One fault: how it is called, where it strikes and what it does. Read by the help and the documentation too. */
+/** One fault of the sandbox. The help and the documentation list these, too. */
 export interface FaultEntry {
   name: string;
-  /** The calls it strikes. */
+  /** The calls it strikes, and in brackets the one protocol: `submit (b)`. */
   on: string;
   does: string;
-  /** Where the fault takes a percentage (a position in the answer, a probability): the one taken when none is given. */
+  /** The default percentage, for faults that take one: a position in the answer, or a probability. */
   percent?: number;
 }
 
 /**
- * Every fault there is. `name` strikes each time, `namexN` the first N times, `name@P%` at P percent of the
- * answer (`chaos`: with that probability); both may be combined (`download-cutx2@40%`).
+ * Every fault. `name` strikes each time, `namexN` the first N times, `name@P%` at P percent of the answer (`chaos`: with
+ * that probability). Both may be combined: `download-cutx2@40%`.
  */
 export const FAULTS = [
-  { name: 'auth-401', on: 'every call with a key', does: 'Refuses the key: HTTP 401.' },
-  {
-    name: 'balance-403',
-    on: 'submit, tts, responses',
-    does: 'HTTP 403, insufficient balance; nothing is created.',
-  },
+  fault('auth-401', 'every call with a key', 'Refuses the key: HTTP 401.'),
+  fault('balance-403', 'submit, tts, responses', 'HTTP 403, insufficient balance; nothing is created.'),
+  fault('submit-429', 'submit', 'HTTP 429; nothing is created.'),
+  fault('submit-429-retry-after', 'submit', 'HTTP 429 with Retry-After: 1; nothing is created.'),
+  fault('submit-503', 'submit', 'HTTP 503, overloaded; nothing is created.'),
+  fault('submit-500', 'submit', 'HTTP 500; nothing is created, which the client cannot know.'),
+  fault('submit-reset', 'submit', 'Breaks the connection; nothing is created, which the client cannot know.'),
+  fault('submit-reply-lost', 'submit', 'Creates and charges the task, then breaks the connection.'),
+  fault('submit-500-after-accept', 'submit', 'Creates and charges the task, then answers HTTP 500.'),
+  fault(
+    'submit-502-after-accept',
+    'submit',
+    'Creates and charges the task, then answers HTTP 502 with HTML.',
+  ),
+  fault('submit-slow', 'submit', 'Creates the task, and answers after the time that one generation takes.'),
+  fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with what is not JSON.'),
+  fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
+  fault('submit-cut', 'submit', 'Creates the task, and breaks the connection inside the answer.', 50),
+  fault('b-submit-limited', 'submit (b)', 'HTTP 200 with RequestLimitExceeded; nothing is created.'),
+  fault(
+    'b-submit-internal-error',
+    'submit (b)',
+    'Creates the task, and answers HTTP 200 with InternalError.',
+  ),
+  fault('task-fails', 'submit', 'The task is accepted, fails at its end, and is refunded.'),
+  fault('never-finishes', 'submit', 'The task is accepted, and runs for ever.'),
+  fault('a-filtered', 'submit (a)', 'The operation ends with every sample filtered.'),
+  fault('a-partly-filtered', 'submit (a)', 'The operation ends with its last sample filtered.'),
+  fault('b-finish-errcode', 'submit (b)', 'The task ends as FINISH with a non-zero ErrCode.'),
+  fault('b-finish-errcodeext', 'submit (b)', 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.'),
+  fault('poll-429', 'poll', 'HTTP 429.'),
+  fault('poll-500', 'poll', 'HTTP 500.'),
+  fault('poll-502', 'poll', 'HTTP 502 with HTML.'),
+  fault('poll-503', 'poll', 'HTTP 503.'),
+  fault('poll-reset', 'poll', 'Breaks the connection before the answer.'),
+  fault('poll-garbled', 'poll', 'HTTP 200 with what is not JSON.'),
+  fault('poll-cut', 'poll', 'Breaks the connection inside the answer.', 50),
+  fault('poll-notfound', 'poll', 'Says that there is no such task.'),
+  fault(
+    'download-cut',
+    'download',
+    'Breaks the connection at this point of the file; a resumed download that starts there goes on.',
+    50,
+  ),
+  fault('download-stall', 'download', 'Sends up to this point of the file, then nothing.', 50),
+  fault('download-502', 'download', 'HTTP 502 with HTML.'),
+  fault('download-html', 'download', 'HTTP 200 with an HTML page in place of the video.'),
+  fault('download-json', 'download', 'HTTP 200 with a JSON error in place of the video.'),
+  fault('download-gone', 'download', 'HTTP 410: the result is gone.'),
+  fault('download-no-range', 'download', 'Ignores Range, and sends the whole file without a validator.'),
+  fault('url-expired', 'download', 'HTTP 403: the address has expired.'),
+  fault('models-502', 'models', 'HTTP 502 with HTML.'),
+  fault('tts-429', 'tts', 'HTTP 429; nothing is charged.'),
+  fault('tts-500', 'tts', 'HTTP 500; nothing is charged, which the client cannot know.'),
+  fault('tts-cut', 'tts', 'The stream ends, without its end frame, at this point.', 50),
+  fault('tts-reset', 'tts', 'Breaks the connection inside the stream.', 50),
+  fault('tts-error-frame', 'tts', 'An error frame under HTTP 200 in place of the rest.', 50),
+  fault('responses-429', 'responses', 'HTTP 429; nothing is charged.'),
+  fault('responses-cut', 'responses', 'The stream ends, without its last event, at this point.', 50),
+  fault(
+    'chaos',
+    'every call',
+    'With this probability a call fails in a way of its kind that chance chooses; --seed repeats it.',
+    10,
+  ),
+];
 
-  { name: 'submit-429', on: 'submit', does: 'HTTP 429; nothing is created.' },
-  {
-    name: 'submit-429-retry-after',
-    on: 'submit',
-    does: 'HTTP 429 with Retry-After: 1; nothing is created.',
-  },
-  { name: 'submit-503', on: 'submit', does: 'HTTP 503, overloaded; nothing is created.' },
-  { name: 'submit-500', on: 'submit', does: 'HTTP 500; nothing is created, which the client cannot know.' },
-  {
-    name: 'submit-reset',
-    on: 'submit',
-    does: 'Breaks the connection; nothing is created, which the client cannot know.',
-  },
-  {
-    name: 'submit-reply-lost',
-    on: 'submit',
-    does: 'Creates and charges the task, then breaks the connection.',
-  },
-  {
-    name: 'submit-500-after-accept',
-    on: 'submit',
-    does: 'Creates and charges the task, then answers HTTP 500.',
-  },
-  {
-    name: 'submit-502-after-accept',
-    on: 'submit',
-    does: 'Creates and charges the task, then answers HTTP 502 with HTML.',
-  },
-  {
-    name: 'submit-slow',
-    on: 'submit',
-    does: 'Creates the task, and answers after the time that one generation takes.',
-  },
-  {
-    name: 'submit-garbled',
-    on: 'submit',
-    does: 'Creates the task, and answers HTTP 200 with what is not JSON.',
-  },
-  { name: 'submit-empty', on: 'submit', does: 'Creates the task, and answers HTTP 200 with no body.' },
-  {
-    name: 'submit-cut',
-    on: 'submit',
-    does: 'Creates the task, and breaks the connection inside the answer.',
-    percent: 50,
-  },
-  {
-    name: 'b-submit-limited',
-    on: 'submit (b)',
-    does: 'HTTP 200 with RequestLimitExceeded; nothing is created.',
-  },
-  {
-    name: 'b-submit-internal-error',
-    on: 'submit (b)',
-    does: 'Creates the task, and answers HTTP 200 with InternalError.',
-  },
+function fault<Name extends string>(name: Name, on: string, does: string, percent?: number) {
+  return { name, on, does, percent } satisfies FaultEntry;
+}
 
-  { name: 'task-fails', on: 'submit', does: 'The task is accepted, fails at its end, and is refunded.' },
-  { name: 'never-finishes', on: 'submit', does: 'The task is accepted, and runs for ever.' },
-  { name: 'a-filtered', on: 'submit (a)', does: 'The operation ends with every sample filtered.' },
-  { name: 'a-partly-filtered', on: 'submit (a)', does: 'The operation ends with its last sample filtered.' },
-  { name: 'b-finish-errcode', on: 'submit (b)', does: 'The task ends as FINISH with a non-zero ErrCode.' },
-  {
-    name: 'b-finish-errcodeext',
-    on: 'submit (b)',
-    does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.',
-  },
+/** Whether a fault can strike calls of a kind (`submit`, `poll`, `list`…) in an area. */
+export function canStrike({ on }: FaultEntry, kind: string, area: string): boolean {
+  const call = kind === 'list' ? 'models' : kind;
+  return (
+    on.startsWith('every call') || on.split(', ').some((one) => one === call || one === `${call} (${area})`)
+  );
+}
 
-  { name: 'poll-429', on: 'poll', does: 'HTTP 429.' },
-  { name: 'poll-500', on: 'poll', does: 'HTTP 500.' },
-  { name: 'poll-502', on: 'poll', does: 'HTTP 502 with HTML.' },
-  { name: 'poll-503', on: 'poll', does: 'HTTP 503.' },
-  { name: 'poll-reset', on: 'poll', does: 'Breaks the connection before the answer.' },
-  { name: 'poll-garbled', on: 'poll', does: 'HTTP 200 with what is not JSON.' },
-  { name: 'poll-cut', on: 'poll', does: 'Breaks the connection inside the answer.', percent: 50 },
-  { name: 'poll-notfound', on: 'poll', does: 'Says that there is no such task.' },
+/** The name of a fault in the catalogue. */
+export type FaultName = (typeof FAULTS)[number]['name'];
 
-  {
-    name: 'download-cut',
-    on: 'download',
-    does: 'Breaks the connection at this point of the file; a resumed download that starts there goes on.',
-    percent: 50,
-  },
-  {
-    name: 'download-stall',
-    on: 'download',
-    does: 'Sends up to this point of the file, then nothing.',
-    percent: 50,
-  },
-  { name: 'download-502', on: 'download', does: 'HTTP 502 with HTML.' },
-  { name: 'download-html', on: 'download', does: 'HTTP 200 with an HTML page in place of the video.' },
-  { name: 'download-json', on: 'download', does: 'HTTP 200 with a JSON error in place of the video.' },
-  { name: 'download-gone', on: 'download', does: 'HTTP 410: the result is gone.' },
-  {
-    name: 'download-no-range',
-    on: 'download',
-    does: 'Ignores Range, and sends the whole file without a validator.',
-  },
-  { name: 'url-expired', on: 'download', does: 'HTTP 403: the address has expired.' },
-
-  { name: 'models-502', on: 'models', does: 'HTTP 502 with HTML.' },
-
-  { name: 'tts-429', on: 'tts', does: 'HTTP 429; nothing is charged.' },
-  { name: 'tts-500', on: 'tts', does: 'HTTP 500; nothing is charged, which the client cannot know.' },
-  { name: 'tts-cut', on: 'tts', does: 'The stream ends, without its end frame, at this point.', percent: 50 },
-  { name: 'tts-reset', on: 'tts', does: 'Breaks the connection inside the stream.', percent: 50 },
-  {
-    name: 'tts-error-frame',
-    on: 'tts',
-    does: 'An error frame under HTTP 200 in place of the rest.',
-    percent: 50,
-  },
-
-  { name: 'responses-429', on: 'responses', does: 'HTTP 429; nothing is charged.' },
-  {
-    name: 'responses-cut',
-    on: 'responses',
-    does: 'The stream ends, without its last event, at this point.',
-    percent: 50,
-  },
-
-  {
-    name: 'chaos',
-    on: 'every call',
-    does: 'With this probability a call fails in a way of its kind that chance chooses; --seed repeats it.',
-    percent: 10,
-  },
-] as const satisfies readonly FaultEntry[];
+/** One strike of a fault. */
+export interface FaultHit {
+  name: FaultName;
+  percent: number;
+}

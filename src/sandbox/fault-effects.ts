@@ -1,47 +1,43 @@
 import { createHash } from 'node:crypto';
 import { actionError, gatewayError, invalidKey, taskNotFound } from './envelopes.ts';
-import type { Call, Reply, Route, RouteKind } from './exchange.ts';
-import { json } from './exchange.ts';
+import { json, type Call, type Reply, type Route } from './exchange.ts';
 import { spanOf } from './files.ts';
-import type { FaultHit, FaultName } from './faults.ts';
+import { canStrike, FAULTS, type FaultHit, type FaultName } from './fault-catalogue.ts';
 
-/** What a fault does on the way of a call. Faults that decide a task's outcome, or a stream's, are not here. */
+/** What a fault does to a call. Faults that decide the outcome of a task, or of a stream, are not here. */
 interface Effect {
-  name: FaultName;
-  /** The calls it strikes. */
-  on: readonly RouteKind[];
-  area?: Route['area'];
   /** Answers in place of the handler. */
   instead?: (call: Call, route: Route) => Reply;
-  /** Changes what the handler answered. */
+  /** Changes the handler's answer. */
   change?: (reply: Reply, hit: FaultHit, call: Call) => Reply;
-  /** False for an answer that this fault, at this percentage, would leave as it is. */
+  /** False if the fault, at this percentage, would not change the answer. */
   fits?: (reply: Reply, percent: number) => boolean;
 }
 
 /**
- * Runs a handler under the faults of the sandbox. Those that refuse a call come first and keep it from the
- * handler; those that damage an answer strike only one that succeeded, since only that had an effect.
+ * Runs a handler under the faults of the sandbox. Faults that refuse a call come first: the handler then does not run.
+ * Faults that damage an answer strike only successful ones, since no other call had an effect.
  */
 export async function withFaults(
-  calm: Call,
+  received: Call,
   route: Route,
   handle: (call: Call) => Promise<Reply>,
 ): Promise<Reply> {
-  const kind = typeof route.kind === 'function' ? route.kind(calm) : route.kind;
-  const subject = `${calm.path} ${createHash('sha256').update(calm.body).digest('hex')}`;
-  const call = underChance(calm, calm.gateway.chance({ kind, area: route.area, subject }));
-  const due = EFFECTS.filter(({ on, area }) => on.includes(kind) && (area ?? route.area) === route.area);
-  for (const { name, instead } of due) {
+  const kind = typeof route.kind === 'function' ? route.kind(received) : route.kind;
+  const subject = `${received.path} ${createHash('sha256').update(received.body).digest('hex')}`;
+  const call = withChance(received, received.gateway.chance({ kind, area: route.area, subject }));
+  const names = FAULTS.filter((fault) => canStrike(fault, kind, route.area)).map(({ name }) => name);
+  for (const name of names) {
+    const instead = EFFECTS[name]?.instead;
     if (instead && call.gateway.take(name)) return instead(call, route);
   }
   const reply = await handle(call);
-  const effectless = reply.status >= 300 || reply.refused || call.method === 'HEAD';
-  return effectless ? reply : damaged(call, due, reply);
+  const hadNoEffect = reply.status >= 300 || reply.refused || call.method === 'HEAD';
+  return hadNoEffect ? reply : damaged(call, names, reply);
 }
 
-/** The call as it fares where chance struck it: with that fault next to those that were asked for. */
-function underChance(call: Call, struck: FaultHit | undefined): Call {
+/** The call with the fault that chance chose for it, if any, in addition to the configured ones. */
+function withChance(call: Call, struck: FaultHit | undefined): Call {
   if (struck === undefined) return call;
   const { gateway } = call;
   const take: Call['gateway']['take'] = (name, fits) =>
@@ -49,19 +45,14 @@ function underChance(call: Call, struck: FaultHit | undefined): Call {
   return { ...call, gateway: { ...gateway, take } };
 }
 
-function damaged(call: Call, due: readonly Effect[], reply: Reply): Reply {
-  for (const { name, change, fits } of due) {
+function damaged(call: Call, names: readonly FaultName[], reply: Reply): Reply {
+  for (const name of names) {
+    const { change, fits } = EFFECTS[name] ?? {};
     const hit = change && call.gateway.take(name, (percent) => fits?.(reply, percent) ?? true);
     if (change && hit) return change(reply, hit, call);
   }
   return reply;
 }
-
-const ALL: readonly RouteKind[] = ['submit', 'poll', 'download', 'list', 'tts', 'responses'];
-const PAID: readonly RouteKind[] = ['submit', 'tts', 'responses'];
-const POLL: readonly RouteKind[] = ['poll'];
-const SUBMIT: readonly RouteKind[] = ['submit'];
-const DOWNLOAD: readonly RouteKind[] = ['download'];
 
 const page = (status: number, title: string): Reply => ({
   status,
@@ -91,7 +82,7 @@ const cut = (reply: Reply, { percent }: FaultHit): Reply => ({
   cutAt: Math.floor((lengthOf(reply) * percent) / 100),
 });
 
-/** Bytes of this answer that come before a point of the whole file; negative where it begins beyond. */
+/** Bytes of this answer that come before a point of the whole file; negative if it begins after that point. */
 function bytesBefore(reply: Reply, percent: number): number {
   const { start, total } = spanOf(reply);
   return Math.floor((total * percent) / 100) - start;
@@ -101,59 +92,48 @@ const reaches = (reply: Reply, percent: number): boolean => {
   return before >= 0 && before < lengthOf(reply) && !(before === 0 && spanOf(reply).start > 0);
 };
 
-const EFFECTS: readonly Effect[] = [
-  { name: 'auth-401', on: ALL, instead: (call) => invalidKey(call.requestId) },
-  { name: 'balance-403', on: PAID, instead: poor },
-  { name: 'submit-429', on: SUBMIT, instead: limited },
-  { name: 'submit-429-retry-after', on: SUBMIT, instead: limitedFor },
-  { name: 'submit-503', on: SUBMIT, instead: overloaded },
-  { name: 'submit-500', on: SUBMIT, instead: broken },
-  { name: 'submit-reset', on: SUBMIT, instead: reset },
-  { name: 'b-submit-limited', on: SUBMIT, area: 'b', instead: limitedAction },
-  { name: 'submit-reply-lost', on: SUBMIT, change: (reply) => ({ ...reply, cutAt: -1 }) },
-  { name: 'submit-500-after-accept', on: SUBMIT, change: (_, __, call) => broken(call) },
-  { name: 'submit-502-after-accept', on: SUBMIT, change: badGateway },
-  {
-    name: 'b-submit-internal-error',
-    on: SUBMIT,
-    area: 'b',
+const EFFECTS: Partial<Record<FaultName, Effect>> = {
+  'auth-401': { instead: (call) => invalidKey(call.requestId) },
+  'balance-403': { instead: poor },
+  'submit-429': { instead: limited },
+  'submit-429-retry-after': { instead: limitedFor },
+  'submit-503': { instead: overloaded },
+  'submit-500': { instead: broken },
+  'submit-reset': { instead: reset },
+  'submit-reply-lost': { change: (reply) => ({ ...reply, cutAt: -1 }) },
+  'submit-500-after-accept': { change: (_, __, call) => broken(call) },
+  'submit-502-after-accept': { change: badGateway },
+  'submit-slow': { change: (reply, _, call) => ({ ...reply, delayMs: call.gateway.paceMs }) },
+  'submit-garbled': { change: garbled },
+  'submit-empty': { change: (reply) => withBody(reply, '') },
+  'submit-cut': { change: cut },
+  'b-submit-limited': { instead: limitedAction },
+  'b-submit-internal-error': {
     change: (_, __, call) => actionError('InternalError', 'Internal error.', call.requestId),
   },
-  {
-    name: 'submit-slow',
-    on: SUBMIT,
-    change: (reply, _, call) => ({ ...reply, delayMs: call.gateway.paceMs }),
-  },
-  { name: 'submit-garbled', on: SUBMIT, change: garbled },
-  { name: 'submit-empty', on: SUBMIT, change: (reply) => withBody(reply, '') },
-  { name: 'submit-cut', on: SUBMIT, change: cut },
-  { name: 'poll-429', on: POLL, instead: limited },
-  { name: 'poll-500', on: POLL, instead: broken },
-  { name: 'poll-502', on: POLL, instead: badGateway },
-  { name: 'poll-503', on: POLL, instead: overloaded },
-  { name: 'poll-reset', on: POLL, instead: reset },
-  { name: 'poll-notfound', on: POLL, instead: (call, route) => taskNotFound(route.area, call.requestId) },
-  { name: 'poll-garbled', on: POLL, change: garbled },
-  { name: 'poll-cut', on: POLL, change: cut },
-  { name: 'download-502', on: DOWNLOAD, instead: badGateway },
-  { name: 'download-gone', on: DOWNLOAD, instead: () => gatewayError(410, 'The result is gone.') },
-  { name: 'url-expired', on: DOWNLOAD, instead: () => gatewayError(403, 'The address has expired.') },
-  { name: 'download-html', on: DOWNLOAD, change: () => page(200, 'Please sign in') },
-  { name: 'download-json', on: DOWNLOAD, change: () => json(200, { error: { message: 'Not available.' } }) },
-  {
-    name: 'download-cut',
-    on: DOWNLOAD,
+  'poll-429': { instead: limited },
+  'poll-500': { instead: broken },
+  'poll-502': { instead: badGateway },
+  'poll-503': { instead: overloaded },
+  'poll-reset': { instead: reset },
+  'poll-notfound': { instead: (call, route) => taskNotFound(route.area, call.requestId) },
+  'poll-garbled': { change: garbled },
+  'poll-cut': { change: cut },
+  'download-502': { instead: badGateway },
+  'download-gone': { instead: () => gatewayError(410, 'The result is gone.') },
+  'url-expired': { instead: () => gatewayError(403, 'The address has expired.') },
+  'download-html': { change: () => page(200, 'Please sign in') },
+  'download-json': { change: () => json(200, { error: { message: 'Not available.' } }) },
+  'download-cut': {
     fits: reaches,
     change: (reply, { percent }) => ({ ...reply, cutAt: bytesBefore(reply, percent) }),
   },
-  {
-    name: 'download-stall',
-    on: DOWNLOAD,
+  'download-stall': {
     fits: reaches,
     change: (reply, { percent }) => ({ ...reply, stallAt: bytesBefore(reply, percent) }),
   },
-  { name: 'models-502', on: ['list'], instead: badGateway },
-  { name: 'tts-429', on: ['tts'], instead: limited },
-  { name: 'tts-500', on: ['tts'], instead: broken },
-  { name: 'responses-429', on: ['responses'], instead: limited },
-];
+  'models-502': { instead: badGateway },
+  'tts-429': { instead: limited },
+  'tts-500': { instead: broken },
+  'responses-429': { instead: limited },
+};

@@ -1,13 +1,9 @@
+import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { FaultEntry } from './fault-catalogue.ts';
-import { FAULTS } from './fault-catalogue.ts';
+import type { Chanced, Route, RouteKind } from './exchange.ts';
+import { canStrike, type FaultHit, type FaultName, FAULTS } from './fault-catalogue.ts';
 import { claim, listFolder } from './state.ts';
-
-export { FAULTS, type FaultEntry } from './fault-catalogue.ts';
-
-/** The name of a fault in the catalogue. */
-export type FaultName = (typeof FAULTS)[number]['name'];
 
 /** A fault as asked for: which one, how often, and where in the answer. */
 export interface Fault {
@@ -18,12 +14,6 @@ export interface Fault {
   percent: number;
   /** As it was written: what is counted under. */
   text: string;
-}
-
-/** One strike of a fault. */
-export interface FaultHit {
-  name: FaultName;
-  percent: number;
 }
 
 /** A fault that does not exist, or one that is written wrongly; the message says what there is. */
@@ -64,8 +54,7 @@ export function forgetFaults(stateDir: string): void {
 function parseFault(text: string): Fault {
   const match = /^([a-z0-9-]+?)(?:x(\d+))?(?:@(\d+(?:\.\d+)?)%)?(?:x(\d+))?$/.exec(text);
   const [, name, early, percent, late] = match ?? [];
-  const entry = FAULTS.find((candidate) => candidate.name === name) as
-    (FaultEntry & { name: FaultName }) | undefined;
+  const entry = FAULTS.find((candidate) => candidate.name === name);
   if (entry === undefined) throw new FaultSyntaxError(unknownFault(text, name ?? text));
   if (early !== undefined && late !== undefined) throw new FaultSyntaxError(`Two counts in ${text}`);
   if (percent !== undefined && entry.percent === undefined) {
@@ -120,4 +109,49 @@ function distance(left: string, right: string): number {
     row = next;
   }
   return row[right.length] ?? 0;
+}
+
+/** Decides for each call whether chance makes it fail, and how; `probability` is a percentage. */
+type Chaos = (call: Chanced, probability: number) => FaultHit | undefined;
+
+/** The faults that chance chooses among for each kind of call: by how their names begin. */
+const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
+  submit: /^(b-)?submit-/,
+  poll: /^poll-/,
+  download: /^(download|url)-/,
+  list: /^models-/,
+  tts: /^tts-/,
+  responses: /^responses-/,
+};
+
+/** A stall lasts as long as the patience of the client: a run by chance would be spent waiting. */
+const NEVER: readonly string[] = ['download-stall'];
+
+/**
+ * Chance that can be repeated: the n-th call of a kind about one subject always fares the same under the same seed,
+ * whatever other calls come in between, or at once.
+ */
+export function startChaos(seed: number): Chaos {
+  const counts = new Map<string, number>();
+  return ({ kind, area, subject }, probability) => {
+    const name = `${kind} ${subject}`;
+    const count = (counts.get(name) ?? 0) + 1;
+    counts.set(name, count);
+    const [strike, choice, place] = draw(`${seed} ${count} ${name}`);
+    const ways = namesFor(kind, area);
+    const way = ways[Math.floor(choice * ways.length)];
+    return strike * 100 < probability && way ? { name: way, percent: Math.floor(place * 100) } : undefined;
+  };
+}
+
+function namesFor(kind: RouteKind, area: Route['area']): FaultName[] {
+  return FAULTS.filter((fault) => canStrike(fault, kind, area))
+    .map(({ name }) => name)
+    .filter((name) => PREFIXES[kind].test(name) && !NEVER.includes(name));
+}
+
+function draw(text: string): [number, number, number] {
+  const digest = createHash('sha256').update(text).digest();
+  const at = (index: number): number => digest.readUInt32BE(index * 4) / 2 ** 32;
+  return [at(0), at(1), at(2)];
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { JobKind } from '../../src/job.ts';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { FAULTS } from '../../src/sandbox/faults.ts';
+import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { verify } from '../../src/sandbox/verify.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { startChaos } from '../../src/sandbox/chaos.ts';
+import { startChaos } from '../../src/sandbox/faults.ts';
 import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
 import { sandbox } from './harness.ts';
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { FAULTS, FaultSyntaxError, forgetFaults, parseFaults, takeFault } from '../../src/sandbox/faults.ts';
+import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
+import { FaultSyntaxError, forgetFaults, parseFaults, takeFault } from '../../src/sandbox/faults.ts';
 import { freshState } from './harness.ts';
 
 describe('the syntax', () => {

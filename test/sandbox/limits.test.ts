@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { readBill, totalOf } from '../../src/sandbox/bill.ts';
-import type { Limits } from '../../src/sandbox/limits.ts';
+import type { Limits } from '../../src/sandbox/exchange.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { sandbox, type Answer, type TestSandbox } from './harness.ts';
 

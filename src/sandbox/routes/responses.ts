@@ -3,7 +3,7 @@ import { isObject, jsonObject } from '../body.ts';
 import { chargeFor } from '../charge.ts';
 import { gatewayError, modelNotFound } from '../envelopes.ts';
 import { type Call, json, type Reply, type Route } from '../exchange.ts';
-import type { FaultHit } from '../faults.ts';
+import type { FaultHit } from '../fault-catalogue.ts';
 import { tell, tellFailure } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { cost, priceFor } from '../prices.ts';
