@@ -1,8 +1,23 @@
-import { messageOf, MgwError } from '../errors.ts';
+import { messageOf, MgwError, usageError } from '../errors.ts';
 import { at } from '../json.ts';
 import { printableLine } from '../printable.ts';
-import type { Rule, SettingFlags } from './rules.ts';
-import type { Profile } from './schema.ts';
+import { type Rule, rules, type SettingFlags } from './rules.ts';
+import type { ConfigFile, Profile } from './schema.ts';
+
+/** Environment variables by name. */
+export type Env = Readonly<Record<string, string | undefined>>;
+
+/** Where a value came from. */
+export interface Origin {
+  source: 'flag' | 'env' | 'profile' | 'default';
+  /** The flag, the variable, or the profile; absent for a default. */
+  name?: string;
+}
+
+/** A value with its origin. */
+export interface Setting<T> extends Origin {
+  value: T;
+}
 
 /** Where a setting is looked up, from the first to the last: flags, environment, profile. */
 export interface Layers {
@@ -39,19 +54,15 @@ export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   }
 }
 
-/** Environment variables by name. */
-export type Env = Readonly<Record<string, string | undefined>>;
+/** The settings of the rules, each with its source. */
+export type RuleSettings = {
+  [Name in keyof typeof rules]: (typeof rules)[Name] extends Rule<infer T> ? Setting<T> : never;
+};
 
-/** Where a value came from. */
-export interface Origin {
-  source: 'flag' | 'env' | 'profile' | 'default';
-  /** The flag, the variable, or the profile; absent for a default. */
-  name?: string;
-}
-
-/** A value with its origin. */
-export interface Setting<T> extends Origin {
-  value: T;
+/** Reads every rule. @throws MgwError('usage' | 'config') as {@link read} does. */
+export function readRules(layers: Layers): RuleSettings {
+  const settings = Object.entries(rules).map(([name, rule]) => [name, read<unknown>(rule, layers)]);
+  return Object.fromEntries(settings) as RuleSettings;
 }
 
 /** An origin in words: `flag --timeout`, `environment MGW_TIMEOUT`, `profile work`, `default`. */
@@ -71,4 +82,41 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
   const value = shown === '' || /@|password/i.test(shown) ? '' : ` ${printableLine(shown, 80)}`;
   const message = `${where ?? key}${value}: allowed is ${messageOf(cause)}.`;
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
+}
+
+/** The profile that is meant where nobody names one. */
+const defaultProfile = 'default';
+
+/** A name that a profile may bear. @throws MgwError('usage') saying what is allowed. */
+export function checkProfileName(name: string): string {
+  if (/^[A-Za-z0-9][\w.-]{0,63}$/.test(name) && !/^(constructor|prototype)$/.test(name)) return name;
+  throw usageError(
+    'A profile name has letters, digits, ".", "_" and "-", begins with one of the first two kinds, and has at most 64 of them.',
+  );
+}
+
+/**
+ * The profile in use, whether it exists or not: flag, MGW_PROFILE, the file's own choice, `default`.
+ * @throws MgwError('usage') where the name could not be one.
+ */
+export function namedProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
+  if (flag !== undefined) return { value: checkProfileName(flag), source: 'flag', name: '--profile' };
+  const variable = env['MGW_PROFILE'];
+  if (variable) return { value: checkProfileName(variable), source: 'env', name: 'MGW_PROFILE' };
+  if (file.profile === undefined) return { value: defaultProfile, source: 'default' };
+  const value = checkProfileName(file.profile);
+  return { value, source: 'profile', name: value };
+}
+
+/** {@link namedProfile}, for reading. @throws MgwError('config') where a named profile does not exist. */
+export function chooseProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
+  const chosen = namedProfile(flag, env, file);
+  if (chosen.value === defaultProfile || Object.hasOwn(file.profiles, chosen.value)) return chosen;
+  const known = Object.keys(file.profiles);
+  throw new MgwError(
+    'config',
+    `There is no profile "${chosen.value}"${known.length > 0 ? `; there is ${known.join(', ')}` : ''}. ` +
+      `"mgw auth login --profile ${chosen.value}" makes it.`,
+    { next: ['mgw', 'auth', 'login', '--profile', chosen.value] },
+  );
 }

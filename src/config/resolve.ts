@@ -14,10 +14,9 @@ import {
   servedSandbox,
 } from './derived.ts';
 import { findKey, type KeyFound, readKeyFile } from './key.ts';
-import { type Layers, read, type Setting } from './layers.ts';
+import { chooseProfile, type Layers, readRules, type RuleSettings, type Setting } from './layers.ts';
 import { configFolder, stateFolder, thisHost, type Host } from './places.ts';
-import { chooseProfile } from './profile.ts';
-import { rules, type SettingFlags } from './rules.ts';
+import type { SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
 
 /** All that settings are made of; nothing else is looked at. */
@@ -32,7 +31,7 @@ export interface ResolveInput {
 }
 
 /** Every setting with its source (design 3); durations are in ms. */
-export interface Settings {
+export interface Settings extends RuleSettings {
   profile: Setting<string>;
   /** Absent where none is configured or where it cannot be used: ask {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
@@ -40,32 +39,10 @@ export interface Settings {
   baseUrlProblem?: MgwError;
   /** Where the key is to be found; it is read by {@link requireKey} alone. */
   key?: KeyFound;
-  allowHttp: Setting<boolean>;
   /** Origins beyond the gateway's own site that may get the key, those of the flag and of the profile. */
   trustedOrigins: Setting<string[]>;
-  timeoutMs: Setting<number>;
-  pollIntervalMs: Setting<number>;
-  /** Undefined leaves it to the kind of request. */
-  requestTimeoutMs: Setting<number | undefined>;
-  retries: Setting<number>;
-  submitRetry5xx: Setting<boolean>;
-  ttsSpeaker: Setting<string | undefined>;
-  ttsFormat: Setting<string | undefined>;
-  ttsSampleRate: Setting<number | undefined>;
-  /** The address of a ledger that is shared, which may hold a password; undefined for that of this machine. */
-  state: Setting<string | undefined>;
-  /** The standing budget, by its name. */
-  budget: Setting<string | undefined>;
-  /** The multipliers of specification 8, as texts. */
-  groupMultiplier: Setting<string>;
-  userMultiplier: Setting<string>;
   /** How Protocol C gets the key (specification 5.5). */
   cAuth: Setting<AuthScheme>;
-  sandboxPaceMs: Setting<number | undefined>;
-  /** Credits. */
-  sandboxBalance: Setting<number | undefined>;
-  sandboxConcurrency: Setting<number | undefined>;
-  sandboxPerMinute: Setting<number | undefined>;
   sandbox: Setting<boolean>;
   /** The sandbox that is being served already; absent where one of one's own is to be embedded. */
   sandboxUrl?: string;
@@ -88,32 +65,17 @@ export interface Settings {
 export function resolveSettings(input: ResolveInput): Settings {
   const layers = layersOf(input);
   const host = input.host ?? thisHost();
-  const allowHttp = read(rules.allowHttp, layers);
-  const base = resolveBaseUrl(layers, allowHttp.value);
+  const own = readRules(layers);
+  const base = resolveBaseUrl(layers, own.allowHttp.value);
   const sandbox = resolveSandbox(layers);
   return {
+    ...own,
     profile: layers.profileName,
     ...base,
     key: findKey(layers, input.readKeyFile ?? readKeyFile),
-    allowHttp,
-    trustedOrigins: resolveOrigins(layers, allowHttp.value),
-    timeoutMs: read(rules.timeoutMs, layers),
+    trustedOrigins: resolveOrigins(layers, own.allowHttp.value),
     pollIntervalMs: resolvePollInterval(layers, sandbox.value, base.baseUrl),
-    requestTimeoutMs: read(rules.requestTimeoutMs, layers),
-    retries: read(rules.retries, layers),
-    submitRetry5xx: read(rules.submitRetry5xx, layers),
-    ttsSpeaker: read(rules.ttsSpeaker, layers),
-    ttsFormat: read(rules.ttsFormat, layers),
-    ttsSampleRate: read(rules.ttsSampleRate, layers),
-    state: read(rules.state, layers),
-    budget: read(rules.budget, layers),
-    groupMultiplier: read(rules.groupMultiplier, layers),
-    userMultiplier: read(rules.userMultiplier, layers),
     cAuth: resolveCAuth(layers),
-    sandboxPaceMs: read(rules.sandboxPaceMs, layers),
-    sandboxBalance: read(rules.sandboxBalance, layers),
-    sandboxConcurrency: read(rules.sandboxConcurrency, layers),
-    sandboxPerMinute: read(rules.sandboxPerMinute, layers),
     sandbox,
     sandboxUrl: servedSandbox(layers),
     noInput: resolveNoInput(layers),

@@ -66,12 +66,14 @@ export const rules = {
     env: 'MGW_TIMEOUT',
   }),
   pollIntervalMs: rule('poll_interval', duration, 5000, fromFlag('--poll-interval', 'pollInterval')),
+  /** Undefined: the default of each kind of request. */
   requestTimeoutMs: rule<number | undefined>(
     'request_timeout',
     duration,
     undefined,
     fromFlag('--request-timeout', 'requestTimeout'),
   ),
+  /** The address of a shared ledger, which may hold a password. Undefined: the ledger of this machine. */
   state: rule<string | undefined>('state', stateUrl, undefined, { env: 'MGW_STATE', isSecret: true }),
   retries: rule('retries', retryCount, 5, fromFlag('--retries', 'retries')),
   submitRetry5xx: rule('submit.retry_5xx', boolean, false),
@@ -82,12 +84,15 @@ export const rules = {
   ttsFormat: rule<string | undefined>('tts.format', speechFormatName, undefined),
   ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
+  /** The multipliers of specification 8, as texts. */
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
   userMultiplier: rule('prices.user_multiplier', amount, '1'),
+  /** The name of the standing budget. */
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
+  /** Credits. */
   sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
   sandboxConcurrency: rule<number | undefined>('sandbox.concurrency', positiveInteger, undefined),
   sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),

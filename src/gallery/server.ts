@@ -1,27 +1,30 @@
 import { randomBytes } from 'node:crypto';
-import { basename } from 'node:path';
-import { messageOf, usageError } from '../errors.ts';
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { basename, extname } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { messageOf, systemCode, usageError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { tryParseJson } from '../json.ts';
 import {
   type IncomingMessage,
   isForeign,
   listenOnLoopback,
+  parseRange,
   type ServerResponse,
 } from '../sandbox/loopback-server.ts';
 import type { ExportedRating, GalleryData } from './data.ts';
 import { readRating } from './ratings-file.ts';
-import { sendFile } from './send-file.ts';
 
 /** What a served gallery shows and takes. */
-export interface GalleryDeps {
+interface GalleryDeps {
   page(hrefOf: (job: Job, index: number) => string, save: GalleryData['save']): Promise<string>;
   fileOf(job: string, index: number): Promise<JobFile | undefined>;
   rate(rating: ExportedRating): Promise<void>;
 }
 
 /** A gallery that is served. */
-export interface GalleryServer {
+interface GalleryServer {
   /** `http://127.0.0.1:PORT/TOKEN/`: whoever does not know it gets nothing. */
   url: string;
   close(): Promise<void>;
@@ -117,4 +120,53 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 
 function refuse(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`);
+}
+
+const types: Record<string, string> = {
+  '.mp4': 'video/mp4',
+  '.m4v': 'video/mp4',
+  '.mov': 'video/quicktime',
+  '.webm': 'video/webm',
+  '.mp3': 'audio/mpeg',
+  '.wav': 'audio/wav',
+  '.ogg': 'audio/ogg',
+  '.opus': 'audio/ogg',
+  '.m4a': 'audio/mp4',
+};
+
+/** Sends a file, or the part of it that is asked for; what is no plain file is HTTP 404. */
+async function sendFile(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { path }: Pick<JobFile, 'path'>,
+): Promise<void> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(() => undefined);
+  try {
+    const stat = await file?.stat();
+    if (file === undefined || stat?.isFile() !== true) {
+      response.writeHead(404, { 'content-type': 'text/plain' }).end('The file is gone.\n');
+      return;
+    }
+    const range = parseRange(request.headers.range ?? '', stat.size);
+    if (range === 'beyond') {
+      response.writeHead(416, { 'content-range': `bytes */${stat.size}` }).end();
+      return;
+    }
+    const { start, end } = range === 'whole' ? { start: 0, end: stat.size } : range;
+    response.writeHead(range === 'whole' ? 200 : 206, {
+      'content-type': types[extname(path).toLowerCase()] ?? 'application/octet-stream',
+      'content-length': end - start,
+      'accept-ranges': 'bytes',
+      'cache-control': 'no-cache',
+      'content-security-policy': "default-src 'none'; sandbox",
+      ...(range !== 'whole' && { 'content-range': `bytes ${start}-${end - 1}/${stat.size}` }),
+    });
+    if (request.method === 'HEAD' || stat.size === 0) response.end();
+    else await pipeline(file.createReadStream({ start, end: end - 1, autoClose: false }), response);
+  } catch (error) {
+    // A player that has seen enough goes away.
+    if (systemCode(error) !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+  } finally {
+    await file?.close();
+  }
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Call, Reply } from './exchange.ts';
 import { note } from './journal.ts';
+import { parseRange } from './loopback-server.ts';
 import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
 
@@ -11,12 +12,6 @@ interface ServedFile {
   madeAt: number;
   /** Called once the answer is over, with the bytes of the file that were sent: from `start` to `end`, not included. */
   fetched: (start: number, end: number) => void;
-}
-
-interface Span {
-  start: number;
-  /** The byte after the last one. */
-  end: number;
 }
 
 /** Serves a video of a task, and notes in the journal which of its bytes were sent. */
@@ -60,21 +55,6 @@ export function spanOf(reply: Reply): { start: number; total: number } {
   const match = /^bytes (\d+)-\d+\/(\d+)$/.exec(reply.headers['Content-Range'] ?? '');
   if (match) return { start: Number(match[1]), total: Number(match[2]) };
   return { start: 0, total: Buffer.byteLength(reply.body as Uint8Array) };
-}
-
-/**
- * Reads a `Range` header (RFC 9110 section 14): a span, `whole` where the header is absent, malformed or asks for
- * several ranges, `beyond` where nothing of the file is in it.
- */
-export function parseRange(header: string, total: number): Span | 'whole' | 'beyond' {
-  const match = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header);
-  const [first = '', last = ''] = match?.slice(1) ?? [];
-  if (match === null || (first === '' && last === '')) return 'whole';
-  if (first === '')
-    return Number(last) === 0 ? 'beyond' : { start: Math.max(0, total - Number(last)), end: total };
-  if (last !== '' && Number(last) < Number(first)) return 'whole';
-  if (Number(first) >= total) return 'beyond';
-  return { start: Number(first), end: last === '' ? total : Math.min(Number(last) + 1, total) };
 }
 
 function whole(file: ServedFile, headers: Record<string, string>): Reply {

@@ -70,3 +70,25 @@ function ownHosts(origin: string): string[] {
   const port = new URL(origin).port || '80';
   return ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === '80' ? [name] : [])]);
 }
+
+/** Part of a file, in bytes. */
+export interface Span {
+  start: number;
+  /** The byte after the last one. */
+  end: number;
+}
+
+/**
+ * Reads a `Range` header (RFC 9110 section 14). Returns the one range that it asks for, `whole` if it is absent, malformed
+ * or asks for several, and `beyond` if no byte of the file is in it.
+ */
+export function parseRange(header: string, total: number): Span | 'whole' | 'beyond' {
+  const match = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header);
+  const [first = '', last = ''] = match?.slice(1) ?? [];
+  if (match === null || (first === '' && last === '')) return 'whole';
+  if (first === '')
+    return Number(last) === 0 ? 'beyond' : { start: Math.max(0, total - Number(last)), end: total };
+  if (last !== '' && Number(last) < Number(first)) return 'whole';
+  if (Number(first) >= total) return 'beyond';
+  return { start: Number(first), end: last === '' ? total : Math.min(Number(last) + 1, total) };
+}

@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
-import { Links, sizeOf } from '../../src/gallery/links.ts';
+import { Links, sizeOf } from '../../src/gallery/page-file.ts';
 import { Peaks } from '../../src/gallery/peaks.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
 import { chosen, hashOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
-import { rangeOf } from '../../src/gallery/send-file.ts';
 import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
@@ -202,19 +201,6 @@ it('a view holds what fits all of its filters, in its order', () => {
     ['r9'],
     ['r10', 'r8'],
   ]);
-});
-
-it.each([
-  [undefined, undefined],
-  ['bytes=0-', { first: 0, last: 9 }],
-  ['bytes=2-4', { first: 2, last: 4 }],
-  ['bytes=8-99', { first: 8, last: 9 }],
-  ['bytes=-3', { first: 7, last: 9 }],
-  ['bytes=10-', 'none'],
-  ['bytes=0-1,3-4', undefined],
-  ['bytes=4-2', undefined],
-])('the range %s of ten bytes', (header, range) => {
-  expect(rangeOf(header, 10)).toEqual(range);
 });
 
 it('a waveform is as loud as the samples', async () => {

@@ -1,5 +1,4 @@
-import type { Layers } from '../../../config/layers.ts';
-import { namedProfile } from '../../../config/profile.ts';
+import { type Layers, namedProfile } from '../../../config/layers.ts';
 import { readConfig } from '../../../config/read.ts';
 import type { ConfigFile } from '../../../config/schema.ts';
 import type { Context } from '../../context.ts';
