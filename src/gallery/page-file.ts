@@ -1,12 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { constants, realpathSync, statSync } from 'node:fs';
+import { constants } from 'node:fs';
 import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
-import { basename, dirname, extname, isAbsolute, join, parse, relative, resolve, sep } from 'node:path';
+import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
 import { MgwError } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
 import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
+import { sizeOf } from './links.ts';
 
 /** The absolute path of the page that `-o` names: a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
@@ -135,57 +136,4 @@ function jsonInHtml(value: unknown): string {
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
-}
-
-/** Gives the relative addresses of files from the folder of a page. */
-export class Links {
-  readonly #from: string;
-  readonly #folders = new Map<string, string | undefined>();
-
-  /** @param folder of the page; it need not be there yet, its parent folders count then */
-  constructor(folder: string) {
-    this.#from = real(folder) ?? folder;
-  }
-
-  /**
-   * The address of a file from the page, each part of its path percent-encoded; undefined where none can be told without
-   * telling where on this machine it is: from another drive, or where the two have only the root in common.
-   */
-  to(path: string): string | undefined {
-    const folder = this.#realFolder(dirname(path));
-    if (folder === undefined) return undefined;
-    const way = relative(this.#from, join(folder, basename(path)));
-    const steps = way.split(sep);
-    const ups = steps.filter((step) => step === '..').length;
-    const depth = this.#from.split(sep).filter((step) => step !== '').length;
-    const isAtRoot = parse(this.#from).root === this.#from;
-    if (isAbsolute(way) || (ups >= depth && !isAtRoot)) return undefined;
-    return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
-  }
-
-  #realFolder(folder: string): string | undefined {
-    if (!this.#folders.has(folder)) this.#folders.set(folder, real(folder));
-    return this.#folders.get(folder);
-  }
-}
-
-// Where a link is on the way, going up from what it leads to is not going back.
-function real(folder: string): string | undefined {
-  try {
-    return realpathSync(folder);
-  } catch {
-    const parent = dirname(folder);
-    const above = parent === folder ? undefined : real(parent);
-    return above === undefined ? undefined : join(above, basename(folder));
-  }
-}
-
-/** The size of a file that is there, bytes; undefined where there is none. */
-export function sizeOf(path: string): number | undefined {
-  try {
-    const found = statSync(path, { throwIfNoEntry: false });
-    return found?.isFile() === true ? found.size : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,0 +1,55 @@
+import { realpathSync, statSync } from 'node:fs';
+import { basename, dirname, isAbsolute, join, parse, relative, sep } from 'node:path';
+
+/** Gives the relative addresses of files from the folder of a page. */
+export class Links {
+  readonly #from: string;
+  readonly #folders = new Map<string, string | undefined>();
+
+  /** @param folder of the page; it need not be there yet, its parent folders count then */
+  constructor(folder: string) {
+    this.#from = real(folder) ?? folder;
+  }
+
+  /**
+   * The address of a file from the page, each part of its path percent-encoded; undefined where none can be told without
+   * telling where on this machine it is: from another drive, or where the two have only the root in common.
+   */
+  to(path: string): string | undefined {
+    const folder = this.#realFolder(dirname(path));
+    if (folder === undefined) return undefined;
+    const way = relative(this.#from, join(folder, basename(path)));
+    const steps = way.split(sep);
+    const ups = steps.filter((step) => step === '..').length;
+    const depth = this.#from.split(sep).filter((step) => step !== '').length;
+    const isAtRoot = parse(this.#from).root === this.#from;
+    if (isAbsolute(way) || (ups >= depth && !isAtRoot)) return undefined;
+    return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
+  }
+
+  #realFolder(folder: string): string | undefined {
+    if (!this.#folders.has(folder)) this.#folders.set(folder, real(folder));
+    return this.#folders.get(folder);
+  }
+}
+
+// Where a link is on the way, going up from what it leads to is not going back.
+function real(folder: string): string | undefined {
+  try {
+    return realpathSync(folder);
+  } catch {
+    const parent = dirname(folder);
+    const above = parent === folder ? undefined : real(parent);
+    return above === undefined ? undefined : join(above, basename(folder));
+  }
+}
+
+/** The size of a file that is there, bytes; undefined where there is none. */
+export function sizeOf(path: string): number | undefined {
+  try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    return found?.isFile() === true ? found.size : undefined;
+  } catch {
+    return undefined;
+  }
+}
