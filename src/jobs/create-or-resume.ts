@@ -128,10 +128,15 @@ function carriesOn(
   // Two names are two jobs; a doubt about a job without one is a doubt about any.
   if (job.key !== key && key !== undefined) return isUnknown && job.key === undefined;
   if (isUnknown) return true;
-  if (isRunning(job)) return false;
+  if (isRunning(job)) return isJoined(job, goal);
   // Paid for, and neither to be taken up again nor to be paid for again by itself (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
+}
+
+function isJoined({ record: { runs, lifeOf } }: Job, { output }: Order['goal']): boolean {
+  if (output === undefined || output === '-') return false;
+  return runs.some((run) => run.command === 'submit' && run.output === output && lifeOf(run.owner) === 'alive');
 }
 
 /** True where a run of the command that paid for a job is shown to be alive. */

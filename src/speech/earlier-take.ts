@@ -14,18 +14,17 @@ import type { SpeechDeps } from './take.ts';
 /**
  * Delivers what an earlier run of the same order paid for; nothing is sent. A run that is alive in another process
  * is waited for.
- * @param run this process's own run of the job
- * @param deadline when waiting ends
+ * @param own this process's own run of the job, when waiting ends, and what takes the right to make the output
  * @throws MgwError: exit 5 where it failed, 8 where the other run goes on, 9 where it was cut off or is gone.
  */
 export async function deliverEarlier(
   job: Job,
-  run: string,
-  deadline: Deadline,
+  { run, deadline, hold }: { run: string; deadline: Deadline; hold: () => Promise<void> },
   deps: SpeechDeps,
   sink: AudioSink,
 ): Promise<JobFile | undefined> {
   const last = await afterOthers(job, run, deadline, deps);
+  await hold();
   const part = partOf(last) ?? (await sink.leftOver());
   if (last.state === 'failed') throw endedError(last, part);
   if (last.state !== 'succeeded') throw await cutOff(last, part, deps);

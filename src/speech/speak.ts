@@ -44,25 +44,39 @@ export interface Spoken {
 
 /**
  * Speaks a text by one paid call (specification 4.4, design 8): recorded like every submission, its audio written
- * as it arrives, and never sent again by itself once the stream has begun. Where an earlier run of the same order
- * had paid already, its audio is delivered, or it is told why that cannot be.
- * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 where the
+ * as it arrives, and never sent again by itself once the stream has begun. If an earlier run of the same order has paid, or
+ * a concurrent one with the same output is about to, its audio is delivered, or the error that it ended with is thrown.
+ * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the
  * audio cannot be saved.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
   const { deadline } = order;
-  const held = sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline }));
-  if (held) sink.held = held;
+  // Not before the job is known: a run that is alive holds the output, and is joined.
+  const hold = async (): Promise<void> => {
+    if (sink.target !== undefined && sink.held === undefined)
+      sink.held = await holdOutput(sink.target, deps, { identity: speechIdentity, deadline });
+  };
   try {
-    return await spoken(order, deps, sink);
+    return await spoken(order, deps, sink, hold);
   } finally {
+    const { held } = sink;
     if (held) await tidily(deps, () => held.release());
   }
 }
 
-async function spoken(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
-  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, order.deadline);
-  const submission = submissionOf(order, call, sink);
+async function spoken(
+  order: SpeechOrder,
+  deps: SpeechDeps,
+  sink: AudioSink,
+  hold: () => Promise<void>,
+): Promise<Spoken> {
+  const { deadline } = order;
+  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, deadline);
+  const open = async (): Promise<void> => {
+    await hold();
+    await sink.open();
+  };
+  const submission = submissionOf(order, call, open);
   const begin = (began: JobEvent): Promise<Job> =>
     createOrResume(submission, deps, began).catch(async (error: unknown) => {
       await sink.abandon();
@@ -71,14 +85,14 @@ async function spoken(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Pr
   const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
     const accepted = await accept(found, submission, call, own, sink);
     const { stream } = call;
-    if (stream !== undefined) return finishTake({ stream, sink, deadline: order.deadline }, accepted, own);
+    if (stream !== undefined) return finishTake({ stream, sink, deadline }, accepted, own);
     await sink.abandon();
-    return deliverEarlier(accepted, run, order.deadline, own, sink);
+    return deliverEarlier(accepted, { run, deadline, hold }, own, sink);
   });
   return { job, file: value, isResumed: call.stream === undefined, delivered };
 }
 
-// A stream that is open although its beginning could not be recorded is paid for: its audio is saved all the same.
+// If the beginning of a stream could not be recorded, it is paid for all the same: its audio is saved.
 async function accept(
   found: Job,
   submission: Order,
@@ -96,7 +110,7 @@ async function accept(
   }
 }
 
-function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): Order {
+function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promise<void>): Order {
   return {
     protocol: 'tts',
     model: speechModel,
@@ -105,7 +119,11 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
     exchange: speechExchange(order.body),
     auth: xApiKey,
     read: readSpeechHead,
-    send: (client, request, options) => call.send(client, request, options),
+    send: async (client, request, options) => {
+      // The run that this one has joined may have died before it sent anything.
+      await open();
+      return call.send(client, request, options);
+    },
     key: order.key,
     tags: order.tags,
     fresh: order.fresh,
@@ -113,6 +131,6 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, sink: AudioSink): 
     isOneShot: true,
     unknownError: unknownSpeechError,
     deadline: order.deadline,
-    beforeSending: () => sink.open(),
+    beforeSending: open,
   };
 }

@@ -3,7 +3,6 @@ import { configPath } from '../../../config/read.ts';
 import { requireKey, type Settings } from '../../../config/resolve.ts';
 import { originText } from '../../../config/layers.ts';
 import { toMgwError, type MgwError } from '../../../errors.ts';
-import { accountOf } from '../../../flows/settings.ts';
 import { fetchModels } from '../../../flows/models.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
@@ -31,7 +30,9 @@ async function showStatus(context: Context): Promise<Outcome> {
     return { json: { auth }, text: 'The sandbox is in use: it needs no key.' };
   }
   const { baseUrl, baseUrlProblem, key } = settings;
-  const account = await tried(() => accountOf(requireKey(settings)));
+  const account = await tried(async () =>
+    (await import('../../../flows/settings.ts')).accountOf(requireKey(settings)),
+  );
   const models = await tried(async () => (await fetchModels(context)).length);
   const rows = [
     ['profile', profile, originText(settings.profile)],

@@ -1,0 +1,96 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it, vi } from 'vitest';
+import { FaultGateway, type Answer } from '../faults/gateway.ts';
+import { end, speechBody } from '../speech/frames.ts';
+import { speechServer } from '../speech/harness.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { newUser, type User } from '../support/cli.ts';
+
+const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '6', '--poll-interval', '5ms'];
+
+/** The events of a type in all jobs of a user. */
+function eventsOf({ env }: User, type: string): number {
+  const folder = join(env['MGW_STATE_DIR'] ?? '', 'jobs');
+  if (!existsSync(folder)) return 0;
+  const logs = readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8'));
+  return logs.join('').split(`"type":"${type}"`).length - 1;
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
+}
+
+it.each(['while its answer is outstanding', 'while it is waited for'])(
+  'a second run of one command with the same output joins the first %s',
+  async (when) => {
+    const gateway = await FaultGateway.start({ protocol: 'c' });
+    onEnd(() => gateway.close());
+    const user = newUser(gateway.url);
+    gateway.polls = Infinity;
+    let answer: (() => void) | undefined;
+    const held: Answer = ({ response }) => {
+      answer = () => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' }));
+    };
+    if (when.includes('answer')) gateway.script.submit.push(held);
+    const command = [...boat, '-o', 'boat.mp4', '--json'];
+    const first = user.start(command);
+    await until(() => (when.includes('answer') ? answer !== undefined : gateway.created.length === 1));
+    const second = user.start(command);
+    await until(() => eventsOf(user, 'began') === 2);
+    answer?.();
+    gateway.polls = 0;
+    const [one, other] = await Promise.all([first.result, second.result]);
+    expect([one.code, other.code], other.stderr).toEqual([0, 0]);
+    expect(other.json.job.id).toBe(one.json.job.id);
+    expect(other.json.files).toEqual(one.json.files);
+    expect(readFileSync(join(user.cwd, 'boat.mp4'))).toEqual(gateway.served.content);
+    expect(gateway.submissions).toHaveLength(1);
+  },
+);
+
+it('a second run with another output is a second take, and says so before it pays', async () => {
+  const gateway = await FaultGateway.start({ protocol: 'c' });
+  onEnd(() => gateway.close());
+  const user = newUser(gateway.url);
+  gateway.polls = Infinity;
+  const first = user.start([...boat, '-o', 'one.mp4', '--json']);
+  await until(() => gateway.created.length === 1);
+  const second = user.start([...boat, '-o', 'other.mp4', '--json']);
+  await until(() => gateway.created.length === 2);
+  gateway.polls = 0;
+  const [one, other] = await Promise.all([first.result, second.result]);
+  expect([one.code, other.code]).toEqual([0, 0]);
+  const said = other.stderr.indexOf(`second take of ${one.json.job.id}`);
+  expect(said).toBeGreaterThanOrEqual(0);
+  expect(said).toBeLessThan(other.stderr.indexOf('Accepted as'));
+});
+
+it.each([
+  ['ends well', [end], 0],
+  ['is cut', [], 9],
+] as const)(
+  'a second run of tts with the same output waits for the first; if it %s, both end alike',
+  async (_, rest, code) => {
+    let finish: (() => void) | undefined;
+    const audio = Buffer.from('hello, ');
+    const server = await speechServer((response) => {
+      response.writeHead(200);
+      response.write(speechBody([audio]));
+      finish = () => response.end(speechBody([...rest]));
+    });
+    const user = newUser(server.url);
+    const command = ['tts', 'Hello.', '-o', 'hello.mp3', '--json'];
+    const first = user.start(command);
+    await until(() => eventsOf(user, 'accepted') === 1);
+    const second = user.start(command);
+    await until(() => eventsOf(user, 'began') === 2);
+    finish?.();
+    const [one, other] = await Promise.all([first.result, second.result]);
+    expect([one.code, other.code], other.stderr).toEqual([code, code]);
+    expect(other.json.job.id).toBe(one.json.job.id);
+    expect(other.json.files).toEqual(one.json.files);
+    if (code === 0) expect(readFileSync(join(user.cwd, 'hello.mp3'))).toEqual(audio);
+    expect(server.requests).toHaveLength(1);
+  },
+);
