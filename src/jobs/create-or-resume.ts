@@ -43,7 +43,8 @@ interface Found {
 // What stands in the way of sending may be the result that another process of the same key has just put there.
 async function findReady(order: Order, deps: JobDeps): Promise<Found> {
   const found = await find(order, deps);
-  if (found.job !== undefined && !mayBeSent(found.job)) return found;
+  // A run that is joined has the output; it may have put its result there already.
+  if (found.job !== undefined && (!mayBeSent(found.job) || isJoined(found.job, order.goal))) return found;
   try {
     await order.beforeSending?.();
     return found;

@@ -67,22 +67,22 @@ it('a second run with another output is a second take, and says so before it pay
 });
 
 it.each([
-  ['ends well', [end], 0],
-  ['is cut', [], 9],
+  ['its stream, which ends well', 'accepted', [end], 0],
+  ['its stream, which is cut', 'accepted', [], 9],
+  ['the head of its answer', 'sending', [end], 0],
 ] as const)(
-  'a second run of tts with the same output waits for the first; if it %s, both end alike',
-  async (_, rest, code) => {
+  'a second run of tts with the same output, while the first reads %s, waits and ends alike',
+  async (_, event, rest, code) => {
     let finish: (() => void) | undefined;
     const audio = Buffer.from('hello, ');
     const server = await speechServer((response) => {
-      response.writeHead(200);
-      response.write(speechBody([audio]));
-      finish = () => response.end(speechBody([...rest]));
+      if (event === 'accepted') response.writeHead(200).write(speechBody([audio]));
+      finish = () => response.end(speechBody(event === 'accepted' ? [...rest] : [audio, ...rest]));
     });
     const user = newUser(server.url);
     const command = ['tts', 'Hello.', '-o', 'hello.mp3', '--json'];
     const first = user.start(command);
-    await until(() => eventsOf(user, 'accepted') === 1);
+    await until(() => finish !== undefined && eventsOf(user, event) === 1);
     const second = user.start(command);
     await until(() => eventsOf(user, 'began') === 2);
     finish?.();

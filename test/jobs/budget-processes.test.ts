@@ -64,7 +64,7 @@ const program = `
 `;
 
 const modules = [
-  'budget/open-budget',
+  'budget/file-budget',
   'clock',
   'http/client',
   'jobs/charge-outcome',
