@@ -6,7 +6,7 @@ export interface Clock {
   monotonic(): number;
   /**
    * Resolves `ms` milliseconds later; anything below zero is no wait.
-   * @throws the signal's reason, at once where it is aborted already.
+   * @throws the signal's reason, at once if it is aborted already.
    */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }

@@ -47,7 +47,7 @@ export function add(one: Decimal, other: Decimal): Decimal {
   return { digits: scaled(one, scale) + scaled(other, scale), scale };
 }
 
-/** The difference. @throws RangeError where it would be below zero. */
+/** The difference. @throws RangeError if it would be below zero. */
 export function subtract(one: Decimal, other: Decimal): Decimal {
   const scale = Math.max(one.scale, other.scale);
   const digits = scaled(one, scale) - scaled(other, scale);
@@ -64,7 +64,7 @@ export function shifted({ digits, scale }: Decimal, places: number): Decimal {
   return { digits, scale: scale + places };
 }
 
-/** Below zero where the first is the smaller one, above where it is the larger, else 0. */
+/** Below zero if the first is the smaller one, above if it is the larger, else 0. */
 export function compare(one: Decimal, other: Decimal): number {
   const scale = Math.max(one.scale, other.scale);
   const difference = scaled(one, scale) - scaled(other, scale);

@@ -82,14 +82,14 @@ const exitByCode: Record<ErrorCode, ExitName> = {
 /** How a budget stood that a submission did not fit into; amounts are exact decimals in plain digits. */
 export interface BudgetShortfall {
   name: string;
-  /** Absent where the budget has none. */
+  /** Absent if the budget has none. */
   limit?: string;
   per?: 'day' | 'month';
   spent: string;
   /** For what is under way or unknown. */
   reserved: string;
   left: string;
-  /** What the submission may cost at most; absent where no price is known. */
+  /** What the submission may cost at most; absent if no price is known. */
   cost_at_most?: string;
   exceeded_by?: string;
 }
@@ -138,7 +138,7 @@ export class MgwError extends Error {
     this.budget = details.budget;
   }
 
-  /** The same error with other details, and with another message where one is given. */
+  /** The same error with other details, and with another message if one is given. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, cause } = this;

@@ -10,7 +10,7 @@ export const mostLevels = 200;
 /**
  * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text. What is
  * nested deeper than {@link mostLevels} becomes null: the rest of an answer counts all the same.
- * @throws SyntaxError where the text is not JSON.
+ * @throws SyntaxError if the text is not JSON.
  */
 export function parseJson(text: string): Json {
   return parse(text).value;
@@ -22,7 +22,7 @@ function parse(text: string): { value: Json; isCut: boolean } {
   return { value, isCut: cutBelow(value, mostLevels) };
 }
 
-// In place; true where something was cut.
+// In place; true if something was cut.
 function cutBelow(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const members = value as JsonObject;
@@ -49,7 +49,7 @@ function quoteLongIntegers(text: string): string {
 
 /**
  * Parses the JSON of a body that a person gave, which must go out as it is (specification 1.2).
- * @throws SyntaxError where the text is not JSON; RangeError naming a number that would be sent as another one, or
+ * @throws SyntaxError if the text is not JSON; RangeError naming a number that would be sent as another one, or
  * that it is nested too deep.
  */
 export function parseBodyJson(text: string): Json {
@@ -75,7 +75,7 @@ function unkeptNumber(text: string): string | undefined {
   return undefined;
 }
 
-/** Parses JSON like {@link parseJson}; undefined where the text is not JSON. */
+/** Parses JSON like {@link parseJson}; undefined if the text is not JSON. */
 export function tryParseJson(text: string): Json | undefined {
   // An error costs more than all of a short text; streams may be nothing but such lines.
   if (!/^\ufeff?\s*["{[\d\-tfn]/.test(text)) return undefined;
@@ -92,7 +92,7 @@ const mostParsed = 1024 * 1024;
 
 /**
  * Reads what is whole at the head of a JSON text that was cut: complete members are kept, a half-written
- * string, number or name is dropped. Undefined where nothing complete is left.
+ * string, number or name is dropped. Undefined if nothing complete is left.
  */
 export function parseCutJson(text: string): Json | undefined {
   const whole = tryParseJson(text);
@@ -116,7 +116,7 @@ function closersOf(open: Open | undefined): string {
   return open === undefined ? '' : open.closer + closersOf(open.around);
 }
 
-// The last places right after a complete string or bracket, latest first; where it is nested too deep there is none.
+// The last places right after a complete string or bracket, latest first; if it is nested too deep there is none.
 function lastCuts(text: string): { end: number; open?: Open }[] {
   let cuts: { end: number; open?: Open }[] = [];
   let open: Open | undefined;

@@ -1,6 +1,6 @@
 /**
  * The name that was probably meant: one that differs only in letter case, `_` or `-`, or in `most` slips of the
- * fingers (a slip or two; three in a long name). Undefined where none is near.
+ * fingers (a slip or two; three in a long name). Undefined if none is near.
  */
 export function nearestName(
   name: string,

@@ -1,12 +1,12 @@
 import { lstatSync, statSync, type Stats } from 'node:fs';
 
-/** The user as whom this process reads and writes files; undefined where the system has no such numbers. */
+/** The user as whom this process reads and writes files; undefined if the system has no such numbers. */
 type User = number | undefined;
 
 const thisUser = (): User => process.geteuid?.();
 
 /**
- * Why a file or folder is not this user's to rely on, in words that follow "it"; undefined where it is. What root made
+ * Why a file or folder is not this user's to rely on, in words that follow "it"; undefined if it is. What root made
  * is relied on by everybody, what another user made by nobody, root included: it could send the key elsewhere, as git
  * would run another user's hooks.
  */
@@ -15,7 +15,7 @@ export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser())
   return `belongs to user ${uid}, and mgw runs as user ${user}`;
 }
 
-/** {@link ownerFault} of a link at a path; undefined where there is none. */
+/** {@link ownerFault} of a link at a path; undefined if there is none. */
 export function linkFault(path: string, user: User = thisUser()): string | undefined {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   const fault = stat?.isSymbolicLink() && ownerFault(stat, user);
@@ -24,7 +24,7 @@ export function linkFault(path: string, user: User = thisUser()): string | undef
 
 /**
  * Why a folder that is there is not this user's to keep records in, in words that follow "it": another user made it,
- * or a link in its place, or every user may write in it. @throws the system's error where it cannot be looked at.
+ * or a link in its place, or every user may write in it. @throws the system's error if it cannot be looked at.
  */
 export function folderFault(path: string, user: User = thisUser()): string | undefined {
   const stat = statSync(path);

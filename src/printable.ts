@@ -1,4 +1,4 @@
-/** How much foreign text is shown where the caller does not say otherwise, UTF-16 code units. */
+/** The default length at which foreign text is cut, in UTF-16 code units. */
 export const defaultLimit = 2000;
 
 // What moves the cursor, colours, rings, reorders or hides text: C0 and C1 (so every ESC, CSI and OSC), DEL,

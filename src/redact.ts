@@ -1,7 +1,7 @@
-/** What stands where a secret stood. */
+/** The text that replaces a secret. */
 export const redacted = '[redacted]';
 
-// A shorter secret is a word of its own in too many texts: it is replaced only where it stands alone.
+// A shorter secret is a word of its own in too many texts: it is replaced only if it stands alone.
 const shortest = 8;
 
 // Tokens in the plural are counted: `X-Control-Require-Usage-Tokens-Return`.
@@ -170,7 +170,7 @@ const number = String.raw`#0*${decimal}(?!\d);?|#x0*${hex}(?![\da-f]);?`;
 const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(named).join('|')});)`;
 const escape = new RegExp(`${json}|${percent}|${entity}`, 'gi');
 
-/** Where an escape stood: from `start` to `end` of the text, at `at` of the text without it, as one character. */
+/** The place of an escape: from `start` to `end` in the text, and at `at` in the text with its escapes decoded, as one character. */
 interface Escape {
   start: number;
   end: number;

@@ -7,7 +7,7 @@ export interface StateUrl {
   href: string;
   /** The address as it may be shown: without its password. */
   shown: string;
-  /** The password in it, '' where there is none. */
+  /** The password in it, '' if there is none. */
   password: string;
   /** The schema that holds the tables. */
   schema: string;
@@ -62,7 +62,7 @@ export function shownUrl(text: string): string {
   return url.href;
 }
 
-/** True where an address holds a password. */
+/** True if an address holds a password. */
 export function holdsPassword(text: unknown): boolean {
   return (
     typeof text === 'string' && isStateUrl(text) && URL.canParse(text) && passwordIn(new URL(text)) !== ''

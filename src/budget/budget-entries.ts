@@ -8,7 +8,7 @@ import { openBudgetLog } from './budget-log.ts';
 import type { Per } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 
-/** Reads a budget's file. @throws MgwError('local_io') where a line of it is damaged. */
+/** Reads a budget's file. @throws MgwError('local_io') if a line of it is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {
   const reservations = new Reservations();
   for (const line of (await readFile(path, 'utf8')).split('\n').filter(Boolean)) {
@@ -22,8 +22,8 @@ export async function readBudgetFile(path: string): Promise<BudgetEntries> {
 
 /**
  * Writes a budget's file, adding what is not in it.
- * @returns whether that was anything
- * @throws MgwError('local_io') where it cannot be.
+ * @returns whether anything was added
+ * @throws MgwError('local_io') if it cannot be.
  */
 export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<boolean> {
   const log = await openBudgetLog(path);
@@ -80,7 +80,7 @@ export async function readBudgetRows(
   });
 }
 
-/** Writes a budget into a database, where there is none of its name. @returns false where there is one. */
+/** Adds a budget to a database. @returns false if the database has a budget of that name already. */
 export async function writeBudgetRows(
   database: Database,
   kind: BudgetKind,

@@ -10,7 +10,7 @@ import { plainFile } from '../files/open-flags.ts';
 export interface BudgetLog {
   /**
    * Adds text at the end, in one step; with `sync` it and all before it are durable on return.
-   * @throws MgwError('local_io') where it cannot.
+   * @throws MgwError('local_io') if the text cannot be written.
    */
   append(text: string, sync: boolean): Promise<void>;
   /** What was added since the last time, by whatever process, to the end as it is now. */
@@ -21,7 +21,7 @@ export interface BudgetLog {
 const { O_APPEND, O_CREAT, O_RDWR } = constants;
 const blockBytes = 64 * 1024;
 
-/** A log in a plain file, which is made where it is missing. @throws MgwError('local_io') where it cannot be opened. */
+/** A log in a plain file, which is made if it is missing. @throws MgwError('local_io') if it cannot be opened. */
 export async function openBudgetLog(path: string): Promise<BudgetLog> {
   return local(path, async () => {
     await makeFolder(dirname(path));

@@ -33,9 +33,9 @@ export type ChargeOutcome =
   /** Nobody can tell yet: it is being sent, or its answer was lost. */
   | 'open';
 
-/** How a budget stands, in the present day or month where it is for one. */
+/** The state of a budget, for the current day or month if its limit is for one. */
 export interface Standing {
-  /** Absent where none was set, or where the budget was removed. */
+  /** Absent if none was set, or if the budget was removed. */
   limit?: Limit;
   /** Paid for. */
   spent: Decimal;
@@ -43,7 +43,7 @@ export interface Standing {
   reserved: Decimal;
 }
 
-/** Whether an amount may be spent; where not, how the budget stood without it. */
+/** Whether an amount may be spent; if not, the state of the budget without it. */
 export type Decision = { fits: true } | { fits: false; standing: Standing };
 
 /**
@@ -53,7 +53,7 @@ export type Decision = { fits: true } | { fits: false; standing: Standing };
 export interface Budget {
   /**
    * Sets an amount aside before anything is sent. `limit` is that of a budget which has none of its own.
-   * @throws MgwError('local_io') where it cannot be recorded, or the record is damaged: nothing may be sent.
+   * @throws MgwError('local_io') if it cannot be recorded, or the record is damaged: nothing may be sent.
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;
   /** The submission was accepted: the amount stays spent. */

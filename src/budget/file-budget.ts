@@ -8,11 +8,11 @@ import type { Budget, Charge, ChargeOutcome, Decision, Limit, Reservation, Stand
 /** What a budget in a file needs to know of the world. */
 interface FileBudgetOptions {
   log: BudgetLog;
-  /** Where it is, for messages. */
+  /** The path of the file, for messages. */
   path?: string;
   /** Milliseconds since 1970. */
   now: () => number;
-  /** What the ledger proves of a reservation; `none` only where its run can send nothing more under it. */
+  /** What the ledger proves of a reservation; `none` only if its run can send nothing more under it. */
   outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome>;
 }
 
@@ -45,7 +45,7 @@ export class FileBudget implements Budget {
     await this.#append([{ type: 'keep', id }]);
   }
 
-  // Neither is synced: where its line is lost, the amount stays reserved until the ledger proves what became of it.
+  // Not synced: if the line is lost, the amount stays reserved until the ledger proves the outcome.
   async release(id: string): Promise<void> {
     await this.#append([{ type: 'release', id }]);
   }
@@ -86,7 +86,7 @@ export class FileBudget implements Budget {
     }
   }
 
-  // True where something was given back. The proof is written down first, so that the lines alone decide.
+  // True if an amount was released. The outcome is recorded first, so that the lines alone decide.
   async #settleOpen(): Promise<boolean> {
     const settled: BudgetEvent[] = [];
     for (const reservation of this.#reservations.open()) {
@@ -151,7 +151,7 @@ export class FileBudget implements Budget {
  */
 export type BudgetKind = 'standing' | 'command' | 'batch';
 
-/** Where the budgets of a kind are, below the folder of the ledger. */
+/** The folder of the budgets of a kind, below the ledger's folder. */
 export function budgetFolder(ledgerFolder: string, kind: BudgetKind): string {
   return join(ledgerFolder, 'budgets', kind);
 }
@@ -172,7 +172,7 @@ export function budgetNames(files: readonly string[]): string[] {
     .sort();
 }
 
-/** Opens a budget, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
+/** Opens a budget, and makes it if there is none. @throws MgwError('local_io') if it cannot be opened. */
 export async function openBudget(
   path: string,
   options: Omit<FileBudgetOptions, 'log' | 'path'>,

@@ -23,11 +23,11 @@ export type Unit = 'second' | 'video' | '10k_characters' | '10k_visible_characte
 export const videoUnits: readonly Unit[] = ['second', 'video'];
 export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_characters'];
 
-/** One line of a price: what each unit costs where every condition holds. */
+/** One line of a price: what each unit costs if every condition holds. */
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The seconds that are billed of each video where a request leaves its length open. */
+  /** The seconds that are billed of each video if a request leaves its length open. */
   defaultSeconds?: number;
 }
 
@@ -45,8 +45,8 @@ const allUnits = [...videoUnits, ...speechUnits];
 const defaultSeconds = 'default_seconds';
 
 /**
- * Reads a price: `second=0.12`, or `resolution=2K: second=0.40` where it holds for one value of a field. Several
- * are separated by `;` or a line break. `default_seconds=5` is what is billed where a request asks for no length.
+ * Reads a price: `second=0.12`, or `resolution=2K: second=0.40` if it holds for one value of a field. Several
+ * are separated by `;` or a line break. `default_seconds=5` is what is billed if a request asks for no length.
  * `flags` is the table of the fields there are, `units` what may be priced.
  * @throws Error whose message says what is wrong and what is allowed.
  */
@@ -116,8 +116,8 @@ function fieldName(name: string, flags: readonly Flag[]): string {
 }
 
 /**
- * What a request costs at most, or undefined where that is not known: no rate is sure to hold, or it counts what
- * the request leaves open. Where a field is left out, the dearest rate that it may lead to counts.
+ * What a request costs at most, or undefined if that is not known: no rate is sure to hold, or it counts what
+ * the request leaves open. If a field is left out, the dearest rate that it may lead to counts.
  */
 export function costAtMost(
   price: Price,

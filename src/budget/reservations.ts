@@ -8,7 +8,7 @@ import type { Charge, Decision, Limit, Per, Reservation, Standing } from './budg
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
-  /** Counts where it fits, at its place in the file, into `limit`, or else into the limit set before it. */
+  /** Counts if it fits, at its place in the file, into `limit`, or else into the limit set before it. */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
   | { type: 'keep'; id: string }
   | { type: 'release'; id: string };

@@ -20,7 +20,7 @@ interface Expense {
   /** The `--key`. */
   key?: string;
   budgets: readonly string[];
-  /** Absent where no price was known. */
+  /** Absent if no price was known. */
   amount?: Decimal;
   /**
    * `failed`: the task failed, and gateways give such charges back or not. `doubt`: nobody knows whether the task

@@ -13,7 +13,7 @@ interface BaseUrl {
   baseUrlProblem?: MgwError;
 }
 
-/** The base URL that is configured, or why it cannot be used; neither where none is. */
+/** The base URL that is configured, or why it cannot be used; neither if none is configured. */
 export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   const found = lookUp(baseUrlRule, layers);
   if (found === undefined) return {};
@@ -52,7 +52,7 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
 
 /**
  * The pause between polls, ms. The specification asks for 5 to 10 seconds (8); on loopback there is nobody to be
- * spared. @throws MgwError where it is shorter than that elsewhere.
+ * spared. @throws MgwError if it is shorter than that elsewhere.
  */
 export function resolvePollInterval(
   layers: Layers,
@@ -68,7 +68,7 @@ export function resolvePollInterval(
 
 /**
  * How Protocol C gets the key (specification 5.5). A scheme belongs to Authorization: any other header carries the
- * bare key where nothing else is said. @throws MgwError where either cannot be sent.
+ * bare key if nothing else is said. @throws MgwError if either cannot be sent.
  */
 export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
   const header = read(rules.cAuthHeader, layers);
@@ -79,14 +79,14 @@ export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
 }
 
 /**
- * Play money or real money. @throws MgwError where MGW_SANDBOX is neither yes, no, nor the address of a sandbox: a
+ * Play money or real money. @throws MgwError if MGW_SANDBOX is neither yes, no, nor the address of a sandbox: a
  * guess must not decide it.
  */
 export function resolveSandbox(layers: Layers): Setting<boolean> {
   return read(sandboxRule, { ...layers, profile: {} });
 }
 
-/** The address of a sandbox that is being served, where MGW_SANDBOX names one (`mgw sandbox exec`, design 9). */
+/** The address of a sandbox that is being served, if MGW_SANDBOX names one (`mgw sandbox exec`, design 9). */
 export function servedSandbox({ env }: Layers): string | undefined {
   const given = env['MGW_SANDBOX'] ?? '';
   return sandboxAddress.test(given) ? given : undefined;
@@ -112,7 +112,7 @@ const sandboxRule: Rule<boolean> = {
   fallback: false,
 };
 
-/** Whether nobody may be asked: `--no-input`, MGW_NO_INPUT, or CI. @throws MgwError where it is neither yes nor no. */
+/** Whether prompts are forbidden: by `--no-input`, MGW_NO_INPUT, or CI. @throws MgwError if it is neither yes nor no. */
 export function resolveNoInput(layers: Layers): Setting<boolean> {
   if (layers.flags.input === false) return { value: true, source: 'flag', name: '--no-input' };
   const own = read<boolean>(noInputRule, { ...layers, profile: {} });
@@ -130,7 +130,7 @@ export function folderSetting({ path, variable }: Folder): Setting<string> {
     : { value: path, source: 'env', name: variable };
 }
 
-/** The profile's defaults for one model by long flag name (`aspect-ratio`); empty where there are none. */
+/** The profile's defaults for one model by long flag name (`aspect-ratio`); empty if there are none. */
 export function defaultsFor(
   layers: Layers,
   protocol: ProtocolName,
@@ -142,7 +142,7 @@ export function defaultsFor(
   return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
 }
 
-/** The price of a model as it is configured, undefined where none is; of speech there is one model. */
+/** The price of a model as it is configured, undefined if none is. Speech has only one model. */
 export function priceOf(
   { profile, profileName }: Layers,
   kind: JobKind,

@@ -78,7 +78,7 @@ const mostBytes = 64 * 1024;
 
 /**
  * The text of the file that MGW_API_KEY_FILE names: a plain file, or a pipe such as `<(pass show gateway)`.
- * @throws MgwError('config') that names the file where it cannot be read, is a folder, or is no key file by size.
+ * @throws MgwError('config') that names the file if it cannot be read, is a folder, or is no key file by size.
  */
 export function readKeyFile(path: string): string {
   try {

@@ -78,7 +78,7 @@ function isCount(name: string): boolean {
   return ['retries', 'tts.sample_rate', 'sandbox.concurrency', 'sandbox.per_minute'].includes(name);
 }
 
-// A default is kept as what it plainly is; a number only where its digits come back the same.
+// A default is kept as what it plainly is; a number only if its digits come back the same.
 function plainValue(word: string): FlagDefault {
   if (word === 'true' || word === 'false') return word === 'true';
   return String(Number(word)) === word && Number.isFinite(Number(word)) ? Number(word) : word;

@@ -19,7 +19,7 @@ export interface Setting<T> extends Origin {
   value: T;
 }
 
-/** Where a setting is looked up, from the first to the last: flags, environment, profile. */
+/** The places of a setting, in the order in which they are searched: flags, environment, profile. */
 export interface Layers {
   flags: SettingFlags;
   env: Env;
@@ -27,7 +27,7 @@ export interface Layers {
   profile: Profile;
 }
 
-/** The raw value of the first layer that has one; undefined where none has. */
+/** The raw value from the first layer that has one; undefined if none has. */
 export function lookUp(
   rule: Pick<Rule<unknown>, 'key' | 'flag' | 'env'>,
   layers: Layers,
@@ -72,7 +72,7 @@ export function originText({ source, name }: Origin): string {
 }
 
 /**
- * The error for a value that cannot be used: `usage` where a flag gave it, `config` elsewhere, exit 2 both.
+ * The error for a value that cannot be used: `usage` if a flag gave it, `config` elsewhere, exit 2 both.
  * `shown` is the value, '' for none.
  */
 export function badSetting(key: string, origin: Origin, shown: string, cause: unknown): MgwError {
@@ -84,7 +84,7 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
 }
 
-/** The profile that is meant where nobody names one. */
+/** The profile that is used if none is named. */
 const defaultProfile = 'default';
 
 /** A name that a profile may bear. @throws MgwError('usage') saying what is allowed. */
@@ -97,7 +97,7 @@ export function checkProfileName(name: string): string {
 
 /**
  * The profile in use, whether it exists or not: flag, MGW_PROFILE, the file's own choice, `default`.
- * @throws MgwError('usage') where the name could not be one.
+ * @throws MgwError('usage') if the name could not be one.
  */
 export function namedProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
   if (flag !== undefined) return { value: checkProfileName(flag), source: 'flag', name: '--profile' };
@@ -108,7 +108,7 @@ export function namedProfile(flag: string | undefined, env: Env, file: ConfigFil
   return { value, source: 'profile', name: value };
 }
 
-/** {@link namedProfile}, for reading. @throws MgwError('config') where a named profile does not exist. */
+/** {@link namedProfile}, for reading. @throws MgwError('config') if a named profile does not exist. */
 export function chooseProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
   const chosen = namedProfile(flag, env, file);
   if (chosen.value === defaultProfile || Object.hasOwn(file.profiles, chosen.value)) return chosen;

@@ -22,13 +22,13 @@ export type ShownValue = string | number | boolean | string[];
 /** One setting as `mgw config list` shows it. */
 export interface SettingRow extends Origin {
   key: string;
-  /** Absent where there is none. The key itself is never here. */
+  /** Absent if there is none. The key itself is never here. */
   value?: ShownValue;
   /** Why what is set cannot be used. */
   problem?: string;
 }
 
-/** What stands where the API key would. */
+/** Shown in place of the API key. */
 export const hiddenKey = '(hidden)';
 
 /** Every setting in force with its source, also those that cannot be used; never throws. */

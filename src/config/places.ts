@@ -6,7 +6,7 @@ import { badSetting, type Env } from './layers.ts';
 
 /** What the folders are derived from, apart from the environment. */
 export interface Host {
-  /** The user's home folder; empty where there is none. */
+  /** The user's home folder; empty if there is none. */
   home: string;
   platform: NodeJS.Platform;
   /** The folder in which mgw runs. */
@@ -18,7 +18,7 @@ export function thisHost(): Host {
   return { home: homeFolder(), platform: process.platform, cwd: process.cwd() };
 }
 
-// A user that the system does not list, as in a container, has none where HOME does not say it.
+// A user unknown to the system, as in a container, has no home folder unless HOME is set.
 function homeFolder(): string {
   try {
     return homedir();
@@ -27,16 +27,16 @@ function homeFolder(): string {
   }
 }
 
-/** A folder, and the variable that names it where one does. */
+/** A folder, and the variable that names it, if any. */
 export interface Folder {
   path: string;
-  /** The variable, or undefined where the path is the default one. */
+  /** The variable, or undefined if the path is the default one. */
   variable?: string;
 }
 
 /**
  * The folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
- * @throws MgwError('config') where it is a relative path, or there is no home folder.
+ * @throws MgwError('config') if it is a relative path, or there is no home folder.
  */
 export function configFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
@@ -49,7 +49,7 @@ export function configFolder(env: Env, host: Host): Folder {
 
 /**
  * The folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
- * @throws MgwError('config') where it is a relative path, or there is no home folder.
+ * @throws MgwError('config') if it is a relative path, or there is no home folder.
  */
 export function stateFolder(env: Env, host: Host): Folder {
   return folder(env, host, {

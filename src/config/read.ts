@@ -17,8 +17,8 @@ export function configPath(env: Env, host: Host = thisHost()): string {
 }
 
 /**
- * The config file; one without profiles where there is none.
- * @throws MgwError('config') where it cannot be read, is no plain file, is not JSON of the right shape, or is
+ * The config file; one without profiles if there is none.
+ * @throws MgwError('config') if it cannot be read, is no plain file, is not JSON of the right shape, or is
  * open to others (see {@link readRawConfig}).
  */
 export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
@@ -32,9 +32,9 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 }
 
 /**
- * A config file's JSON as it stands, its members not checked; undefined where there is no file. Links are
+ * A config file's JSON as it stands, its members not checked; undefined if there is no file. Links are
  * followed, since people link their settings; what is opened is what is checked.
- * @throws MgwError('config') where it is no plain file, belongs to another user, is not a JSON object, holds a member
+ * @throws MgwError('config') if it is no plain file, belongs to another user, is not a JSON object, holds a member
  * such as `__proto__`, may be written by others, or holds a key and may be read by others.
  */
 export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {

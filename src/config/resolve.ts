@@ -24,7 +24,7 @@ export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
   file: ConfigFile;
-  /** This machine, where nothing else is given. */
+  /** Default: this machine. */
   host?: Host;
   /** Reads the file that MGW_API_KEY_FILE names; called only when the key is asked for. */
   readKeyFile?: (path: string) => string;
@@ -33,7 +33,7 @@ export interface ResolveInput {
 /** Every setting with its source (design 3); durations are in ms. */
 export interface Settings extends RuleSettings {
   profile: Setting<string>;
-  /** Absent where none is configured or where it cannot be used: ask {@link requireBaseUrl}. */
+  /** Absent if none is configured or if it cannot be used: ask {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
   /** Why the base URL that is configured cannot be used. */
   baseUrlProblem?: MgwError;
@@ -44,7 +44,7 @@ export interface Settings extends RuleSettings {
   /** How Protocol C gets the key (specification 5.5). */
   cAuth: Setting<AuthScheme>;
   sandbox: Setting<boolean>;
-  /** The sandbox that is being served already; absent where one of one's own is to be embedded. */
+  /** The address of a running sandbox; absent if the command embeds its own. */
   sandboxUrl?: string;
   noInput: Setting<boolean>;
   configDir: Setting<string>;
@@ -87,7 +87,7 @@ export function resolveSettings(input: ResolveInput): Settings {
   };
 }
 
-/** The layers that settings are looked up in. @throws MgwError('config') where the profile does not exist. */
+/** The layers that settings are looked up in. @throws MgwError('config') if the profile does not exist. */
 export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): Layers {
   const { flags, env, file } = input;
   const profileName = chooseProfile(flags.profile, env, file);
@@ -96,7 +96,7 @@ export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): L
 }
 
 /**
- * The base URL. @throws MgwError('config' | 'usage'), exit 2, where there is none or it cannot be used; the
+ * The base URL. @throws MgwError('config' | 'usage'), exit 2, if there is none or it cannot be used; the
  * message names both ways on.
  */
 export function requireBaseUrl(settings: Settings): URL {
@@ -111,7 +111,7 @@ export function requireBaseUrl(settings: Settings): URL {
 }
 
 /**
- * The API key, read and checked now. @throws MgwError('config'), exit 2, where there is none or it cannot be
+ * The API key, read and checked now. @throws MgwError('config'), exit 2, if there is none or it cannot be
  * sent; the message names both ways on and holds no part of the key.
  */
 export function requireKey(settings: Settings): string {

@@ -11,7 +11,7 @@ export interface SettingFlags {
   allowHttp?: boolean;
   /** `--trust-origin`, each time it was given. */
   trustOrigin?: readonly string[];
-  /** Durations: texts with a unit, or ms where the command line has read them already. */
+  /** Durations: texts with a unit, or ms if the command line has read them already. */
   timeout?: string | number;
   pollInterval?: string | number;
   requestTimeout?: string | number;
@@ -25,7 +25,7 @@ export interface SettingFlags {
   input?: boolean;
 }
 
-/** One setting: where it may come from, how it is read, and what it is where nobody says anything. */
+/** One setting: its sources, its parser and its default. */
 export interface Rule<T> {
   /** The name under `mgw config`, and the path in a profile of the config file. */
   key: string;

@@ -56,7 +56,7 @@ export const profileSchema = z.strictObject({
   ),
 });
 
-/** The whole config file: profiles by name, and the one that is used where none is named. */
+/** The whole config file: profiles by name, and the one that is used if none is named. */
 export const configSchema = z.strictObject({
   profile: text,
   profiles: z._default(z.record(z.string(), profileSchema), {}),

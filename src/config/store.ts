@@ -12,8 +12,8 @@ import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
  * Changes the config file as one step: it is read as it is on the disk now, and replaced as a whole, mode 0600, in
- * a folder that is made 0700 where it is missing. A key goes nowhere but there.
- * @throws MgwError('config') where the file cannot be trusted or the outcome is no config; ('local_io') where it
+ * a folder that is made 0700 if it is missing. A key goes nowhere but there.
+ * @throws MgwError('config') if the file cannot be trusted or the outcome is no config; ('local_io') if it
  * cannot be written.
  */
 export async function changeConfig(
@@ -64,7 +64,7 @@ async function locked(file: string): Promise<() => Promise<void>> {
   }
 }
 
-/** {@link changeConfig} for one profile, which is made where it does not exist. */
+/** {@link changeConfig} for one profile, which is made if it does not exist. */
 export function changeProfile(
   env: Env,
   name: string,
@@ -96,7 +96,7 @@ async function write(file: string, content: ConfigFile): Promise<void> {
     serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
   });
   conf.store = content;
-  // Where conf cannot replace a file it writes into it, and an old file keeps its old mode.
+  // If conf cannot replace a file it writes into it, and an old file keeps its old mode.
   await chmod(file, 0o600);
 }
 

@@ -13,9 +13,9 @@ import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 export interface CollectDeps {
   /** Takes secrets out of a text: the key, and what signs an address. */
   redact: (text: string) => string;
-  /** The address of a job's file; undefined where it cannot be had from the page. */
+  /** The address of a job's file; undefined if it cannot be had from the page. */
   hrefOf: (job: Job, index: number) => string | undefined;
-  /** Bytes; undefined where there is no such file. */
+  /** Bytes; undefined if there is no such file. */
   sizeOf: (path: string) => number | undefined;
   peaksOf: (file: JobFile) => Promise<string | undefined>;
   /** A command as it is typed. */
@@ -59,7 +59,7 @@ async function itemOf(
     model: job.model,
     state,
     created: job.created_at,
-    // The row says it too, where it has one: a page holds it once.
+    // The row says it too, if it has one: a page holds it once.
     prompt: 'row' in redo && sayer(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
     seed: askedText(job, 'seed'),
     duration: askedText(job, 'duration'),
@@ -158,7 +158,7 @@ function foldersOf(job: Job): string[] {
   return job.files.map(({ path }) => dirname(path));
 }
 
-/** The command that gets a job on, as an argument vector; undefined where there is nothing to do. */
+/** The command that gets a job on, as an argument vector; undefined if there is nothing to do. */
 function wayOn(job: Job, state: ShownState, hasFiles: boolean): string[] | undefined {
   switch (state) {
     case 'succeeded':

@@ -54,7 +54,7 @@ export interface GalleryItem {
   note?: string;
   /** When it was rated, ISO 8601 in UTC. */
   rated?: string;
-  /** The row of a manifest that makes it again; where there is none, why. */
+  /** The row of a manifest that makes it again; if there is none, why. */
   redo?: Record<string, unknown>;
   noRedo?: string;
 }

@@ -12,8 +12,8 @@ export class Links {
   }
 
   /**
-   * The address of a file from the page, each part of its path percent-encoded; undefined where none can be told without
-   * telling where on this machine it is: from another drive, or where the two have only the root in common.
+   * The address of a file from the page, each part of its path percent-encoded; undefined if none can be told without
+   * telling where on this machine it is: from another drive, or if the two have only the root in common.
    */
   to(path: string): string | undefined {
     const folder = this.#realFolder(dirname(path));
@@ -33,7 +33,7 @@ export class Links {
   }
 }
 
-// Where a link is on the way, going up from what it leads to is not going back.
+// Going up from the target of a symbolic link does not lead back to the folder that holds the link.
 function real(folder: string): string | undefined {
   try {
     return realpathSync(folder);
@@ -44,7 +44,7 @@ function real(folder: string): string | undefined {
   }
 }
 
-/** The size of a file that is there, bytes; undefined where there is none. */
+/** The size of a file in bytes; undefined if there is no such file. */
 export function sizeOf(path: string): number | undefined {
   try {
     const found = statSync(path, { throwIfNoEntry: false });

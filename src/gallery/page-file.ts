@@ -18,7 +18,7 @@ export function pagePath(given: string): string {
 
 /**
  * Writes a page, whole or not at all.
- * @throws MgwError: exit 10 where there is a page that is not mgw's, or it cannot be written.
+ * @throws MgwError: exit 10 if there is a page that is not mgw's, or it cannot be written.
  */
 export async function writePage(path: string, html: string, force: boolean): Promise<void> {
   if (!force) await checkOwn(path);
@@ -62,7 +62,7 @@ async function checkOwn(path: string): Promise<void> {
 const mediaFolder = 'media';
 
 /**
- * Puts a job's files next to a page, as further names of the same file where the disk allows it, and gives their new paths.
+ * Puts a job's files next to a page, as further names of the same file if the disk allows it, and gives their new paths.
  * A copy that is there stays.
  * @throws MgwError('local_io'), exit 10.
  */

@@ -10,14 +10,14 @@ const mostBytes = 64 * 1024 * 1024;
 const mostStarts = 200;
 
 /**
- * Finds how loud sounds are, so that a page can draw them where the browser may not read them. WAV and raw samples are read here;
- * other sounds need ffmpeg, and have no waveform where that is not installed.
+ * Finds how loud sounds are, so that a page can draw their waveform even if the browser may not read the files. WAV and raw samples are read here;
+ * other sounds need ffmpeg, and have no waveform if that is not installed.
  */
 export class Peaks {
   #starts = 0;
   #isThere = true;
 
-  /** A digit from 0 to 9 for each of equal parts, the loudest being 9; undefined where nothing tells. Never throws. */
+  /** A digit from 0 to 9 for each of equal parts, the loudest being 9; undefined if nothing tells. Never throws. */
   async of(path: string): Promise<string | undefined> {
     const samples = /\.(wav|pcm)$/i.test(path) ? await readSamples(path) : await this.#decoded(path);
     return samples === undefined || samples.length === 0 ? undefined : loudness(samples, 1);

@@ -18,7 +18,7 @@ export function readRatings(text: string, name: string): ExportedRating[] {
   });
 }
 
-/** A rating as a page sends and exports it; undefined where it is none. */
+/** A rating as a page sends and exports it; undefined if it is none. */
 export function readRating(entry: Json | undefined): ExportedRating | undefined {
   if (!isObject(entry)) return undefined;
   const { job, rating, note, at = '' } = entry;

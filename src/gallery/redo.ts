@@ -156,14 +156,14 @@ function askedFor(job: Job, name: string): Json | undefined {
   return fields.map((field) => at(request, field)).find((value) => value !== undefined);
 }
 
-/** {@link askedFor} as a text; undefined where it is none, or was too long to be recorded. */
+/** {@link askedFor} as a text; undefined if it is none, or was too long to be recorded. */
 export function askedText(job: Job, name: string): string | undefined {
   const value = askedFor(job, name);
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** The body of a job as it was recorded, where it is one. */
+/** The body of a job as it was recorded, if it is one. */
 function requestOf({ request }: Job): JsonObject | undefined {
   return isObject(request) ? request : undefined;
 }

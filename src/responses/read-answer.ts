@@ -142,7 +142,7 @@ export class ResponseStream {
     if (text !== '') this.#onText(text);
   }
 
-  // What was streamed is what was said; where nothing was, the last event brings all of it at once.
+  // What was streamed is what was said; if nothing was, the last event brings all of it at once.
   #ended(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
     if (this.#text === '' && end.text !== '') this.#say(end.text, '');

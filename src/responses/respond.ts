@@ -13,11 +13,11 @@ import { responsesExchange, type ResponseEnd } from './wire.ts';
 export interface RespondDeps extends Omit<PayDeps, 'signals'> {
   /** Ends the call at once: there is no job that would go on. */
   signal: AbortSignal;
-  /** How long a stream may be silent, ms; five minutes where absent, since models think. */
+  /** How long a stream may be silent, ms; five minutes if absent, since models think. */
   idleTimeoutMs?: number;
 }
 
-/** How long the head of the answer may take where nothing else was asked, ms. */
+/** The default time in ms until the head of the answer must arrive. */
 const headTimeoutMs = 600_000;
 const defaultIdleMs = 300_000;
 

@@ -4,7 +4,7 @@ import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '
 
 /** How a response came to its end (specification 4.5 leaves its shape open; wire facts 6). */
 export type ResponseEnd =
-  /** `text` is that of every message; empty where the model did something else, such as calling a tool. */
+  /** `text` is that of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
   /** The model was stopped before it had said all. */
   | { kind: 'incomplete'; reason: string; text: string; response?: JsonObject }
@@ -51,7 +51,7 @@ export type ResponseEvent =
   | { kind: 'other' };
 
 /**
- * Reads one server-sent event by the `type` in its data, or by its name where the data has none. Unknown ones are
+ * Reads one server-sent event by the `type` in its data, or by its name if the data has none. Unknown ones are
  * `other`, and so is the `[DONE]` that some relays add. Never throws.
  */
 export function readEvent(name: string | undefined, data: string): ResponseEvent {

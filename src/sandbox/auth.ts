@@ -53,7 +53,7 @@ function parseKey(text: string): [key: string, models: string[]] {
 }
 
 /**
- * Who sends a request, by the issued key that it carries under a scheme; undefined where the key is missing,
+ * Who sends a request, by the issued key that it carries under a scheme; undefined if the key is missing,
  * malformed or not issued (specification 5: such a request gets HTTP 401).
  */
 export function authenticate(
@@ -70,7 +70,7 @@ export function authenticate(
   return { key: hash, mayUse: (model) => models.length === 0 || models.includes(model) };
 }
 
-/** True where a header or the query holds an issued key, or a header is one that carries keys. */
+/** True if a header or the query holds an issued key, or a header is one that carries keys. */
 export function carriesKey(stateDir: string, headers: IncomingHttpHeaders, query: string): boolean {
   if (KEY_HEADERS.some((name) => headers[name] !== undefined)) return true;
   const values = [...Object.values(headers).flat(), query].join('\n');

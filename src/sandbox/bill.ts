@@ -8,7 +8,7 @@ export { reset } from './state.ts';
 
 /** One charge. */
 export interface BillLine {
-  /** Id of the task, or of the call where there is no task (speech, Responses). */
+  /** Id of the task, or of the call if there is no task (speech, Responses). */
   task: string;
   area: Area;
   model: string;
@@ -20,7 +20,7 @@ export interface BillLine {
   characters?: number;
   /** Hash of the canonical body: equal for requests with the same intent. */
   fingerprint: string;
-  /** Hash of the prompt, text or input alone; absent where there is none. */
+  /** Hash of the prompt, text or input alone; absent if there is none. */
   subject?: string;
   /** Hash of the key that pays. */
   key: string;
@@ -86,7 +86,7 @@ export function fingerprint(value: unknown): string {
     .slice(0, 32);
 }
 
-/** The `subject` of a request by its prompt, text or input: none where it says nothing. */
+/** The `subject` of a request by its prompt, text or input: none if it is blank. */
 export function subjectOf(text: string): { subject?: string } {
   return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
 }

@@ -31,7 +31,7 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
 }
 
 /**
- * The body as a JSON object, or undefined where it is not one in valid UTF-8. Throws Refused (HTTP 400) where it is
+ * The body as a JSON object, or undefined if it is not one in valid UTF-8. Throws Refused (HTTP 400) if it is
  * nested deeper than any request needs.
  */
 export function jsonObject(call: Call): Record<string, unknown> | undefined {
@@ -40,7 +40,7 @@ export function jsonObject(call: Call): Record<string, unknown> | undefined {
   return isObject(value) ? value : undefined;
 }
 
-/** The JSON of a text inside a body: undefined where it is not JSON, or nested deeper than any request needs. */
+/** The JSON of a text inside a body: undefined if it is not JSON, or nested deeper than any request needs. */
 export function parseBounded(text: string): unknown {
   const value = parseJson(text);
   return isShallow(value) ? value : undefined;
@@ -60,7 +60,7 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** True where the request says that its body is JSON (specification 4.3, 5). */
+/** True if the request says that its body is JSON (specification 4.3, 5). */
 export function declaresJson(call: Call): boolean {
   return /^application\/json\s*(;|$)/i.test(call.headers['content-type'] ?? '');
 }
@@ -92,7 +92,7 @@ export function isHttpUrl(value: unknown): value is string {
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '';
 }
 
-/** True where an upstream on the public internet could not possibly fetch the URL (specification 8). */
+/** True if an upstream on the public internet could not possibly fetch the URL (specification 8). */
 export function isUnreachable(url: string): boolean {
   const { hostname } = new URL(url);
   const isName = !isIPv4(hostname) && !hostname.startsWith('[');

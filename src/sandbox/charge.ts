@@ -22,7 +22,7 @@ interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
 
 /**
  * Charges the key of a call for a service. `refundAt` (milliseconds since 1970) is for what is known to fail. Throws
- * Refused, and charges nothing, where a limit of the account forbids it.
+ * Refused, and charges nothing, if a limit of the account forbids it.
  */
 export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt?: number): void {
   const { gateway, key, requestId } = call;
@@ -36,7 +36,7 @@ const MINUTE_MS = 60_000;
 /**
  * Charges, unless a limit forbids it: then the answer says which, and the bill is as if nothing had been charged.
  * `refundAt` (milliseconds since 1970) gives the charge back later. Holds across processes without a lock: each
- * appends its line and withdraws it where the lines before leave no room, so their order decides.
+ * appends its line and withdraws it if the lines before leave no room, so their order decides.
  */
 function chargeWithin(
   stateDir: string,

@@ -34,11 +34,11 @@ export interface Gateway {
   url: string;
   fileUrl: string;
   /**
-   * Uses up one occurrence of a fault where the sandbox was started with it. `fits` may decline an occurrence by
+   * Uses up one occurrence of a fault if the sandbox was started with it. `fits` may decline an occurrence by
    * its percentage, before it is counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
-  /** What chance makes of a call, where the sandbox was started with `chaos`. */
+  /** What chance makes of a call, if the sandbox was started with `chaos`. */
   chance: (call: Chanced) => FaultHit | undefined;
 }
 
@@ -62,7 +62,7 @@ export interface Route {
   method: 'GET' | 'POST';
   pattern: RegExp;
   area: Area | 'models';
-  /** A function where one path serves several operations (Protocol B). */
+  /** A function if one path serves several operations (Protocol B). */
   kind: RouteKind | ((call: Call) => RouteKind);
   auth: AuthScheme;
   handle(call: Call, ...groups: string[]): Reply | Promise<Reply>;

@@ -33,8 +33,8 @@ export function parseFaults(texts: readonly string[]): Fault[] {
 }
 
 /**
- * Uses up one occurrence of a fault: the hit, or undefined where it was not asked for or has struck as often as
- * it should, or where `fits` declines it. Counts are files, so that they hold across the processes that share a state directory.
+ * Uses up one occurrence of a fault: the hit, or undefined if it was not asked for or has struck as often as
+ * it should, or if `fits` declines it. Counts are files, so that they hold across the processes that share a state directory.
  */
 export function takeFault(
   stateDir: string,

@@ -50,7 +50,7 @@ function serveFile(call: Call, file: ServedFile): Reply {
   };
 }
 
-/** Where an answer's bytes lie in the whole file, and how long that is, both in bytes. */
+/** The offset of an answer's bytes in the whole file, and the length of that file, both in bytes. */
 export function spanOf(reply: Reply): { start: number; total: number } {
   const match = /^bytes (\d+)-\d+\/(\d+)$/.exec(reply.headers['Content-Range'] ?? '');
   if (match) return { start: Number(match[1]), total: Number(match[2]) };

@@ -18,7 +18,7 @@ export interface Listener {
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error where the port cannot be had. With
+ * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port cannot be had. With
  * `unref` it keeps no process alive.
  */
 export async function listenOnLoopback(
@@ -52,7 +52,7 @@ function stop(server: Server): Promise<void> {
 }
 
 /**
- * True where a request comes from a web page of another origin, or reached this server under a name that is not its
+ * True if a request comes from a web page of another origin, or reached this server under a name that is not its
  * own (DNS rebinding): a page must not be able to run up a bill or read results. A browser itself may come: its
  * address bar, and its player, which asks for a file as `same-origin`. `origin` is `http://127.0.0.1:PORT`.
  */

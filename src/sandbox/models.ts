@@ -36,7 +36,7 @@ export const MODELS: readonly Model[] = [
   { id: 'text-1', area: 'responses' },
 ];
 
-/** The model of an area by its exact name, letter case included, where it may be used. */
+/** Finds a model of an area by its exact, case-sensitive name. Undefined if the key may not use it. */
 export function findModel(
   area: Area,
   id: unknown,

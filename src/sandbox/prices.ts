@@ -10,7 +10,7 @@ export interface Price {
   price: string;
   /** The price is for requests with this resolution only; it takes precedence over one without. */
   resolution?: string;
-  /** The seconds that are billed where a request asks for no duration. */
+  /** The seconds that are billed if a request asks for no duration. */
   defaultSeconds?: number;
 }
 

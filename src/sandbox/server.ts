@@ -21,7 +21,7 @@ import { readWhole, writeOnce } from './state.ts';
 
 /** How a sandbox runs. */
 export interface SandboxOptions {
-  /** Where tasks, bill and journal are kept. Several sandboxes may share it, also at the same time. */
+  /** The folder of tasks, bill and journal. Several sandboxes may share it at the same time. */
   stateDir: string;
   /** 0, the default, takes any free port. */
   port?: number;
@@ -70,7 +70,7 @@ const ROUTES: readonly Route[] = [
 /**
  * Starts a stand-in for the whole gateway on loopback (design 9). It makes real media, checks what the real one
  * checks, and keeps a bill in `stateDir` (created with mode 0700). Rejects with FaultSyntaxError or KeySyntaxError for
- * what does not exist, and with the system's error where the port or the folder cannot be had.
+ * what does not exist, and with the system's error if the port or the folder cannot be had.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { stateDir, paceMs = 3000, seed, now = Date.now, port = 0, limits = {}, voices = [] } = options;
@@ -101,7 +101,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 }
 
 /**
- * The file host keeps the port that it had first, so that the addresses of files outlive a restart; where something
+ * The file host keeps the port that it had first, so that the addresses of files outlive a restart; if something
  * else has that port, such as another sandbox over the same state directory, it takes any.
  */
 async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {

@@ -15,8 +15,8 @@ export type SpeechEnd =
 
 /**
  * The body of an answer of speech (specification 2.6, 4.4): frames that are adjacent here and separated there, in
- * chunks that are cut at awkward places. `usage` goes into the end frame, where it was asked for. Throws in the
- * middle where the connection is to break.
+ * chunks that are cut at awkward places. `usage` goes into the end frame, if it was asked for. Throws in the
+ * middle if the connection is to break.
  */
 export function speechStream(
   options: SpeechOptions,

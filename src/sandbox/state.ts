@@ -23,7 +23,7 @@ export function writeWhole(path: string, text: string): void {
   renameSync(draft, path);
 }
 
-/** The text of a file, or undefined where there is none. */
+/** The text of a file, or undefined if there is none. */
 export function readWhole(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -33,7 +33,7 @@ export function readWhole(path: string): string | undefined {
   }
 }
 
-/** Names in a folder, in order; none where there is no folder. */
+/** Names in a folder, in order; none if there is no folder. */
 export function listFolder(path: string): string[] {
   try {
     return readdirSync(path).sort();
@@ -48,7 +48,7 @@ export function claim(path: string): boolean {
   return writeOnce(path, '');
 }
 
-/** Writes a short text where there is no file yet: true for exactly one caller among all processes. */
+/** Writes a short text if there is no file yet: true for exactly one caller among all processes. */
 export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {
@@ -89,7 +89,7 @@ export function readRecordsFrom(path: string, start: number): { records: unknown
   return { records: records.filter((record) => record !== undefined), end: bytes.length - unfinished };
 }
 
-/** JSON as a value, or undefined where the text is not JSON. */
+/** JSON as a value, or undefined if the text is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -65,7 +65,7 @@ const QUEUED_SHARE = 0.2;
 
 /**
  * Charges for an order and makes its task. The charge comes first: a task that nobody pays cannot exist. Throws
- * Refused where a limit of the account forbids it.
+ * Refused if a limit of the account forbids it.
  */
 export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { gateway, key } = call;
@@ -100,7 +100,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   return task;
 }
 
-/** A task of an area by its exact id, or undefined where there is none. */
+/** A task of an area by its exact id, or undefined if there is none. */
 export function findTask(stateDir: string, area: VideoArea, id: string): Task | undefined {
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(id)) return undefined;
   const text = readWhole(taskPath(stateDir, id));

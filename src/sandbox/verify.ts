@@ -96,7 +96,7 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 
 /**
  * The same key and prompt, text or input, whatever else differs (a default left out, a fresh seed, another model),
- * where the first of these requests got no answer. Where it got one, the client wants several takes.
+ * if the first of these requests got no answer. If it got one, the client wants several takes.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(

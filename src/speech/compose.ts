@@ -97,7 +97,7 @@ export const schema: BodySchema = described(
   speechFlags.filter(({ flags }) => !flags.startsWith('--format')),
 );
 
-/** Every rule of specification 2.6 that a body breaks; empty where it may be sent. */
+/** Every rule of specification 2.6 that a body breaks; empty if it may be sent. */
 export function checkSpeech(body: JsonObject): Violation[] {
   return checkShape(schema, body, speechFlags);
 }
@@ -109,7 +109,7 @@ export interface SpeechFormat {
   /** `audio_params.format` as it goes out (specification 2.6). */
   wire: string;
   mime: string;
-  /** True where PCM is asked for and one WAV header is written before it. */
+  /** True if PCM is asked for and one WAV header is written before it. */
   wav: boolean;
 }
 
@@ -143,7 +143,7 @@ function speechFormat(name: string): SpeechFormat {
 
 /**
  * The format of an output: the one that is named, else that of the file's extension, else the usual one.
- * @throws MgwError('usage') where the extension is one of audio that is not among the known formats.
+ * @throws MgwError('usage') if the extension is one of audio that is not among the known formats.
  */
 export function formatFor(
   named: string | undefined,

@@ -5,14 +5,14 @@ import { canonicalJson, type JsonObject } from '../json.ts';
 /** Gives the bytes of the next piece, in order, as they stand in the joined output. */
 export type Joiner = (piece: Uint8Array, isLast: boolean) => Uint8Array;
 
-/** How the pieces of one output are joined, by their format; undefined where that is not known. */
+/** How the pieces of one output are joined, by their format; undefined if that is not known. */
 export function joinerFor(wireFormat: string): Joiner | undefined {
   if (wireFormat === 'mp3') return mp3Frames;
   if (wireFormat === 'ogg_opus') return oggJoiner();
   return wireFormat === 'pcm' ? (piece) => piece : undefined;
 }
 
-/** Where the pieces of one order are joined, in their folder: a name that no other order has. */
+/** The file in which the pieces of one order are joined: a name that no other order has. */
 export function joinedPart(folder: string, bodies: readonly JsonObject[]): string {
   return join(folder, `joined-${hashOfPieces(bodies).slice(0, 16)}.part`);
 }
@@ -34,7 +34,7 @@ const sampleRates = [44_100, 48_000, 32_000];
 interface Frame {
   /** Bytes, header included. */
   length: number;
-  /** Where the tag of a header frame stands, counted from the frame's beginning. */
+  /** The offset of the tag of a header frame, from the start of the frame. */
   tagAt: number;
 }
 
@@ -138,7 +138,7 @@ function pagesOf(file: Buffer): Buffer[] | undefined {
   return pages;
 }
 
-// The page of OpusHead, and those up to the end of the comments' packet; none where this is no Opus.
+// The page of OpusHead, and those up to the end of the comments' packet; none if this is no Opus.
 function headerCount(pages: readonly Buffer[]): number {
   const [first] = pages;
   if (first?.toString('latin1', headBytes + 1, headBytes + 9) !== 'OpusHead') return 0;
@@ -168,7 +168,7 @@ export const wavHeaderBytes = 44;
 const unknownLength = 0xffff_ffff;
 
 /**
- * The header of a WAV file of signed 16-bit mono PCM. Where the length is not known yet (a stream), both size
+ * The header of a WAV file of signed 16-bit mono PCM. If the length is not known yet (a stream), both size
  * fields hold 0xFFFFFFFF, which players read as "to the end".
  *
  * @param sampleRate hertz

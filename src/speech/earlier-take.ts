@@ -15,7 +15,7 @@ import type { SpeechDeps } from './take.ts';
  * Delivers what an earlier run of the same order paid for; nothing is sent. A run that is alive in another process
  * is waited for.
  * @param own this process's own run of the job, when waiting ends, and what takes the right to make the output
- * @throws MgwError: exit 5 where it failed, 8 where the other run goes on, 9 where it was cut off or is gone.
+ * @throws MgwError: exit 5 if it failed, 8 if the other run goes on, 9 if it was cut off or is gone.
  */
 export async function deliverEarlier(
   job: Job,
@@ -81,7 +81,7 @@ function partOf(job: Job): string | undefined {
 /**
  * How speech ended that an earlier run did not make whole: exit 5 after an error frame, else 9.
  *
- * @param part where what came is kept, undefined where nothing is known of it
+ * @param part where what came is kept, undefined if nothing is known of it
  */
 function endedError(job: Job, part: string | undefined = partOf(job)): MgwError {
   if (job.state !== 'failed') return incompleteError(job, insideStream, part);
@@ -107,8 +107,8 @@ function keptFile(job: Job): JobFile[] {
 /**
  * Puts the audio of a job that succeeded into another place, from wherever on this machine it is still whole; the gateway
  * is not asked, since it keeps no speech.
- * @returns the file, undefined where it went to a stream
- * @throws MgwError: exit 9 where it is nowhere, 8 where another process holds the output until the deadline, 10.
+ * @returns the file, undefined if it went to a stream
+ * @throws MgwError: exit 9 if it is nowhere, 8 if another process holds the output until the deadline, 10.
  */
 export async function deliverSaved(
   job: Job,
@@ -132,7 +132,7 @@ export async function deliverSaved(
 }
 
 /**
- * What is wrong with speech as its record stands; undefined where it was delivered whole. Speech is over when its command
+ * What is wrong with speech as its record stands; undefined if it was delivered whole. Speech is over when its command
  * is: there is nothing at the gateway to wait for, only an end to tell.
  */
 export function speechProblem(job: Job): MgwError | undefined {

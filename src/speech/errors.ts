@@ -8,9 +8,9 @@ import { ReaderGone } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
 /**
- * Exit 9: a stream that was billed and did not prove to be whole (design 8); 130 or 143 where a person gave it up.
+ * Exit 9: a stream that was billed and did not prove to be whole (design 8); 130 or 143 if a person gave it up.
  *
- * @param kept where what came is kept, undefined where nothing is
+ * @param kept where what came is kept, undefined if nothing is
  */
 export function incompleteError(
   job: Job,

@@ -1,6 +1,6 @@
 import { ByteBuffer } from '../media/byte-buffer.ts';
 
-/** The largest frame that is taken where nothing else is asked, bytes: over an hour of speech in one frame. */
+/** The default limit of a frame in bytes: over an hour of speech. */
 export const largestFrame = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
@@ -27,7 +27,7 @@ export class FrameSplitter {
   /** Braces that are open. */
   #depth = 0;
   #inString = false;
-  /** True where the next byte of a string is escaped by the one before it. */
+  /** True if the next byte of a string is escaped by the one before it. */
   #escaped = false;
   /** The beginning of a frame that goes on in the next chunk, and the memory for the next one of the kind. */
   #begun: ByteBuffer;
@@ -155,7 +155,7 @@ export class FrameSplitter {
     }
   }
 
-  // A frame whose last piece this is, as it came where it came in one piece; undefined for an earlier piece.
+  // A frame whose last piece this is, as it came if it came in one piece; undefined for an earlier piece.
   #joined(piece: Buffer): Buffer | undefined {
     const begun = this.#begun;
     const isOnePiece = !this.#inFrame && begun.length === 0 && piece.length <= this.#limit;

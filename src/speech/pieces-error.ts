@@ -16,7 +16,7 @@ export interface PiecesState {
   whole: number;
   count: number;
   folder: string;
-  /** True where this run paid for a piece that is whole. */
+  /** True if this run paid for a piece that is whole. */
   paid: boolean;
   jobs: Job[];
   signal: AbortSignal;

@@ -18,7 +18,7 @@ export class PiecesFolder {
     this.path = path;
   }
 
-  /** Makes it, durably: what was paid for is in it. @throws MgwError('local_io') where it cannot be, charged 'no'. */
+  /** Makes it, durably: what was paid for is in it. @throws MgwError('local_io') if it cannot be, charged 'no'. */
   async open(): Promise<void> {
     await makeOwnFolder(this.path).catch((error: unknown) => {
       throw localError(error, this.path, 'no');
@@ -42,7 +42,7 @@ export class PiecesFolder {
     await this.leave();
   }
 
-  /** Removes the folder where nothing is in it. @throws what the file system throws. */
+  /** Removes the folder if nothing is in it. @throws what the file system throws. */
   async leave(): Promise<void> {
     await rmdir(this.path).catch((error: unknown) => {
       if (!notEmpty.has(systemCode(error) ?? '')) throw error;

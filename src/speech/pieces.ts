@@ -53,7 +53,7 @@ export interface SpokenPieces {
  * paid for are taken from their folder, so that running it again pays for what is missing only. Pieces that it left in
  * doubt are not sent again without `fresh`; the others are spoken all the same. The first failure of this run keeps
  * further pieces from being begun; those under way are finished, since they are paid for.
- * @throws PiecesError with the code of the piece that weighs most; MgwError where nothing was begun.
+ * @throws PiecesError with the code of the piece that weighs most; MgwError if nothing was begun.
  */
 export async function speakPieces(
   order: PiecesOrder,

@@ -17,7 +17,7 @@ export type Ending =
 
 /** How long a stream may go on, and how large its frames may be. */
 export interface StreamLimits extends TimeLimits {
-  /** Bytes; the splitter's own limit where absent. */
+  /** Bytes; the splitter's own limit if absent. */
   maxFrameBytes?: number;
   /** Takes secrets out of what is shown of the stream. */
   clean?: ((text: string) => string) | undefined;

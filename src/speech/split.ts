@@ -1,7 +1,7 @@
 /** Something that can be spoken (specification 2.6): a letter, a digit, or a symbol that is read out. */
 export const speakable = /[\p{L}\p{N}\p{Sc}\p{Sm}\p{Extended_Pictographic}]/u;
 
-// Where a text may be cut, best first; each pattern ends after the place. Closing quotes and brackets stay with
+// The places at which a text may be cut, best first. Each pattern ends after the place. Closing quotes and brackets stay with
 // their sentence, and so does the white space after it.
 const closers = `["'”’»)\\]}）】》」』〉]*`;
 const places: readonly RegExp[] = [
@@ -17,7 +17,7 @@ const mostBlanks = 256;
 
 /**
  * Cuts a text into pieces of at most `maxCharacters` code points, each at the last place that fits: the end of a
- * paragraph, a line, a sentence (also 。！？), a clause, a word; and only where there is none of these between two
+ * paragraph, a line, a sentence (also 。！？), a clause, a word; and only if there is none of these between two
  * characters as people see them. White space around a piece is left out, and so is a piece without anything that
  * can be spoken; every other character is in exactly one piece, in order.
  */
@@ -60,7 +60,7 @@ function lastPlace(text: string, limit: number, place: RegExp): number | undefin
   return end;
 }
 
-/** The offset after a number of code points, or the text's length where it has fewer. */
+/** The offset after a number of code points, or the text's length if it has fewer. */
 function offsetOf(text: string, characters: number): number {
   if (text.length <= characters) return text.length;
   let offset = 0;

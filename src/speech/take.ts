@@ -10,7 +10,7 @@ import type { AudioSink } from './sink.ts';
 
 /** What speaking works with, besides what every job does. */
 export interface SpeechDeps extends JobDeps {
-  /** How long a stream may be silent, ms; a minute where absent. */
+  /** How long a stream may be silent, ms; a minute if absent. */
   idleTimeoutMs?: number;
   /** Told of the audio so far, bytes. */
   onAudio?: (bytes: number) => void;
@@ -26,7 +26,7 @@ export function quietly(deps: SpeechDeps): SpeechDeps {
   return { ...deps, note, onAudio: undefined };
 }
 
-/** How long a stream may be silent where nothing else was asked, ms. */
+/** The default time in ms that a stream may be silent. */
 export const defaultIdleMs = 60_000;
 
 /** An open stream that was paid for, and where its audio goes. */
@@ -41,8 +41,8 @@ type TakeEnd = Ending | { kind: 'unwritable'; error: unknown };
 type Broken = Exclude<TakeEnd, { kind: 'whole' }>;
 
 /**
- * Reads a stream to its end, records how it ended, and publishes the audio where it is whole.
- * @returns the file, undefined where the audio went to a stream
+ * Reads a stream to its end, records how it ended, and publishes the audio if it is whole.
+ * @returns the file, undefined if the audio went to a stream
  * @throws MgwError: exit 5, 9 or 10; what came is kept where the error says.
  */
 export async function finishTake(take: Take, job: Job, deps: SpeechDeps): Promise<JobFile | undefined> {
@@ -74,7 +74,7 @@ export async function saveUnrecorded(take: Take, why: unknown, deps: SpeechDeps)
   return unrecordedError(why, undefined, `What came is not whole${part === undefined ? '' : `: ${part}`}.`);
 }
 
-/** How a stream ended, the audio where it is whole, and how much of it came, bytes. */
+/** How a stream ended, the audio if it is whole, and how much of it came, bytes. */
 interface Heard {
   end: TakeEnd;
   kept?: JobFile;

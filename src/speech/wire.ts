@@ -18,7 +18,7 @@ export function speechExchange(body: JsonObject): Exchange {
     headers: {
       'content-type': 'application/json; charset=utf-8',
       'x-api-resource-id': speechModel,
-      // Usage comes only where it is asked for; a gateway that does not know the header ignores it.
+      // Usage comes only if it is asked for; a gateway that does not know the header ignores it.
       'x-control-require-usage-tokens-return': '*',
     },
     body: JSON.stringify(body),
@@ -62,7 +62,7 @@ export type Frame =
   | { kind: 'fault'; why: string };
 
 /**
- * Reads one frame; its Base64 is decoded strictly and by itself, to the beginning of `room` where that is large enough.
+ * Reads one frame; its Base64 is decoded strictly and by itself, to the beginning of `room` if that is large enough.
  * Never throws.
  */
 export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
@@ -80,7 +80,7 @@ const quote = 0x22;
 const placeHolder = 'mgw:data';
 
 // Nearly all of a frame is its audio. Parsing that as JSON too would double the work, so that the parser gets the
-// frame without it; where anything is unusual, the frame is parsed as a whole.
+// frame without it; if anything is unusual, the frame is parsed as a whole.
 function withDataApart(frame: Buffer): { json: Json; data: string } | undefined {
   const start = frame.indexOf(dataStart) + dataStart.length;
   const end = frame.indexOf(quote, start);

@@ -31,7 +31,7 @@ export function mark(element: Element, name: string, value: string | boolean): v
   else element.setAttribute(name, value === true ? '' : value);
 }
 
-/** True where keys are for what is typed there. */
+/** Whether the element takes typed text. */
 function isTypedInto(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target instanceof HTMLInputElement) return target.type !== 'checkbox' && target.type !== 'range';
@@ -41,7 +41,7 @@ function isTypedInto(target: EventTarget | null): boolean {
 /** What the keys do, by the key. */
 type Keys = Record<string, () => unknown>;
 
-/** Listens to the keys of an element, but where something is typed or a modifier is held. */
+/** Listens to the keys of an element, except while text is typed or a modifier is held. */
 export function onKeys(element: EventTarget, keysNow: () => Keys): void {
   element.addEventListener('keydown', (event) => {
     const key = event as KeyboardEvent;

@@ -16,7 +16,7 @@ const marks = new Marks(data);
 const picked = new Set<string>();
 let view = viewOf(location.hash);
 let shown: GalleryItem[] = [];
-/** True where going back closes what is open. */
+/** True if the back button closes the open view. */
 let canGoBack = false;
 
 const toolbar = new Toolbar(data.items, {

@@ -10,7 +10,7 @@ const prefix = 'mgw:';
 
 /**
  * What a person said of the items. It is kept in the browser, for each job by itself, so that two pages or windows lose nothing of
- * each other's; where the page is served, also in the ledger. What is newer counts.
+ * each other's; if the page is served, also in the ledger. What is newer counts.
  */
 export class Marks {
   readonly #items: Map<string, GalleryItem>;
@@ -19,7 +19,7 @@ export class Marks {
   readonly #listeners: ((id: string) => void)[] = [];
   /** Ratings go out one after the other: the last one is to stand. */
   #sent: Promise<void> = Promise.resolve();
-  /** Told where something could not be kept. */
+  /** Called if a rating could not be stored. */
   onTrouble: (text: string) => void = () => undefined;
 
   constructor({ items, save }: GalleryData) {

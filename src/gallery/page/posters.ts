@@ -11,7 +11,7 @@ interface Wanted {
 }
 
 /**
- * Makes posters of videos, a few at a time, from a frame of the video itself. The picture may be drawn and not read where the page is a
+ * Makes posters of videos, a few at a time, from a frame of the video itself. The picture may be drawn but not read if the page is a
  * file; it is only drawn.
  */
 export class Posters {

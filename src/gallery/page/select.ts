@@ -24,7 +24,7 @@ export interface Mark {
   again?: boolean;
 }
 
-/** How all is shown where the address says nothing. */
+/** The view if the address names none. */
 export const plainView: View = {
   text: '',
   state: '',

@@ -10,7 +10,7 @@ let turn: Promise<unknown> = Promise.resolve();
 
 /**
  * How loud a sound is, a digit for each of equal parts: as mgw found it, or else decoded here, one file after the other.
- * Undefined where neither can be: a page that is a file may play what is next to it, and not read it.
+ * Undefined if neither can be: a page that is a file may play what is next to it, and not read it.
  */
 export function peaksOf(file: GalleryFile): Promise<string | undefined> {
   if (file.peaks !== undefined) return Promise.resolve(file.peaks);

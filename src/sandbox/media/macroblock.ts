@@ -12,7 +12,7 @@ export const CHROMA_QP_OFFSET = -6;
 
 /** `mb_type` of the first Intra_16x16 type in each kind of slice (H.264 tables 7-11 and 7-13). */
 export const INTRA_16X16_IN_I = 1;
-/** As {@link INTRA_16X16_IN_I}, where five inter types come first. */
+/** Like {@link INTRA_16X16_IN_I}, after the five inter types of a P slice. */
 export const INTRA_16X16_IN_P = 6;
 
 const LUMA_MODES = { above: 0, left: 1, none: 2 };

@@ -16,7 +16,7 @@ const LETTER_MS = 60;
 const SYLLABLE_MS = 200;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
-/** The melody of a text: 60 ms for each character (code point), 200 ms where it is a syllable; at least half a second. */
+/** The melody of a text: 60 ms for each character (code point), 200 ms if it is a syllable; at least half a second. */
 export function melodyOf(text: string): Melody {
   const characters = Array.from(text);
   const pitches = Float64Array.from(characters, pitchOf);

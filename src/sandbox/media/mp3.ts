@@ -81,7 +81,7 @@ function layoutFor(sampleRate: number): Layout {
   return layout;
 }
 
-/** Where bytes per frame are not a whole number, some frames are a byte longer to keep to the bit rate. */
+/** If bytes per frame are not a whole number, some frames are a byte longer to keep to the bit rate. */
 function isPadded(size: number, frameSamples: number, sampleRate: number): boolean {
   return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);
 }

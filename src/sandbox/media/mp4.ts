@@ -28,7 +28,7 @@ interface Track {
   /** How long each sample lasts, in units of the timescale. */
   ticks: number;
   samples: readonly Uint8Array[];
-  /** Numbers from 1 of the samples that decoding can start at; absent where it can at each. */
+  /** Numbers from 1 of the samples that decoding can start at; absent if it can at each. */
   keys?: readonly number[];
   /** 0 for a track without a picture. */
   width: number;

@@ -47,7 +47,7 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
 
 /**
  * Writes symbols by their frequencies from the front of a packet, and raw bits from its back, as Opus does (RFC 6716
- * 5.1). What the decoder reads beyond them, where it wants more, is zeros.
+ * 5.1). What the decoder reads beyond them, if it wants more, is zeros.
  */
 class RangeEncoder {
   #range = 2 ** 31;

@@ -79,7 +79,7 @@ function oscillator(melody: Melody, sampleRate: number): (index: number) => numb
   };
 }
 
-/** As {@link pcmFragments}, where every fragment is a complete WAV file: joined as they are, they are not one. */
+/** Like {@link pcmFragments}, but each fragment is a complete WAV file. Joined, they are not a valid file. */
 function* wavFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   for (const samples of pcmFragments(melody, sampleRate)) {
     const file = new Uint8Array(WAV_HEADER_BYTES + samples.length);

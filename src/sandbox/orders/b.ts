@@ -146,7 +146,7 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * True where usage is to be returned. `ExtInfo` is a string that holds an object; for the model with extension
+ * True if usage is to be returned. `ExtInfo` is a string that holds an object; for the model with extension
  * parameters its `ExtVideoParameters` is again a string that holds an object (specification 2.3).
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {

@@ -96,7 +96,7 @@ interface Answer {
   model: string;
   status: 'completed' | 'incomplete' | 'failed';
   text: string;
-  /** True where `text` is a refusal to answer. */
+  /** True if `text` is a refusal to answer. */
   refused: boolean;
   usage: { input_tokens: number; output_tokens: number; total_tokens: number };
 }
