@@ -89,7 +89,7 @@ async function withNext(outcome: Outcome, program: Program | undefined, argv: st
   if (outcome.error === undefined || program === undefined) return outcome;
   const job = outcome.json['job'] as Ways['job'];
   const help = await helpOf(program.root, argv);
-  return { ...outcome, error: withWay(outcome.error, { help, job }) };
+  return { ...outcome, error: withWay(outcome.error, { argv, help, job }) };
 }
 
 // Which key was refused, and where: there may be several of either.

@@ -2,13 +2,14 @@ import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { DownloadProgress } from '../http/download.ts';
 import type { Ask, Job, JobFile } from '../job.ts';
-import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
+import { failedError, fetchCommand, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fetchResults } from '../jobs/fetch.ts';
 import { removeLeft } from '../jobs/hold-output.ts';
 import { pathsAt, type Target } from '../jobs/target.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { FlowDeps } from './flow-deps.ts';
+import { freePath } from './next.ts';
 
 /** How much of a job is delivered, and where its files go. */
 export interface Wanted {
@@ -61,11 +62,11 @@ export async function deliver(
     return await awaited(job, protocol, wanted, deps, hooks);
   } catch (error) {
     const { target } = wanted;
+    if (!(error instanceof MgwError) || target === undefined || target.kind === 'stdout') throw error;
     // The partial files of earlier runs will never be completed.
-    const isOver = error instanceof MgwError && error.exitCode === exitCodes.failed;
-    if (isOver && target !== undefined && target.kind !== 'stdout')
-      await removeLeft(job, pathsAt(target, job, 1), deps);
-    throw error;
+    if (error.exitCode === exitCodes.failed) await removeLeft(job, pathsAt(target, job, 1), deps);
+    const free = error.code === 'output_exists' ? freePath(target.path) : undefined;
+    throw free === undefined ? error : error.with({ next: [...fetchCommand(job), '-o', free] });
   } finally {
     hooks.onEnd?.();
   }

@@ -53,7 +53,7 @@ export async function findJobHere(
 export function checkGateway(job: Job, gateway: string, words: readonly string[]): void {
   const { id, base_url: own } = job;
   if (own === '' || isSameGateway(own, gateway)) return;
-  const text = `${id} was submitted to ${own}, and the configured gateway is ${gateway}. Nothing was sent.`;
+  const text = `${id} was submitted to ${own}, and the configured gateway is ${gateway}.`;
   throw usageError(text, ['mgw', ...gatewayFlags(own), ...words]).with({ job });
 }
 

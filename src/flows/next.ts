@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { join, parse } from 'node:path';
 import type { SettingFlags } from '../config/rules.ts';
 import type { MgwError } from '../errors.ts';
 import { fetchCommand } from '../jobs/errors.ts';
@@ -34,6 +36,16 @@ export function withOutput(
   const { job, next, retry } = error;
   if (output === undefined || job === undefined || job.protocol === 'tts') return error;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
-  if (own !== next && retry !== 'resume') return error;
+  if (own.includes('-o') || (own !== next && retry !== 'resume')) return error;
   return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : [])] });
+}
+
+/** Returns a path next to one that is taken: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. */
+export function freePath(taken: string): string | undefined {
+  const { dir, name, ext } = parse(taken);
+  if (/[{}]|[\\/]$/.test(taken) || name === '') return undefined;
+  for (let number = 2; ; number += 1) {
+    const path = join(dir, `${name}-${number}${ext}`);
+    if (!existsSync(path)) return path;
+  }
 }

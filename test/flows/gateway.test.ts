@@ -104,3 +104,15 @@ it('--resubmit pays nothing, and leaves the doubt, if the output exists', async 
   const shown = await runHere(['jobs', 'show', ref, '--json'], user.env);
   expect(shown.json.job.state).toBe('unknown');
 });
+
+it('the next of a fetch whose output exists is another name, which works', async () => {
+  const { user, own, ref } = await twoGateways(false);
+  own.polls = 0;
+  const output = join(user.cwd, 'taken.mp4');
+  writeFileSync(output, 'mine');
+  const ran = await runHere(['jobs', 'fetch', ref, '-o', output, '--json'], user.env);
+  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'yes' } });
+  const { next } = ran.json.error;
+  expect(next).toEqual(['mgw', 'video', 'c', 'fetch', ref, '-o', join(user.cwd, 'taken-2.mp4')]);
+  expect((await runHere(next?.slice(1) ?? [], user.env)).code).toBe(0);
+});

@@ -1,12 +1,16 @@
+import { add, formatDecimal, parseDecimal } from '../../decimal.ts';
 import type { ErrorCode, MgwError } from '../../errors.ts';
+import { freePath } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
 
-/** What an error that names no command of its own is looked into with. */
+/** What the next command is found by, if an error names none. */
 export interface Ways {
+  /** The command line as it was typed, without `mgw`. */
+  argv: readonly string[];
   /** The help of the command that was typed. */
   help: string[];
-  /** The job that it is about. */
+  /** The job of the error. */
   job?: { id: string; protocol: JobKind };
 }
 
@@ -20,13 +24,41 @@ const byCode: Partial<Record<ErrorCode, string[]>> = {
   bad_reply: ['mgw', 'doctor'],
 };
 
-/** The error with a command to type (design 2), where there is one that helps. */
-export function withWay(error: MgwError, { help, job }: Ways): MgwError {
+/** Returns the error with a command to type (design 2), if there is one that helps. */
+export function withWay(error: MgwError, { argv, help, job }: Ways): MgwError {
+  const corrected = correct(error, argv);
+  if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
   if (error.next !== undefined) return error;
   const isInput = ['usage', 'output_exists', 'local_io'].includes(error.code) && error.charged === 'no';
   const show = job && ['mgw', 'jobs', 'show', job.id];
   const fetch = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
   const next = fetch ?? (isInput ? help : (byCode[error.code] ?? show));
-  // What has just failed is no way on.
+  // The command that has just failed does not help.
   return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : error.with({ next });
+}
+
+// The command that was typed, with the flag corrected that it failed for; undefined if it did not fail for one.
+function correct({ code, charged, budget }: MgwError, argv: readonly string[]): string[] | undefined {
+  if (code === 'output_exists' && charged === 'no') return retyped(argv, ['-o', '--output'], freePath);
+  const { name, limit, exceeded_by: excess } = budget ?? {};
+  if (name !== '--budget' || limit === undefined || excess === undefined) return undefined;
+  return retyped(argv, ['--budget'], () => formatDecimal(add(parseDecimal(limit), parseDecimal(excess))));
+}
+
+function retyped(
+  argv: readonly string[],
+  names: readonly string[],
+  correction: (value: string) => string | undefined,
+): string[] | undefined {
+  const end = argv.includes('--') ? argv.indexOf('--') : argv.length;
+  for (const [index, word] of argv.slice(0, end).entries()) {
+    const [name = '', ...rest] = word.split('=');
+    if (!names.includes(name)) continue;
+    const isOneWord = rest.length > 0;
+    const value = correction(isOneWord ? rest.join('=') : (argv[index + 1] ?? ''));
+    if (value === undefined) return undefined;
+    const words = isOneWord ? [`${name}=${value}`] : [name, value];
+    return [...argv.slice(0, index), ...words, ...argv.slice(index + words.length)];
+  }
+  return undefined;
 }

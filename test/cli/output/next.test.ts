@@ -6,7 +6,7 @@ const help = ['mgw', 'video', 'c', 'submit', '--help'];
 const job = { id: 'job_1', protocol: 'c' } as const;
 
 function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): string | undefined {
-  return withWay(new MgwError(code, 'no', details), { help, job: about }).next?.join(' ');
+  return withWay(new MgwError(code, 'no', details), { argv: [], help, job: about }).next?.join(' ');
 }
 
 describe('the command to type after an error that names none', () => {
@@ -29,11 +29,45 @@ describe('the command to type after an error that names none', () => {
   });
 
   it('is never the command that has just failed', () => {
-    const error = withWay(new MgwError('unreachable', 'no'), { help: ['mgw', 'doctor', '--help'] });
+    const error = withWay(new MgwError('unreachable', 'no'), {
+      argv: ['doctor'],
+      help: ['mgw', 'doctor', '--help'],
+    });
     expect(error.next).toBeUndefined();
   });
 
   it('is left as it is where the error names one', () => {
     expect(next('auth', { next: ['mgw', 'auth', 'login'] })).toBe('mgw auth login');
+  });
+
+  const budget = {
+    name: '--budget',
+    limit: '5',
+    spent: '4',
+    reserved: '0.5',
+    left: '0.5',
+    exceeded_by: '0.7',
+  };
+  it.each<[ErrorCode, ErrorDetails, string, string | undefined]>([
+    ['output_exists', {}, 'submit -o /nowhere/a.mp4', 'submit -o /nowhere/a-2.mp4'],
+    ['output_exists', {}, 'submit --output=/nowhere/a.mp4 --wait', 'submit --output=/nowhere/a-2.mp4 --wait'],
+    ['output_exists', {}, 'batch run -o {id}.mp4', help.slice(1).join(' ')],
+    ['output_exists', {}, 'api -- -o a.mp4', help.slice(1).join(' ')],
+    ['output_exists', { charged: 'yes', retry: 'resume' }, 'submit -o a.mp4', undefined],
+    [
+      'budget',
+      { budget, next: ['mgw', 'spend'] },
+      'submit --budget 5 --key k',
+      'submit --budget 5.7 --key k',
+    ],
+    [
+      'budget',
+      { budget: { ...budget, name: 'clips' }, next: ['mgw', 'spend'] },
+      'submit --budget 5',
+      'spend',
+    ],
+  ])('after %s is what was typed, with the flag corrected: %j %s', (code, details, typed, corrected) => {
+    const error = withWay(new MgwError(code, 'no', details), { argv: typed.split(' '), help });
+    expect(error.next?.join(' ')).toBe(corrected && `mgw ${corrected}`);
   });
 });
