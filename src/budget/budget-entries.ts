@@ -1,9 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { MgwError } from '../errors.ts';
-import type { Owner } from '../job.ts';
+import { tryParseJson } from '../json.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { formatDecimal, parseDecimal } from '../decimal.ts';
-import { type BudgetEntries, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
+import {
+  type BudgetEntries,
+  decodeBudgetLine,
+  encodeBudgetEvent,
+  ownerIn,
+  Reservations,
+} from './reservations.ts';
 import { openBudgetLog } from './budget-log.ts';
 import type { Per } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
@@ -73,7 +79,7 @@ export async function readBudgetRows(
     const own = reservations.filter((each) => each.kind === kind && each.budget === name);
     const entries = own.map(({ id, at, state, ...each }) => ({
       ...{ id, at, state, amount: parseDecimal(each.amount) },
-      owner: JSON.parse(each.owner) as Owner,
+      owner: ownerIn(tryParseJson(each.owner)),
     }));
     const limit = amount === null ? undefined : { amount: parseDecimal(amount), ...(per && { per }) };
     return { kind, name, budget: { limit, entries } };

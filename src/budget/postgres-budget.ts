@@ -1,9 +1,10 @@
 import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
-import type { Owner } from '../job.ts';
+import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
 import type { Budget, Charge, ChargeOutcome, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
+import { ownerIn } from './reservations.ts';
 
 /** What a budget in a database needs to know of the world. */
 export interface PostgresBudgetOptions {
@@ -171,7 +172,7 @@ export class PostgresBudget implements Budget {
     );
     return rows.map(({ id, amount, at, owner }) => ({
       ...{ id, at, amount: parseDecimal(amount) },
-      owner: JSON.parse(owner) as Owner,
+      owner: ownerIn(tryParseJson(owner)),
     }));
   }
 

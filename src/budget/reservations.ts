@@ -188,13 +188,16 @@ function limitOf(amount: string, per: string): Limit {
   return { amount: parseDecimal(amount), ...((per === 'day' || per === 'month') && { per }) };
 }
 
-// A process that the line does not name cannot be shown to be dead, so that what it reserved stays reserved.
-function ownerIn(json: Json | undefined): Owner {
-  const { pid, start, host, instance } = isObject(json) ? json : {};
+/**
+ * Reads the owner of a reservation. A process that is not named cannot be shown to be dead, so its reservation stays.
+ */
+export function ownerIn(json: Json | undefined): Owner {
+  const { pid, start, host, instance, lease } = isObject(json) ? json : {};
   return {
     pid: typeof pid === 'number' ? pid : 1,
     start: typeof start === 'string' ? start : '',
     host: typeof host === 'string' ? host : '',
     ...(typeof instance === 'string' && { instance }),
+    ...(typeof lease === 'string' && { lease }),
   };
 }

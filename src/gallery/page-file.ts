@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
@@ -39,16 +39,7 @@ export async function writePage(path: string, html: string, force: boolean): Pro
 }
 
 async function checkOwn(path: string): Promise<void> {
-  const file = await open(path, 'r').catch(() => undefined);
-  if (file === undefined) return;
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(4096), 0, 4096, 0);
-    if (buffer.toString('latin1', 0, bytesRead).includes(generator)) return;
-  } catch {
-    // A folder, or what cannot be read, is no page of mgw's.
-  } finally {
-    await file.close();
-  }
+  if (!existsSync(path) || (await isOwn(path))) return;
   throw new MgwError(
     'output_exists',
     `${path} exists already, and is not a gallery of mgw's. --force replaces it.`,
@@ -56,6 +47,21 @@ async function checkOwn(path: string): Promise<void> {
       retry: 'safe',
     },
   );
+}
+
+// False for a folder, and for a file that cannot be read.
+async function isOwn(path: string): Promise<boolean> {
+  try {
+    const file = await open(path, 'r');
+    try {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(4096), 0, 4096, 0);
+      return buffer.toString('latin1', 0, bytesRead).includes(generator);
+    } finally {
+      await file.close();
+    }
+  } catch {
+    return false;
+  }
 }
 
 /** The folder next to a page that takes the copies. */

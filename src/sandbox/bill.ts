@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { sumOf } from './prices.ts';
 import type { Area } from './models.ts';
-import { appendRecords, readRecords } from './state.ts';
+import { appendRecords, isObject, readRecords } from './state.ts';
 
 export { reset } from './state.ts';
 
@@ -40,7 +40,13 @@ export type BillEntry =
   /** A limit refused the charge right after it was written: it never was. */
   | { kind: 'void'; task: string };
 
-/** Where the bill of a state directory is. */
+/** Whether a record of the bill's file is an entry. */
+export function isBillEntry(value: unknown): value is BillEntry {
+  if (!isObject(value)) return false;
+  return value.kind === 'charge' ? isObject(value.line) : typeof value.task === 'string';
+}
+
+/** The path of the bill of a state directory. */
 export function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
@@ -52,13 +58,13 @@ export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
 
 /** Appends the whole bill of another state directory, as that one is about to be removed. */
 export function takeOverBill(stateDir: string, other: string): void {
-  const entries = readRecords(billPath(other)) as BillEntry[];
+  const entries = readRecords(billPath(other), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
 /** Every charge under a state directory in the order it was made, as the bill stands at `now`. */
 export function readBill(stateDir: string, now: number = Date.now()): BillLine[] {
-  return linesOf(readRecords(billPath(stateDir)) as BillEntry[], now);
+  return linesOf(readRecords(billPath(stateDir), isBillEntry), now);
 }
 
 /** The charges among the entries of a bill, as it stands at `now`. */

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';
 import { gatewayError } from './envelopes.ts';
 import { type Call, Refused } from './exchange.ts';
-import { parseJson } from './state.ts';
+import { isObject, parseJson } from './state.ts';
 
 /** The largest request body, in bytes: an image of 20 MB as Base64, and room for the rest. */
 export const LARGEST_BODY = 32 * 1024 * 1024;
@@ -63,11 +63,6 @@ function isShallow(value: unknown): boolean {
 /** True if the request says that its body is JSON (specification 4.3, 5). */
 export function declaresJson(call: Call): boolean {
   return /^application\/json\s*(;|$)/i.test(call.headers['content-type'] ?? '');
-}
-
-/** True for a JSON object: not null, not an array. */
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function utf8(bytes: Buffer): string | undefined {

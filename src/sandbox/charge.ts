@@ -4,6 +4,7 @@ import {
   type BillEntry,
   type BillLine,
   billPath,
+  isBillEntry,
   fingerprint,
   linesOf,
   subjectOf,
@@ -84,8 +85,8 @@ function entriesOf(stateDir: string): BillEntry[] {
   const { ino: inode, size } = statSync(path);
   const known = read.get(path);
   const start = known?.inode === inode && known.end <= size ? known : { end: 0, entries: [] };
-  const { records, end } = readRecordsFrom(path, start.end);
-  const entries = [...start.entries, ...(records as BillEntry[])];
+  const { records, end } = readRecordsFrom(path, start.end, isBillEntry);
+  const entries = [...start.entries, ...records];
   read.set(path, { inode, end, entries });
   return entries;
 }

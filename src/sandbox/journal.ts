@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { subjectOf } from './bill.ts';
 import type { Call, Reply } from './exchange.ts';
-import { appendRecords, readRecords } from './state.ts';
+import { appendRecords, isObject, readRecords } from './state.ts';
 
 /** What clients did that the bill does not show. `at` is in milliseconds since 1970. */
 export type JournalEntry =
@@ -24,9 +24,15 @@ export function note(stateDir: string, entry: JournalEntry): void {
   appendRecords(join(stateDir, 'journal.jsonl'), [entry]);
 }
 
+const KINDS: readonly unknown[] = ['polled', 'told', 'fetched', 'broke-off', 'key-at-file-host'];
+
+function isEntry(value: unknown): value is JournalEntry {
+  return isObject(value) && KINDS.includes(value.kind) && typeof value.at === 'number';
+}
+
 /** All entries in the order they were written. */
 export function readJournal(stateDir: string): JournalEntry[] {
-  return readRecords(join(stateDir, 'journal.jsonl')) as JournalEntry[];
+  return readRecords(join(stateDir, 'journal.jsonl'), isEntry);
 }
 
 /** The answer to a paid call, noted once it has been sent: a client that never got it cannot know of the task. */

@@ -68,25 +68,31 @@ export function appendRecords(path: string, records: readonly object[]): void {
   appendFileSync(path, text, { mode: OWN_FILE });
 }
 
-/** The records of a JSON Lines file in order; a torn line is passed over. */
-export function readRecords(path: string): unknown[] {
-  return (readWhole(path) ?? '').split('\n').flatMap((line) => {
-    const record = parseJson(line);
-    return record === undefined ? [] : [record];
-  });
+/** The records of a JSON Lines file in order. Skips torn lines and lines of any other form. */
+export function readRecords<T>(path: string, isRecord: (value: unknown) => value is T): T[] {
+  return (readWhole(path) ?? '').split('\n').map(parseJson).filter(isRecord);
 }
 
 /**
- * The records of a JSON Lines file that begin at a byte of it or later, and the byte after the last whole one:
- * where to go on, once more has been appended.
+ * Like {@link readRecords}, from a byte of the file on. `end` is the byte after the last whole record: start there to read
+ * the records that are appended later.
  */
-export function readRecordsFrom(path: string, start: number): { records: unknown[]; end: number } {
+export function readRecordsFrom<T>(
+  path: string,
+  start: number,
+  isRecord: (value: unknown) => value is T,
+): { records: T[]; end: number } {
   const bytes = readFileSync(path);
   const lines = bytes.subarray(start).toString('utf8').split('\n');
   const records = lines.map(parseJson);
   // Another process may be about to write the rest of the last line.
   const unfinished = records.at(-1) === undefined ? Buffer.byteLength(lines.at(-1) ?? '') : 0;
-  return { records: records.filter((record) => record !== undefined), end: bytes.length - unfinished };
+  return { records: records.filter(isRecord), end: bytes.length - unfinished };
+}
+
+/** Whether a value is a JSON object, so neither null nor an array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** JSON as a value, or undefined if the text is not JSON. */

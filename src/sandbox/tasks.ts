@@ -4,7 +4,7 @@ import { fingerprint } from './bill.ts';
 import { chargeFor } from './charge.ts';
 import type { Call, Gateway } from './exchange.ts';
 import type { Model, VideoArea } from './models.ts';
-import { claim, listFolder, readWhole, writeWhole } from './state.ts';
+import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from './state.ts';
 
 /** Why a task fails; each protocol has its own words and codes for these. */
 export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
@@ -100,20 +100,30 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   return task;
 }
 
-/** A task of an area by its exact id, or undefined if there is none. */
+/** Finds a task of an area by its exact id; undefined if there is none. */
 export function findTask(stateDir: string, area: VideoArea, id: string): Task | undefined {
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(id)) return undefined;
-  const text = readWhole(taskPath(stateDir, id));
-  const task = text === undefined ? undefined : (JSON.parse(text) as Task);
-  return task?.area === area ? task : undefined;
+  return readTask(taskPath(stateDir, id)).find((task) => task.area === area);
 }
 
 /** Every task under a state directory. */
 export function listTasks(stateDir: string): Task[] {
   return listFolder(join(stateDir, 'tasks'))
     .filter((name) => name.endsWith('.json'))
-    .flatMap((name) => readWhole(join(stateDir, 'tasks', name)) ?? [])
-    .map((text) => JSON.parse(text) as Task);
+    .flatMap((name) => readTask(join(stateDir, 'tasks', name)));
+}
+
+function readTask(path: string): Task[] {
+  return [parseJson(readWhole(path) ?? '')].filter(isTask);
+}
+
+function isTask(value: unknown): value is Task {
+  return (
+    isObject(value) &&
+    typeof value.id === 'string' &&
+    typeof value.createdAt === 'number' &&
+    isObject(value.outcome)
+  );
 }
 
 /** Where a task stands at `now`: queued for the first fifth of its pace, then running, then ended. */

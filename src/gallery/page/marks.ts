@@ -76,8 +76,8 @@ export class Marks {
 
   #read(id: string): void {
     try {
-      const kept = JSON.parse(localStorage.getItem(prefix + id) ?? 'null') as Kept | null;
-      if (kept !== null && typeof kept.at === 'string') this.#kept.set(id, kept);
+      const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
+      if (isKept(kept)) this.#kept.set(id, kept);
     } catch {
       // A browser that keeps nothing says so when something is to be kept.
     }
@@ -105,4 +105,12 @@ export class Marks {
       );
     }
   }
+}
+
+// Other versions of the page may have written it.
+function isKept(value: unknown): value is Kept {
+  if (typeof value !== 'object' || value === null || !('at' in value)) return false;
+  const { at, rating, note } = value as Record<keyof Kept, unknown>;
+  const isRating = rating === undefined || typeof rating === 'number';
+  return typeof at === 'string' && isRating && (note === undefined || typeof note === 'string');
 }

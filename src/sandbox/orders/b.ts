@@ -1,4 +1,5 @@
-import { isHttpUrl, isObject, isUnreachable, parseBounded } from '../body.ts';
+import { isHttpUrl, isUnreachable, parseBounded } from '../body.ts';
+import { isObject } from '../state.ts';
 import { cost, priceFor } from '../prices.ts';
 import { actionError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';

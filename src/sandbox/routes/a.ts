@@ -1,4 +1,5 @@
-import { declaresJson, isObject, jsonObject } from '../body.ts';
+import { declaresJson, jsonObject } from '../body.ts';
+import { isObject } from '../state.ts';
 import { modelNotFound, operationError, taskNotFound } from '../envelopes.ts';
 import { type Call, json, Refused, type Reply, type Route } from '../exchange.ts';
 import { serveVideo, videoOf } from '../files.ts';

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isObject, jsonObject } from '../body.ts';
+import { jsonObject } from '../body.ts';
+import { isObject } from '../state.ts';
 import { chargeFor } from '../charge.ts';
 import { gatewayError, modelNotFound } from '../envelopes.ts';
 import { type Call, json, type Reply, type Route } from '../exchange.ts';

@@ -1,4 +1,5 @@
-import { declaresJson, isObject, jsonObject } from '../body.ts';
+import { declaresJson, jsonObject } from '../body.ts';
+import { isObject } from '../state.ts';
 import { chargeFor } from '../charge.ts';
 import { cost, priceFor } from '../prices.ts';
 import { gatewayError, limitExceeded } from '../envelopes.ts';
