@@ -2,11 +2,10 @@ import { statSync } from 'node:fs';
 import { join, parse } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
-import { isFingerprintOf } from '../jobs/create-or-resume.ts';
 import { removeLeft } from '../jobs/hold-output.ts';
 import { differences } from '../jobs/differences.ts';
 import type { JobDeps } from '../jobs/deps.ts';
-import { recordedBody } from '../jobs/order.ts';
+import { fingerprintOf, recordedBody } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { pathsAt } from '../jobs/target.ts';
 import { latestTake, type Take } from '../jobs/takes.ts';
@@ -137,7 +136,8 @@ export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boole
 function changesOf(job: Job, work: Work, deps: StandingDeps): string[] | undefined {
   const { fingerprint } = job.record;
   const submission = submissionOf(work);
-  if (fingerprint === lostFingerprint || isFingerprintOf(fingerprint, submission, deps)) return undefined;
+  if (fingerprint === lostFingerprint || fingerprint === fingerprintOf(submission, deps.gateway))
+    return undefined;
   const changes = differences(job.request as Json, recordedBody(submission.body).request).slice(0, 8);
   return changes.length > 0 ? changes : ['the gateway, the protocol or the format is another one'];
 }

@@ -7,8 +7,8 @@ import {
 import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
-import { claimOfAttempt } from '../jobs/attempt-claim.ts';
-import { keyClaim } from '../jobs/named-job.ts';
+import { follow } from '../ledger/chain.ts';
+import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { budgetsIn } from './budgets.ts';
@@ -25,6 +25,7 @@ export interface Copied {
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
+  const chains = new Set<string>();
   for (const id of (await from.ids()).reverse()) {
     const events = await from.events(id);
     if (await isNewIn(to, id, events)) {
@@ -33,11 +34,17 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     }
     const job = await from.read(id);
     if (job === undefined) continue;
-    const attempts = Array.from({ length: job.record.attempts + 1 }, (_, index) =>
-      claimOfAttempt(job, index + 1),
-    );
-    for (const name of [...(job.key === undefined ? [] : [keyClaim(job.key)]), ...attempts])
+    for (let attempt = 1; attempt <= job.record.attempts + 1; attempt += 1)
+      await copyClaim(names.attempt(id, attempt), from, to);
+    const submission = { key: job.key, fingerprint: job.record.fingerprint };
+    const first = names.first(submission);
+    if (chains.has(first)) continue;
+    chains.add(first);
+    await follow(from, submission, async ({ name, holder, fate }) => {
       await copyClaim(name, from, to);
+      if (fate === 'removed') await to.forbid(holder.job);
+      return false;
+    });
   }
   return copied;
 }
@@ -59,7 +66,8 @@ async function isNewIn(
 async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> {
   const content = await from.claimed(name);
   if (content === undefined) return;
-  const there = await to.claim(name, content, await from.isTentative(name));
+  const there = await to.claim(name, content);
+  if (there === undefined && (await from.isConfirmed(name))) await to.confirm(name);
   if (there !== undefined && there !== content)
     throw new MgwError('conflict', `${name} is claimed there already, by ${there.slice(0, 80)}.`);
 }

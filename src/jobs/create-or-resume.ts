@@ -1,32 +1,14 @@
 import { MgwError } from '../errors.ts';
-import { isOpenFor, lostFingerprint, type Job, type JobEvent } from '../job.ts';
+import { isOpenFor, lostFingerprint, type Goal, type Job, type JobEvent } from '../job.ts';
 import type { Json } from '../json.ts';
-import type { Ledger } from '../ledger/ledger.ts';
+import { findOut, follow, type Found as FoundJob, type Link } from '../ledger/chain.ts';
+import { holderText } from '../ledger/names.ts';
 import type { JobDeps } from './deps.ts';
 import { differences } from './differences.ts';
-import { showCommand } from './errors.ts';
-import { keyClaim, lostRecord, namedJob } from './named-job.ts';
-import { fingerprintOf, formerFingerprintOf, recordedBody, type Order } from './order.ts';
+import { interruptedError, showCommand } from './errors.ts';
+import { lostClaim, lostRecord } from './named-job.ts';
+import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
-
-/**
- * The job of an order: the one that an earlier run of the same command left open, the one that its `--key` names,
- * or a new one. It is recorded, with this run, before anything is sent (design 4). Where a new one is a second take of
- * an earlier job, that is said first.
- * @throws MgwError: exit 2 where the key names another body, 7 where its record is lost, 10 where nothing can be
- * recorded, and what `beforeSending` throws.
- */
-export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
-  const { ledger } = deps;
-  const found = await findReady(order, deps);
-  const own = found.job ?? (await create(order, deps, found, began));
-  const job = order.key === undefined ? own : await claimKey(order.key, own, order, deps);
-  const isNew = found.job === undefined && job === own;
-  // What is in doubt stays as it is, readable or not: this run will only say so.
-  if (isNew || shownState(job) === 'unknown') return job;
-  await ledger.append(job.id, began);
-  return (await ledger.read(job.id)) ?? job;
-}
 
 /** What a submission is known by. */
 type Submission = Pick<
@@ -34,140 +16,115 @@ type Submission = Pick<
   'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint' | 'key' | 'fresh' | 'goal' | 'isOneShot'
 >;
 
-/** What the ledger knows of a submission: the job to carry on with, or the one of which it is a second take. */
-interface Found {
+type Deps = Pick<JobDeps, 'ledger' | 'gateway'>;
+
+/** What the ledger knows of a submission. */
+interface Earlier {
+  /** The job to carry on with. */
   job?: Job;
+  /** The key is about to name another submission, whose job is not there yet. */
+  conflict?: MgwError;
+  /** The job of which a new one is a second take. */
   secondTakeOf?: Job;
-}
-
-// What stands in the way of sending may be the result that another process of the same key has just put there.
-async function findReady(order: Order, deps: JobDeps): Promise<Found> {
-  const found = await find(order, deps);
-  // A run that is joined has the output; it may have put its result there already.
-  if (found.job !== undefined && (!mayBeSent(found.job) || isJoined(found.job, order.goal))) return found;
-  try {
-    await order.beforeSending?.();
-    return found;
-  } catch (error) {
-    const last = await find(order, deps);
-    if (last.job === undefined || mayBeSent(last.job)) throw error;
-    return last;
-  }
-}
-
-function mayBeSent(job: Job): boolean {
-  return job.handle === undefined && shownState(job) !== 'unknown';
-}
-
-async function find(order: Order, deps: JobDeps): Promise<Found> {
-  const named = order.key === undefined ? undefined : await findByKey(deps.ledger, order.key, order, deps);
-  return named === undefined ? findResumable(order, deps) : { job: named };
-}
-
-// The fingerprints under which a submission may have been recorded, the present one first.
-function* fingerprintsOf(
-  order: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint'>,
-  { gateway, account }: Pick<JobDeps, 'gateway' | 'account'>,
-): Generator<string> {
-  yield order.fingerprint ?? fingerprintOf(order, gateway);
-  yield formerFingerprintOf(order, gateway, account);
-}
-
-/** True where a job of this fingerprint is one of the submission. */
-export function isFingerprintOf(
-  fingerprint: string,
-  order: Parameters<typeof fingerprintsOf>[0],
-  deps: Pick<JobDeps, 'gateway' | 'account'>,
-): boolean {
-  for (const known of fingerprintsOf(order, deps)) if (known === fingerprint) return true;
-  return false;
+  /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet. */
+  place: { name: string } | { id: string };
 }
 
 /**
- * Looks for the earlier job that the same command carries on with (design 4): one that is open for its goal and whose
- * run ended, or one that is `unknown` and so blocks. A run that is alive elsewhere and a command that ended well make a
- * second take.
- * @throws MgwError('submit_unknown') where the record of an earlier job is lost.
+ * Finds the job of an order, or creates one: the job that an earlier run of the same command left open, that its `--key`
+ * names, or that a process which is alive makes for the same output file. It is recorded, with this run, before anything
+ * is sent (design 4). A name is claimed first, with the id of the job that is then created under it: of any number of
+ * processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
+ * @throws MgwError: exit 2 if the key names another body, 7 if its record is lost, 10 if nothing can be recorded, and
+ * what `beforeSending` throws.
  */
-export async function findResumable(order: Submission, deps: JobDeps): Promise<Found> {
-  let secondTakeOf: Job | undefined;
-  for (const fingerprint of fingerprintsOf(order, deps)) {
-    for (const id of await deps.ledger.lookup('fingerprint', fingerprint)) {
-      const job = await deps.ledger.read(id);
-      if (job !== undefined && !concerns(job, fingerprint)) continue;
-      if (job === undefined) {
-        // Whoever came second with a key removes the job that it had made, perhaps since this one looked.
-        const isLost = !order.fresh && (await deps.ledger.lookup('fingerprint', fingerprint)).includes(id);
-        if (isLost) throw lostRecord(`an earlier job of this submission (${id})`);
+export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
+  let [isReady, looks] = [false, 0];
+  for (;;) {
+    const earlier = await findEarlier(order, deps);
+    if (earlier.conflict !== undefined) {
+      if (looks === maxLooks) throw earlier.conflict;
+      looks += 1;
+      await pause(deps);
+      continue;
+    }
+    if (!isReady && needsPlace(earlier.job, order)) {
+      try {
+        await order.beforeSending?.();
+        isReady = true;
+      } catch (error) {
+        // What stands in the way of sending may be the result that another process has just put there.
+        const { job } = await findEarlier(order, deps);
+        if (needsPlace(job, order)) throw error;
         continue;
       }
-      if (!order.fresh && carriesOn(job, order, secondTakeOf === undefined)) return { job };
-      if (job.handle !== undefined) secondTakeOf ??= job;
     }
+    const job = await (earlier.job === undefined
+      ? create(order, earlier, deps, began)
+      : begin(earlier.job, deps, began));
+    if (job !== undefined) return job;
   }
-  return { secondTakeOf };
 }
 
-/** The jobs of one fingerprint, the newest first. */
-export async function jobsOf(fingerprint: string, { ledger }: JobDeps): Promise<Job[]> {
-  const ids = await ledger.lookup('fingerprint', fingerprint);
-  const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
-  return jobs.filter((job) => job !== undefined && job.record.fingerprint === fingerprint) as Job[];
+// A process claims a name a moment before it creates the job.
+const maxLooks = 40;
+
+async function pause({ clock, signals }: JobDeps): Promise<void> {
+  await clock.sleep(50, signals.soft).catch(() => {
+    throw interruptedError(signals.soft, undefined, 'no');
+  });
 }
 
-// A damaged record has lost its fingerprint; it was found by the index, and it blocks.
-function concerns(job: Job, fingerprint: string): boolean {
-  return job.record.fingerprint === fingerprint || job.record.fingerprint === lostFingerprint;
+// Whether the job may be sent by this run, for a result of its own. A run that is joined has the output already.
+function needsPlace(job: Job | undefined, { goal }: Order): boolean {
+  if (job === undefined) return true;
+  return job.handle === undefined && shownState(job) !== 'unknown' && !isMadeFor(job, goal);
 }
 
-function carriesOn(
-  job: Job,
-  { key, goal, isOneShot }: Pick<Order, 'key' | 'goal' | 'isOneShot'>,
-  isNewest: boolean,
-): boolean {
-  const isUnknown = shownState(job) === 'unknown';
-  // Two names are two jobs; a doubt about a job without one is a doubt about any.
-  if (job.key !== key && key !== undefined) return isUnknown && job.key === undefined;
-  if (isUnknown) return true;
-  if (isRunning(job)) return isJoined(job, goal);
-  // Paid for, and neither to be taken up again nor to be paid for again by itself (design 8).
-  if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
-  return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
+// Undefined if the job was removed meanwhile.
+async function begin(job: Job, { ledger }: JobDeps, began: JobEvent): Promise<Job | undefined> {
+  // What is in doubt stays as it is, readable or not: this run will only say so.
+  if (shownState(job) === 'unknown') return job;
+  try {
+    await ledger.append(job.id, began);
+  } catch (error) {
+    if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
+    throw error;
+  }
+  return ledger.read(job.id);
 }
 
-function isJoined({ record: { runs, lifeOf } }: Job, { output }: Order['goal']): boolean {
-  if (output === undefined || output === '-') return false;
-  return runs.some((run) => run.command === 'submit' && run.output === output && lifeOf(run.owner) === 'alive');
-}
-
-/** True where a run of the command that paid for a job is shown to be alive. */
-export function isRunning({ record: { runs, lifeOf } }: Job): boolean {
-  return runs.some(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
-}
-
-async function create(order: Order, deps: JobDeps, { secondTakeOf }: Found, began: JobEvent): Promise<Job> {
-  const { ledger } = deps;
+// Undefined if another process was quicker: its job is looked for again.
+async function create(
+  order: Order,
+  { place, secondTakeOf }: Earlier,
+  deps: JobDeps,
+  began: JobEvent,
+): Promise<Job | undefined> {
+  const { ledger, gateway, account } = deps;
+  const fingerprint = fingerprintOf(order, gateway);
+  const id = 'id' in place ? place.id : await ledger.newId(deps.clock.now());
+  if ('name' in place) {
+    const { owner } = await deps.lease();
+    const holder = await ledger.claim(place.name, holderText({ job: id, fingerprint, owner }));
+    if (holder !== undefined) return undefined;
+  }
   if (secondTakeOf !== undefined && order.key === undefined)
     deps.note(
       `This is a second take of ${secondTakeOf.id} (${placeOf(secondTakeOf)}), and is paid for again.`,
     );
-  const id = await ledger.newId(deps.clock.now());
   const prepared: JobEvent = {
     type: 'prepared',
     protocol: order.protocol,
-    base_url: deps.gateway,
-    fingerprint: order.fingerprint ?? fingerprintOf(order, deps.gateway),
-    account: deps.account,
+    base_url: gateway,
+    fingerprint,
+    account,
     model: order.model,
     key: order.key,
     ...(order.tags?.length && { tags: order.tags }),
     ...recordedBody(order.body),
   };
-  await ledger.create(id, [prepared, began]);
-  const job = await ledger.read(id);
-  if (job === undefined)
-    throw new MgwError('local_io', `The record of job ${id} vanished.`, { retry: 'safe' });
-  return job;
+  return (await ledger.create(id, [prepared, began])) ? ledger.read(id) : undefined;
 }
 
 function placeOf({ state, files }: Job): string {
@@ -176,33 +133,118 @@ function placeOf({ state, files }: Job): string {
 }
 
 /**
- * The job that a `--key` names, or undefined where the name is free. A claim that was lost is made again.
- * @throws MgwError('conflict') where the key names another body, showing what differs; MgwError('submit_unknown')
- * where the record of its job is lost.
+ * Finds the earlier job that the same command carries on with (design 4): one that is open for its goal and whose run
+ * ended, one that a living process makes for the same file, or one that is `unknown` and so blocks.
+ * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
+ * another body.
  */
-async function findByKey(ledger: Ledger, key: string, order: Order, deps: JobDeps): Promise<Job | undefined> {
-  const job = await namedJob(ledger, key);
-  if (job === undefined) return undefined;
-  const { fingerprint } = job.record;
-  if (!isFingerprintOf(fingerprint, order, deps)) {
-    if (fingerprint === lostFingerprint) throw lostRecord(`the job that the key ${key} names (${job.id})`);
-    throw conflict(key, job, order);
+export async function findEarlier(order: Submission, deps: Deps): Promise<Earlier> {
+  const named = order.key === undefined ? undefined : await findByKey(order.key, order, deps);
+  if (named?.job !== undefined || named?.conflict !== undefined) return named;
+  const fingerprint = fingerprintOf(order, deps.gateway);
+  const { jobs, lost, place } = await takesOf(fingerprint, deps);
+  if (lost !== undefined && !order.fresh) throw lostRecord('an earlier job of this submission', lost);
+  let secondTakeOf: Job | undefined;
+  for (const job of jobs) {
+    if (!order.fresh && carriesOn(job, order, secondTakeOf === undefined)) return { job, place };
+    if (job.handle !== undefined || isRunning(job)) secondTakeOf ??= job;
   }
-  return job;
+  return { secondTakeOf, place: named?.place ?? place };
 }
 
-// Exactly one of any number of processes names the key's job; the others drop theirs, which nobody has sent.
-async function claimKey(key: string, job: Job, order: Order, deps: JobDeps): Promise<Job> {
-  const { ledger } = deps;
-  if (job.key !== key) return job;
-  const claim = `${job.id} ${job.record.fingerprint}`;
-  const holder = await ledger.claim(keyClaim(key), claim);
-  if (holder === undefined || holder === claim || job.record.attempts > 0) return job;
-  await ledger.remove(job.id);
-  return (await findByKey(ledger, key, order, deps)) ?? job;
+/** The jobs of one fingerprint, newest first. */
+export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
+  return (await takesOf(fingerprint, deps)).jobs;
 }
 
-function conflict(key: string, job: Job, order: Order): MgwError {
+// The jobs of the chain, and those that only the index knows: they have a key, or their record has lost its beginning.
+async function takesOf(
+  fingerprint: string,
+  { ledger }: Deps,
+): Promise<{ jobs: Job[]; lost?: string; place: Earlier['place'] }> {
+  const found = new Map<string, FoundJob>();
+  let unmade: string | undefined;
+  const end = await follow(ledger, { fingerprint }, (link) => {
+    found.set(link.holder.job, link);
+    unmade = link.fate === 'unmade' ? link.holder.job : undefined;
+    return unmade !== undefined;
+  });
+  if (end?.isFree === false) throw lostClaim(end.name);
+  for (const id of await ledger.lookup('fingerprint', fingerprint))
+    if (!found.has(id)) found.set(id, await findOut(ledger, id));
+  const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
+  const jobs = known.flatMap(([, { job }]) => (job !== undefined && concerns(job, fingerprint) ? [job] : []));
+  const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
+  return { jobs, lost, place: unmade === undefined ? { name: end?.name ?? '' } : { id: unmade } };
+}
+
+// A damaged record has lost its fingerprint; it was found by another way, and it blocks.
+function concerns({ record }: Job, fingerprint: string): boolean {
+  return record.fingerprint === fingerprint || record.fingerprint === lostFingerprint;
+}
+
+function carriesOn(job: Job, { key, goal, isOneShot }: Submission, isNewest: boolean): boolean {
+  const isUnknown = shownState(job) === 'unknown';
+  // Two names are two jobs; a doubt about a job without one is a doubt about any.
+  if (job.key !== key && key !== undefined) return isUnknown && job.key === undefined;
+  if (isUnknown) return true;
+  if (isRunning(job)) return isMadeFor(job, goal);
+  // Paid for, and neither to be taken up again nor to be paid for again by itself (design 8).
+  if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
+  return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
+}
+
+/** Whether a run of the command that paid for a job is shown to be alive. */
+export function isRunning(job: Job): boolean {
+  return runsOf(job).length > 0;
+}
+
+// Whether a living process saves the job to the same file: then this run joins it.
+function isMadeFor(job: Job, { output }: Goal): boolean {
+  return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
+}
+
+function runsOf({ record: { runs, lifeOf } }: Job): Goal[] {
+  return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
+}
+
+// The job that a key names. A key whose job was removed names the next one.
+async function findByKey(key: string, order: Submission, deps: Deps): Promise<Earlier> {
+  const { ledger, gateway } = deps;
+  const fingerprint = fingerprintOf(order, gateway);
+  let found: Earlier | undefined;
+  const end = await follow(ledger, { key, fingerprint }, async (link) => {
+    found = await placeAt(link, key, fingerprint, order, deps);
+    return found !== undefined;
+  });
+  if (end?.isFree === false) throw lostClaim(end.name);
+  return found ?? { place: { name: end?.name ?? '' } };
+}
+
+// Undefined if the key names the job that follows.
+async function placeAt(
+  { job, fate, holder }: Link,
+  key: string,
+  fingerprint: string,
+  order: Submission,
+  { ledger }: Deps,
+): Promise<Earlier | undefined> {
+  const place = { id: holder.job };
+  if (fate === 'removed') return undefined;
+  if (fate === 'lost') throw lostRecord(`the job that the key ${key} names`, holder.job);
+  if (fate === 'unmade' && holder.fingerprint !== fingerprint) {
+    // Its process has died before it created the job; if not, the key is about to name another submission.
+    if ((await ledger.lifeOf(holder.owner)) === 'dead' && (await ledger.forbid(holder.job))) return undefined;
+    const text = `The key ${key} is about to name another submission (${holder.job}). Choose another key.`;
+    return { place, conflict: new MgwError('conflict', text, { next: showCommand({ id: holder.job }) }) };
+  }
+  if (job === undefined) return { place };
+  const recorded = job.record.fingerprint === lostFingerprint ? holder.fingerprint : job.record.fingerprint;
+  if (recorded !== fingerprint) throw conflict(key, job, order);
+  return { job, place };
+}
+
+function conflict(key: string, job: Job, order: Pick<Order, 'body'>): MgwError {
   const changes = differences(job.request as Json, recordedBody(order.body).request).slice(0, 8);
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
   const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission for ever; choose another key.`;

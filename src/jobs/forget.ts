@@ -1,17 +1,62 @@
-import type { Job } from '../job.ts';
+import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { keyClaim } from './named-job.ts';
-import { claimOfAttempt } from './attempt-claim.ts';
+import { attemptClaim, nextAttempt } from './attempt-claim.ts';
+
+/** Why a job is not removed: a process works on it, or it is not over and may have been paid for. */
+export type Obstacle = 'in_use' | 'open';
 
 /**
- * Takes a job out of the ledger; its `--key` is free again. Saved files stay.
- * @throws MgwError('local_io') where that cannot be recorded.
+ * Removes a job from the ledger, and gives its `--key` to the next job of that name. Saved files stay. If the job could
+ * still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
+ * @param force removes it whatever stands in the way
+ * @returns what stands in the way; undefined if it was removed
+ * @throws MgwError('local_io') if that cannot be recorded.
  */
-export async function forget(ledger: Ledger, job: Job): Promise<void> {
-  // The key goes first: a key without a job would block for ever, a job without its key does no harm.
-  if (job.key !== undefined) await ledger.release(keyClaim(job.key));
-  await ledger.remove(job.id);
-  // Last: without its record nobody can send the job, whatever it claims.
-  for (let attempt = 1; attempt <= job.record.attempts; attempt += 1)
-    await ledger.release(claimOfAttempt(job, attempt));
+export async function forget(ledger: Ledger, given: Job, force: boolean): Promise<Obstacle | undefined> {
+  for (let job: Job | undefined = given; job !== undefined; job = await ledger.read(job.id)) {
+    if (!force) {
+      const obstacle = await obstacleOf(ledger, job);
+      if (obstacle !== undefined) return obstacle;
+    }
+    if (await isKeptFromSending(ledger, job, force)) break;
+  }
+  const last = force ? undefined : await ledger.read(given.id);
+  const obstacle = last && (await obstacleOf(ledger, last));
+  if (obstacle === undefined) await ledger.remove(given.id);
+  return obstacle;
+}
+
+/** What stands in the way of removing a job; undefined if nothing does. */
+export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promise<Obstacle | undefined> {
+  for (const { owner } of record.runs) if ((await ledger.lifeOf(owner)) !== 'dead') return 'in_use';
+  return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
+}
+
+// False if the job has to be looked at again. A job with a handle is sent no more.
+async function isKeptFromSending(ledger: Ledger, job: Job, force: boolean): Promise<boolean> {
+  if (job.handle !== undefined) return true;
+  const next = await nextAttempt(ledger, job);
+  if (next === 'free') {
+    const { owner } = await ledger.lease();
+    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined;
+  }
+  if (force && next !== 'changed') return true;
+  if (next === 'unsent' || next === 'unknown') await ledger.append(job.id, unbegun(job, next));
+  return false;
+}
+
+/** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */
+export function unbegun({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
+  const attempt = record.attempts + 1;
+  return how === 'unsent'
+    ? {
+        type: 'unavailable',
+        attempt,
+        error: { code: 'unreachable', message: 'The process ended before it sent anything' },
+      }
+    : {
+        type: 'unknown',
+        attempt,
+        error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
+      };
 }

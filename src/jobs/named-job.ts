@@ -1,36 +1,44 @@
 import { MgwError } from '../errors.ts';
-import type { Job } from '../job.ts';
+import { lostFingerprint, type Job } from '../job.ts';
+import { findOut, follow } from '../ledger/chain.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
-/** The claim that a `--key` stands for. */
-export function keyClaim(key: string): string {
-  return `key.${key}`;
+/**
+ * The job that a key names in a ledger; undefined if the name is free, or its job was never created.
+ * @throws MgwError('submit_unknown') if its record is lost.
+ */
+export async function namedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
+  let named: Job | undefined;
+  const end = await follow(ledger, { key, fingerprint: lostFingerprint }, ({ job, fate, holder }) => {
+    if (fate === 'lost') throw lostRecord(`the job that the key ${key} names`, holder.job);
+    named = job;
+    return fate === 'there' || fate === 'unmade';
+  });
+  if (end?.isFree === false) throw lostClaim(end.name);
+  return named;
 }
 
 /**
- * The job that a key names in a ledger, undefined where the name is free.
- * @throws MgwError('submit_unknown') where its record is lost.
+ * A job whose record is lost, as far as it is known: it may have been paid for. Undefined if the ledger knows nothing
+ * of it. It can be shown, removed and resolved like any other.
+ * @throws MgwError('local_io') if it cannot be recorded.
  */
-export async function namedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
-  const claim = await ledger.claimed(keyClaim(key));
-  const id = claim?.split(' ')[0] ?? '';
-  if (id !== '') {
-    const job = await ledger.read(id);
-    if (job === undefined) throw lostRecord(`the job that the key ${key} names (${id})`);
-    return job;
-  }
-  const jobs = await Promise.all((await ledger.lookup('key', key)).map((each) => ledger.read(each)));
-  const own = jobs.filter((job) => job?.key === key);
-  // Of processes that began together only one has sent; a claim whose content is damaged names none of them.
-  const first =
-    own.find((job) => job !== undefined && job.record.attempts > 0) ??
-    (claim === undefined ? own[0] : undefined);
-  if (first === undefined && claim !== undefined) throw lostRecord(`the job that the key ${key} names`);
-  return first;
+export async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
+  const found = await findOut(ledger, id);
+  if (found.fate !== 'lost') return found.job;
+  await ledger.create(id, [undefined]);
+  return ledger.read(id);
 }
 
-/** Exit 7: what a key names was begun, and nothing tells what became of it. */
-export function lostRecord(what: string): MgwError {
-  const text = `The record of ${what} is lost or damaged, so nothing tells whether it was paid for. It is not sent again.`;
+/** Exit 7: a claim names a job whose record is gone, so that nothing tells whether it was paid for. */
+export function lostRecord(what: string, id: string): MgwError {
+  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again.`;
+  const next = ['mgw', 'jobs', 'resolve', id, '--adopt', 'HANDLE'];
+  return new MgwError('submit_unknown', text, { charged: 'maybe', next });
+}
+
+/** Exit 7: a claim is damaged, and no job tells whose it is. */
+export function lostClaim(name: string): MgwError {
+  const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }

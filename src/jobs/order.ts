@@ -54,34 +54,22 @@ const longestRecordedText = 16 * 1024;
 
 /** The hash under which the same submission is found again, whatever API key it is made with (design 4). */
 export function fingerprintOf(
-  { protocol, body, asked = body, variant }: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'>,
+  {
+    protocol,
+    body,
+    asked = body,
+    variant,
+    fingerprint,
+  }: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint'>,
   gateway: string,
 ): string {
-  return hashOf([
+  const parts = [
     gatewayName(gateway),
     protocol,
     canonicalJson(asked),
     ...(variant === undefined ? [] : [variant]),
-  ]);
-}
-
-/** The fingerprint that mgw 0.1 gave the same submission: the account was a part of it. */
-export function formerFingerprintOf(
-  { protocol, body, variant }: Pick<Order, 'protocol' | 'body' | 'variant'>,
-  gateway: string,
-  account: string,
-): string {
-  return hashOf([
-    gateway,
-    account,
-    protocol,
-    canonicalJson(body),
-    ...(variant === undefined ? [] : [variant]),
-  ]);
-}
-
-function hashOf(parts: readonly string[]): string {
-  return createHash('sha256').update(parts.join('\n')).digest('hex');
+  ];
+  return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
 /** True where two names of a gateway, as records have them, mean the same one. */

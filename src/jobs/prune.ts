@@ -46,8 +46,9 @@ export async function prune(ledger: Ledger, options: PruneOptions): Promise<Prun
       kept[reason ?? 'newer'] += 1;
       continue;
     }
-    if (!options.dryRun) await forget(ledger, job);
-    removed.push(id);
+    const obstacle = options.dryRun ? undefined : await forget(ledger, job, false);
+    if (obstacle === undefined) removed.push(id);
+    else kept[obstacle] += 1;
   }
   return { removed, kept };
 }

@@ -4,7 +4,7 @@ import type { Job, JobKind } from '../job.ts';
 import { jobIdForm, type Ids } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
-import { namedJob } from './named-job.ts';
+import { lostJob, namedJob } from './named-job.ts';
 import type { JobDeps } from './deps.ts';
 import { query, recordSeen } from './observe.ts';
 import { latestTake } from './takes.ts';
@@ -17,7 +17,7 @@ import { latestTake } from './takes.ts';
 export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
   if (ref.startsWith('@')) return (await keyedJob(ledger, ref.slice(1))) ?? missing(ref);
-  if (jobIdForm.test(ref)) return (await ledger.read(ref)) ?? missing(ref);
+  if (jobIdForm.test(ref)) return (await lostJob(ledger, ref)) ?? missing(ref);
   const byHandle = await firstJob(ledger, await ledger.lookup('handle', ref), (job) => job.handle === ref);
   const found = byHandle ?? (await byPart(ledger, ref));
   return found === undefined && ref.startsWith('job_') ? missing(ref) : found;

@@ -1,3 +1,4 @@
+import { names } from '../ledger/names.ts';
 import { MgwError, usageError } from '../errors.ts';
 import type { Job } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -27,9 +28,21 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
     );
   }
   // Of two that decide at once, the slower must not undo what the other one has begun since.
-  await ledger.append(job.id, { type: 'resolved', attempt: job.record.attempts, how: resolution.how });
+  await ledger.append(job.id, {
+    type: 'resolved',
+    attempt: await lastAttempt(ledger, job),
+    how: resolution.how,
+  });
   if (resolution.how === 'adopted') {
     await ledger.append(job.id, { type: 'accepted', handle: resolution.handle });
   }
   return (await ledger.read(job.id)) ?? job;
+}
+
+// A record that was lost or damaged may tell of fewer attempts than were made.
+async function lastAttempt(ledger: Ledger, { id, record }: Job): Promise<number> {
+  let attempt = record.attempts;
+  while (record.damaged > 0 && (await ledger.claimed(names.attempt(id, attempt + 1))) !== undefined)
+    attempt += 1;
+  return attempt;
 }

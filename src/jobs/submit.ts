@@ -3,7 +3,7 @@ import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
-import { attemptClaim, nextAttempt } from './attempt-claim.ts';
+import { abandon, attemptClaim, nextAttempt } from './attempt-claim.ts';
 import type { JobDeps } from './deps.ts';
 import {
   interruptedError,
@@ -12,6 +12,7 @@ import {
   unknownError as taskUnknownError,
   unrecordedHandle,
 } from './errors.ts';
+import { unbegun } from './forget.ts';
 import type { Order } from './order.ts';
 import { eventOf, keptWords, reconcile } from './reconcile.ts';
 
@@ -47,12 +48,12 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
     if (next === 'claimed') {
       await waitForOther(job, order, deps);
     } else if (next === 'unsent' || next === 'unknown') {
-      await recordUnbegun(job, next, deps);
+      await ledger.append(job.id, unbegun(job, next));
     } else if (next === 'free') {
       const accepted = await pay(job, order, deps);
       if (accepted !== undefined) return { job: accepted, isResumed: false };
     }
-    job = await reconcile(ledger, (await ledger.read(job.id)) ?? job, order.read);
+    job = await reconcile(ledger, await present(job, deps), order.read);
   }
 }
 
@@ -63,26 +64,12 @@ async function waitForOther(job: Job, { deadline }: Order, { clock, signals }: J
   });
 }
 
-// A claim whose process ended before its `sending` event.
-async function recordUnbegun(
-  { id, record }: Job,
-  how: 'unsent' | 'unknown',
-  { ledger }: JobDeps,
-): Promise<void> {
-  const attempt = record.attempts + 1;
-  const event: JobEvent =
-    how === 'unsent'
-      ? {
-          type: 'unavailable',
-          attempt,
-          error: { code: 'unreachable', message: 'The process ended before it sent anything' },
-        }
-      : {
-          type: 'unknown',
-          attempt,
-          error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
-        };
-  await ledger.append(id, event);
+// The job as it is recorded now.
+async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<Job> {
+  const last = await ledger.read(job.id);
+  if (last !== undefined) return last;
+  const text = `Job ${job.id} was removed before it was sent. Nothing was sent.`;
+  throw new MgwError('local_io', text, { charged: 'no', retry: 'safe', next: ['mgw', 'jobs', 'ls'] });
 }
 
 /** The job that was accepted, undefined where another process sends it. */
@@ -124,22 +111,30 @@ class Attempts implements PaymentRecord {
     const { handle, state, record } = this.job;
     if (handle !== undefined || (this.#attempt > 0 && state !== 'prepared')) throw new SentElsewhere();
     const claim = attemptClaim(this.job);
-    if ((await ledger.claim(claim, JSON.stringify(owner), true)) !== undefined) throw new SentElsewhere();
+    if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
-    // Whoever reads that a job was accepted and finds no claim may count on it that nothing more is sent.
-    await this.#reload();
-    if (this.job.handle !== undefined) {
-      await ledger.release(claim).catch(() => undefined);
-      throw new SentElsewhere();
-    }
     try {
+      // A process that reads of an acceptance and finds no claim after that relies on it that nothing more is sent.
+      await this.#reload();
+      if (this.job.handle !== undefined) throw new SentElsewhere();
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
       await ledger.confirm(claim);
     } catch (error) {
-      // Nothing is sent without its record; a claim that stayed would look like a submission that was lost.
-      await ledger.release(claim).catch(() => undefined);
+      await this.#abandon(claim, error);
       throw error;
     }
+  }
+
+  // Nothing is sent without its record. The claim stays, so that others have to be told.
+  async #abandon(claim: string, error: unknown): Promise<void> {
+    abandon(claim);
+    if (error instanceof SentElsewhere) return;
+    const event: JobEvent = {
+      type: 'unavailable',
+      attempt: this.#attempt,
+      error: { code: 'local_io', message: 'The attempt could not be recorded, and nothing was sent' },
+    };
+    await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
   // What the event of the verdict can do without: where the disk is full, that may still fit.
@@ -179,7 +174,7 @@ class Attempts implements PaymentRecord {
   }
 
   async #reload(): Promise<void> {
-    this.job = (await this.#deps.ledger.read(this.job.id)) ?? this.job;
+    this.job = await present(this.job, this.#deps);
   }
 
   #recordable(reply: Reply): RecordedReply {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   closeSync,
   constants,
@@ -6,6 +7,7 @@ import {
   lstatSync,
   openSync,
   readSync,
+  renameSync,
   statSync,
   unlinkSync,
   writeSync,
@@ -20,13 +22,24 @@ const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 
 // All but the syncs is synchronous: a call takes a tenth of a trip to the thread pool, and there are dozens for each job.
 
-/** Creates a file with its content, durable on return. @throws EEXIST where the name is taken. */
+/** A change of the disk that is about to be made. */
+export type Step = (change: 'write' | 'append' | 'link' | 'rename', path: string) => Promise<void> | void;
+
+let step: Step | undefined;
+
+/** Lets a test act before each change that this module makes: other processes may do anything there. */
+export function beforeEachStep(act: Step | undefined): void {
+  step = act;
+}
+
+/** Creates a file with its content, durable on return. @throws EEXIST if the name is taken. */
 export async function createFile(path: string, text: string): Promise<void> {
   await writeNew(path, text);
   await syncFolder(dirname(path));
 }
 
 async function writeNew(path: string, text: string): Promise<void> {
+  if (step !== undefined) await step('write', path);
   const file = openSync(path, O_WRONLY | O_CREAT | O_EXCL | plainFile, 0o600);
   try {
     writeWhole(file, text);
@@ -39,18 +52,29 @@ async function writeNew(path: string, text: string): Promise<void> {
   }
 }
 
+/** How a file is appended to. */
+export interface AppendOptions {
+  /** Closes off a last line that was torn; a newline if absent. Nothing is cut off, since others may have written after it. */
+  tornEnd?: string;
+  isDurable?: boolean;
+  /** Whether a file of this status is known to end in a whole line. */
+  isWhole?: (stat: Stats) => boolean;
+  /** Creates the file if it is missing. */
+  creates?: boolean;
+}
+
 /**
- * Appends text in one write, durable on return but where `isDurable` is false, and gives the file's status before and
- * after the write. Where what stands before was torn, `tornEnd` closes it off first; nothing is ever cut off, since
- * another process may have written after it. `isWhole` tells of a file that is known to end in a whole line.
+ * Appends text in one write, durable on return unless `isDurable` is false, and returns the file's status before and
+ * after the write.
+ * @throws ENOENT if the file is missing, or was replaced meanwhile: then it is not known to have what was written.
  */
 export async function appendFile(
   path: string,
   text: string,
-  tornEnd: string,
-  { isDurable = true, isWhole }: { isDurable?: boolean; isWhole?: (stat: Stats) => boolean } = {},
+  { tornEnd = '\n', isDurable = true, isWhole, creates = false }: AppendOptions = {},
 ): Promise<{ before: Stats; after: Stats }> {
-  const file = openSync(path, O_RDWR | O_APPEND | plainFile);
+  if (step !== undefined) await step('append', path);
+  const file = openSync(path, O_RDWR | O_APPEND | plainFile | (creates ? O_CREAT : 0), 0o600);
   try {
     const before = fstatSync(file);
     if (!before.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
@@ -58,20 +82,9 @@ export async function appendFile(
     writeWhole(file, isTorn ? tornEnd + text : text);
     const after = fstatSync(file);
     if (isDurable) await syncFile(file);
+    if (lstatSync(path, { throwIfNoEntry: false })?.ino !== after.ino)
+      throw Object.assign(new Error(`${path} was removed`), { code: 'ENOENT' });
     return { before, after };
-  } finally {
-    closeSync(file);
-  }
-}
-
-/**
- * Writes text at the beginning of a plain file, neither durable nor as one step; what was longer keeps its end. Links
- * and special files are not followed.
- */
-export function writeOver(path: string, text: string): void {
-  const file = openSync(path, O_WRONLY | O_CREAT | plainFile, 0o600);
-  try {
-    writeSync(file, text, 0);
   } finally {
     closeSync(file);
   }
@@ -98,40 +111,20 @@ function tryUnlink(path: string): void {
   }
 }
 
-/** A plain file's bytes, or undefined where there is none; links and special files are not followed. */
+/** A plain file's bytes, or undefined if there is none; links and special files are not followed. */
 export function readBytes(path: string): Buffer | undefined {
-  return withFile(path, (file, stat) => readFrom(file, stat, 0));
+  return readTail(path, () => 0)?.tail;
 }
 
 /**
- * A plain file's status, and what stands in it from an offset that `from` chooses, read into what `room` gives for so many
- * bytes; undefined where there is none.
+ * A plain file's status and its bytes from an offset that `from` chooses, read into what `room` returns for so many
+ * bytes; undefined if there is none.
  */
 export function readTail(
   path: string,
   from: (stat: Stats) => number,
-  room?: (bytes: number) => Buffer,
-): { stat: Stats; tail: Buffer } | undefined {
-  return withFile(path, (file, stat) => {
-    return { stat, tail: readFrom(file, stat, from(stat), room) };
-  });
-}
-
-// As much as the file had when it was looked at. A part may be all that one call gives.
-function readFrom(
-  file: number,
-  stat: Stats,
-  offset: number,
   room = (bytes: number): Buffer => Buffer.allocUnsafe(bytes),
-): Buffer {
-  const bytes = room(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
-  let length = 0;
-  for (let read = -1; read !== 0 && length < bytes.length; length += read)
-    read = readSync(file, bytes, length, bytes.length - length, offset + length);
-  return bytes.subarray(0, length);
-}
-
-function withFile<T>(path: string, use: (file: number, stat: Stats) => T): T | undefined {
+): { stat: Stats; tail: Buffer } | undefined {
   // Most of the files that a batch looks for are not there, and an error takes ten times as long to make.
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
   let file: number;
@@ -142,7 +135,13 @@ function withFile<T>(path: string, use: (file: number, stat: Stats) => T): T | u
     throw error;
   }
   try {
-    return use(file, fstatSync(file));
+    const stat = fstatSync(file);
+    const offset = from(stat);
+    const bytes = room(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+      read = readSync(file, bytes, length, bytes.length - length, offset + length);
+    return { stat, tail: bytes.subarray(0, length) };
   } finally {
     closeSync(file);
   }
@@ -150,52 +149,56 @@ function withFile<T>(path: string, use: (file: number, stat: Stats) => T): T | u
 
 /**
  * Creates a file with its content as one step: of any number of processes one gets true. Nobody ever sees it
- * half-written, but on a file system without hard links. Where it throws, this process has not created it.
- * @param draft another name in the same folder, which nobody else uses; the file goes by it too where `keepsDraft`
+ * half-written, except on a file system without hard links. If it throws, this process has not created it.
  */
-export async function createExclusively(
-  path: string,
-  text: string,
-  draft: string,
-  keepsDraft = false,
-): Promise<boolean> {
+export async function createExclusively(path: string, text: string): Promise<boolean> {
+  const draft = draftOf(path);
   await writeNew(draft, text);
-  let isKept = false;
   try {
-    isKept = (await isLinked(draft, path, text)) && keepsDraft;
+    if (step !== undefined) await step('link', path);
+    await link(draft, path, text);
   } catch (error) {
     if (systemCode(error) === 'EEXIST') return false;
     throw error;
   } finally {
-    if (!isKept) tryUnlink(draft);
+    tryUnlink(draft);
   }
-  await syncOrUndo(isKept ? [path, draft] : [path]);
+  try {
+    await syncFolder(dirname(path));
+  } catch (error) {
+    unlinkSync(path);
+    throw error;
+  }
   return true;
 }
 
-// False where the file had to be written under its name.
-async function isLinked(draft: string, path: string, text: string): Promise<boolean> {
+/** Puts a file with this content in the place of the one that is there, as one step, durable on return. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const draft = draftOf(path);
+  await writeNew(draft, text);
+  try {
+    if (step !== undefined) await step('rename', path);
+    renameSync(draft, path);
+  } catch (error) {
+    tryUnlink(draft);
+    throw error;
+  }
+  await syncFolder(dirname(path));
+}
+
+function draftOf(path: string): string {
+  return `${path}.${randomUUID()}.tmp`;
+}
+
+async function link(draft: string, path: string, text: string): Promise<void> {
   try {
     linkSync(draft, path);
   } catch (error) {
-    if (withoutLinks.has(systemCode(error) ?? '')) {
-      await writeNew(path, text);
-      return false;
-    }
+    if (withoutLinks.has(systemCode(error) ?? '')) return writeNew(path, text);
     // A link over a network may take effect and be said to have failed.
     if (statSync(draft).nlink < 2) throw error;
   }
-  return true;
 }
 
 // What file systems without hard links answer (FAT, some network and container mounts).
 const withoutLinks = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EACCES']);
-
-async function syncOrUndo(names: readonly [string, ...string[]]): Promise<void> {
-  try {
-    await syncFolder(dirname(names[0]));
-  } catch (error) {
-    for (const name of names) unlinkSync(name);
-    throw error;
-  }
-}

@@ -33,14 +33,8 @@ function decodeLine(line: string): RecordedEvent | undefined {
   const text = textOfLine(line);
   const event = text === undefined ? undefined : parsed(text);
   if (!isObject(event) || event['v'] !== version) return undefined;
-  return { ...event, type: formerTypes.get(event['type']) ?? event['type'] } as unknown as RecordedEvent;
+  return event as unknown as RecordedEvent;
 }
-
-// As mgw 0.1 wrote them.
-const formerTypes = new Map<unknown, string>([
-  ['refused', 'unavailable'],
-  ['lost', 'unknown'],
-]);
 
 function parsed(line: string): unknown {
   try {

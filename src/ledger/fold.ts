@@ -132,7 +132,7 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   record.pendingReply = undefined;
   record.sender = undefined;
   if (event.type === 'sending') startSending(job, event);
-  else if (event.type === 'resolved') resolve(job, event.how);
+  else if (event.type === 'resolved') resolve(job, event);
   else if (event.type === 'accepted') accept(job, event);
   else if (job.handle === undefined) endAttempt(job, event);
 }
@@ -172,7 +172,8 @@ function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
 }
 
-function resolve(job: Job, how: 'adopted' | 'not-created' | 'resubmit'): void {
+function resolve(job: Job, { how, attempt = 0 }: RecordedEvent & { type: 'resolved' }): void {
+  job.record.attempts = Math.max(job.record.attempts, attempt);
   if (job.handle !== undefined || how === 'adopted') return;
   job.state = how === 'not-created' ? 'rejected' : 'prepared';
   job.record.damaged = 0;

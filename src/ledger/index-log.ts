@@ -1,191 +1,169 @@
-import { statSync, type Stats } from 'node:fs';
-import { utimes } from 'node:fs/promises';
+import { readdirSync, statSync } from 'node:fs';
 import { systemCode } from '../errors.ts';
 import { together } from '../together.ts';
-import { appendFile, createFile, readBytes, writeOver } from './durable-file.ts';
-import {
-  hashesOf,
-  hashesWithIds,
-  idsOf,
-  IndexLines,
-  lineOf,
-  removedIds,
-  type IndexEntry,
-  type IndexKind,
-} from './index-lines.ts';
-import { jobIdForm, type Ids } from './job-id.ts';
+import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
+import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
+import type { Ids } from './job-id.ts';
 
 /** Where an index finds out what it has lost. */
 export interface Indexed {
-  /** The folder of the jobs' files. */
+  /** The folder of the jobs' records. */
   folder: string;
-  /** Ids of all jobs, in the order in which they were made. */
-  ids: () => Promise<string[]>;
-  /** All that one job goes by. */
-  entriesOf: (id: string) => Promise<IndexEntry[]>;
+  /** Ids of all records. */
+  ids: () => string[];
+  /** All that the index should say of a job. */
+  entriesOf: (id: string) => IndexEntry[];
 }
 
-/** So many entries are made durable together. */
-const atOnce = 1000;
+const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
- * The index of a ledger: one append-only file of lines of one length, two hashes of kind and value and the job's id,
- * in the order in which things happened. It is a copy: where the file is lost or damaged, or older than the jobs, what
- * is missing is taken from the jobs themselves (design 4).
+ * The index of a ledger: a log of lines, each of which says one thing of a job. It is a copy, and only helps: claims
+ * decide what is paid for. Before lines are appended, as many bytes are appended to a second file, the count. If there are
+ * fewer whole lines than that, something was lost, and the jobs tell it again (design 4).
  */
 export class IndexLog {
   readonly #path: string;
-  readonly #sizePath: string;
+  readonly #countPath: string;
   readonly #jobs: Indexed;
-  readonly #lines: IndexLines;
-  /** Of this process: while one is under way, an index that is older than the jobs is as it should be. */
-  readonly #changes = new Set<Promise<unknown>>();
-  #judging: Promise<void> | undefined;
-  /** The file as it was when it was found to be whole. */
-  #whole: Stats | undefined;
-  /** Lines that are to be written together. */
+  readonly #lines = new IndexLines();
+  /** The file that was read. */
+  #inode: number | undefined;
+  #completing: Promise<void> | undefined;
+  /** Lines that are to be written together, and whether they have to be durable. */
   #queued: string[] = [];
+  #isDurable = false;
   readonly #write = together(() => this.#writeQueued());
 
-  constructor(path: string, jobs: Indexed) {
+  constructor(path: string, countPath: string, jobs: Indexed) {
     this.#path = path;
-    this.#sizePath = `${path}.size`;
+    this.#countPath = countPath;
     this.#jobs = jobs;
-    this.#lines = new IndexLines(path);
   }
 
-  /** Makes a change of the jobs' folder that ends with its entries being added. */
-  async during<T>(change: () => Promise<T>): Promise<T> {
-    while (this.#judging !== undefined) await this.#judging;
-    const changing = change();
-    this.#changes.add(changing);
-    try {
-      return await changing;
-    } finally {
-      this.#changes.delete(changing);
-    }
-  }
-
-  /** Adds entries, durable on return. */
-  async add(entries: readonly IndexEntry[]): Promise<void> {
-    if (entries.length === 0) return;
-    this.#queued.push(...entries.map(lineOf));
+  /** Adds entries, durable on return unless `isDurable` is false. */
+  async add(entries: readonly IndexEntry[], isDurable = true): Promise<void> {
+    this.#queued.push(...entries.map(indexLine));
+    this.#isDurable ||= isDurable;
     await this.#write();
   }
 
   async #writeQueued(): Promise<void> {
-    const text = this.#queued.splice(0).join('');
-    try {
-      await appendFile(this.#path, text, '\n');
-    } catch (error) {
+    await this.#whole();
+    const lines = this.#queued.splice(0);
+    const isDurable = this.#isDurable;
+    this.#isDurable = false;
+    await this.#append(this.#countPath, '+'.repeat(lines.length), { tornEnd: '', isDurable: false });
+    await this.#append(this.#path, lines.join(''), { isDurable });
+  }
+
+  async #append(path: string, text: string, options?: AppendOptions): Promise<void> {
+    await appendFile(path, text, options).catch(async (error: unknown) => {
       if (systemCode(error) !== 'ENOENT') throw error;
-      await createFile(this.#path, '').catch(ignoreExisting);
-      await appendFile(this.#path, text, '\n');
-    }
-    this.#noteSize();
+      // It was removed since it was found to be whole.
+      await this.#complete();
+      await appendFile(path, text, options);
+    });
   }
 
-  /** The jobs that go by a value and were not removed, newest first; a job's file may be gone all the same. */
-  async lookup(kind: IndexKind, value: string): Promise<string[]> {
-    await this.#read();
-    if (![...this.#lines.find(kind, value).keys()].every((id) => jobIdForm.test(id))) {
-      await this.#complete(true);
-      await this.#read();
-    }
-    const found = [...this.#lines.find(kind, value)];
-    return found
-      .filter(([id, place]) => jobIdForm.test(id) && !this.#lines.isRemoved(id, place))
-      .map(([id]) => id);
+  /** The jobs of a value, the last one first. Their records may be gone. */
+  async find(kind: IndexKind, value: string): Promise<string[]> {
+    await this.#whole();
+    return [...new Set(this.#lines.find(kind, value).reverse())];
   }
 
-  /** Ids of all jobs, newest first, without those of a file of ids; one that was removed otherwise than by mgw is among them. */
-  async ids(without: Buffer): Promise<Ids> {
-    await this.#read();
-    return this.#lines.ids(without);
+  /** Ids of all jobs, newest first. Their records may be gone. */
+  async ids(leaveOutSucceeded: boolean): Promise<Ids> {
+    await this.#whole();
+    const ids = [...this.#lines.ids(leaveOutSucceeded)];
+    const isSorted = ids.every((id, at) => at === 0 || id > (ids[at - 1] ?? ''));
+    return (isSorted ? ids : ids.sort()).reverse();
   }
 
-  /** The highest id of those that were added lately, undefined where there is none. */
+  /** Ids that are known to be removed. */
+  async removed(): Promise<Set<string>> {
+    await this.#whole();
+    return this.#lines.removed();
+  }
+
+  /** Whether the index knows a handle of a job. */
+  async isAccepted(id: string): Promise<boolean> {
+    await this.#whole();
+    return this.#lines.has('handle', id);
+  }
+
+  /** The highest id of those that were added lately; undefined if there is none. */
   async highest(): Promise<string | undefined> {
-    await this.#read();
+    await this.#whole();
     return this.#lines.highest;
   }
 
-  // The folder of the jobs changes before the index does, so that an index that is older has not seen all of them.
-  async #read(): Promise<void> {
-    while (this.#judging !== undefined) await this.#judging;
-    if (this.#isOlder() || this.#isDamaged()) {
-      this.#judging ??= this.#judge().finally(() => (this.#judging = undefined));
-      await this.#judging;
-    }
+  async #whole(): Promise<void> {
+    while (this.#completing !== undefined) await this.#completing;
+    if (this.#isWhole()) return;
+    this.#completing = this.#complete().finally(() => (this.#completing = undefined));
+    await this.#completing;
   }
 
-  #isOlder(): boolean {
-    this.#lines.refresh();
-    return (this.#lines.seen?.mtimeMs ?? 0) < timeOf(this.#jobs.folder);
+  #isWhole(): boolean {
+    const count = sizeOf(this.#countPath);
+    this.#refresh();
+    return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
   }
 
-  #isDamaged(): boolean {
-    const { bytes, hasNul, seen } = this.#lines;
-    if (seen !== undefined && seen === this.#whole) return false;
-    const isDamaged = hasNul || bytes.length < Number(readBytes(this.#sizePath) ?? 0);
-    if (!isDamaged) this.#whole = seen;
-    return isDamaged;
+  // Synchronous: it is asked several times for each submission, and takes a tenth of a trip to the thread pool.
+  #refresh(): void {
+    const lines = this.#lines;
+    const now = statSync(this.#path, { throwIfNoEntry: false });
+    if (now !== undefined && now.ino === this.#inode && now.size === lines.length) return;
+    const read = readTail(
+      this.#path,
+      ({ ino, size }) => {
+        if (ino !== this.#inode || size < lines.length) lines.clear();
+        this.#inode = ino;
+        return lines.length;
+      },
+      (bytes) => lines.room(bytes),
+    );
+    if (read === undefined) lines.clear();
+    else lines.add(read.tail.length);
   }
 
-  async #judge(): Promise<void> {
-    await Promise.allSettled(this.#changes);
-    const folder = timeOf(this.#jobs.folder);
-    const isOlder = this.#isOlder();
-    const isDamaged = this.#isDamaged();
-    if (!isOlder && !isDamaged) return;
-    await this.#complete(isDamaged);
-    this.#noteSize();
-    const time = new Date(Math.ceil(folder) + 1);
-    await utimes(this.#path, time, time);
-    this.#lines.refresh();
-  }
-
-  // A size that was seen once: an index that is shorter has lost something.
-  #noteSize(): void {
-    try {
-      writeOver(this.#sizePath, `${statSync(this.#path).size}`.padEnd(16));
-    } catch {
-      // Losing this loses only that check.
-    }
-  }
-
-  async #complete(isDamaged: boolean): Promise<void> {
-    const { bytes } = this.#lines;
-    await createFile(this.#path, '').catch(ignoreExisting);
-    const known = new Set(isDamaged ? [] : idsOf(bytes));
-    const there = hashesWithIds(bytes);
-    const completed = new Set<string>();
-    let entries: IndexEntry[] = [];
-    for (const id of await this.#jobs.ids()) {
-      if (known.has(id)) continue;
-      const all = await this.#jobs.entriesOf(id);
-      entries.push(...all.filter((entry) => !hashesOf(entry).some((hash) => there.has(hash + id))));
-      completed.add(id);
-      if (entries.length < atOnce) continue;
-      await this.add(entries);
-      entries = [];
-    }
-    await this.add(entries);
-    if (completed.size > 0) await this.#removeAgain(completed);
-  }
-
-  // What another process has removed since it was read would look lost: its removal has to come after what was added.
-  async #removeAgain(completed: ReadonlySet<string>): Promise<void> {
-    this.#lines.refresh();
-    for (const id of removedIds(this.#lines.bytes))
-      if (completed.has(id) && (await this.#jobs.entriesOf(id)).length === 0)
-        await this.add([{ kind: 'removed', value: id, id }]);
+  // Any number of processes may do so at once: each adds what it does not find.
+  async #complete(): Promise<void> {
+    await Promise.all(
+      [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),
+    );
+    this.#refresh();
+    const missing = this.#jobs
+      .ids()
+      .flatMap((id) => this.#jobs.entriesOf(id))
+      .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
+    // All are counted before the first is written: a process that dies in between leaves an index that is not whole.
+    await appendFile(this.#countPath, '+'.repeat(missing.length), { tornEnd: '', isDurable: false });
+    for (let start = 0; start < missing.length; start += atOnce)
+      await appendFile(
+        this.#path,
+        missing
+          .slice(start, start + atOnce)
+          .map(indexLine)
+          .join(''),
+      );
+    this.#refresh();
+    const lack = sizeOf(this.#countPath) - this.#lines.count;
+    if (lack > 0) await appendFile(this.#path, indexLine(filler).repeat(lack));
   }
 }
 
-// 0 for what is not there: nothing is older.
-function timeOf(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+/** So many lines are written together. */
+const atOnce = 1000;
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+function isEmpty(folder: string): boolean {
+  return readdirSync(folder).length === 0;
 }
 
 function ignoreExisting(error: unknown): void {

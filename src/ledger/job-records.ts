@@ -2,9 +2,8 @@ import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { sep } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Job, RecordedEvent } from '../job.ts';
-import { removeFile } from '../files/remove-file.ts';
 import { damagedJob } from './damaged-job.ts';
-import { appendFile, createExclusively, readTail } from './durable-file.ts';
+import { appendFile, createExclusively, readBytes, readTail, replaceFile } from './durable-file.ts';
 import { decodeEvents, tornEnd } from './event-log.ts';
 import { foldJob } from './fold.ts';
 import { jobIdForm } from './job-id.ts';
@@ -20,7 +19,14 @@ interface Kept {
   lines: readonly (RecordedEvent | undefined)[];
 }
 
-/** The records of jobs: a folder of event logs, each the file `<id>.jsonl`. Those that were used lately are read once. */
+/** What is put in the place of a record that was removed, so that no job of its id is created again. */
+const tombstone = 'removed\n';
+
+/**
+ * The records of jobs: a folder of event logs, each the file `<id>.jsonl`. A record is created once; it is removed by a
+ * tombstone that takes its place. So a reader finds nothing, the job or its removal, and nothing in between. Records that were
+ * used lately are kept in memory.
+ */
 export class JobRecords {
   readonly #folder: string;
   /** By id, the oldest first. */
@@ -36,21 +42,29 @@ export class JobRecords {
   }
 
   /**
-   * Creates a record, durable on return: complete or not there at all, so that a process that dies here leaves none
-   * without a beginning. @throws where there is one.
+   * Creates a record, durable on return: complete or not there at all. False if there is one of this id, or was one:
+   * unless `restores`, which puts the record in the place of a tombstone.
    */
-  async create(id: string, text: string, draft: string): Promise<void> {
+  async create(id: string, text: string, restores = false): Promise<boolean> {
     const path = this.pathOf(id);
-    if (!(await createExclusively(path, text, draft))) throw new Error(`${path} exists`);
+    if (!(await createExclusively(path, text))) {
+      if (!restores || !this.isRemoved(id)) return false;
+      await replaceFile(path, text);
+    }
     const stat = lstatSync(path, { throwIfNoEntry: false });
     if (stat?.size === Buffer.byteLength(text)) this.#keep(id, stat, decodeEvents(text));
+    return true;
   }
 
-  /** Adds a line to a record, durable on return but where `isDurable` is false. */
+  /** Adds a line to a record, durable on return unless `isDurable` is false. @throws ENOENT if there is none, or it was removed. */
   async append(id: string, line: string, isDurable: boolean): Promise<void> {
     const kept = this.#kept.get(id);
-    const isKept = (stat: Stats): boolean => kept?.version === versionOf(stat);
-    const { before, after } = await appendFile(this.pathOf(id), line, tornEnd, {
+    const isKept = (stat: Stats): boolean => {
+      if (stat.size === tombstone.length && this.isRemoved(id)) throw missing(id);
+      return kept?.version === versionOf(stat);
+    };
+    const { before, after } = await appendFile(this.pathOf(id), line, {
+      tornEnd,
       isDurable,
       isWhole: isKept,
     });
@@ -58,12 +72,12 @@ export class JobRecords {
       this.#keep(id, after, [...kept.lines, ...decodeEvents(line)]);
   }
 
-  /** The job as the fold of its events, undefined where there is none. */
+  /** The job as the fold of its events, undefined if there is none. */
   read(id: string): Job | undefined {
     if (!jobIdForm.test(id)) return undefined;
     const found = this.#find(id);
     if (found === undefined) return undefined;
-    return foldJob(id, found.lines, lifeOf) ?? damagedJob(id, found.text ?? '', found.lines, lifeOf);
+    return jobOf(id, found);
   }
 
   /** The events of a record, `undefined` for a line that cannot be read. */
@@ -71,13 +85,25 @@ export class JobRecords {
     return [...(this.#find(id)?.lines ?? decodeEvents(''))];
   }
 
-  /** A text that is another one after whatever becomes of a record; undefined where there is none. */
+  /** A text that differs after whatever becomes of a record; undefined if there is none. */
   version(id: string): string | undefined {
     const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
-    return stat && versionOf(stat);
+    return stat === undefined || this.#isTombstone(id, stat) ? undefined : versionOf(stat);
   }
 
-  /** Ids of all records, newest first. */
+  /** Whether a record was removed, or kept from being created. */
+  isRemoved(id: string): boolean {
+    const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
+    return stat !== undefined && this.#isTombstone(id, stat);
+  }
+
+  #isTombstone(id: string, stat: Stats): boolean {
+    return (
+      stat.size === tombstone.length && stat.isFile() && readBytes(this.pathOf(id))?.toString() === tombstone
+    );
+  }
+
+  /** Ids of all records and all that were removed, newest first. */
   ids(): string[] {
     const ids = readdirSync(this.#folder).map((name) => name.slice(0, -'.jsonl'.length));
     return ids
@@ -86,9 +112,14 @@ export class JobRecords {
       .reverse();
   }
 
-  /** Removes a record. */
-  remove(id: string): void {
-    removeFile(this.pathOf(id));
+  /** Removes a record, durably. */
+  async remove(id: string): Promise<void> {
+    await replaceFile(this.pathOf(id), tombstone);
+  }
+
+  /** Keeps a record from being created; false if there is one. */
+  async forbid(id: string): Promise<boolean> {
+    return (await createExclusively(this.pathOf(id), tombstone)) || this.isRemoved(id);
   }
 
   #find(id: string): { text?: string; lines: Kept['lines'] } | undefined {
@@ -98,6 +129,7 @@ export class JobRecords {
       const read = readTail(this.pathOf(id), () => 0);
       if (read === undefined) return undefined;
       const text = read.tail.toString('utf8');
+      if (text === tombstone) return undefined;
       const lines = decodeEvents(text);
       if (text.endsWith('\n')) this.#keep(id, read.stat, lines);
       return { text, lines };
@@ -114,6 +146,19 @@ export class JobRecords {
     this.#kept.set(id, { version: versionOf(stat), lines });
     if (this.#kept.size > mostKept) this.#kept.delete(this.#kept.keys().next().value ?? '');
   }
+}
+
+/** The job that a record's text tells of. */
+export function foldRecord(id: string, text: string): Job {
+  return jobOf(id, { text, lines: decodeEvents(text) });
+}
+
+function jobOf(id: string, { text = '', lines }: { text?: string; lines: Kept['lines'] }): Job {
+  return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines, lifeOf);
+}
+
+function missing(id: string): Error {
+  return Object.assign(new Error(`There is no job ${id} any more`), { code: 'ENOENT' });
 }
 
 // What says nothing about the file: this process has too much open.

@@ -6,7 +6,7 @@ import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
-import { findResumable, jobsOf } from '../jobs/create-or-resume.ts';
+import { findEarlier, jobsOf } from '../jobs/create-or-resume.ts';
 import { claimantOf, holdOutput, tidily } from '../jobs/hold-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
@@ -219,7 +219,7 @@ class Pieces {
     if (this.#order.fresh) return false;
     const goal = { command: 'submit', ask: 'file', output: this.#target(index) } as const;
     const submission = { ...this.#piece(index), protocol: 'tts', goal, fresh: false } as const;
-    const { job } = await findResumable({ ...submission, isOneShot: true }, this.#deps);
+    const { job } = await findEarlier({ ...submission, isOneShot: true }, this.#deps);
     return job !== undefined && job.state !== 'prepared';
   }
 

@@ -242,10 +242,10 @@ describe('a process that dies', () => {
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', { pid: 7, start: '1', host: 'afar' }];
     await budget.reserve({ id: `${id}.afar`, amount: parseAmount('0.4'), owner }, limit);
-    await deps.ledger.claim(`send.${id}.2`, JSON.stringify(owner), true);
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
-    await deps.ledger.release(`send.${id}.2`);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
+    await budget.reserve({ id: `${id}.late`, amount: parseAmount('0.4'), owner }, limit);
+    await deps.ledger.claim(`send.${id}.2`, JSON.stringify(owner));
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
   it('gives it back where it had claimed the attempt and died before it sent', async () => {
@@ -253,7 +253,7 @@ describe('a process that dies', () => {
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', deadOwner()];
     await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner }, limit);
-    await deps.ledger.claim(`send.${id}.1`, JSON.stringify(owner), true);
+    await deps.ledger.claim(`send.${id}.1`, JSON.stringify(owner));
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 

@@ -1,7 +1,8 @@
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
+import { namedJob } from '../../src/jobs/named-job.ts';
 import { prune, type KeepReason, type Pruned } from '../../src/jobs/prune.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
@@ -63,20 +64,20 @@ describe('prune removes', () => {
     ['what was rejected', [...sent, { type: 'rejected', attempt: 1, error }]],
     ['a handle that was imported and has ended', succeeded.slice(2), { fingerprint: '' }],
     ['speech that was rejected', [...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' }],
-  ])('%s, with its claims', async (_, events, made) => {
+  ])('%s', async (_, events, made) => {
     const id = await make(events, made);
     if (events.some(({ type }) => type === 'sending')) await ledger.claim(`send.${id}.1`, 'x');
     expect(await pruned()).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeUndefined();
-    expect(readdirSync(join(folder, 'claims'))).toEqual([]);
+    expect(await ledger.fateOf(id)).toBe('removed');
   });
 
-  it('what has a key, only where it is asked to, and then the key is free', async () => {
+  it('what has a key, only where it is asked to, and then the key names no job', async () => {
     const id = await make(delivered, { key: 'boat-1' });
-    await ledger.claim('key.boat-1', id);
+    expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
     expect(await pruned({ keys: true })).toMatchObject({ removed: [id] });
-    expect(await ledger.claimed('key.boat-1')).toBeUndefined();
+    expect(await namedJob(ledger, 'boat-1')).toBeUndefined();
   });
 
   it('nothing where it is only to tell', async () => {

@@ -2,12 +2,12 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent, ProtocolName } from '../../src/job.ts';
-import { keyClaim } from '../../src/jobs/named-job.ts';
+import { holderText } from '../../src/ledger/names.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import { findJob, importHandle } from '../../src/jobs/ref.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
-import { depsFor, type TestDeps } from './harness.ts';
+import { deadOwner, depsFor, type TestDeps } from './harness.ts';
 
 let state: string;
 let deps: TestDeps;
@@ -44,12 +44,15 @@ describe('a ref', () => {
 
   it('is the key of a job', async () => {
     const id = await make(1, 'c');
-    await deps.ledger.claim(keyClaim('boat'), `${id} fingerprint`);
+    const holder = { job: id, fingerprint: 'f', owner: deadOwner() };
+    await deps.ledger.claim('key.boat', holderText(holder));
     expect((await findJob(deps.ledger, '@boat'))?.id).toBe(id);
     await expect(findJob(deps.ledger, '@ship')).rejects.toMatchObject({ exitCode: 2 });
-    await deps.ledger.remove(id);
+    await deps.ledger.claim(`send.${id}.1`, '{}');
+    rmSync(join(state, 'jobs', `${id}.jsonl`));
     await expect(findJob(deps.ledger, '@boat')).rejects.toMatchObject({ exitCode: 7 });
-    await deps.ledger.release(keyClaim('boat'));
+    await deps.ledger.create(id, [undefined]);
+    await deps.ledger.remove(id);
     await expect(findJob(deps.ledger, '@boat')).rejects.toMatchObject({ exitCode: 2 });
   });
 

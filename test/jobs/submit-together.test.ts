@@ -1,8 +1,11 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { keyClaim } from '../../src/jobs/named-job.ts';
+import { findJob } from '../../src/jobs/ref.ts';
+import { holderText } from '../../src/ledger/names.ts';
 import type { Owner } from '../../src/job.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -85,40 +88,53 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('whose record is lost: exit 7 and nothing sent', async () => {
+  it('whose record is lost: exit 7 and nothing sent, until a person ends it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const { job } = await run(deps, orderOf({ key: 'k' }));
-    await deps.ledger.remove(job?.id ?? '');
-    expect((await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).exit).toBe(7);
+    const id = job?.id ?? '';
+    rmSync(join(state, 'jobs', `${id}.jsonl`));
+    const lost = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
+    expect(lost).toMatchObject({
+      exit: 7,
+      error: { next: ['mgw', 'jobs', 'resolve', id, '--adopt', 'HANDLE'] },
+    });
     expect(server.requests).toHaveLength(1);
+    const found = await findJob(deps.ledger, id);
+    expect(found).toMatchObject({ id, state: 'unknown' });
+    if (found === undefined) throw new Error('no job');
+    await resolveJob(deps.ledger, found, { how: 'not-created' });
+    expect(await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).toMatchObject({
+      exit: 0,
+      job: { id },
+    });
+    expect(server.created).toBe(2);
   });
 
-  it('a run that died before it claimed its key gives way to the one that has it', async () => {
+  it('a run that claims a key and dies before it creates the job leaves the key to the same submission', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k' });
-    const fingerprint = fingerprintOf(order, deps.gateway);
-    const [early, late] = [newJobId(1), newJobId(2)];
-    for (const id of [early, late]) {
-      const { protocol, key } = order;
-      await deps.ledger.create(id, [
-        { type: 'prepared', protocol, base_url: 'test', fingerprint, account: 'test', key },
-      ]);
-    }
-    // The other process claims between this one's look at the key and its own claim.
-    let looks = 0;
-    const ledger: Ledger = {
-      ...deps.ledger,
-      claimed: async (name) => {
-        const before = await deps.ledger.claimed(name);
-        if ((looks += 1) === 1) await deps.ledger.claim(keyClaim('k'), `${early} ${fingerprint}`);
-        return before;
-      },
-    };
-    expect(await run({ ...deps, ledger }, order)).toMatchObject({ exit: 0, job: { id: early } });
-    expect(await deps.ledger.ids()).toEqual([early]);
+    const id = newJobId(1);
+    const holder = { job: id, fingerprint: fingerprintOf(order, deps.gateway), owner: deadOwner() };
+    await deps.ledger.claim('key.k', holderText(holder));
+    expect(await run(deps, order)).toMatchObject({ exit: 0, job: { id, key: 'k' } });
     expect(server.created).toBe(1);
+  });
+
+  it.each<[string, Owner, number]>([
+    ['a dead process', deadOwner(), 0],
+    ['a living process', currentOwner(), 2],
+    ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
+  ])('that %s claimed for another submission without creating it: exit %i', async (_, owner, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const claimed = newJobId(1);
+    await deps.ledger.claim('key.k', holderText({ job: claimed, fingerprint: 'another', owner }));
+    const ran = await run(deps, orderOf({ key: 'k' }));
+    expect(ran.exit).toBe(exit);
+    expect(server.created).toBe(exit === 0 ? 1 : 0);
+    if (exit === 0) expect(await deps.ledger.create(claimed, [])).toBe(false);
   });
 });
 
@@ -196,27 +212,27 @@ it('a job that is accepted just before it is claimed is not sent', async () => {
   const deps = await depsFor(server.url, state);
   const ledger: Ledger = {
     ...deps.ledger,
-    claim: async (name, ...more) => {
-      const [id = ''] = await deps.ledger.ids();
-      await deps.ledger.append(id, { type: 'accepted', handle: 'late' });
-      return deps.ledger.claim(name, ...more);
+    claim: async (name, content) => {
+      const [id] = await deps.ledger.ids();
+      if (id !== undefined) await deps.ledger.append(id, { type: 'accepted', handle: 'late' });
+      return deps.ledger.claim(name, content);
     },
   };
   expect(await run({ ...deps, ledger })).toMatchObject({ exit: 0, isResumed: true, job: { handle: 'late' } });
   expect(server.requests).toHaveLength(0);
-  expect(await deps.ledger.claimed(`send.${(await deps.ledger.ids())[0] ?? ''}.1`)).toBeUndefined();
 });
 
 describe('a claim without its event', () => {
   async function claimedOnly(
     owner: object,
-    isTentative = true,
+    isConfirmed = false,
   ): Promise<[Awaited<ReturnType<typeof httpServer>>, string, string]> {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state, { retries: 0 });
     server.answers.push(says({}, 429));
     const { job } = await run(deps, orderOf({ key: 'k' }));
-    await deps.ledger.claim(`send.${job?.id ?? ''}.2`, JSON.stringify(owner), isTentative);
+    await deps.ledger.claim(`send.${job?.id ?? ''}.2`, JSON.stringify(owner));
+    if (isConfirmed) await deps.ledger.confirm(`send.${job?.id ?? ''}.2`);
     return [server, state, job?.id ?? ''];
   }
 
@@ -229,33 +245,12 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a dead process that had given it up to another one is not passed over', async () => {
-    const [server, state, id] = await claimedOnly(deadOwner());
-    const deps = await depsFor(server.url, state);
-    const claim = `send.${id}.2`;
-    let looks = 0;
-    const ledger: Ledger = {
-      ...deps.ledger,
-      claimed: async (name) => {
-        const holder = await deps.ledger.claimed(name);
-        if (name === claim && (looks += 1) === 1) {
-          await deps.ledger.release(claim);
-          await deps.ledger.claim(claim, JSON.stringify(currentOwner()));
-        }
-        return holder;
-      },
-    };
-    const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
-    expect(await run({ ...deps, ledger }, order)).toMatchObject({ exit: 8, job: { state: 'prepared' } });
-    expect(server.requests).toHaveLength(1);
-  });
-
   it.each<[string, Owner, boolean]>([
-    ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, true],
-    ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }, true],
-    ['of a dead process whose event was lost', deadOwner(), false],
-  ])('%s makes the job unknown, and a person can end that', async (_, owner, isTentative) => {
-    const [server, state, id] = await claimedOnly(owner, isTentative);
+    ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, false],
+    ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }, false],
+    ['of a dead process whose event was lost', deadOwner(), true],
+  ])('%s makes the job unknown, and a person can end that', async (_, owner, isConfirmed) => {
+    const [server, state, id] = await claimedOnly(owner, isConfirmed);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
     const lost = await run(deps, order);

@@ -7,8 +7,6 @@ import { MgwError } from '../../src/errors.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
-import { newJobId } from '../../src/ledger/job-id.ts';
-import type { Ledger } from '../../src/ledger/ledger.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import {
   closedPort,
@@ -469,21 +467,6 @@ describe('the same command again', () => {
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
     expect(server.requests).toHaveLength(1);
-  });
-
-  it('is not in doubt where another process has taken its own job back since the look-up', async () => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const deps = await depsFor(server.url, state);
-    const gone = newJobId(1);
-    let looks = 0;
-    const lookup: Ledger['lookup'] = async (kind, value) => {
-      const found = await deps.ledger.lookup(kind, value);
-      return kind === 'fingerprint' && (looks += 1) === 1 ? [gone, ...found] : found;
-    };
-    const done = await run({ ...deps, ledger: { ...deps.ledger, lookup } });
-    expect(done).toMatchObject({ exit: 0, isResumed: false });
-    expect(looks).toBeGreaterThan(1);
-    expect(server.created).toBe(1);
   });
 
   it('under a key whose claim and index were lost finds the job in the jobs', async () => {

@@ -41,12 +41,14 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(job?.created_at).toBe(new Date(now).toISOString());
     });
 
-    it('cannot be created twice, is gone once removed, and what is no id names none', async () => {
+    it('is created once, is gone once removed, and what is no id names none', async () => {
       const { ledger, id } = await made();
-      await expect(ledger.create(id, [prepared])).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+      expect(await ledger.create(id, [prepared, accepted])).toBe(false);
+      expect(await ledger.fateOf(id)).toBe('there');
       await ledger.remove(id);
-      expect(await ledger.read(id)).toBeUndefined();
+      expect([await ledger.read(id), await ledger.fateOf(id)]).toEqual([undefined, 'removed']);
       expect(await ledger.ids()).toEqual([]);
+      expect(await ledger.create(id, [prepared])).toBe(false);
       for (const odd of ['', '..', '../claims/x', `${id}/..`, 'job_', `${id}.jsonl`])
         expect(await ledger.read(odd)).toBeUndefined();
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
@@ -121,15 +123,42 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect((await ledger.listed()).slice()).toEqual(sorted);
     });
 
-    it('is listed and found no more once it is removed, and again when it is made again', async () => {
+    it('is listed no more once it is removed, and again when it is restored', async () => {
       const { ledger, id } = await made();
       const other = newJobId(now + 1);
-      await ledger.create(other, [{ ...prepared, key: 'raft' }]);
+      await ledger.create(other, [prepared]);
       await ledger.remove(other);
       expect((await ledger.listed()).slice()).toEqual([id]);
-      await ledger.create(other, [{ ...prepared, key: 'raft' }]);
+      expect(await ledger.create(other, [prepared, accepted], true)).toBe(true);
+      expect(await ledger.create(other, [prepared], true)).toBe(false);
       expect((await ledger.listed()).slice()).toEqual([other, id]);
-      expect(await ledger.lookup('key', 'raft')).toEqual([other]);
+      expect([await ledger.read(other), await ledger.fateOf(other)]).toMatchObject([
+        { handle: 'task_1' },
+        'there',
+      ]);
+      expect(await ledger.ids()).toEqual([other, id]);
+      await ledger.append(other, { type: 'accepted', handle: 'again' });
+    });
+
+    it('is never created once its id is forbidden, which that of a job cannot be', async () => {
+      const { ledger, open, id } = await made();
+      const other = newJobId(now + 1);
+      expect(await ledger.fateOf(other)).toBe('unmade');
+      expect([await ledger.forbid(other), await ledger.forbid(other), await ledger.forbid(id)]).toEqual([
+        true,
+        true,
+        false,
+      ]);
+      expect(await (await open()).create(other, [prepared])).toBe(false);
+      expect([await ledger.fateOf(other), await ledger.fateOf(id)]).toEqual(['removed', 'there']);
+      expect(await ledger.ids()).toEqual([id]);
+    });
+
+    it('is lost if an attempt to send it was claimed and it has no record', async () => {
+      const { ledger } = await made();
+      const other = newJobId(now + 1);
+      await ledger.claim(`send.${other}.1`, '{}');
+      expect(await ledger.fateOf(other)).toBe('lost');
     });
 
     it('gets an id higher than all before it, though the clock goes back', async () => {
@@ -149,9 +178,6 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await other.claim('key.boat', 'two')).toBe('one');
       expect(await ledger.claim('key.boat', 'one')).toBe('one');
       expect(await other.claimed('key.boat')).toBe('one');
-      await ledger.release('key.boat');
-      await ledger.release('key.boat');
-      expect(await other.claim('key.boat', 'two')).toBeUndefined();
     });
 
     it('takes any name', async () => {
@@ -178,17 +204,6 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(results.filter((held) => held === undefined)).toHaveLength(1);
       expect(new Set(results.filter((held) => held !== undefined)).size).toBe(1);
     });
-
-    it('that is tentative is known as such to other processes too', async () => {
-      const { ledger, open } = await made();
-      const other = await open();
-      for (const name of ['key', 'send', 'given-up']) await ledger.claim(name, 'mine', name !== 'key');
-      expect(await other.claim('send', 'theirs', true)).toBe('mine');
-      await ledger.release('given-up');
-      const asked = ['key', 'send', 'given-up'].map((name) => other.isTentative(name));
-      expect(await Promise.all(asked)).toEqual([false, true, false]);
-      await ledger.confirm('send');
-    });
   });
 
   describe('a value', () => {
@@ -196,7 +211,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       const id = newJobId(time);
       const handle = `task_of_${id}`;
       await ledger.create(id, [
-        { ...prepared, fingerprint: 'f9', key: 'boat' },
+        { ...prepared, fingerprint: 'f9' },
         { type: 'accepted', handle },
       ]);
       return id;
@@ -206,17 +221,14 @@ export function conformance(newPlace: () => Promise<Place>): void {
       const { ledger } = await made();
       const ids = [await make(ledger, 3), await make(ledger, 1), await make(ledger, 2)];
       expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
-      expect(await ledger.lookup('key', 'boat')).toEqual([...ids].reverse());
       for (const id of ids) expect(await ledger.lookup('handle', `task_of_${id}`)).toEqual([id]);
       expect(await ledger.lookup('handle', 'boat')).toEqual([]);
     });
 
-    it('gives a handle that was accepted later, and no job that was removed', async () => {
+    it('gives a handle that was accepted later', async () => {
       const { ledger, id } = await made();
       await ledger.append(id, { type: 'accepted', handle: 'late' });
       expect(await ledger.lookup('handle', 'late')).toEqual([id]);
-      await ledger.remove(id);
-      expect(await ledger.lookup('handle', 'late')).toEqual([]);
     });
   });
 

@@ -88,10 +88,10 @@ async function leave(stage: Stage, order: Order): Promise<Left> {
   expect(counted.posts).toBe(stage.outcomes.length);
   const files = new Map<string, Buffer>();
   for (const folder of ['jobs', 'claims'])
-    for (const name of readdirSync(join(state, folder)))
+    for (const name of readdirSync(join(state, folder)).filter((each) => each !== '.complete'))
       files.set(join(state, folder, name), readFileSync(join(state, folder, name)));
-  const index = join(state, 'index.log');
-  files.set(index, readFileSync(index));
+  for (const name of ['index.log', 'index.count'])
+    files.set(join(state, name), readFileSync(join(state, name)));
   const log = [...files.keys()].find(isLog) ?? '';
   const lines = (files.get(log)?.toString() ?? '').split(/(?<=\n)/);
   files.set(log, Buffer.from(lines.slice(0, lines.length - stage.dropLines).join('')));
@@ -122,7 +122,7 @@ async function expectNothingSent(left: Left, stage: Stage, order: Order, what: s
 // Everything that is read of a file. Damage that reads alike is tried once; a claim is whole or reads as nothing.
 function reading(path: string, bytes: Buffer): string {
   const text = bytes.toString();
-  if (path.endsWith('index.log')) return bytes.toString('hex');
+  if (/index\.(log|count)$/.test(path)) return bytes.toString('hex');
   if (!isLog(path)) return bytes.length > 0 ? 'damaged' : '';
   const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? '';
   return JSON.stringify([decodeEvents(text), text.endsWith('\n'), protocol]);

@@ -3,7 +3,6 @@ import fs, {
   appendFileSync,
   constants,
   chmodSync,
-  linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -14,7 +13,6 @@ import fs, {
   symlinkSync,
   writeFileSync,
   truncateSync,
-  utimesSync,
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -25,9 +23,9 @@ import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { lineOf } from '../../src/ledger/index-lines.ts';
 import { jobIdForm, newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import { readHolder } from '../../src/ledger/names.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -43,6 +41,8 @@ const prepared: JobEvent = {
   account: 'a1',
 };
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+
+const sending = (): JobEvent => ({ type: 'sending', attempt: 1, owner: deadOwner() });
 
 interface Made {
   ledger: Ledger;
@@ -118,7 +118,7 @@ describe('a job', () => {
     await ledger.append(id, accepted);
     await ledger.claim('key.boat', `${id} f1`);
     const files = filesUnder(state);
-    expect(files).toHaveLength(4);
+    expect(files).toHaveLength(6);
     for (const file of files) expect(statSync(file).mode & 0o777, file).toBe(0o600);
     const folders = readdirSync(state, { recursive: true, withFileTypes: true }).filter((entry) =>
       entry.isDirectory(),
@@ -218,42 +218,31 @@ it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
 );
 
 describe('a claim', () => {
-  it('takes any name, and keeps it inside its folder', async () => {
+  it('is kept inside its folder', async () => {
     const { ledger, state } = await made();
+    await ledger.claim('first', '');
     const before = filesUnder(join(state, 'claims')).length;
-    const names = [
-      'key.../../x',
-      'key.a/b',
-      'key.é',
-      `key.${'@'.repeat(128)}`,
-      `key.${'@'.repeat(127)}`,
-      'key.\n',
-    ];
-    for (const name of names) expect(await ledger.claim(name, name.slice(0, 6).trim())).toBeUndefined();
-    for (const name of names) expect(await ledger.claimed(name)).toBe(name.slice(0, 6).trim());
-    expect(filesUnder(join(state, 'claims'))).toHaveLength(before + names.length);
+    for (const name of ['key.../../x', 'key.a/b', `key.${'@'.repeat(128)}`]) await ledger.claim(name, 'mine');
+    expect(filesUnder(join(state, 'claims'))).toHaveLength(before + 3);
   });
 
-  it('has one winner of any number, and leaves nothing else behind', async () => {
+  it('leaves nothing else behind, won or lost', async () => {
     const { ledger, state } = await made();
-    const results = await Promise.all(
-      Array.from({ length: 50 }, (_, index) => ledger.claim('send', `p${index}`)),
-    );
-    expect(results.filter((held) => held === undefined)).toHaveLength(1);
-    expect(new Set(results.filter((held) => held !== undefined)).size).toBe(1);
-    expect(readdirSync(join(state, 'claims'))).toEqual(['send']);
+    await Promise.all(Array.from({ length: 5 }, (_, index) => ledger.claim('send', `p${index}`)));
+    expect(readdirSync(join(state, 'claims')).sort()).toEqual(['.complete', 'send', 'take.f1']);
   });
 
   // One that stayed would look like a submission that was lost, though nothing was sent.
   it('is not made where its folder cannot be synced', async () => {
     const { ledger, state } = await made();
+    await ledger.claim('first', 'mine');
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, path }, run) =>
       name === 'sync' && path === join(state, 'claims') ? Promise.reject(new Error('EIO')) : run(),
     );
     await expect(ledger.claim('send', 'mine')).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
     expect(await ledger.claimed('send')).toBeUndefined();
-    expect(readdirSync(join(state, 'claims'))).toEqual([]);
+    expect(readdirSync(join(state, 'claims'))).not.toContain('send');
   });
 
   it.each(['EIO', 'EEXIST'])(
@@ -272,21 +261,14 @@ describe('a claim', () => {
     },
   );
 
-  it('is tentative until it is confirmed, for other processes too', async () => {
+  it('is confirmed for other processes too', async () => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
-    for (const name of ['key', 'send', 'given-up']) await ledger.claim(name, 'mine', name !== 'key');
-    expect(await other.claim('send', 'theirs', true)).toBe('mine');
-    const isTentative = async (): Promise<boolean[]> =>
-      Promise.all(['key', 'send', 'given-up'].map((name) => other.isTentative(name)));
-    expect(await isTentative()).toEqual([false, true, true]);
-    await ledger.confirm('send');
-    await ledger.release('given-up');
-    expect(await isTentative()).toEqual([false, false, false]);
-    expect(readdirSync(join(state, 'claims')).sort()).toEqual(['key', 'send']);
-    // As a copy of the folder by links would leave it.
-    linkSync(join(state, 'claims', 'send'), join(state, 'send'));
-    expect(await other.isTentative('send')).toBe(false);
+    for (const name of ['sent', 'unsent']) await ledger.claim(name, 'mine');
+    await ledger.confirm('sent');
+    const names = ['sent', 'unsent', 'free'];
+    expect(await Promise.all(names.map((name) => other.isConfirmed(name)))).toEqual([true, false, false]);
+    expect(await Promise.all(names.map((name) => other.claimed(name)))).toEqual(['mine', 'mine', undefined]);
   });
 
   it('stands though its content is damaged', async () => {
@@ -313,7 +295,7 @@ describe('an index', () => {
   const make = async (ledger: Ledger, time: number): Promise<string> => {
     const id = newJobId(time);
     await ledger.create(id, [
-      { ...prepared, fingerprint: 'f9', key: 'boat' },
+      { ...prepared, fingerprint: 'f9' },
       { type: 'accepted', handle: handleOf(id) },
     ]);
     return id;
@@ -324,56 +306,38 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     rmSync(join(state, 'jobs', `${id}.jsonl`));
     expect(await ledger.lookup('fingerprint', 'f9')).toEqual([id]);
-    expect(await ledger.read(id)).toBeUndefined();
+    expect(await ledger.fateOf(id)).toBe('lost');
   });
 
-  it.each<[string, (path: string) => void]>([
-    ['lost', (path) => rmSync(path)],
+  it.each<[string, (log: string, count: string) => void]>([
+    ['lost', (log) => rmSync(log)],
+    ['lost with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
+    ['without its count', (_, count) => rmSync(count)],
+    ['empty', (log) => writeFileSync(log, '')],
+    ['empty, and so is its count', (log, count) => [log, count].forEach((path) => writeFileSync(path, ''))],
+    ['cut at a line', (log) => truncateSync(log, statSync(log).size - 44)],
+    ['cut inside a line', (log) => truncateSync(log, 100)],
+    ['full of zeros', (log) => writeFileSync(log, Buffer.alloc(statSync(log).size))],
     [
-      'empty and old',
-      (path) => {
-        writeFileSync(path, '');
-        utimesSync(path, 1, 1);
+      'begun by a process that died while it completed it',
+      (log, count) => {
+        truncateSync(log, 44);
+        writeFileSync(count, '+++++');
       },
     ],
-    ['cut at a line', (path) => truncateSync(path, 52)],
-    [
-      'an older copy',
-      (path) => {
-        truncateSync(path, 52);
-        utimesSync(path, 1, 1);
-      },
-    ],
-    ['full of zeros', (path) => writeFileSync(path, Buffer.alloc(statSync(path).size))],
-  ])('that is %s is made again from the jobs', async (_, damage) => {
-    const { ledger, state } = await made();
-    const ids = [await make(ledger, 5), await make(ledger, 6)];
-    damage(join(state, 'index.log'));
-    expect((await ledger.lookup('fingerprint', 'f9')).sort()).toEqual([...ids].sort());
-    expect(await ledger.lookup('handle', handleOf(ids[0] ?? ''))).toEqual([ids[0]]);
-    const length = statSync(join(state, 'index.log')).size;
-    await ledger.lookup('fingerprint', 'f9');
-    expect(statSync(join(state, 'index.log')).size).toBe(length);
-  });
-
-  it('has no job that another process removed while it was made again', async () => {
-    const { ledger, state } = await made();
-    const [kept, removed] = [await make(ledger, 5), await make(ledger, 6)];
-    const path = join(state, 'index.log');
-    let writes = 0;
-    onEnd(() => watchDisk(undefined));
-    await watchDisk((operation, run) => {
-      if (operation.name === 'write' && operation.path === path) writes += 1;
-      // The first makes an empty file.
-      if (operation.name === 'write' && operation.path === path && writes === 2) {
-        appendFileSync(path, lineOf({ kind: 'removed', value: removed, id: removed }));
-        rmSync(join(state, 'jobs', `${removed}.jsonl`));
-      }
-      return run();
-    });
-    rmSync(path);
-    expect(await ledger.lookup('fingerprint', 'f9')).toEqual([kept]);
-    expect(writes).toBe(3);
+  ])('that is %s is completed from the jobs, also before a line is added', async (_, damage) => {
+    for (const adds of [false, true]) {
+      const { ledger, state } = await made();
+      const ids = [await make(ledger, 5), await make(ledger, 6)];
+      damage(join(state, 'index.log'), join(state, 'index.count'));
+      if (adds) ids.push(await make(ledger, 7));
+      expect((await ledger.lookup('fingerprint', 'f9')).sort()).toEqual([...ids].sort());
+      expect(await ledger.lookup('handle', handleOf(ids[0] ?? ''))).toEqual([ids[0]]);
+      expect((await ledger.listed()).length).toBe(ids.length + 1);
+      const length = statSync(join(state, 'index.log')).size;
+      await ledger.lookup('fingerprint', 'f9');
+      expect(statSync(join(state, 'index.log')).size).toBe(length);
+    }
   });
 
   it('hides no job whichever bit of it flips', async () => {
@@ -384,12 +348,9 @@ describe('an index', () => {
     for (let bit = 0; bit < bytes.length * 8; bit += 3) {
       const flipped = Buffer.from(bytes);
       flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+      rmSync(path);
       writeFileSync(path, flipped);
-      const found = await ledger.lookup('fingerprint', 'f9');
-      // A damaged id names no job, which is a doubt as well.
-      expect(found.length, `bit ${bit}`).toBeGreaterThan(0);
-      if (found.includes(id)) continue;
-      expect(await ledger.read(found[0] ?? '')).toBeUndefined();
+      expect(await ledger.lookup('fingerprint', 'f9'), `bit ${bit}`).toEqual([id]);
     }
   });
 
@@ -397,18 +358,32 @@ describe('an index', () => {
     const { ledger, state } = await made();
     const path = join(state, 'index.log');
     const ids: string[] = [];
-    for (const rubbish of ['\n', '0123456789', '\n\n', `${'x'.repeat(51)}\n`, '']) {
+    for (const rubbish of ['\n', '0123456789', '\n\n', `${'x'.repeat(43)}\n`, '']) {
       ids.push(await make(ledger, 5 + ids.length));
       appendFileSync(path, rubbish);
     }
-    const text = readFileSync(path, 'latin1');
-    const second = text.indexOf('\n', text.indexOf(ids[1] ?? ''));
-    writeFileSync(path, `${text.slice(0, second)}x${text.slice(second + 1)}`, 'latin1');
+    const length = statSync(path).size;
     for (let asked = 0; asked < 30; asked += 1) {
-      expect(await ledger.lookup('key', 'boat')).toEqual([...ids].reverse());
+      expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
       for (const id of ids) expect(await ledger.lookup('handle', handleOf(id))).toEqual([id]);
     }
-    expect(readFileSync(path, 'latin1')).toHaveLength(text.length);
+    expect(statSync(path).size).toBe(length);
+  });
+});
+
+describe('claims whose folder was lost', () => {
+  it('are made again from the jobs, by any number of processes with one result', async () => {
+    const { ledger, state, id } = await made();
+    const ids = [id, newJobId(now + 1), newJobId(now + 2), newJobId(now + 3)];
+    for (const each of ids.slice(1, 3)) await ledger.create(each, [prepared]);
+    await ledger.create(ids[3] ?? '', [{ ...prepared, key: 'boat' }, sending(), accepted]);
+    rmSync(join(state, 'claims'), { recursive: true });
+    const all = await Promise.all([1, 2, 3].map(() => openFileLedger(state, () => now)));
+    const names = ['take.f1', `take.${ids[0]}`, `take.${ids[1]}`, 'key.boat'];
+    const found = await Promise.all(all.map((each) => Promise.all(names.map((name) => each.claimed(name)))));
+    for (const texts of found) expect(texts.map((text) => readHolder(text ?? '')?.job)).toEqual(ids);
+    expect(await ledger.claimed(`send.${ids[3]}.1`)).toBeDefined();
+    expect(await ledger.claimed(`take.${ids[2]}`)).toBeUndefined();
   });
 });
 

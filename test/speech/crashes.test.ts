@@ -6,6 +6,7 @@ import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent } from '../../src/job.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
+import { holderText } from '../../src/ledger/names.ts';
 import { fingerprintOf } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
@@ -144,7 +145,7 @@ test('a run that lives and waits as this one does is not waited for', async () =
   ];
   for (const event of events) await deps.ledger.append(id, event);
   const fingerprint = (await deps.ledger.read(id))?.record.fingerprint ?? '';
-  await deps.ledger.claim('key.boat', `${id} ${fingerprint}`);
+  await deps.ledger.claim('key.boat', holderText({ job: id, fingerprint, owner: currentOwner() }));
   const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
   const order = { body, key: 'boat', output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };
   expect(await speak(order, deps, sink)).toMatchObject({ isResumed: true, file: { path: target } });

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { MgwError, toMgwError } from '../../errors.ts';
-import type { JobEvent, Owner, RecordedEvent } from '../../job.ts';
-import { entriesOf } from '../entries-of.ts';
+import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEvent } from '../../job.ts';
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import { DatabaseGone, isDuplicate, type Database } from './database.ts';
@@ -51,11 +50,11 @@ export class EventWriter {
     this.#seen.delete(id);
   }
 
-  /** Creates a job with its first events. @throws MgwError('local_io') where there is one of this id. */
-  async create(id: string, events: readonly GivenEvent[]): Promise<void> {
+  /** Creates a job with its first events; false if there is one of this id, or was one, unless `restores`. */
+  async create(id: string, events: readonly GivenEvent[], restores = false): Promise<boolean> {
     const lines = events.map((event) => encodeEvent(event, this.#now()).trimEnd());
     const job = foldJob(id, decodeEvents(lines.map((line) => `${line}\n`).join('')));
-    const hashes = entriesOf(id, job).map(nameHash);
+    const hashes = namesOf(job).map(nameHash);
     const owner = events.map(ownerIn).find((found) => found !== undefined);
     const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
     const uids = lines.map(() => randomUUID());
@@ -64,7 +63,8 @@ export class EventWriter {
        job AS (INSERT INTO ${jobs} (id, n, folded, state)
          SELECT $1, cardinality($2::uuid[]), cardinality($2::uuid[]), $4 FROM sync
          WHERE sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
-         ON CONFLICT (id) DO NOTHING RETURNING id),
+         ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n, folded = EXCLUDED.folded, state = EXCLUDED.state
+           WHERE $8::boolean AND jobs.state = 'removed' RETURNING id),
        event AS (INSERT INTO ${all} (job, n, uid, line)
          SELECT job.id, given.n, given.uid, given.line
          FROM job, unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS given (uid, line, n)),
@@ -72,13 +72,23 @@ export class EventWriter {
          ON CONFLICT DO NOTHING)
        SELECT EXISTS (SELECT FROM job) AS created, EXISTS (SELECT FROM held) AS held,
          EXISTS (SELECT FROM ${jobs} WHERE id = $1) AS there`,
-      [id, uids, lines, job?.state ?? 'unknown', hashes, owner?.lease ?? null, owner?.instance ?? null],
+      [
+        id,
+        uids,
+        lines,
+        job?.state ?? 'unknown',
+        hashes,
+        owner?.lease ?? null,
+        owner?.instance ?? null,
+        restores,
+      ],
     );
     if (row?.created !== true && !(await this.#isThere(uids[0] ?? ''))) {
       if (owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLost();
-      throw new MgwError('local_io', `There is a job ${id} already.`);
+      return false;
     }
     this.remember(id, lines);
+    return true;
   }
 
   /**
@@ -147,12 +157,12 @@ export class EventWriter {
       job AS (UPDATE ${jobs} SET n = n + 1,
           folded = CASE WHEN n = $4 AND folded = n THEN n + 1 ELSE folded END,
           state = CASE WHEN n = $4 THEN $5 ELSE state END
-        FROM sync WHERE id = $1 AND sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
+        FROM sync WHERE id = $1 AND state <> 'removed' AND sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
           AND NOT EXISTS (SELECT FROM ${events} WHERE uid = $2) RETURNING n),
       name AS (INSERT INTO ${names} (hash, job) SELECT $9, $1 FROM job WHERE $9::text IS NOT NULL ON CONFLICT DO NOTHING),
       event AS (INSERT INTO ${events} (job, n, uid, line) SELECT $1, n, $2, $3 FROM job RETURNING n)
       SELECT (SELECT n FROM event) AS n, EXISTS (SELECT FROM held) AS held,
-        EXISTS (SELECT FROM ${jobs} WHERE id = $1) AS known, EXISTS (SELECT FROM ${events} WHERE uid = $2) AS there`;
+        EXISTS (SELECT FROM ${jobs} WHERE id = $1 AND state <> 'removed') AS known, EXISTS (SELECT FROM ${events} WHERE uid = $2) AS there`;
     const values = [id, uid, line, seen?.n ?? -1, state ?? 'unknown', owner?.lease ?? null];
     const row = await this.#once(text, [...values, owner?.instance ?? null, isDurable, hash]);
     if (row === 'there' || row?.there === true) {
@@ -195,6 +205,16 @@ export class EventWriter {
     return `held AS MATERIALIZED (SELECT id FROM ${this.#database.table('leases')}
       WHERE id = $${first}::bigint AND instance = $${first + 1} AND until > clock_timestamp() FOR KEY SHARE)`;
   }
+}
+
+// What a job is looked up by.
+function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value: string }[] {
+  const { handle, record } = job ?? {};
+  const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;
+  return [
+    ...(fingerprint ? [{ kind: 'fingerprint', value: fingerprint } as const] : []),
+    ...(handle === undefined ? [] : [{ kind: 'handle', value: handle } as const]),
+  ];
 }
 
 interface Written extends Record<string, unknown> {

@@ -11,6 +11,7 @@ import { Database } from './database.ts';
 import { EventWriter } from './event-writer.ts';
 import { KeptFacts } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
+import { names as attemptNames } from '../names.ts';
 import { nameHash } from './name-hash.ts';
 import { claimsIn } from './postgres-claims.ts';
 import { identityOf, makeTables } from './schema.ts';
@@ -68,31 +69,54 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     );
     return row?.ids ? row.ids.split(' ') : [];
   };
+  const claims = claimsIn(database);
   return {
     database,
     newId: async (time) => {
       const [row] = await database.query<{ id: string | null }>(`SELECT max(id) AS id FROM ${jobs}`);
       return newJobId(time, row?.id ?? undefined);
     },
-    create: (id, given) => writer.create(id, given),
+    create: (id, given, restores) => writer.create(id, given, restores),
     append: (id, event) => writer.append(id, event),
     read: (id) => readJob(id, linesOf, writer, keeper),
     events: async (id) => decodeEvents(((await linesOf(id)) ?? []).map((line) => `${line}\n`).join('')),
     version: async (id) => {
-      const [row] = await database.query<{ n: number }>(`SELECT n FROM ${jobs} WHERE id = $1`, [id]);
+      const [row] = await database.query<{ n: number }>(
+        `SELECT n FROM ${jobs} WHERE id = $1 AND state <> 'removed'`,
+        [id],
+      );
       return row && String(row.n);
     },
-    ids: () => idsOf(''),
+    ids: () => idsOf(`WHERE state <> 'removed'`),
     // In this form, indexes give the order and the few.
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      idsOf(leaveOutSucceeded ? `WHERE state < 'succeeded' OR state > 'succeeded' OR folded < n` : ''),
+      idsOf(
+        leaveOutSucceeded
+          ? `WHERE (state < 'succeeded' OR state > 'succeeded' OR folded < n) AND state <> 'removed'`
+          : `WHERE state <> 'removed'`,
+      ),
     remove: async (id) => {
       writer.forget(id);
       await database.query(
-        `WITH job AS (DELETE FROM ${jobs} WHERE id = $1), event AS (DELETE FROM ${events} WHERE job = $1)
+        `WITH job AS (UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = $1),
+           event AS (DELETE FROM ${events} WHERE job = $1)
          DELETE FROM ${names} WHERE job = $1`,
         [id],
       );
+    },
+    forbid: async (id) => {
+      const rows = await database.query(
+        `WITH made AS (INSERT INTO ${jobs} (id, n, folded, state) VALUES ($1, 0, 0, 'removed')
+           ON CONFLICT (id) DO NOTHING)
+         SELECT FROM ${jobs} WHERE id = $1 AND state <> 'removed'`,
+        [id],
+      );
+      return rows.length === 0;
+    },
+    fateOf: async (id) => {
+      const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
+      if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
+      return (await claims.claimed(attemptNames.attempt(id, 1))) === undefined ? 'unmade' : 'lost';
     },
     lookup: async (kind, value) => {
       const rows = await database.query<{ job: string }>(
@@ -101,7 +125,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       );
       return rows.map(({ job }) => job);
     },
-    ...claimsIn(database),
+    ...claims,
     lease: () => keeper.lease(),
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
     close: async () => {

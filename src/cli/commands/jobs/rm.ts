@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
-import { usageError } from '../../../errors.ts';
-import { isFinal, type Job } from '../../../job.ts';
-import { forget } from '../../../jobs/forget.ts';
+import { usageError, type MgwError } from '../../../errors.ts';
+import type { Job } from '../../../job.ts';
+import { forget, obstacleOf, type Obstacle } from '../../../jobs/forget.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
+import { waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -21,16 +22,29 @@ export function registerRm(command: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => rm(context, refs, command.opts())));
 }
 
+function notRemoved(job: Job, obstacle: Obstacle): MgwError {
+  return obstacle === 'in_use'
+    ? usageError(
+        `${job.id} is in use by a process: wait for it, or remove it all the same by --force.`,
+        waitCommand(job),
+      )
+    : usageError(
+        `${job.id} is ${shownState(job)}: it may have been paid for. --force forgets it all the same.`,
+      );
+}
+
 async function rm(context: Context, refs: string[], options: { force?: boolean }): Promise<Outcome> {
   const ledger = await context.ledger();
   const jobs: Job[] = [];
   for (const ref of await readRefs(refs, context.io)) jobs.push((await findJob(ledger, ref)) ?? missing(ref));
-  const open = jobs.filter((job) => !isFinal(job.state) && job.state !== 'prepared');
-  if (open[0] !== undefined && !options.force) {
-    throw usageError(
-      `${open[0].id} is ${shownState(open[0])}: it may have been paid for. --force forgets it all the same.`,
-    );
+  const { force = false } = options;
+  for (const job of force ? [] : jobs) {
+    const obstacle = await obstacleOf(ledger, job);
+    if (obstacle !== undefined) throw notRemoved(job, obstacle);
   }
-  for (const job of jobs) await forget(ledger, job);
+  for (const job of jobs) {
+    const obstacle = await forget(ledger, job, force);
+    if (obstacle !== undefined) throw notRemoved(job, obstacle);
+  }
   return { json: { removed: jobs.map((job) => job.id) }, text: jobs.map((job) => job.id).join('\n') };
 }

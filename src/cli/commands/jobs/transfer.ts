@@ -4,6 +4,7 @@ import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { namedJob } from '../../../jobs/named-job.ts';
 import { isObject, tryParseJson, type Json, type JsonObject } from '../../../json.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
+import { enrol } from '../../../ledger/chain.ts';
 import { jobIdForm } from '../../../ledger/job-id.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import type { Context } from '../../context.ts';
@@ -63,9 +64,10 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const ledger = await context.ledger();
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
-    if ((await ledger.read(id)) !== undefined) continue;
-    await ledger.create(id, events);
-    imported.push(id);
+    if (await ledger.create(id, events, true)) imported.push(id);
+    // Also if it is here: an import that was interrupted did not come to this.
+    const job = await ledger.read(id);
+    if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
     if (holder !== undefined && holder.id !== id)
       context.progress.note(`The key ${key ?? ''} names ${holder.id} here, and goes on doing so.`);

@@ -1,0 +1,101 @@
+import type { Job, Owner } from '../job.ts';
+import { lostFingerprint } from '../job.ts';
+import type { Ledger } from './ledger.ts';
+import { holderText, names, readHolder, type Holder } from './names.ts';
+
+type Claims = Pick<Ledger, 'claim' | 'claimed'>;
+
+/** What became of a job that a claim names. */
+export type Found =
+  | { job: Job; fate: 'there' }
+  /** `unmade`: its maker died, or is about to create it. `lost`: it may have been paid for. */
+  | { job?: undefined; fate: 'removed' | 'unmade' | 'lost' };
+
+/** One job of a name, in the order in which they follow one another. */
+export type Link = Found & {
+  name: string;
+  /** Whose claim it is. If the claim is damaged, what the jobs tell. */
+  holder: Holder;
+};
+
+/** The end of a chain: a name that is free, or claimed by content that nothing can be made of. */
+export interface End {
+  name: string;
+  isFree: boolean;
+}
+
+/**
+ * Follows the jobs of a submission from its first name: each job's id names the next one. Stops as soon as `isLast`
+ * says so of a link.
+ */
+export async function follow(
+  ledger: Ledger,
+  submission: { key?: string | undefined; fingerprint: string },
+  isLast: (link: Link) => boolean | Promise<boolean>,
+): Promise<End | undefined> {
+  let last: string | undefined;
+  for (let name = names.first(submission); ;) {
+    const text = await ledger.claimed(name);
+    if (text === undefined) return { name, isFree: true };
+    const holder = readHolder(text) ?? (await holderByJobs(ledger, submission, last));
+    if (holder === undefined) return { name, isFree: false };
+    if (await isLast({ name, holder, ...(await findOut(ledger, holder.job)) })) return undefined;
+    last = holder.job;
+    name = names.after(holder.job);
+  }
+}
+
+/** The job of an id, or what became of it. */
+export async function findOut(ledger: Ledger, id: string): Promise<Found> {
+  for (;;) {
+    const job = await ledger.read(id);
+    if (job !== undefined) return { job, fate: 'there' };
+    const fate = await ledger.fateOf(id);
+    if (fate !== 'there') return { fate };
+  }
+}
+
+// The first job of the name that was made after `last`.
+async function holderByJobs(
+  ledger: Ledger,
+  { key, fingerprint }: { key?: string | undefined; fingerprint: string },
+  last = '',
+): Promise<Holder | undefined> {
+  for (const id of (await ledger.ids()).reverse()) {
+    if (id <= last) continue;
+    const job = await ledger.read(id);
+    if (job === undefined || job.key !== key) continue;
+    if (key === undefined && job.record.fingerprint !== fingerprint) continue;
+    return { job: id, fingerprint: job.record.fingerprint, owner: { pid: 0, start: '', host: '' } };
+  }
+  return undefined;
+}
+
+/**
+ * Claims its names for a job that was not created under them: it comes from elsewhere, or its claims were lost. Any
+ * number of processes may do so at once, with one result.
+ * @param from a name of the chain that comes before the job's, if one is known
+ * @returns the name that follows the job's
+ */
+export async function enrol(claims: Claims, job: Job, owner: Owner, from?: string): Promise<string> {
+  const { fingerprint, attempts, sentBy = owner } = job.record;
+  if (attempts > 0) await claims.claim(names.attempt(job.id, 1), JSON.stringify(sentBy));
+  const next = names.after(job.id);
+  if (fingerprint === '' || fingerprint === lostFingerprint) return next;
+  const text = holderText({ job: job.id, fingerprint, owner });
+  for (let name = from ?? names.first({ key: job.key, fingerprint }); ;) {
+    const held = (await claims.claimed(name)) ?? (await claims.claim(name, text));
+    const holder = held === undefined ? undefined : readHolder(held);
+    if (holder === undefined || holder.job === job.id) return next;
+    name = names.after(holder.job);
+  }
+}
+
+/** Claims their names for all jobs, which are given in the order of their ids. */
+export async function enrolAll(claims: Claims, jobs: Iterable<Job>, owner: Owner): Promise<void> {
+  const ends = new Map<string, string>();
+  for (const job of jobs) {
+    const first = names.first({ key: job.key, fingerprint: job.record.fingerprint });
+    ends.set(first, await enrol(claims, job, owner, ends.get(first)));
+  }
+}

@@ -1,0 +1,93 @@
+import { lstatSync, statSync } from 'node:fs';
+import { sep } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { systemCode } from '../errors.ts';
+import { claimName } from './claim-name.ts';
+import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
+
+/**
+ * Claims as files that are created exclusively, each with its content and a checksum. What is done under a claim may be
+ * confirmed by a further line. No claim is ever removed.
+ */
+export class FileClaims {
+  readonly #folder: string;
+  readonly #rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>;
+  #completing: Promise<void> | undefined;
+
+  /** @param rebuild makes the claims of all jobs that are there: the folder was lost, or an earlier mgw made it */
+  constructor(folder: string, rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>) {
+    this.#folder = folder;
+    this.#rebuild = rebuild;
+  }
+
+  /** Claims a name: undefined if the claim is ours now, else what the claim that is there says, '' if it is damaged. */
+  async claim(name: string, content: string): Promise<string | undefined> {
+    await this.#complete();
+    return this.#claim(name, content);
+  }
+
+  /** The content of a claim, '' if it is damaged; undefined if the name is free. */
+  async claimed(name: string): Promise<string | undefined> {
+    await this.#complete();
+    return this.#claimed(name);
+  }
+
+  // A file tells that no claim is missing. Any number of processes may rebuild them at once.
+  async #complete(): Promise<void> {
+    const marker = `${this.#folder}${sep}.complete`;
+    if (lstatSync(marker, { throwIfNoEntry: false }) !== undefined) return;
+    this.#completing ??= (async () => {
+      const raw = { claim: this.#claim.bind(this), claimed: this.#claimed.bind(this) };
+      await this.#rebuild(raw);
+      await createFile(marker, '').catch((error: unknown) => {
+        if (systemCode(error) !== 'EEXIST') throw error;
+      });
+    })().finally(() => (this.#completing = undefined));
+    await this.#completing;
+  }
+
+  async #claim(name: string, content: string): Promise<string | undefined> {
+    const won = await createExclusively(this.#pathOf(name), withChecksum(content));
+    return won ? undefined : ((await this.#claimed(name)) ?? '');
+  }
+
+  async #claimed(name: string): Promise<string | undefined> {
+    const text = await this.#textOf(name);
+    if (text === undefined) return undefined;
+    const end = text.indexOf('\n') + 1;
+    const content = text.slice(0, Math.max(0, end - 10));
+    return withChecksum(content) === text.slice(0, end) ? content : '';
+  }
+
+  /** Records that something was done under a claim; a crash of the machine may lose that. */
+  async confirm(name: string): Promise<void> {
+    await appendFile(this.#pathOf(name), 'confirmed\n', { isDurable: false });
+  }
+
+  /** Whether a claim is confirmed, or damaged so that it may be. */
+  async isConfirmed(name: string): Promise<boolean> {
+    const text = await this.#textOf(name);
+    return text !== undefined && text.indexOf('\n') !== text.length - 1;
+  }
+
+  #pathOf(name: string): string {
+    return `${this.#folder}${sep}${claimName(name)}`;
+  }
+
+  // Without hard links a claim may be seen before its content: one that was made just now is given a moment.
+  async #textOf(name: string): Promise<string | undefined> {
+    const path = this.#pathOf(name);
+    for (let looks = 0; ; looks += 1) {
+      const text = readBytes(path)?.toString('utf8');
+      if (text !== '' || looks === 10) return text;
+      const found = statSync(path, { throwIfNoEntry: false });
+      if (found === undefined || Math.abs(Date.now() - found.mtimeMs) > 2000) return '';
+      await delay(50);
+    }
+  }
+}
+
+function withChecksum(line: string): string {
+  return `${line} ${crc32(line).toString(16).padStart(8, '0')}\n`;
+}
