@@ -164,7 +164,7 @@ describe('a stream that proves no success', () => {
     const folder = freshFolder();
     const { run, target } = await bench(server.url, folder);
     await failure(run());
-    await run({ fresh: true });
+    await (await run({ fresh: true })).delivered();
     writeFileSync(target, 'mine');
     expect(await failure(run())).toMatchObject({ code: 'output_exists', charged: 'no' });
     expect(server.requests).toHaveLength(2);
@@ -356,6 +356,7 @@ describe('audio of an earlier run', () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     const first = await run();
+    await first.delivered();
     rmSync(target);
     const second = await run();
     expect(second.job.id).not.toBe(first.job.id);
