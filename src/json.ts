@@ -145,20 +145,11 @@ export function isObject(value: unknown): value is JsonObject {
  */
 export function at(value: Json | undefined, path: string): Json | undefined {
   let current: Json | undefined = value;
-  for (const step of stepsOf(path)) {
+  for (const step of path.split('.')) {
     if (typeof current !== 'object' || current === null || !Object.hasOwn(current, step)) return undefined;
     current = (current as JsonObject)[step];
   }
   return current;
-}
-
-// Paths are literals of the code, and readers of many dialects ask for dozens of them in every answer.
-const knownSteps = new Map<string, string[]>();
-
-function stepsOf(path: string): string[] {
-  let steps = knownSteps.get(path);
-  if (steps === undefined) knownSteps.set(path, (steps = path.split('.')));
-  return steps;
 }
 
 /** The non-empty string at a path, or undefined. */

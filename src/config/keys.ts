@@ -84,16 +84,6 @@ function plainValue(word: string): FlagDefault {
   return String(Number(word)) === word && Number.isFinite(Number(word)) ? Number(word) : word;
 }
 
-/** The value at a path, or undefined. */
-export function valueAt(profile: object, path: KeyPath): unknown {
-  let current: unknown = profile;
-  for (const step of path) {
-    if (!isObject(current) || !Object.hasOwn(current, step)) return undefined;
-    current = current[step];
-  }
-  return current;
-}
-
 /** A copy of a profile with one value set; `undefined` takes it out, and with it what is empty then. */
 export function withValue<T extends object>(profile: T, [step, ...rest]: KeyPath, value: unknown): T {
   const copy = { ...profile } as JsonObject;

@@ -18,6 +18,11 @@ export function invalidKey(requestId: string): Reply {
   return gatewayError(401, 'Invalid token', { requestId });
 }
 
+/** HTTP 403 for an account whose balance is too low. */
+export function insufficientQuota(requestId: string): Reply {
+  return gatewayError(403, 'Insufficient balance', { code: 'insufficient_user_quota', requestId });
+}
+
 /** HTTP 503 for a model that the key's group does not have. */
 export function modelNotFound(model: string, requestId: string): Reply {
   const message = `No available channel for model ${model} under group default (distributor)`;
@@ -63,7 +68,7 @@ function insufficientBalance(area: Area, requestId: string): Reply {
   const code = 'insufficient_user_quota';
   switch (area) {
     case 'a':
-      return gatewayError(403, message, { code, requestId });
+      return insufficientQuota(requestId);
     case 'b':
       return actionError('FailedOperation.InsufficientBalance', `${message}.`, requestId);
     case 'c':

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { actionError, gatewayError, invalidKey, taskNotFound } from './envelopes.ts';
+import { actionError, gatewayError, insufficientQuota, invalidKey, taskNotFound } from './envelopes.ts';
 import { json, type Call, type Reply, type Route } from './exchange.ts';
 import { spanOf } from './files.ts';
 import { canStrike, FAULTS, type FaultHit, type FaultName } from './fault-catalogue.ts';
@@ -69,8 +69,6 @@ const limitedFor = (call: Call): Reply => {
 };
 const overloaded = busy(503, 'The upstream is overloaded');
 const broken = busy(500, 'Internal server error');
-const poor = (call: Call): Reply =>
-  gatewayError(403, 'Insufficient balance', { code: 'insufficient_user_quota', requestId: call.requestId });
 const reset = (): Reply => ({ status: 500, headers: {}, body: '', cutAt: -1 });
 const withBody = (reply: Reply, body: string): Reply => ({ ...reply, body, ended: undefined });
 const garbled = (reply: Reply): Reply => withBody(reply, '{"id": "task_\u0000\u0001<<<');
@@ -94,7 +92,7 @@ const reaches = (reply: Reply, percent: number): boolean => {
 
 const EFFECTS: Partial<Record<FaultName, Effect>> = {
   'auth-401': { instead: (call) => invalidKey(call.requestId) },
-  'balance-403': { instead: poor },
+  'balance-403': { instead: (call) => insufficientQuota(call.requestId) },
   'submit-429': { instead: limited },
   'submit-429-retry-after': { instead: limitedFor },
   'submit-503': { instead: overloaded },

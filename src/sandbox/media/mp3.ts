@@ -14,31 +14,25 @@ const BIT_RATE = 64_000;
 const SAMPLES_PER_GRANULE = 576;
 const FRAGMENT_SECONDS = 0.4;
 
-const mpeg1 = (rateIndex: number): Layout => ({ versionBits: 0b11, rateIndex, granules: 2, bitRateIndex: 5 });
-const mpeg2 = (rateIndex: number): Layout => ({ versionBits: 0b10, rateIndex, granules: 1, bitRateIndex: 8 });
-const mpeg25 = (rateIndex: number): Layout => ({
-  versionBits: 0b00,
-  rateIndex,
-  granules: 1,
-  bitRateIndex: 8,
-});
-
-const LAYOUTS: ReadonlyMap<number, Layout> = new Map([
-  [8000, mpeg25(2)],
-  [11_025, mpeg25(0)],
-  [12_000, mpeg25(1)],
-  [16_000, mpeg2(2)],
-  [22_050, mpeg2(0)],
-  [24_000, mpeg2(1)],
-  [32_000, mpeg1(2)],
-  [44_100, mpeg1(0)],
-  [48_000, mpeg1(1)],
-]);
-
-/** Whether MP3 exists at a sample rate in hertz. */
-export function isMp3SampleRate(sampleRate: number): boolean {
-  return LAYOUTS.has(sampleRate);
-}
+// Sample rate in hertz, version bits, rate index, granules, bit rate index.
+const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
+  (
+    [
+      [8000, 0b00, 2, 1, 8],
+      [11_025, 0b00, 0, 1, 8],
+      [12_000, 0b00, 1, 1, 8],
+      [16_000, 0b10, 2, 1, 8],
+      [22_050, 0b10, 0, 1, 8],
+      [24_000, 0b10, 1, 1, 8],
+      [32_000, 0b11, 2, 2, 5],
+      [44_100, 0b11, 0, 2, 5],
+      [48_000, 0b11, 1, 2, 5],
+    ] as const
+  ).map(([sampleRate, versionBits, rateIndex, granules, bitRateIndex]) => [
+    sampleRate,
+    { versionBits, rateIndex, granules, bitRateIndex },
+  ]),
+);
 
 /**
  * A melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of about 0.4 s that are whole

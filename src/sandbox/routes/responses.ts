@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { jsonObject } from '../body.ts';
 import { isObject } from '../state.ts';
 import { chargeFor } from '../charge.ts';
-import { gatewayError, modelNotFound } from '../envelopes.ts';
+import { insufficientQuota, modelNotFound } from '../envelopes.ts';
 import { type Call, json, type Reply, type Route } from '../exchange.ts';
 import type { FaultHit } from '../fault-catalogue.ts';
 import { tell, tellFailure } from '../journal.ts';
@@ -33,11 +33,7 @@ function respond(call: Call): Reply {
   const most = body.max_output_tokens;
   if (most !== undefined && most !== null && !(Number.isInteger(most) && Number(most) > 0))
     return invalid('max_output_tokens must be a positive integer.', 'max_output_tokens');
-  if (input.includes('[no-balance]'))
-    return gatewayError(403, 'Insufficient balance', {
-      code: 'insufficient_user_quota',
-      requestId: call.requestId,
-    });
+  if (input.includes('[no-balance]')) return insufficientQuota(call.requestId);
   const answer = answerTo(model.id, input, typeof most === 'number' ? most : Infinity);
   const task = `responses-${call.requestId}`;
   const amount = cost(priceFor('responses', model.id).price, answer.usage.total_tokens / 1000);

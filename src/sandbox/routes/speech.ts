@@ -2,7 +2,7 @@ import { declaresJson, jsonObject } from '../body.ts';
 import { isObject } from '../state.ts';
 import { chargeFor } from '../charge.ts';
 import { cost, priceFor } from '../prices.ts';
-import { gatewayError, limitExceeded } from '../envelopes.ts';
+import { gatewayError, insufficientQuota, limitExceeded } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
 import { tell, tellFailure } from '../journal.ts';
@@ -52,41 +52,27 @@ function speak(call: Call): Reply {
   return refusal(call, headers) ?? begun(call, headers);
 }
 
-/** What is wrong with the call itself: HTTP errors, before the text is looked at. */
+/** The HTTP error of a call that is wrong in itself, whatever its text; undefined if there is none. */
 function refusal(call: Call, headers: Record<string, string>): Reply | undefined {
+  const refuse = (status: number, code: number, message: string): Reply =>
+    json(status, { code, message }, headers);
   const resource = [call.headers['x-api-resource-id']].flat()[0] ?? '';
   if (resource !== MODEL || !call.mayUse(MODEL)) {
     const message = `[resource_id=${resource}] requested resource not granted`;
     return json(403, { header: { reqid: logId(call), code: 45_000_030, message } }, headers);
   }
   const body = declaresJson(call) ? jsonObject(call) : undefined;
-  if (body === undefined)
-    return json(400, flat(45_000_000, 'payload unmarshal: the body must be JSON'), headers);
+  if (body === undefined) return refuse(400, 45_000_000, 'payload unmarshal: the body must be JSON');
   if (body.model !== undefined)
-    return json(
-      400,
-      flat(45_000_000, 'payload unmarshal: the model is chosen by X-Api-Resource-Id'),
-      headers,
-    );
-  const params = paramsOf(body);
-  if (params.speaker === FORBIDDEN_VOICE || textOf(params).includes('[voice-denied]')) {
-    return json(
-      403,
-      flat(45_000_000, 'speaker permission denied: the voice is not authorised for this key'),
-      headers,
-    );
-  }
+    return refuse(400, 45_000_000, 'payload unmarshal: the model is chosen by X-Api-Resource-Id');
+  const { speaker, ...params } = paramsOf(body);
+  const text = textOf(params);
+  if (speaker === FORBIDDEN_VOICE || text.includes('[voice-denied]'))
+    return refuse(403, 45_000_000, 'speaker permission denied: the voice is not authorised for this key');
   const voices = voicesOf(call);
-  if (params.speaker !== undefined && !voices.includes(params.speaker as string)) {
-    const message = `[Invalid argument] speaker not found: there are ${voices.join(', ')}`;
-    return json(400, flat(45_000_001, message), headers);
-  }
-  if (textOf(params).includes('[no-balance]'))
-    return gatewayError(403, 'Insufficient balance', {
-      code: 'insufficient_user_quota',
-      requestId: call.requestId,
-    });
-  return undefined;
+  if (speaker !== undefined && !voices.includes(speaker as string))
+    return refuse(400, 45_000_001, `[Invalid argument] speaker not found: there are ${voices.join(', ')}`);
+  return text.includes('[no-balance]') ? insufficientQuota(call.requestId) : undefined;
 }
 
 /** The stream: errors about the text come inside it, under HTTP 200 (specification 7). */
@@ -97,12 +83,8 @@ function begun(call: Call, headers: Record<string, string>): Reply {
   const streamHeaders = { ...headers, 'Content-Type': 'application/json' };
   if (typeof options === 'string') {
     const code = options === UNREADABLE ? 45_002_001 : 45_000_001;
-    return {
-      status: 200,
-      headers: streamHeaders,
-      body: `${JSON.stringify(flat(code, options))}\n`,
-      refused: true,
-    };
+    const frame = `${JSON.stringify({ code, message: options })}\n`;
+    return { status: 200, headers: streamHeaders, body: frame, refused: true };
   }
   if (call.gateway.streams.open >= (call.gateway.limits.concurrency ?? Infinity))
     return limitExceeded('tts', { limit: 'concurrency' }, call.requestId);
@@ -168,10 +150,6 @@ function paramsOf(body: Record<string, unknown>): Record<string, unknown> {
 
 function textOf(params: Record<string, unknown>): string {
   return typeof params.text === 'string' ? params.text : '';
-}
-
-function flat(code: number, message: string): object {
-  return { code, message };
 }
 
 function logId(call: Call): string {
