@@ -10,6 +10,8 @@ export interface TestSandbox extends Sandbox {
   clock: { now: number };
   /** A JSON call with the default key; `headers` are added, and '' takes one away. */
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
+  /** A call of Protocol B, such as `CreateAigcVideoTask`. */
+  act(action: string, body: unknown, headers?: CallOptions['headers']): Promise<Answer>;
 }
 
 export interface CallOptions {
@@ -40,7 +42,13 @@ export async function sandbox(options: Partial<SandboxOptions> = {}): Promise<Te
   const stateDir = options.stateDir ?? freshState();
   const started = await startSandbox({ paceMs: 1000, now: () => clock.now, ...options, stateDir });
   onEnd(() => started.close());
-  return { ...started, stateDir, clock, call: (method, path, given) => call(started, method, path, given) };
+  const own: TestSandbox['call'] = (method, path, given) => call(started, method, path, given);
+  const act: TestSandbox['act'] = (action, body, headers = {}) =>
+    own('POST', '/', {
+      body,
+      headers: { 'X-TC-Action': action, 'X-TC-Version': '2018-07-17', ...headers },
+    });
+  return { ...started, stateDir, clock, call: own, act };
 }
 
 async function call(

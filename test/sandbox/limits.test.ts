@@ -40,8 +40,7 @@ const PAID: [
     50,
     (gateway) => {
       const body = { ModelName: 'Video-B', ModelVersion: '1.0', Prompt: 'x' };
-      const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
-      return gateway.call('POST', '/', { body, headers });
+      return gateway.act('CreateAigcVideoTask', body);
     },
     [200, '"Error":{"Code":"FailedOperation.InsufficientBalance"'],
   ],

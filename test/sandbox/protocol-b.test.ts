@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { verify } from '../../src/sandbox/verify.ts';
-import type { Answer, CallOptions, TestSandbox } from './harness.ts';
-import { sandbox } from './harness.ts';
+import { sandbox, type Answer, type TestSandbox } from './harness.ts';
 
 const BODY = {
   ModelName: 'Video-B',
@@ -19,20 +18,10 @@ const ASSET = {
 const TASK = 'Response.AigcVideoTask';
 const PLAIN = { Authorization: '', 'Content-Type': '' };
 
-function act(
-  gateway: TestSandbox,
-  action: string,
-  body: unknown,
-  headers: CallOptions['headers'] = {},
-): Promise<Answer> {
-  const fixed = { 'X-TC-Action': action, 'X-TC-Version': '2018-07-17' };
-  return gateway.call('POST', '/', { body, headers: { ...fixed, ...headers } });
-}
-
 const create = (gateway: TestSandbox, body: unknown): Promise<Answer> =>
-  act(gateway, 'CreateAigcVideoTask', body);
+  gateway.act('CreateAigcVideoTask', body);
 const describeTask = (gateway: TestSandbox, id: unknown): Promise<Answer> =>
-  act(gateway, 'DescribeTaskDetail', { TaskId: id });
+  gateway.act('DescribeTaskDetail', { TaskId: id });
 
 /** Submits, lets the generation end, and gives the finished task. */
 async function finish(gateway: TestSandbox, body: unknown): Promise<Answer> {
@@ -59,7 +48,7 @@ describe('a call', () => {
     ['that is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
   ])('%s fails under HTTP 200', async (_, headers, code) => {
     const gateway = await sandbox();
-    const answer = await act(gateway, 'CreateAigcVideoTask', BODY, headers);
+    const answer = await gateway.act('CreateAigcVideoTask', BODY, headers);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
     expect(answer.at('Response.RequestId')).toBe(answer.headers.get('x-oneapi-request-id'));
     expect(readBill(gateway.stateDir)).toEqual([]);
@@ -67,7 +56,7 @@ describe('a call', () => {
 
   test('without a key fails with HTTP 401', async () => {
     const gateway = await sandbox();
-    expect((await act(gateway, 'CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
+    expect((await gateway.act('CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
   });
 
   test('takes no query in its address', async () => {
@@ -221,7 +210,7 @@ describe('a task', () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const other = { Authorization: 'Bearer other-key' };
-    const foreign = await act(gateway, 'DescribeTaskDetail', { TaskId: id }, other);
+    const foreign = await gateway.act('DescribeTaskDetail', { TaskId: id }, other);
     const wrong = await describeTask(gateway, '1400000000-AigcVideo-0t');
     gateway.clock.now += 3 * 24 * 3600 * 1000 + 1;
     const late = await describeTask(gateway, id);
@@ -232,7 +221,7 @@ describe('a task', () => {
   test('is asked for by its id alone', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
-    const answer = await act(gateway, 'DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });
+    const answer = await gateway.act('DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });
     expect(answer.at('Response.Error.Code')).toBe('UnknownParameter');
     expect((await describeTask(gateway, 7)).at('Response.Error.Code')).toBe('MissingParameter');
   });

@@ -115,9 +115,8 @@ describe('a key for some models', () => {
     expect((await submit('vendor-h3')).status).toBe(200);
     const a = await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { headers: limited });
     expect(a.at('error.code')).toBe('model_not_found');
-    const actions = { ...limited, 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
     const body = { ModelName: 'Video-B', ModelVersion: '1.0', Prompt: 'x' };
-    const b = await gateway.call('POST', '/', { body, headers: actions });
+    const b = await gateway.act('CreateAigcVideoTask', body, limited);
     expect(b.at('Response.Error.Code')).toBe('InvalidParameterValue');
     const asking = { body: { model: 'text-1', input: 'x' }, headers: limited };
     expect((await gateway.call('POST', '/v1/responses', asking)).at('error.code')).toBe('model_not_found');
@@ -179,8 +178,7 @@ describe('the server', () => {
     const gateway = await sandbox();
     const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
     const body = { ModelName: 'Video-B-Ext', ModelVersion: '3.0', Prompt: 'x', ExtInfo: deep };
-    const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
-    const answer = await gateway.call('POST', '/', { body, headers });
+    const answer = await gateway.act('CreateAigcVideoTask', body);
     expect(answer.at('Response.Error.Code')).toBe('InvalidParameterValue');
   });
 
