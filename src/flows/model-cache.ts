@@ -7,12 +7,12 @@ import { makeFolder } from '../files/make-folder.ts';
 import type { Model } from '../protocols/models.ts';
 import { ledgerFolder } from './places.ts';
 
-/** What is kept of a model: enough to name it. */
+/** The members of a model that are kept: enough to name it. */
 export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
 
 /**
- * Keeps the listing of the gateway, for whoever must not ask it: completion and suggestions. It is a convenience, and
- * nothing rests on it. @throws the system's error.
+ * Keeps the listing of the gateway for completion and suggestions, which make no request. Nothing else depends on it.
+ * @throws the system's error.
  */
 export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {
   const path = pathOf(settings);
@@ -22,21 +22,21 @@ export async function rememberModels(settings: Settings, models: readonly Model[
     model_versions,
   }));
   const text = JSON.stringify({ models: kept });
-  // Most listings are as the last one was.
+  // Most listings equal the last one.
   if (recalled(path) === text) return;
   await makeFolder(dirname(path));
   writeFileSync(`${path}.${process.pid}`, text, { mode: 0o600 });
   renameSync(`${path}.${process.pid}`, path);
 }
 
-/** The models of the last listing of this gateway; none where it was never listed here. */
+/** Returns the models of the last listing of this gateway; none if it was never listed here. */
 export function recallModels(settings: Settings): KnownModel[] {
   const kept = tryParseJson(recalled(pathOf(settings)));
   const models = isObject(kept) && Array.isArray(kept['models']) ? kept['models'] : [];
   return models.filter(isKnown);
 }
 
-// Without the thread pool, which would have to be started for this one small file.
+// Synchronous: starting the thread pool takes longer than reading this small file.
 function recalled(path: string): string {
   try {
     return readFileSync(path, 'utf8');

@@ -5,7 +5,7 @@ import { getModel, listModels, readModels, type Model } from '../protocols/model
 import { rememberModels } from './model-cache.ts';
 import type { Session } from './session.ts';
 
-/** Bounds that are tighter than those of the settings: the time of one call, ms, and how often it is repeated. */
+/** Limits tighter than those of the settings: the time of one call in ms, and the number of retries. */
 interface Limits {
   timeoutMs?: number;
   retries?: number;
@@ -13,8 +13,8 @@ interface Limits {
 }
 
 /**
- * The models of the key, or the one of an id (specification 2.7). A read: 429, 5xx and network errors are tried
- * again with backoff.
+ * Fetches the models of the key, or the one of an id (specification 2.7). 429, 5xx and network errors are retried with
+ * backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
  */
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
@@ -26,7 +26,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     limits.timeoutMs ?? Number.POSITIVE_INFINITY,
   );
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
-  // Whoever waits for a listing is told soon that nobody answers; a submission has more patience.
+  // A listing that gets no answer fails soon; a submission is retried longer.
   const unsentRetries = settings.retries.source === 'default' ? 2 : retries;
   const reply = await readWithRetries(
     () =>
@@ -46,7 +46,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
   );
   const read = readModels(reply);
   if ('models' in read) {
-    // Whether it can be kept matters to nobody who asks for it.
+    // The caller has its models, whether they could be kept or not.
     if (id === undefined) await rememberModels(settings, read.models).catch(() => undefined);
     return read.models;
   }

@@ -4,9 +4,9 @@ import type { Limits } from '../sandbox/exchange.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
 /**
- * The sandbox of `--sandbox`: the one that is served (`mgw sandbox exec`), so that a script stays with it whatever
- * base URL and key it sets, or else one of this process's own over `stateDir`.
- * @throws MgwError('local_io') where its folder cannot be used.
+ * Opens the sandbox of `--sandbox`: the one that `mgw sandbox exec` serves, so that a script stays with it whatever base URL
+ * and key it sets; otherwise one of this process over `stateDir`.
+ * @throws MgwError('local_io') if its folder cannot be used.
  */
 export async function openSandbox(
   settings: Settings,
@@ -19,7 +19,7 @@ export async function openSandbox(
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
 }
 
-/** What the account of a sandbox may spend and do: as a flag says, else as the settings say. */
+/** Returns what the account of a sandbox may spend and do, by the flags, then by the settings. */
 export function limitsOf(settings: Settings, given: Limits = {}): Limits {
   return {
     balance: given.balance ?? settings.sandboxBalance.value,
@@ -30,8 +30,8 @@ export function limitsOf(settings: Settings, given: Limits = {}): Limits {
 
 /**
  * Starts a sandbox.
- * @throws MgwError: `usage` for a fault, key or model that cannot be or a port that cannot be had, `local_io` where
- * the folder cannot be used.
+ * @throws MgwError: `usage` for an invalid fault, key or model or a port that is not free, `local_io` if the folder cannot
+ * be used.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const server = await import('../sandbox/server.ts');

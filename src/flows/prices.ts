@@ -12,12 +12,12 @@ import { priceText } from '../sandbox/prices.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 
-/** What is submitted, as far as its price depends on it. */
+/** The parts of a submission that its price depends on. */
 export type Asked = Pick<Order, 'protocol' | 'model' | 'body'>;
 
 /**
- * What a submission costs at most by the prices of the settings, or in the sandbox by its own.
- * @throws MgwError('config') where the price that is configured cannot be read.
+ * Returns what a submission may cost, by the prices of the settings, or of the sandbox.
+ * @throws MgwError('config') if the configured price cannot be read.
  */
 export function priceOf({ protocol: kind, model = '', body }: Asked, settings: Settings): Priced {
   const { flags } = pricedBy(kind);
@@ -36,7 +36,7 @@ export function priceKey(kind: JobKind, model: string): string {
   return kind === 'tts' ? 'prices.tts' : `prices.${kind}.${model}`;
 }
 
-/** By what things of a kind are priced. */
+/** Returns the flags and units that a price of a kind may use. */
 export function pricedBy(kind: JobKind): { flags: readonly Flag[]; units: readonly Unit[] } {
   return kind === 'tts'
     ? { flags: speechFlags, units: speechUnits }
@@ -61,7 +61,7 @@ function quantityOf(kind: JobKind, body: JsonObject): Quantity {
   return kind === 'tts' ? speechQuantity(body) : protocols[kind].quantityOf(body);
 }
 
-// Those of the settings are for real money.
+// The multipliers of the settings are for real money.
 function multipliersIn({
   sandbox,
   groupMultiplier,

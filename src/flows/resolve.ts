@@ -2,7 +2,7 @@ import { messageOf, usageError } from '../errors.ts';
 import type { SubmitVerdict } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import { reconcile } from '../jobs/reconcile.ts';
-import { findJob, missing } from '../jobs/ref.ts';
+import { recordedJob } from '../jobs/ref.ts';
 import { resolveJob, type Resolution } from '../jobs/resolve.ts';
 import { takeOn } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
@@ -35,7 +35,7 @@ export async function resolve(
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
-  const found = (await findJob(ledger, ref)) ?? missing(ref);
+  const found = await recordedJob(ledger, ref);
   // Only --resubmit needs a gateway; the others are refused if another one is configured.
   const gateway = configuredGateway(settings);
   if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution, wanted));

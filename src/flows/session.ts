@@ -16,46 +16,46 @@ import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
 import type { Gateway } from './settings.ts';
 
-/** What works on one gateway and one ledger, each part made when it is first asked for (the composition root). */
+/** One gateway and one ledger, and all that works on them. Each part is created at its first use (the composition root). */
 export interface Session {
   readonly clock: Clock;
-  /** Says something to whoever watches; the key is taken out. */
+  /** Shows a note to the user, with the key removed. */
   note(text: string): void;
-  /** Takes the key out of a text, as soon as it is known: gateways quote the one that they refuse. */
+  /** Removes the key from a text, once it is known: gateways quote a key that they refuse. */
   redact(text: string): string;
   settings(): Promise<Settings>;
-  /** @throws MgwError('config') where no base URL or no key is configured. */
+  /** @throws MgwError('config') if no base URL or no key is configured. */
   gateway(): Promise<Gateway>;
   client(): Promise<GatewayClient>;
   ledger(): Promise<Ledger>;
-  /** The database of a ledger that is shared, undefined for one in a folder. */
+  /** The database of a shared ledger; undefined for a ledger in a folder. */
   database(): Promise<Database | undefined>;
   jobDeps(): Promise<FlowDeps>;
-  /** A budget of this ledger, which is made where there is none. @throws MgwError('local_io') where it cannot be opened. */
+  /** Opens a budget of this ledger, and creates it if there is none. @throws MgwError('local_io') if it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
-  /** The budgets that whatever is paid for has to fit into: the standing one, where one is chosen. */
+  /** The budgets that every payment has to fit into: the standing one, if one is chosen. */
   allowances(): Promise<Allowance[]>;
-  /** Ends what was opened, but for the ledger: idle connections, the embedded sandbox. */
+  /** Closes all but the ledger: idle connections, the embedded sandbox. */
   close(): Promise<void>;
-  /** Ends the ledger, once the last is recorded: the others then know at once that this process is at nothing more. */
+  /** Closes the ledger, after the last record. Other processes then know at once that this one has nothing in progress. */
   closeLedger(): Promise<void>;
 }
 
-/** Whose session it is: where its settings come from, who is told, and who may interrupt it. */
+/** What a session is opened with. */
 export interface SessionOptions {
   clock: Clock;
   settings: () => Promise<Settings>;
   note: (text: string) => void;
-  /** Told of each request and of the head of its answer, secrets taken out. */
+  /** Called with each request and the head of its response, secrets removed. */
   trace?: ((line: string) => void) | undefined;
   signals: () => Signals;
-  /** Puts something around the client, such as what shows its calls. */
+  /** Wraps the client, for instance to show its calls. */
   around?: ((client: GatewayClient) => GatewayClient) | undefined;
 }
 
 type Closer = () => Promise<void> | void;
 
-/** Opens a session; nothing is read or opened before it is asked for. */
+/** Opens a session. Nothing is read or opened before its first use. */
 export function openSession(options: SessionOptions): Session {
   const closers: Closer[] = [];
   let redact = (text: string): string => text;
@@ -127,7 +127,7 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
     userAgent: `mgw/${version}`,
     trace: trace && ((line) => trace(redact(line))),
   });
-  // A short key stands in answers by chance: taking it out would break them.
+  // A short key occurs in responses by chance: removing it would break them.
   return key.length < 8 ? opened : redactingClient(opened, secretRedactor([key]));
 }
 
@@ -136,12 +136,12 @@ async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
   return openFileLedger(ledgerFolder(settings), () => clock.now());
 }
 
-// Undefined where the ledger is that of a folder.
+// Undefined if the ledger is a folder.
 async function sharedLedgerOf(settings: Settings, clock: Clock): Promise<PostgresLedger | undefined> {
   const url = sharedLedger(settings);
   if (url === undefined) return undefined;
   const { openPostgresLedger } = await import('../ledger/postgres/postgres-ledger.ts');
-  // Play money needs no second thought about where it is.
+  // A ledger of play money is created without being asked for.
   return openPostgresLedger(url, {
     stateDir: settings.stateDir.value,
     clock,

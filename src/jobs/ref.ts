@@ -49,6 +49,11 @@ async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): 
   return undefined;
 }
 
+/** Returns the job of a REF in the ledger. @throws MgwError('usage') if there is none, as {@link findJob} does. */
+export async function recordedJob(ledger: Ledger, ref: string): Promise<Job> {
+  return (await findJob(ledger, ref)) ?? missing(ref);
+}
+
 /** Throws the error of a REF that names no job. */
 export function missing(ref: string): never {
   throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);

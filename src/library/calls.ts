@@ -15,7 +15,7 @@ import { openSession, type Session } from '../flows/session.ts';
 import { checkNames, durationMs } from './inputs.ts';
 import type { CallOptions, ClientOptions } from './options.ts';
 
-/** What one call works with. */
+/** Everything that one call works with. */
 export interface Call {
   session: Session;
   settings: Settings;
@@ -25,7 +25,7 @@ export interface Call {
   deadline: Deadline;
 }
 
-/** What tells a call what to do, and its errors what to type next. */
+/** The options of a call that its errors need for `next`. */
 export interface CallInput extends CallOptions {
   output?: string | undefined;
   force?: boolean | undefined;
@@ -65,7 +65,7 @@ export class Calls {
       clock: systemClock,
       settings: async () =>
         (await import('../flows/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
-      // What the program does with a note must not come between a payment and its record.
+      // The program's callback must not run between a payment and its record.
       note: (text) => onNote && queueMicrotask(() => onNote(text)),
       signals: () => ({ soft: never, hard: never }),
     });
@@ -73,7 +73,7 @@ export class Calls {
 
   /**
    * Makes one call.
-   * @throws MgwError, whatever `work` throws: its job as users see it, and the key taken out.
+   * @throws MgwError, whatever `work` throws, with the job as users see it and the key removed.
    */
   async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
     if (this.#closing.signal.aborted) throw usageError('The client is closed.');
@@ -94,7 +94,7 @@ export class Calls {
     }
   }
 
-  /** Ends what is under way, and closes the session; a second time does nothing. */
+  /** Ends the calls in progress and closes the session. Closing twice does nothing. */
   async close(): Promise<void> {
     const reason = new Error('the client was closed');
     this.#closing.abort(reason);
@@ -137,7 +137,7 @@ export class Calls {
   }
 }
 
-/** A job without the ledger's bookkeeping, which the published types do not show either. */
+/** Returns a job without the ledger's own members, as the published types show it. */
 export function shownJob(job: Job): Job {
   return jobView(job) as Job;
 }
@@ -162,7 +162,7 @@ function flagsOf(options: ClientOptions): SettingFlags {
   return Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
 }
 
-// The folders have no flag: they are given as the command line is given them.
+// The folders have no flag: the command line takes them from the environment too.
 function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions): NodeJS.ProcessEnv {
   return {
     ...env,
@@ -171,7 +171,7 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
   };
 }
 
-// By a signal of its own: Node warns on stderr of one that many calls listen to.
+// Through a signal of its own: Node warns on stderr if many calls listen to one signal.
 function link(from: AbortSignal | undefined, to: AbortController): () => void {
   if (from === undefined) return () => undefined;
   const own = AbortSignal.any([from]);

@@ -8,8 +8,8 @@ import { protocols } from '../protocols/registry.ts';
 import type { Duration } from './options.ts';
 
 /**
- * Refuses a member that there is not: a slip in `key` or `budget` could cost money.
- * @throws MgwError('usage') with the name that is near.
+ * Refuses an unknown option: a misspelt `key` or `budget` could cost money.
+ * @throws MgwError('usage') with the nearest name.
  */
 export function checkNames(given: object, names: Record<string, true>, what: string): void {
   if (typeof given !== 'object' || given === null) throw usageError(`${what}: give an object of options.`);
@@ -20,7 +20,7 @@ export function checkNames(given: object, names: Record<string, true>, what: str
   throw usageError(`${what}: there is no option ${stray}. ${hint}`);
 }
 
-/** A duration in ms. @throws MgwError('usage') saying what is allowed. */
+/** Parses a duration into ms. @throws MgwError('usage') saying what is allowed. */
 export function durationMs(given: Duration, name: string): number {
   const text = typeof given === 'number' ? `${given}ms` : given;
   try {
@@ -30,13 +30,13 @@ export function durationMs(given: Duration, name: string): number {
   }
 }
 
-/** The protocol of a name. @throws MgwError('usage') where there is none. */
+/** Returns the protocol of a name. @throws MgwError('usage') if there is none. */
 export function protocolNamed(name: string): Protocol {
   if (Object.hasOwn(protocols, name)) return protocols[name as keyof typeof protocols];
   throw usageError(`protocol: allowed is ${Object.keys(protocols).join(', ')}.`);
 }
 
-/** The file of an `output`. @throws MgwError('usage') for what cannot name one. */
+/** Returns the target of an `output`. @throws MgwError('usage') if it cannot name a file. */
 export function targetOf(output: string | undefined): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
@@ -44,12 +44,12 @@ export function targetOf(output: string | undefined): (Target & { kind: 'file' }
   return { kind: 'file', path: output };
 }
 
-/** An amount as exact decimal text. */
+/** Returns an amount as exact decimal text. */
 export function amountText(budget: string | number | undefined): string | undefined {
   return budget === undefined ? undefined : String(budget);
 }
 
-/** What a program gave as the JSON that goes out. @throws MgwError('usage') where it would not go out as it is. */
+/** Returns an object as the JSON that is sent. @throws MgwError('usage') if it would not be sent unchanged. */
 export function jsonObject(given: object, name: string): JsonObject {
   let json: Json | undefined;
   try {

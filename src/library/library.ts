@@ -36,40 +36,40 @@ export type { Model } from '../protocols/models.ts';
 export { version } from '../version.ts';
 
 /**
- * Works on one gateway and one ledger, by the rules of the command line and together with it. What goes wrong is an
- * MgwError, whatever it was. Nothing is printed.
+ * Works on one gateway and one ledger, by the rules of the command line and together with it. Every error is an MgwError.
+ * Nothing is printed.
  */
 export interface Client {
   /**
-   * Submits a video. The same call again carries on with its job until it has delivered what was asked for, and pays
-   * nothing; after that it is a second take, unless it has a `key`.
+   * Submits a video. The same call again resumes its job, and pays nothing, until it has delivered what was asked for. After
+   * that it is a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
   /** Waits until a job has succeeded. `ref` is a job id or a unique part of one, `@key`, `@last`, or a handle. */
   wait(ref: string, options?: WaitOptions): Promise<Job>;
-  /** The same, with the job at each change of its state, as it is now first. To leave the loop ends the wait. */
+  /** The same, and yields the job at first and at each change of its state. Leaving the loop ends the wait. */
   watch(ref: string, options?: WaitOptions): AsyncGenerator<Job, void, void>;
-  /** Waits for a job, and saves its files, each whole and verified. */
+  /** Waits for a job, and saves its files, each complete and verified. */
   fetch(ref: string, options?: FetchOptions): Promise<Fetched>;
   /** Speaks a text into a file. */
   speak(order: SpeechOrder): Promise<Spoken>;
   /**
-   * Speaks a text, and gives the audio as it arrives; the job is what it returns in the end. Nothing is sent before the
-   * first piece is asked for. To leave the loop early gives up audio that was paid for.
+   * Speaks a text, yields the audio as it arrives, and returns the job. Nothing is sent before the first piece is asked for.
+   * Leaving the loop early gives up audio that was paid for.
    */
   speakStream(order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void>;
   /** The models that the key may use, by name. */
   models(options?: ModelsOptions): Promise<Model[]>;
-  /** A job as it is recorded; nothing is asked of the gateway. */
+  /** Returns a job as it is recorded, without a request. */
   job(ref: string): Promise<Job>;
-  /** Ends the calls that are under way, as their signal would, and closes what was opened. */
+  /** Ends the calls in progress, as their signals would, and closes the client. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Makes a client. Nothing is read, opened or asked for before it is used.
- * @throws MgwError('usage') for an option that there is not.
+ * Creates a client. Nothing is read, opened or requested before its first use.
+ * @throws MgwError('usage') for an unknown option.
  */
 export function createClient(options: ClientOptions = {}): Client {
   const calls = new Calls(options);

@@ -5,69 +5,69 @@ import type { BodyA, BodyB, BodyC } from './bodies.ts';
 export type Duration = string | number;
 
 /**
- * Where a client works and as whom. What is left out is read as on the command line: from the environment, then from
- * the profile of the config file, then the default.
+ * The gateway, account and folders of a client. What is left out is read as on the command line: from the environment, then
+ * from the profile of the config file, then the default.
  */
 export interface ClientOptions {
   /** The address of the gateway, without /v1. */
   baseUrl?: string | undefined;
   apiKey?: string | undefined;
-  /** Where jobs are kept; a program and the command line that share it share jobs, keys and budgets. */
+  /** The folder of the ledger. A program and a command line with the same folder share jobs, keys and budgets. */
   stateDir?: string | undefined;
   /** Where the config file is. */
   configDir?: string | undefined;
   /** The profile of the config file. */
   profile?: string | undefined;
-  /** True plays on the built-in sandbox gateway: offline and free. */
+  /** True uses the built-in sandbox gateway: offline and free. */
   sandbox?: boolean | undefined;
   /** Accepts an http:// address that is not loopback. */
   allowHttp?: boolean | undefined;
   /** Origins that get the key for result addresses, in addition to the gateway's own site. */
   trustedOrigins?: readonly string[] | undefined;
-  /** How long a call may take in all where it says nothing else; 30 minutes. */
+  /** How long a call may take in all, unless it has its own `timeout`; default 30 minutes. */
   timeout?: Duration | undefined;
-  /** The least pause between two looks at a job; 5 seconds, less only on loopback. */
+  /** The shortest pause between two polls of a job; default 5 seconds, less only on loopback. */
   pollInterval?: Duration | undefined;
   /** The limit of one HTTP call. */
   requestTimeout?: Duration | undefined;
-  /** How often a refused or unsent request is tried again; 5. */
+  /** How often a refused or unsent request is retried; default 5. */
   retries?: number | undefined;
   /** The standing budget that is spent from. */
   budgetName?: string | undefined;
-  /** The variables that settings are read from; those of the process where it is left out, none for `{}`. */
+  /** The environment variables that settings are read from; default those of the process, none for `{}`. */
   env?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Told what the command line would say on stderr, a line at a time; secrets are taken out. */
+  /** Called with each line that the command line would write to stderr, secrets removed. */
   onNote?: ((text: string) => void) | undefined;
 }
 
-/** What every call takes. */
+/** The options of every call. */
 export interface CallOptions {
   /**
-   * Ends the call as a first Ctrl-C ends a command: nothing more is sent, what is waited for is left, and the answer to
-   * what was paid for is awaited first. The job goes on, and the same call resumes it.
+   * Ends the call as a first Ctrl-C ends a command: nothing more is sent, waiting ends, and the response to a paid request is
+   * awaited first. The job goes on, and the same call resumes it.
    */
   signal?: AbortSignal | undefined;
-  /** Ends the call as a second Ctrl-C does: an answer that is outstanding is given up, and may be `submit_unknown`. */
+  /** Ends the call as a second Ctrl-C does: an outstanding response is given up, which may leave `submit_unknown`. */
   giveUp?: AbortSignal | undefined;
   /** How long the call may take in all. */
   timeout?: Duration | undefined;
 }
 
-/** What a call that pays takes. */
+/** The options of a call that pays. */
 export interface PayingOptions extends CallOptions {
-  /** Names the job for ever: the same key never pays twice, in any process. */
+  /** Permanently names the job: the same key never pays twice, in any process. */
   key?: string | undefined;
   /** A deliberate second take: pays although the same was submitted before. */
   newTake?: boolean | undefined;
-  /** What all runs of this very submission may cost together, as an exact decimal: `'2.50'`. */
+  /** The most that all runs of this submission may cost together, as an exact decimal: `'2.50'`. */
   budget?: string | number | undefined;
 }
 
 /** Where a file goes. */
 export interface OutputOptions {
-  /** Replaces what stands there. */
+  /** Overwrites the output. */
   force?: boolean | undefined;
-  /** Puts NAME.json next to each file: what was asked for, by which job, at what price, its SHA-256. */
+  /** Writes NAME.json next to each file, with its request, job, price and SHA-256. */
   sidecar?: boolean | undefined;
 }
 
@@ -79,7 +79,7 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   check?: true | undefined;
   /** Protocol C alone: which of its two equivalent paths. */
   endpoint?: 'generations' | 'videos' | undefined;
-  /** True waits until the video is there, and saves nothing. */
+  /** True waits until the video is ready, and saves nothing. */
   wait?: boolean | undefined;
   /** Waits, and saves the video as this file. */
   output?: string | undefined;
@@ -96,7 +96,7 @@ export type VideoOrder = VideoOf<'a', BodyA> | VideoOf<'b', BodyB> | VideoOf<'c'
 /** A text to be spoken as a stream. */
 export interface SpeechStreamOrder extends PayingOptions {
   text: string;
-  /** The voice; left to the settings, else to the gateway. */
+  /** The voice; default that of the settings, else the gateway's. */
   speaker?: string | undefined;
   /** `mp3`, `wav`, `pcm`, `ogg_opus` or another format of the gateway; by the extension of the output, else MP3. */
   format?: string | undefined;
@@ -113,17 +113,17 @@ export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
   output: string;
 }
 
-/** How a job is looked for and waited for. */
+/** The options of waiting for a job. */
 export interface WaitOptions extends CallOptions {
-  /** Of a handle that this ledger has never seen: then the gateway is asked whether it knows it. */
+  /** The protocol of a handle that this ledger has never seen: the gateway is asked whether it knows it. */
   protocol?: ProtocolName | undefined;
 }
 
-/** What is fetched, and where it goes. */
+/** The options of fetching a result. */
 export interface FetchOptions extends WaitOptions {
-  /** A file, a folder, or a template such as `out/{id}.{ext}`; where it is left out, the file that was asked for. */
+  /** A file, a folder, or a template such as `out/{id}.{ext}`; default the file that the job was asked for. */
   output?: string | undefined;
-  /** Replaces what stands there. */
+  /** Overwrites the output. */
   force?: boolean | undefined;
 }
 
@@ -133,7 +133,7 @@ export interface ModelsOptions extends CallOptions {
   protocol?: ProtocolName | undefined;
 }
 
-/** A video that was accepted, and as much more as was asked for. */
+/** A video that was accepted, and saved if that was asked for. */
 export interface Submitted {
   job: Job;
   /** The files that this call saved. */

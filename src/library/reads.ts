@@ -4,7 +4,7 @@ import { fetch as fetchResult, planFetches, waitFor } from '../flows/fetch.ts';
 import { findJobHere } from '../flows/find-job.ts';
 import { fetchModels } from '../flows/models.ts';
 import type { Job } from '../job.ts';
-import { findJob, missing } from '../jobs/ref.ts';
+import { missing, recordedJob } from '../jobs/ref.ts';
 import type { Model } from '../protocols/models.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { depsOf, shownJob, type Calls } from './calls.ts';
@@ -99,8 +99,7 @@ export async function* watch(
 /** `job` of a client: the job as it is recorded. */
 export function job(calls: Calls, ref: string): Promise<Job> {
   return calls.run({}, async ({ session }) => {
-    const found = await findJob(await session.ledger(), checkedRef(ref));
-    return shownJob(found ?? missing(ref));
+    return shownJob(await recordedJob(await session.ledger(), checkedRef(ref)));
   });
 }
 

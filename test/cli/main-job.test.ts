@@ -83,7 +83,7 @@ describe('submit -o', () => {
     expect(again.json.error.message).toContain('is a folder');
     expect(again.json.error.next).toEqual([
       ...['mgw', 'video', 'c', 'fetch', again.json.job.id],
-      ...['-o', join(user.cwd, 'out.mp4'), '--force'],
+      ...['-o', join(user.cwd, 'out-2.mp4')],
     ]);
     expect(gateway.created).toHaveLength(1);
   });

@@ -1,15 +1,16 @@
 import type { Command } from 'commander';
 import { usageError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
-import { findJob, missing } from '../../../jobs/ref.ts';
+import { recordedJob } from '../../../jobs/ref.ts';
 import type { Run } from '../../action.ts';
 import type { Context } from '../../context.ts';
 import { single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { readRefs } from '../../refs.ts';
 import { sinceOption, sinceTime } from '../../since.ts';
+import { newest } from './ls.ts';
 
-/** What the flags of `jobs gallery` say. */
+/** The flags of `jobs gallery`. */
 export interface GalleryOptions {
   batch?: string;
   since?: string;
@@ -33,7 +34,7 @@ Examples:
   $ mgw jobs gallery --batch clips --since 1d -o review/
   $ mgw jobs ls -q --state succeeded | mgw jobs gallery - -o review/`;
 
-/** `mgw jobs gallery [REF...]`: one page with the results of jobs, to look at, compare and rate. */
+/** `mgw jobs gallery [REF...]`: a page of results, to look at, compare and rate. */
 export function registerGallery(command: Command, run: Run): void {
   command
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin (default: all jobs)')
@@ -86,20 +87,11 @@ async function jobsOf(
   const ledger = await context.ledger();
   if (refs !== undefined) {
     const jobs: Job[] = [];
-    for (const ref of refs) jobs.push((await findJob(ledger, ref)) ?? missing(ref));
+    for (const ref of refs) jobs.push(await recordedJob(ledger, ref));
     return jobs;
   }
-  const start = since === undefined ? '' : sinceTime(since, context.clock.now());
-  const jobs: Job[] = [];
-  for (const id of await ledger.ids()) {
-    const job = await ledger.read(id);
-    if (job === undefined || job.created_at < start) continue;
-    if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) continue;
-    if (jobs.length === limit) {
-      context.progress.note(`Older jobs are left out: --limit takes more than ${limit}.`);
-      break;
-    }
-    jobs.push(job);
-  }
-  return jobs;
+  const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
+  const { shown, more } = await newest(ledger, { batch, since: start }, limit);
+  if (more > 0) context.progress.note(`Older jobs are left out: --limit takes more than ${limit}.`);
+  return shown;
 }

@@ -42,9 +42,11 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), ['a', 'b', 'c', 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
-    .addOption(repeatable('--key <name>', 'only the job of this key; boat-* stands for all that begin so'))
+    .addOption(
+      repeatable('--key <name>', 'only the job of this key; boat-* stands for all keys with this start'),
+    )
     .addOption(single('--batch <name>', 'only jobs of this batch'))
-    .addOption(single('--limit <n>', 'at most so many (default 20)', wholeNumber(1)))
+    .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))
     .option('--all', 'no limit')
     .addHelpText('after', examples)
     .action(() => run(command, (context) => ls(context, command.opts())));
@@ -64,33 +66,36 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   return { json, text: shown.length === 0 ? '' : listing(shown, now, columnsOf(context.io.stdout)) };
 }
 
-// Only as many records are read as are shown, so that a ledger of any size is listed at once.
-async function newest(
+/**
+ * Returns the newest jobs that the options choose, and how many older ids were not looked at. Reads no more records than it
+ * needs, so that a ledger of any size is listed at once. `since` is an ISO time.
+ */
+export async function newest(
   ledger: Ledger,
-  options: LsOptions,
+  options: Omit<LsOptions, 'since'> & { since?: string | undefined },
   limit: number,
 ): Promise<{ shown: Job[]; more: number }> {
   const shown: Job[] = [];
   const { since, state } = options;
   const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
   const counted = since === undefined ? ids.length : countSince(ids, since);
-  const atOnce = Math.min(limit, mostAtOnce);
+  const atOnce = Math.min(limit, maxAtOnce);
   for (let start = 0; start < counted; start += atOnce) {
     const some = ids.slice(start, Math.min(counted, start + atOnce));
     const jobs = await Promise.all(some.map((id) => ledger.read(id)));
     for (const [index, job] of jobs.entries()) {
       if (shown.length >= limit) return { shown, more: counted - start - index };
-      if (job !== undefined && isAskedFor(job, options)) shown.push(job);
+      if (job !== undefined && isChosen(job, options)) shown.push(job);
     }
     if (shown.length >= limit) return { shown, more: Math.max(0, counted - start - some.length) };
   }
   return { shown, more: 0 };
 }
 
-// A shared ledger answers for all of them at once.
-const mostAtOnce = 200;
+// A shared ledger reads all of them by one query.
+const maxAtOnce = 200;
 
-// Ids sort by time, and a job is recorded a moment after it has its id.
+// Ids sort by time, and a job is recorded a moment after its id is made.
 const idLeadMs = 60_000;
 
 function countSince(ids: Ids, since: string): number {
@@ -104,7 +109,10 @@ function countSince(ids: Ids, since: string): number {
   return count;
 }
 
-function isAskedFor(job: Job, { state, protocol, model, since, key, batch }: LsOptions): boolean {
+function isChosen(
+  job: Job,
+  { state, protocol, model, since, key, batch }: Parameters<typeof newest>[1],
+): boolean {
   if (protocol !== undefined && job.protocol !== protocol) return false;
   if (model !== undefined && !model.includes(job.model ?? '')) return false;
   if (since !== undefined && job.created_at < since) return false;
@@ -134,7 +142,7 @@ function listing(jobs: readonly Job[], now: number, width: number | undefined): 
   return fittedTable(columns, jobs, width);
 }
 
-// Where a row has no room, a job takes two lines.
+// On a narrow terminal a job takes two lines.
 function entry(job: Job, now: number, width: number): string {
   const about = [job.key, promptStart(job)].filter((text) => text !== undefined).join(' · ');
   const first = `${job.id} ${shownState(job)} ${ago(job.created_at, now)}`;
@@ -142,11 +150,11 @@ function entry(job: Job, now: number, width: number): string {
   return lines.map((line) => cutToWidth(line, width)).join('\n');
 }
 
-const longestPrompt = 60;
+const maxPrompt = 60;
 
 function promptStart(job: Job): string | undefined {
   const prompt = promptOf(job);
-  return prompt === undefined ? undefined : printableLine(prompt, longestPrompt);
+  return prompt === undefined ? undefined : printableLine(prompt, maxPrompt);
 }
 
 function resultOf({ files, error, handle }: Job): string | undefined {

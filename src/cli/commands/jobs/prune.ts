@@ -24,7 +24,7 @@ Examples:
   $ mgw jobs prune --older-than 30d --dry-run
   $ mgw jobs prune --older-than 90d --keys`;
 
-/** `mgw jobs prune --older-than AGE`: takes ended jobs out of the ledger that no promise needs any more. */
+/** `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger that no promise needs. */
 export function registerPrune(command: Command, run: Run): void {
   command
     .addOption(

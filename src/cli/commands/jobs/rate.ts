@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { exitCodes, usageError } from '../../../errors.ts';
 import type { Job, Rating } from '../../../job.ts';
 import { longestNote, rateJob } from '../../../jobs/rate.ts';
-import { findJob, missing } from '../../../jobs/ref.ts';
+import { recordedJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Run } from '../../action.ts';
@@ -24,7 +24,7 @@ Examples:
   $ mgw jobs rate @last 2
   $ mgw jobs rate @last --clear`;
 
-/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: what a person thinks of results. */
+/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: ratings and notes of results. */
 export function registerRate(command: Command, run: Run): void {
   command
     .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
@@ -59,12 +59,11 @@ async function rate(
   if (clear ? given !== undefined || note !== undefined : given === undefined && note === undefined)
     throw usageError('Give a rating from 1 to 5, --note TEXT, both, or --clear alone.');
   if (given !== undefined && !/^[1-5]$/.test(given))
-    throw usageError(`${printableLine(given, 60) || '""'} is no rating: allowed is 1 (bad) to 5 (good).`);
+    throw usageError(`${printableLine(given, 60) || '""'} is not a rating: give 1 (bad) to 5 (good).`);
   const ledger = await context.ledger();
-  const found = (await findJob(ledger, ref)) ?? missing(ref);
+  const found = await recordedJob(ledger, ref);
   const rating = given === undefined ? found.rating : Number(given);
-  const said = clear ? {} : { rating, note: note ?? found.note };
-  const job = await rateJob(ledger, found.id, said);
+  const job = await rateJob(ledger, found.id, clear ? {} : { rating, note: note ?? found.note });
   return { json: { job: jobView(job) }, text: lineOf(job) };
 }
 
@@ -81,7 +80,7 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
   return job.rating === rating && (job.note ?? '') === (note ?? '').trim();
 }
 
-// What was said later counts, wherever it was said.
+// The later rating counts, on whichever machine it was made.
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);

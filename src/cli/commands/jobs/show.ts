@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Job, RecordedEvent } from '../../../job.ts';
-import { findJob, missing } from '../../../jobs/ref.ts';
+import { recordedJob } from '../../../jobs/ref.ts';
 import { printable, printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
 import { eventText } from '../../output/history.ts';
@@ -11,7 +11,7 @@ import { widthOf } from '../../output/text-width.ts';
 import type { Run } from '../../action.ts';
 import { columnsOf } from '../../io.ts';
 
-/** `mgw jobs show REF`: all that the ledger knows of a job; nothing is asked of the gateway. */
+/** `mgw jobs show REF`: everything that the ledger knows about a job, without a request. */
 export function registerShow(command: Command, run: Run): void {
   command
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
@@ -24,7 +24,7 @@ export function registerShow(command: Command, run: Run): void {
 
 async function show(context: Context, ref: string): Promise<Outcome> {
   const ledger = await context.ledger();
-  const job = (await findJob(ledger, ref)) ?? missing(ref);
+  const job = await recordedJob(ledger, ref);
   const events = await ledger.events(job.id);
   const history = events.map((event) => ({
     at: event?.at,

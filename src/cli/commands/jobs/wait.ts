@@ -44,7 +44,7 @@ async function wait(context: Context, given: string[]): Promise<Outcome> {
   return severalOutcomes(refs, one, context.progress, refs.length);
 }
 
-// Said as each job ends: the next one may take an hour.
+// Printed as each job ends: the next one may take an hour.
 async function told(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
   const { io, globals, progress } = context;
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
@@ -53,7 +53,7 @@ async function told(context: Context, { text, ...outcome }: Outcome): Promise<Ou
   return outcome;
 }
 
-// For each listener that comes or goes Node walks all that its signal has: a thousand jobs must not share one.
+// Node walks all listeners of a signal to add or remove one: a thousand jobs must not share a signal.
 function withOwnSignals(deps: FlowDeps): FlowDeps {
   const { soft, hard } = deps.signals;
   return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };

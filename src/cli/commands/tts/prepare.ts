@@ -10,7 +10,7 @@ import { readStdin } from '../../stdin.ts';
 import { targetOf } from '../../wait-options.ts';
 import type { TtsOptions } from './tts.ts';
 
-/** What is to be spoken, and how: read and checked, nothing sent yet. */
+/** Speech that was read and checked; nothing is sent yet. */
 export interface PreparedSpeech {
   /** One body for each call: several with `--split`. */
   bodies: JsonObject[];
@@ -19,7 +19,7 @@ export interface PreparedSpeech {
   sampleRate: number;
   /** Absolute path, or undefined for standard output. */
   target: string | undefined;
-  /** Joins what the bodies make into one output, with `--split`. */
+  /** Joins the audio of the bodies into one output, with `--split`. */
   joiner?: Joiner;
 }
 
@@ -49,7 +49,7 @@ export async function prepareSpeech(
 
 function checkSplit(options: TtsOptions): void {
   const { split, key, pieceLength, concurrency, sidecar } = options;
-  if (split && sidecar) throw usageError('--sidecar tells of one job, and --split makes several.');
+  if (split && sidecar) throw usageError('--sidecar describes one job, and --split makes several.');
   if (split && key !== undefined)
     throw usageError(
       '--key names one job, and --split makes several: run it again, and only missing pieces are paid for.',

@@ -7,7 +7,7 @@ import type { Context } from '../../context.ts';
 import { priceOf, type Asked } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
-/** The exact request that would be sent, with the key redacted; nothing is sent, and no key is needed. */
+/** Returns the exact request that would be sent, with the key redacted. Nothing is sent, and no key is needed. */
 export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings): Outcome {
   const body = exchange.body ?? '';
   const url = urlOf(exchange, settings);
@@ -22,7 +22,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
   };
 }
 
-/** A dry run that tells what its requests cost at most together, where the price of each is known. */
+/** Returns a dry run with what its requests may cost together, if the price of each is known. */
 export async function withCost(
   outcome: Outcome,
   requests: readonly Asked[],
@@ -36,7 +36,7 @@ export async function withCost(
     sum = add(sum, parseDecimal(cost.at_most));
   }
   const most = formatDecimal(sum);
-  context.progress.note(`This costs ${most} at most.`);
+  context.progress.note(`This costs at most ${most}.`);
   return { ...outcome, json: { ...outcome.json, cost: { at_most: most } } };
 }
 

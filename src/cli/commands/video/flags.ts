@@ -18,7 +18,7 @@ function optionsFor(flag: Flag): Option[] {
   return [new Option(`--${name}`, flag.description), new Option(`--no-${name}`, `the opposite of --${name}`)];
 }
 
-/** The protocol's flags that were given, by long name, with files read. */
+/** Returns the given flags of the protocol by their long names, with files read. */
 export async function givenFlags(
   protocol: Protocol,
   options: Record<string, unknown>,
