@@ -12,7 +12,7 @@ const longest = 365 * 86_400_000;
 
 /**
  * A duration as people write it, in ms: `50ms`, `5s`, `20m`, `1h30m`, `1.5h`. Units go from the largest to the
- * smallest, each at most once; a bare number is no duration, since nobody knows its unit.
+ * smallest, each at most once; a bare number is no duration, since its unit is unknown.
  * @throws Error whose message says what is allowed, without naming the flag.
  */
 export function parseDuration(text: string): number {

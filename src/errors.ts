@@ -157,7 +157,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Anything thrown as the one error shape; what nobody expected is `internal`. */
+/** Converts anything thrown to an MgwError. Unexpected errors are `internal`. */
 export function toMgwError(error: unknown): MgwError {
   if (error instanceof MgwError) return error;
   return new MgwError('internal', `This is a bug in mgw: ${messageOf(error)}`, {

@@ -4,7 +4,7 @@ export interface JsonObject {
   [key: string]: Json | undefined;
 }
 
-/** How deep JSON is read. No gateway and no person nests deeper; whoever walks a value by recursion relies on it. */
+/** The depth to which JSON is read, so that recursion over a value is safe. No gateway nests deeper. */
 export const mostLevels = 200;
 
 /**

@@ -114,7 +114,7 @@ function hideValue(value: string): string {
   return scheme === undefined ? redacted : `${scheme} ${redacted}`;
 }
 
-// Regular expressions (matched in any letter case) for every spelling of one secret, but for escapes.
+// Regular expressions (matched in any letter case) for every spelling of one secret, except escapes.
 function spellings(secret: string): string[] {
   if (secret.length < shortest) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
@@ -135,7 +135,7 @@ function encodings(value: string): string[] {
   return [Buffer.from(value).toString('hex'), ...cores];
 }
 
-// The Base64 digits that only the secret decides, whatever stands before it (0, 1 or 2 bytes) and after it.
+// The Base64 digits that depend on the secret alone, for each offset (0, 1 or 2 bytes) and any text around it.
 function base64Cores(secret: string): string[] {
   return [0, 1, 2].flatMap((offset) => {
     const bytes = Buffer.from('\0'.repeat(offset) + secret);
@@ -149,7 +149,7 @@ function literal(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
-// By name in lower case: those of HTML that stand for visible ASCII.
+// HTML's entities of visible ASCII, by name in lower case.
 const named: Record<string, string> = Object.fromEntries(
   (
     'excl! quot" num# dollar$ percnt% amp& apos\' lpar( rpar) ast* midast* plus+ comma, period. sol/ colon: semi; ' +
@@ -193,7 +193,7 @@ function withoutEscapes(text: string, found?: (escape: Escape) => void): string 
   });
 }
 
-// A text may be nothing but escapes, few of which differ.
+// A text may consist of escapes only, few of them different.
 const known = new Map<string, string>();
 const mostKnown = 1000;
 

@@ -1,6 +1,6 @@
 /**
- * Makes one run of an action do for many callers: whoever asks while it is under way shares the next run with all others
- * who ask until that begins. So a run that began before is never taken for one that was asked for after.
+ * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a run
+ * that began after its call.
  */
 export function together(action: () => Promise<void>): () => Promise<void> {
   let last = Promise.resolve();

@@ -6,7 +6,7 @@ import { messageOf, MgwError } from '../errors.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { plainFile } from '../files/open-flags.ts';
 
-/** Lines in an order that is the same for every process. */
+/** An append-only text that every process reads in the same order. */
 export interface BudgetLog {
   /**
    * Adds text at the end, in one step; with `sync` it and all before it are durable on return.
@@ -77,7 +77,7 @@ class FileLog implements BudgetLog {
     return this.#file.close();
   }
 
-  // Another file in its place would be a second budget, of which this process knows nothing.
+  // Another file in its place would be a second budget that this process has not read.
   async #checkSame(): Promise<void> {
     // Taken first: while the file is looked at, this process may read on, past the size that is found.
     const known = this.#offset;

@@ -1,7 +1,7 @@
 import type { Decimal } from '../decimal.ts';
 import type { Owner } from '../job.ts';
 
-/** The time that a limit is for; by UTC, and by when an amount was reserved. Without one it is for ever. */
+/** The period of a limit, in UTC, by the time of the reservation. Without one, the limit is for all time. */
 export type Per = 'day' | 'month';
 
 export interface Limit {
@@ -11,7 +11,7 @@ export interface Limit {
 
 /** What one submission may cost at most. */
 export interface Charge {
-  /** Names one run on one job: a later run on the same job makes a reservation of its own. */
+  /** Identifies one run on one job. A later run on the same job makes another reservation. */
   id: string;
   amount: Decimal;
   /** The process that is going to send. */
@@ -47,12 +47,12 @@ export interface Standing {
 export type Decision = { fits: true } | { fits: false; standing: Standing };
 
 /**
- * An amount that must not be exceeded, whoever spends it. What a decision rests on is durable before it is given, and
+ * An amount that all processes together must not exceed. A decision's records are durable before it is returned, and
  * any number of processes may ask at once: what is granted never exceeds the limit, whichever of them die.
  */
 export interface Budget {
   /**
-   * Sets an amount aside before anything is sent. `limit` is that of a budget which has none of its own.
+   * Sets an amount aside before anything is sent. `limit` is for a budget without a recorded limit.
    * @throws MgwError('local_io') if it cannot be recorded, or the record is damaged: nothing may be sent.
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;

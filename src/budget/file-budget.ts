@@ -28,7 +28,7 @@ export class FileBudget implements Budget {
   readonly #awaited = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
   #rest = '';
-  /** Set for good once the file cannot be trusted. */
+  /** Set once the file is damaged, and never cleared. */
   #broken: MgwError | undefined;
 
   constructor(options: FileBudgetOptions) {

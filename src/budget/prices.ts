@@ -60,7 +60,7 @@ export function parsePrice(text: string, flags: readonly Flag[], units: readonly
 }
 
 function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[]): Rate {
-  // A ratio has a colon of its own: `aspect-ratio=16:9: second=0.4`.
+  // A ratio holds a colon, too: `aspect-ratio=16:9: second=0.4`.
   const [, before = '', after = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
   const amounts = new Map<Unit, Decimal>();
   const words = pairs(after);
@@ -160,14 +160,14 @@ function holdsFor({ conditions }: Rate, body: JsonObject, flags: readonly Flag[]
   return answer;
 }
 
-// A switch may stand for words of the protocol's own.
+// The protocol may have its own words for a switch.
 function wanted(flag: Flag, value: string): Json {
   if (flag.kind !== 'switch') return value;
   const isOn = value.toLowerCase() === 'true';
   return flag.parse === undefined ? isOn : flag.parse(isOn);
 }
 
-// Whoever writes 2k means 2K: a rate that is overlooked would be a cost that is too low.
+// 2k means 2K: overlooking a rate would make the cost too low.
 function isSame(found: Json, value: Json): boolean {
   return plainText(found) === plainText(value);
 }

@@ -19,7 +19,7 @@ interface Entry extends Reservation {
   state: 'reserved' | 'kept' | 'released';
 }
 
-/** All that a budget comes to, wherever it is kept: to be taken elsewhere. */
+/** The limit and the reservations of a budget, in the form in which it is copied to another place. */
 export interface BudgetEntries {
   limit?: Limit;
   entries: (Reservation & { state: 'reserved' | 'kept' })[];
@@ -68,7 +68,7 @@ export class Reservations {
     return { limit: this.#limit, entries: [...this.#entries.values()].filter(isCounted) };
   }
 
-  /** How the budget stands at a time, ISO 8601 in UTC. */
+  /** The state of the budget at a time, ISO 8601 in UTC. */
   standing(at: string, limit = this.#limit): Standing {
     const spent = sumOf(this.#kept, limit?.per, at);
     return { limit, spent, reserved: subtract(sumOf(this.#held, limit?.per, at), spent) };
@@ -148,8 +148,8 @@ function withNumberLast({ pid, ...others }: Owner): object {
 }
 
 /**
- * Reads a line. `torn` is the beginning of one that was never written to its end, so that nobody has acted on it;
- * `damaged` one that was, and cannot be read now.
+ * Reads a line. `torn`: the line was not written to its end, so no process has acted on it. `damaged`: it was, and is not
+ * readable now.
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';

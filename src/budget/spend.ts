@@ -45,7 +45,7 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// Speech that broke off was charged, and so was any of which audio came (design 8).
+// The gateway charges speech that broke off, and any speech of which audio arrived (design 8).
 function mayBeFree({ protocol, state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
   if (protocol !== 'tts') return true;
@@ -120,8 +120,8 @@ interface AttemptCharge extends AttemptMoney {
   /** When it was sent; of an attempt whose record is lost, when that was found. */
   at: string;
   /**
-   * `none`: it was refused, or a person found no task. `open`: it is being sent, or nobody knows what became of it.
-   * `doubt`: nobody will know, since a person chose to send again.
+   * `none`: it was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown.
+   * `doubt`: the outcome will stay unknown, since a person chose to send again.
    */
   fate: 'accepted' | 'none' | 'open' | 'doubt';
   /** The record of its sending is lost: it may have been under any reservation. */

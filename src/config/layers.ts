@@ -78,7 +78,7 @@ export function originText({ source, name }: Origin): string {
 export function badSetting(key: string, origin: Origin, shown: string, cause: unknown): MgwError {
   const { source, name } = origin;
   const where = source === 'flag' || source === 'env' ? name : `${key} in ${originText(origin)}`;
-  // What stands before an @ may be a password, and an address may hold one in its query.
+  // The text before an @ may be a password, and the query of an address may hold one.
   const value = shown === '' || /@|password/i.test(shown) ? '' : ` ${printableLine(shown, 80)}`;
   const message = `${where ?? key}${value}: allowed is ${messageOf(cause)}.`;
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });

@@ -86,7 +86,7 @@ function noHome(): MgwError {
   return new MgwError('config', text);
 }
 
-// A relative one would be another folder for each folder that mgw runs in, each with jobs and promises of its own.
+// A relative path would make a separate ledger for each folder in which mgw runs.
 function absolute(folder: string, variable: string, { cwd }: Host): string {
   if (path.isAbsolute(folder)) return path.normalize(folder);
   const cause = new Error(`an absolute path such as ${printableLine(path.resolve(cwd, folder), 200)}`);

@@ -58,7 +58,7 @@ const fromFlag = (
   flag: { name, field },
 });
 
-/** The settings that stand alone, by their name in `Settings` (design 1 and 3). Durations are in ms. */
+/** The settings that do not depend on others, by their name in `Settings` (design 1 and 3). Durations are in ms. */
 export const rules = {
   allowHttp: rule('allow_http', boolean, false, fromFlag('--allow-http', 'allowHttp')),
   timeoutMs: rule('timeout', duration, 30 * 60_000, {
@@ -106,7 +106,7 @@ export function boolean(given: unknown): boolean {
   throw new Error('true or false');
 }
 
-// A folder has a variable of its own, so that no slip of one makes a second ledger.
+// A folder is set by MGW_STATE_DIR, so that a mistyped address does not create a second ledger.
 function stateUrl(given: unknown): string {
   parseStateUrl(String(given));
   return String(given);

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 
-/** A default of a flag of `submit`: a number or a switch may stand as such. */
+/** A default of a flag of `submit`, also as a number or a boolean. */
 const flagDefault = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 
 // By model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).

@@ -13,7 +13,7 @@ import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 export interface CollectDeps {
   /** Takes secrets out of a text: the key, and what signs an address. */
   redact: (text: string) => string;
-  /** The address of a job's file; undefined if it cannot be had from the page. */
+  /** The address of a job's file; undefined if the page cannot link to it. */
   hrefOf: (job: Job, index: number) => string | undefined;
   /** Bytes; undefined if there is no such file. */
   sizeOf: (path: string) => number | undefined;

@@ -11,7 +11,7 @@ export interface GalleryData {
   items: GalleryItem[];
 }
 
-/** Where a job stands, as the page tells it: `filtered` is a failure or refusal that the content was the reason of. */
+/** The state of a job as the page shows it. `filtered` is a failure or refusal because of the content. */
 export type ShownState =
   | 'prepared'
   | 'sending'
@@ -42,7 +42,7 @@ export interface GalleryItem {
   tags?: string[];
   /** What it cost at most, an exact decimal in plain digits. */
   price?: string;
-  /** Whether the price was spent: `failed` tasks are charged or not, and nobody knows of `doubt`. */
+  /** Whether the price was spent. `failed`: the gateway may charge failed tasks or not. `doubt`: unknown. */
   charge?: 'spent' | 'failed' | 'doubt';
   /** Why there is no result. */
   reason?: string;

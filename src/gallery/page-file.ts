@@ -96,7 +96,7 @@ const generator = '<meta name="generator" content="mgw gallery">';
 /**
  * The page as one text of HTML: its script and its style stand in it, the media are linked. Whatever a prompt says, the data are
  * JSON in which no element can end or begin, and the page's policy lets nothing run but the one script.
- * @param redact takes the key out of the data, in whatever it stands
+ * @param redact takes the key out of the data
  */
 export function pageHtml(data: GalleryData, redact: (text: string) => string): string {
   return `<!doctype html>

@@ -26,7 +26,7 @@ export function redoRow(job: Job, redact: (text: string) => string): Redo {
   return { row: { id: redoId(job), protocol: job.protocol, ...fields, ...tags } };
 }
 
-// A value of a query that nobody would type.
+// Whether a query has a value that is too long to have been typed.
 function hasSignedAddress(text: string): boolean {
   return text.split(/[\s"]/).some((word) => {
     const [address = ''] = word.split('?', 1);

@@ -25,7 +25,7 @@ interface GalleryDeps {
 
 /** A gallery that is served. */
 interface GalleryServer {
-  /** `http://127.0.0.1:PORT/TOKEN/`: whoever does not know it gets nothing. */
+  /** `http://127.0.0.1:PORT/TOKEN/`. Requests without the token are refused. */
   url: string;
   close(): Promise<void>;
 }
@@ -36,7 +36,7 @@ const ratingsPath = 'ratings';
 /**
  * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its address holds a token made at random, so that neither another user of
  * the machine nor a page of another origin can read or rate; requests under any other host name are refused.
- * @throws MgwError('usage') if the port cannot be had.
+ * @throws MgwError('usage') if the port is taken.
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
   const token = randomBytes(24).toString('base64url');

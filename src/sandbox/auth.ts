@@ -7,28 +7,28 @@ import { listFolder, readWhole, writeWhole } from './state.ts';
 /** The key that every sandbox issues, next to those it is given. */
 export const DEFAULT_KEY = 'sandbox-key';
 
-/** Who a request comes from: the hash of its key, and what that may use. */
+/** The sender of a request: the hash of its key, and the models that the key may use. */
 export interface Caller {
   key: string;
   mayUse: (model: string) => boolean;
 }
 
-/** How a route wants its key: `bearer` and `x-api-key` as in specification 5, `none` for signed addresses. */
+/** How a route takes its key: `bearer` and `x-api-key` as in specification 5, `none` for signed addresses. */
 export type AuthScheme = 'bearer' | 'x-api-key' | 'none';
 
-/** What stands for a key in bills and tasks, so that the key itself is written in one place only. */
+/** The hash that replaces a key in bills and tasks, so that the key itself is stored in one place only. */
 export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex').slice(0, 32);
 }
 
-/** A key that is written wrongly; the message says what there is. */
+/** A malformed key. The message lists what is allowed. */
 export class KeySyntaxError extends Error {
   override readonly name = 'KeySyntaxError';
 }
 
 /**
- * Records keys as issued: `KEY` for every model, `KEY=MODEL,MODEL` for these alone; of a key that is given twice the
- * last counts. A key stays issued for every later sandbox over the same state directory. Throws KeySyntaxError before
+ * Records keys as issued: `KEY` for every model, `KEY=MODEL,MODEL` for these models only. If a key is given twice, the
+ * last one counts. A key stays issued for every later sandbox over the same state directory. Throws KeySyntaxError before
  * anything is recorded.
  */
 export function issueKeys(stateDir: string, keys: readonly string[]): void {

@@ -12,7 +12,7 @@ export interface BillLine {
   task: string;
   area: Area;
   model: string;
-  /** Credits, an exact decimal. They stand for no currency. */
+  /** Credits, an exact decimal. They have no currency. */
   amount: number;
   /** Seconds that the request declared; the charge follows these, whatever is made of them (specification 8). */
   seconds?: number;
@@ -62,12 +62,12 @@ export function takeOverBill(stateDir: string, other: string): void {
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
-/** Every charge under a state directory in the order it was made, as the bill stands at `now`. */
+/** Every charge under a state directory in the order it was made, with the refunds up to `now`. */
 export function readBill(stateDir: string, now: number = Date.now()): BillLine[] {
   return linesOf(readRecords(billPath(stateDir), isBillEntry), now);
 }
 
-/** The charges among the entries of a bill, as it stands at `now`. */
+/** The charges among the entries of a bill, with the refunds up to `now`. */
 export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] {
   const refunded = new Set(
     entries.flatMap((entry) => (entry.kind === 'refund' && entry.at <= now ? [entry.task] : [])),

@@ -15,7 +15,7 @@ import { type Call, type Exceeded, type Limits, Refused } from './exchange.ts';
 import { sumOf } from './prices.ts';
 import { readRecordsFrom } from './state.ts';
 
-/** What is charged for: `body` as it came, and the prompt, text or input in it. */
+/** A paid request: its `body`, and the prompt, text or input in it. */
 interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
   body: unknown;
   text: string;
@@ -66,11 +66,11 @@ function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits)
   return sumOf([totalOf(before), line.amount]) > balance ? { limit: 'balance' } : undefined;
 }
 
-/** The charges of the bill before a line, as they stand at its time. */
+/** The charges before a line of the bill, with the refunds up to its time. */
 function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
   const entries = entriesOf(stateDir);
   const own = entries.findLastIndex((entry) => entry.kind === 'charge' && entry.line.task === task);
-  // Refunds and withdrawals count wherever they are.
+  // Refunds and withdrawals count even if they are after the line.
   return linesOf(
     entries.filter((entry, index) => index < own || entry.kind !== 'charge'),
     at,

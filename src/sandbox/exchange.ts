@@ -17,7 +17,7 @@ export interface Limits {
 export type Exceeded =
   { limit: 'balance' } | { limit: 'concurrency' } | { limit: 'rate'; retryAfter: number };
 
-/** What every request is handled with. Two gateways over one state directory know the same tasks. */
+/** The state that every route works on. Two gateways over one state directory know the same tasks. */
 export interface Gateway {
   stateDir: string;
   /** Milliseconds since 1970. */
@@ -45,7 +45,7 @@ export interface Gateway {
 /** One request, read whole. Its key is '' on routes without one. */
 export interface Call extends Caller {
   method: string;
-  /** The path as it came, still percent-encoded. */
+  /** The request's path, still percent-encoded. */
   path: string;
   query: URLSearchParams;
   headers: IncomingHttpHeaders;

@@ -5,14 +5,14 @@ import type { Chanced, Route, RouteKind } from './exchange.ts';
 import { canStrike, type FaultHit, type FaultName, FAULTS } from './fault-catalogue.ts';
 import { claim, listFolder } from './state.ts';
 
-/** A fault as asked for: which one, how often, and where in the answer. */
+/** A configured fault: its name, how often it strikes, and at which place in the answer. */
 export interface Fault {
   name: FaultName;
   /** How often it strikes at most; Infinity for each time. */
   times: number;
   /** Where in the answer it strikes, 0 to 100. */
   percent: number;
-  /** As it was written: what is counted under. */
+  /** The fault as the user wrote it. Its count is kept under this text. */
   text: string;
 }
 
@@ -33,8 +33,8 @@ export function parseFaults(texts: readonly string[]): Fault[] {
 }
 
 /**
- * Uses up one occurrence of a fault: the hit, or undefined if it was not asked for or has struck as often as
- * it should, or if `fits` declines it. Counts are files, so that they hold across the processes that share a state directory.
+ * Uses up one occurrence of a fault. Undefined if the fault is not configured, if it has struck as often as it should, or
+ * if `fits` declines it. Counts are files, so that the processes that share a state directory count together.
  */
 export function takeFault(
   stateDir: string,
@@ -46,7 +46,7 @@ export function takeFault(
   return due && { name, percent: due.percent };
 }
 
-/** Starts every count anew: for a sandbox that begins a run of its own over an older state directory. */
+/** Resets every count, for a sandbox that starts a new run over an older state directory. */
 export function forgetFaults(stateDir: string): void {
   rmSync(join(stateDir, 'faults'), { recursive: true, force: true });
 }

@@ -11,7 +11,7 @@ import { findTask, progressOf } from './tasks.ts';
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
 
 /**
- * The host of Protocol B's result files, an origin of its own: a signed address is all that it takes, and a key
+ * The host of Protocol B's result files, a separate origin. It takes signed addresses only, and a key
  * must never reach it (specification 4.2). One that does is refused with HTTP 400, and is a finding.
  */
 export const fileHost: readonly Route[] = [
@@ -41,7 +41,7 @@ function serve(call: Call, id: string): Reply {
   return serveVideo(call, task, finishedAt);
 }
 
-/** The task's own file is the secret: it is readable by nobody else, and the same for every process. */
+/** Signs with fields of the task's file, which only this user can read and which is the same for every process. */
 function sign({ id, key, createdAt }: Task, expiry: string): string {
   return createHmac('sha256', `${key} ${createdAt}`).update(`${id} ${expiry}`).digest('hex');
 }

@@ -6,8 +6,8 @@ import { appendRecords, isObject, readRecords } from './state.ts';
 /** What clients did that the bill does not show. `at` is in milliseconds since 1970. */
 export type JournalEntry =
   /**
-   * A client learned where a task stands; `open` if it had not finished, `mgw` if the client is mgw by its own
-   * word, `content` if it asked for the result itself.
+   * A client learned the state of a task. `open` if the task had not finished, `mgw` if the client's user agent is mgw,
+   * `content` if it asked for the result itself.
    */
   | { kind: 'polled'; at: number; task: string; open?: boolean; mgw?: boolean; content?: boolean }
   /** The answer to a paid call was sent whole and unharmed: its client can know of the task. */

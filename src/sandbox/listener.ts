@@ -16,7 +16,7 @@ export interface Request {
 /**
  * Listens on 127.0.0.1 (port 0 chooses a free one) and answers each request with what `handle` makes of it, after
  * refusing those of web pages and foreign host names with HTTP 403. An error of `handle` becomes HTTP 500.
- * Rejects with the system's error if the port cannot be had. With `unref` it keeps no process alive.
+ * Rejects with the system's error if the port is taken. With `unref` it keeps no process alive.
  */
 export function listen(
   port: number,

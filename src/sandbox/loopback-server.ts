@@ -18,7 +18,7 @@ export interface Listener {
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port cannot be had. With
+ * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port is taken. With
  * `unref` it keeps no process alive.
  */
 export async function listenOnLoopback(

@@ -70,7 +70,7 @@ const ROUTES: readonly Route[] = [
 /**
  * Starts a stand-in for the whole gateway on loopback (design 9). It makes real media, checks what the real one
  * checks, and keeps a bill in `stateDir` (created with mode 0700). Rejects with FaultSyntaxError or KeySyntaxError for
- * what does not exist, and with the system's error if the port or the folder cannot be had.
+ * what does not exist, and with the system's error if the port or the folder is not available.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { stateDir, paceMs = 3000, seed, now = Date.now, port = 0, limits = {}, voices = [] } = options;
@@ -165,7 +165,7 @@ function groups(pattern: RegExp, path: string): string[] {
   return (pattern.exec(path)?.slice(1) ?? []).map(decode);
 }
 
-/** A group that is badly encoded names nothing: it is handed on as it came. */
+/** Returns a badly encoded group unchanged: no task has such a name. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

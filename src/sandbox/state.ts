@@ -43,7 +43,7 @@ export function listFolder(path: string): string[] {
   }
 }
 
-/** Claims a name for ever: true for exactly one caller among all processes. */
+/** Claims a name permanently: true for exactly one caller among all processes. */
 export function claim(path: string): boolean {
   return writeOnce(path, '');
 }

@@ -36,7 +36,7 @@ export interface Order {
   /** Credits. */
   amount: number;
   outcome: Outcome;
-  /** The body as it came: repeated intents are told by it. */
+  /** The request's body, which identifies repeated requests. */
   body: unknown;
 }
 
@@ -51,7 +51,7 @@ export interface Task extends Omit<Order, 'model' | 'body'> {
   paceMs: number;
 }
 
-/** Where a task stands at some time. */
+/** The state of a task at some time. */
 export interface Progress {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
   /** 0 to 100. */
@@ -64,7 +64,7 @@ export interface Progress {
 const QUEUED_SHARE = 0.2;
 
 /**
- * Charges for an order and makes its task. The charge comes first: a task that nobody pays cannot exist. Throws
+ * Charges for an order and makes its task. The charge comes first, so that no task exists without one. Throws
  * Refused if a limit of the account forbids it.
  */
 export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
@@ -126,7 +126,7 @@ function isTask(value: unknown): value is Task {
   );
 }
 
-/** Where a task stands at `now`: queued for the first fifth of its pace, then running, then ended. */
+/** The state of a task at `now`: queued for the first fifth of its pace, then running, then finished. */
 export function progressOf(task: Task, now: number): Progress {
   const { createdAt, paceMs, outcome } = task;
   const startedAt = createdAt + Math.round(paceMs * QUEUED_SHARE);

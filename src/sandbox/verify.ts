@@ -4,12 +4,11 @@ import { isFailure, listTasks, progressOf, type Task } from './tasks.ts';
 
 interface VerifyOptions {
   /**
-   * The shortest time between any two polls of one task, in milliseconds. Left out, what specification 8 asks for is
-   * what a client other than mgw has to keep while the task is open. mgw keeps it by itself wherever it matters,
-   * and hurries here since it knows of the loopback.
+   * The shortest allowed time between any two polls of one task, in milliseconds. Default: clients other than mgw must keep
+   * the interval of specification 8 while the task is open. mgw keeps it at every gateway that is not on loopback.
    */
   minPollMs?: number;
-  /** Whether the client says that all went well: only then is what it left behind a finding. Default true. */
+  /** Whether the client reported success. Only then are unfetched results and ignored failures findings. Default true. */
   succeeded?: boolean;
   /** Judge only what happened at this time or later, in milliseconds since 1970; default everything. */
   since?: number;
@@ -34,14 +33,14 @@ export function verify(stateDir: string, options: VerifyOptions = {}): Finding[]
 
 /** Specification 8: "Poll every 5–10 seconds until finished". */
 const POLL_MS = 5000;
-/** The clock of a script that sleeps for 5 s is not exact. */
+/** A script that sleeps for 5 s may poll a little early. */
 const SLACK = 0.9;
 
 function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | undefined): Finding[] {
   const polls = journal.filter((entry) => entry.kind === 'polled');
   const judged = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
   const least = minPollMs ?? POLL_MS * SLACK;
-  // A look at the status and a try at the content may follow each other.
+  // A client may ask for the content right after the status.
   const addresses = groupBy(judged, ({ task, content }) => `${task} ${String(content)}`);
   return [...addresses.values()].flatMap((entries) => {
     const gap = shortestGap(entries, minPollMs === undefined);
@@ -52,7 +51,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   });
 }
 
-/** Milliseconds between two polls; one of a task that has finished is no waiting, and may be excused. */
+/** The shortest time in ms between two polls. `whileOpen` leaves out polls of a task that has finished. */
 function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen: boolean): number {
   const gaps = polls.slice(1).flatMap(({ at }, index) => {
     const before = polls[index];
@@ -68,7 +67,7 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
   });
 }
 
-/** Something that a careful client would not have done. */
+/** A mistake that a careful client would not make. */
 export interface Finding {
   kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
   /** The tasks concerned. */
@@ -77,8 +76,8 @@ export interface Finding {
 }
 
 /**
- * Pays twice for one thing: the same request charged again, or, after an answer was lost, another request that asks
- * for the same in other words. A charge that was given back is no reason not to try again.
+ * Finds double charges: the same request charged again or, after an answer was lost, a different request for the same
+ * prompt. A new try after a refund is no double charge.
  */
 function chargedTwice(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
   const kept = bill.filter(({ refunded }) => !refunded);
@@ -86,7 +85,7 @@ function chargedTwice(bill: readonly BillLine[], journal: readonly JournalEntry[
   return [...repeats(kept), ...variants(kept, told)];
 }
 
-/** The same area, key and body. */
+/** Requests with the same area, key and body. */
 function repeats(bill: readonly BillLine[]): Finding[] {
   const intents = groupBy(bill, ({ area, key, fingerprint }) => `${area} ${key} ${fingerprint}`);
   return [...intents.values()]
@@ -95,8 +94,8 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 }
 
 /**
- * The same key and prompt, text or input, whatever else differs (a default left out, a fresh seed, another model),
- * if the first of these requests got no answer. If it got one, the client wants several takes.
+ * Requests with the same key and the same prompt, text or input that differ otherwise (a default left out, another seed or
+ * model), if the first of them got no answer. If it got one, the client wants several versions.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(
@@ -116,7 +115,7 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
   });
 }
 
-/** The three video protocols are three ways to one thing. */
+/** The three video protocols make the same thing. */
 function kindOf(area: BillLine['area']): string {
   return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
 }
@@ -129,7 +128,7 @@ function found(lines: readonly BillLine[], message: string): Finding {
   };
 }
 
-/** A result that a client knew of and did not fetch to the last byte. */
+/** Finds results that a client knew of and did not fetch to the last byte. */
 function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
   const spans = groupBy(
     journal.filter((entry) => entry.kind === 'fetched'),
@@ -147,8 +146,7 @@ function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], 
 }
 
 /**
- * A task that failed, or a stream that broke off, without another try at the same: a client that then says that all
- * went well has overlooked it.
+ * Finds failed tasks and broken streams that the client did not try again although it reported success.
  */
 function failureIgnored(
   tasks: readonly Task[],
@@ -177,7 +175,7 @@ function failureIgnored(
   });
 }
 
-/** A task whose handle got lost on its way to the client cannot be asked for by it. */
+/** The ids of tasks whose handle reached the client. */
 function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
   return new Set(
     journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
@@ -191,7 +189,7 @@ function deliveredOf(task: Task, now: number): number[] {
   return Array.from({ length: Math.max(0, samples - outcome.filtered) }, (_, sample) => sample);
 }
 
-/** Whether the parts of a file that were sent, in whatever order, make all of it. */
+/** Whether the parts of a file that were sent, in any order, cover all of it. */
 function isWhole(spans: readonly { start: number; end: number; total: number }[] = []): boolean {
   let reached = 0;
   for (const { start, end } of spans.toSorted((left, right) => left.start - right.start))
@@ -199,7 +197,7 @@ function isWhole(spans: readonly { start: number; end: number; total: number }[]
   return spans.some(({ total }) => reached >= total);
 }
 
-/** Items by a name of theirs, in the order in which the names first come up. */
+/** Groups items by name, in the order in which the names first appear. */
 function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {

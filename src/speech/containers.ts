@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { canonicalJson, type JsonObject } from '../json.ts';
 
-/** Gives the bytes of the next piece, in order, as they stand in the joined output. */
+/** Returns the bytes of the next piece as they are written to the joined output. Called in order. */
 export type Joiner = (piece: Uint8Array, isLast: boolean) => Uint8Array;
 
 /** How the pieces of one output are joined, by their format; undefined if that is not known. */
@@ -55,7 +55,7 @@ export function mp3Frames(file: Uint8Array): Uint8Array {
   return first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
 }
 
-// ID3v2 stands before the audio; its length is four times seven bits.
+// ID3v2 precedes the audio. Its length is four times seven bits.
 function behindTags(bytes: Buffer): number {
   let at = 0;
   while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
@@ -131,7 +131,7 @@ function pagesOf(file: Buffer): Buffer[] | undefined {
     const segments = file.subarray(at + headBytes, at + headBytes + (file[at + 26] ?? 0));
     const next = at + headBytes + segments.length + segments.reduce((sum, size) => sum + size, 0);
     if (next > file.length) return undefined;
-    // A page is changed in its place: each has bytes of its own.
+    // The page is changed in place.
     pages.push(Buffer.from(file.subarray(at, next)));
     at = next;
   }

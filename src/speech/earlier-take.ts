@@ -52,7 +52,7 @@ function hasEnded(job: Job): boolean {
   return job.files.length > 0 || keptFile(job).length === 0;
 }
 
-// Only who sent has the stream: others wait as this run does, and two that waited for each other would wait for ever.
+// Only the process that sent has the stream. The others wait too, and must not wait for each other.
 function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>

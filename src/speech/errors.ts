@@ -85,7 +85,7 @@ function gatewayIdOf({ handle }: Job): string | undefined {
   return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
 }
 
-// A key names one submission for ever.
+// A key permanently names one submission.
 function notAgain({ key }: Job): string {
   return `not sent again by itself: ${key === undefined ? '--new' : 'another --key'} pays for another take.`;
 }

@@ -21,7 +21,7 @@ const speakerAdvice =
   'Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';
 const shorterAdvice = 'Send the text in pieces with --split.';
 
-// The same number stands for different things, so words decide before codes do; the first that fits counts.
+// The same number has several meanings, so words decide before codes. The first match counts.
 const kinds: readonly Kind[] = [
   {
     words: /no readable text|EmptyRequest/i,

@@ -2,7 +2,7 @@ import { type JsonObject, textAt } from '../json.ts';
 import { text } from '../protocols/parse.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 
-/** The flags of `mgw tts` that stand for fields of the body (specification 2.6). */
+/** The flags of `mgw tts` that set fields of the body (specification 2.6). */
 export const speechFlags: readonly Flag[] = [
   {
     flags: '--speaker <voice>',

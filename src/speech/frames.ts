@@ -5,7 +5,7 @@ export const largestFrame = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
-// What may stand between frames, and is not kept: white space, commas, the separators of JSON sequences.
+// Allowed between frames, and dropped: white space, commas, the separators of JSON sequences.
 const gap = /[\s,\0\x1e]/;
 // As its bytes are read here.
 const byteOrderMark = '\xef\xbb\xbf';
@@ -32,7 +32,7 @@ export class FrameSplitter {
   /** The beginning of a frame that goes on in the next chunk, and the memory for the next one of the kind. */
   #begun: ByteBuffer;
   #spare: ByteBuffer;
-  /** What stands between frames on the current line from the first word on, a character for each byte. */
+  /** The text between frames on the current line from its first word on, a character for each byte. */
   #line = '';
   readonly #limit: number;
   readonly #clean: (text: string) => string;

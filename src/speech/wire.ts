@@ -119,7 +119,7 @@ function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
   return bytes.length === length ? bytes : undefined;
 }
 
-// A gateway that fails by itself may say so in its own envelope, under HTTP 200 all the same.
+// An error of the gateway itself may come in its own envelope, also under HTTP 200.
 function withoutCode(json: Json, code: Json | undefined): Frame {
   const error = at(json, 'error');
   if (isObject(error) || typeof error === 'string')

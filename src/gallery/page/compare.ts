@@ -177,8 +177,8 @@ export class CompareView {
     this.#tell(time);
   }
 
-  // Whoever is ahead goes slower or waits. To move those that are late would make them later still: they have to decode then
-  // what they could not keep up with before.
+  // Players that are ahead slow down or wait. Seeking in the late ones would delay them further, since they would have to
+  // decode what they could not keep up with before.
   #keepStep(): void {
     if (!this.#isPlaying) return;
     const running = this.#panes.flatMap(({ media }) => (media && isRunning(media) ? [media] : []));

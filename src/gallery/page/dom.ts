@@ -20,7 +20,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** A text of which nobody knows in which direction it is written. */
+/** A text whose writing direction is unknown. */
 export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }
@@ -60,7 +60,7 @@ export function ratingKeys(rate: (rating: number | undefined) => unknown): Keys 
   return Object.fromEntries(digits);
 }
 
-// A blank presses the button that has the focus; a slider has arrows of its own.
+// The space key presses the focused button, and arrow keys move a focused slider.
 function isItsOwn({ key, target }: KeyboardEvent): boolean {
   if (key === ' ') return target instanceof HTMLButtonElement && !target.classList.contains('open');
   return target instanceof HTMLInputElement && target.type === 'range' && key.startsWith('Arrow');

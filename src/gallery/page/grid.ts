@@ -7,7 +7,7 @@ import { tileOf, type Tile, type TileDeps } from './tile.ts';
 const spareRows = 2;
 const narrowest = 232;
 const gap = 14;
-/** What stands under the picture of a tile, px. */
+/** The height of the text under the picture of a tile, px. */
 const aboutHeight = 132;
 const rowHeight = 92;
 

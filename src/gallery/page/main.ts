@@ -62,7 +62,7 @@ function idsOf(list: readonly GalleryItem[]): string {
     .join(',');
 }
 
-// What is opened can be gone back from; a filter is not a step of its own.
+// Opening a view adds a step to the browser's history. Changing a filter does not.
 function go(change: Partial<View>): void {
   const next = { ...view, ...change };
   const hash = `#${hashOf(next)}`;

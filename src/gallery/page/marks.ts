@@ -17,7 +17,7 @@ export class Marks {
   readonly #save: GalleryData['save'];
   readonly #kept = new Map<string, Kept>();
   readonly #listeners: ((id: string) => void)[] = [];
-  /** Ratings go out one after the other: the last one is to stand. */
+  /** Ratings are sent one after the other, so that the last one wins. */
   #sent: Promise<void> = Promise.resolve();
   /** Called if a rating could not be stored. */
   onTrouble: (text: string) => void = () => undefined;

@@ -50,7 +50,7 @@ export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uin
   if (fragment.length > 0) yield Buffer.concat(fragment);
 }
 
-/** The frames of {@link mp3Fragments}. Each stands for itself (no bit reservoir). */
+/** The frames of {@link mp3Fragments}. Each is self-contained (no bit reservoir). */
 export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const layout = layoutFor(sampleRate);
   const frameSamples = mp3FrameSamples(sampleRate);

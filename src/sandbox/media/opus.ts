@@ -18,7 +18,7 @@ const BITS_FOR_ENERGY = 15;
 const HIGHEST_GAIN = 7;
 
 /**
- * 20 ms that sound at a pitch in hertz (0 for silence) as a packet that stands for itself. It has hardly any bits for
+ * 20 ms that sound at a pitch in hertz (0 for silence) as a self-contained packet. It has hardly any bits for
  * the shape of the spectrum, so the decoder fills it with noise of the energy that is expected of a voice; its pitch
  * filter (RFC 6716 4.3.7.1) makes a tone of that.
  */

@@ -2,7 +2,7 @@
 export interface Scene {
   readonly columns: number;
   readonly rows: number;
-  /** The colours of picture `frame` (from 0), in an array of its own. */
+  /** The colours of picture `frame` (from 0), in a new array. */
   paint(frame: number): Uint32Array;
 }
 

@@ -13,7 +13,7 @@ import type { Order } from '../tasks.ts';
 type Body = Record<string, unknown>;
 type Rule = (value: unknown) => boolean;
 
-/** Fields of Tencent-like clouds that this gateway never takes, wherever they stand (specification 2.3). */
+/** Fields of Tencent-like clouds that this gateway never takes, at any depth (specification 2.3). */
 const FORBIDDEN = [
   'SubAppId',
   'FileId',
