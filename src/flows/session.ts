@@ -10,7 +10,6 @@ import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/hold.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
-import type { Sandbox } from '../sandbox/server.ts';
 import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
@@ -68,15 +67,10 @@ export function openSession(options: SessionOptions): Session {
   });
   const gateway = once(async () => {
     const resolved = await settings();
-    const found = await (resolved.sandbox.value ? playing(resolved) : real(resolved));
+    const found = await gatewayOf(resolved, closers);
     redact = secretRedactor([found.key, password]);
     return found;
   });
-  const playing = async (resolved: Settings): Promise<Gateway> => {
-    const [{ sandboxGateway }, sandbox] = await Promise.all([import('./settings.ts'), playGateway(resolved)]);
-    closers.push(() => sandbox.close());
-    return sandboxGateway(resolved, sandbox);
-  };
   const client = once(async () => {
     const opened = await clientOf(await gateway(), options.trace);
     closers.push(() => opened.close());
@@ -115,6 +109,15 @@ export function openSession(options: SessionOptions): Session {
   return session;
 }
 
+async function gatewayOf(settings: Settings, closers: Closer[]): Promise<Gateway> {
+  const { realGateway, sandboxGateway } = await import('./settings.ts');
+  if (!settings.sandbox.value) return realGateway(settings);
+  const { openSandbox } = await import('./open-sandbox.ts');
+  const sandbox = await openSandbox(settings, join(sandboxFolder(settings), 'gateway'));
+  closers.push(() => sandbox.close());
+  return sandboxGateway(settings, sandbox);
+}
+
 async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace']): Promise<GatewayClient> {
   const [{ createClient }, { redactingClient }] = await Promise.all([
     import('../http/client.ts'),
@@ -147,10 +150,6 @@ async function sharedLedgerOf(settings: Settings, clock: Clock): Promise<Postgre
     clock,
     create: settings.sandbox.value,
   });
-}
-
-async function real(resolved: Settings): Promise<Gateway> {
-  return (await import('./settings.ts')).realGateway(resolved);
 }
 
 async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> {
@@ -188,11 +187,6 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> 
 async function allowancesOf(session: Session): Promise<Allowance[]> {
   const { standingAllowance } = await import('./budgets.ts');
   return standingAllowance(await session.settings(), (name) => session.budget('standing', name));
-}
-
-async function playGateway(settings: Settings): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
-  const { openSandbox } = await import('./open-sandbox.ts');
-  return openSandbox(settings, join(sandboxFolder(settings), 'gateway'));
 }
 
 function once<T>(make: () => Promise<T>): () => Promise<T> {

@@ -70,80 +70,54 @@ export type BodyB = {
 };
 
 /** The body of Protocol C, of the official model or of a self-hosted one (specification 2.5). */
-export type BodyC =
+export type BodyC = {
+  /** Length: vendor-h3 4 to 15 (default 5), the self-hosted models 5 to 15. */
+  duration?: number;
+  /** Says the same as duration. */
+  seconds?: number | string;
+  /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
+  aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
+  /** Says the same as aspect_ratio. */
+  ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
+  /** T2v, i2v or r2v; left out, the assets decide. */
+  generation_mode?: 't2v' | 'i2v' | 'r2v';
+  /** Says the same as generation_mode. */
+  mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
+  /** First frame, or a single reference image. */
+  image?: string;
+  /** Last frame; with --image, first and last frame. */
+  last_frame_image_url?: string;
+  /** Another source of the first or reference image. */
+  input_reference?: unknown;
+  /** Image URLs (compatibility field). */
+  images?: string[];
+  /** Reference image, at most 9. */
+  reference_image_urls?: string[];
+  /** Reference video, at most 3 (vendor-h3). */
+  reference_video_urls?: string[];
+  /** Reference audio, at most 3. */
+  reference_audio_urls?: string[];
+  /** Says the same as reference_audio_urls. */
+  audios?: string[];
+} & (
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: 'vendor-h3';
       /** What the video shows, at most 30000 characters. */
       prompt?: string;
-      /** Length: vendor-h3 4 to 15 (default 5), the self-hosted models 5 to 15. */
-      duration?: number;
-      /** Says the same as duration. */
-      seconds?: number | string;
       /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
       resolution?: '768P' | '2K';
-      /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
-      aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
-      /** Says the same as aspect_ratio. */
-      ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
-      /** T2v, i2v or r2v; left out, the assets decide. */
-      generation_mode?: 't2v' | 'i2v' | 'r2v';
-      /** Says the same as generation_mode. */
-      mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: never;
-      /** First frame, or a single reference image. */
-      image?: string;
-      /** Last frame; with --image, first and last frame. */
-      last_frame_image_url?: string;
-      /** Another source of the first or reference image. */
-      input_reference?: unknown;
-      /** Image URLs (compatibility field). */
-      images?: string[];
-      /** Reference image, at most 9. */
-      reference_image_urls?: string[];
-      /** Reference video, at most 3 (vendor-h3). */
-      reference_video_urls?: string[];
-      /** Reference audio, at most 3. */
-      reference_audio_urls?: string[];
-      /** Says the same as reference_audio_urls. */
-      audios?: string[];
     }
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: 'vendor-h3-base' | 'vendor-h3-base-fast' | 'vendor-h3-mini';
       /** What the video shows, at most 30000 characters. */
       prompt: string;
-      /** Length: vendor-h3 4 to 15 (default 5), the self-hosted models 5 to 15. */
-      duration?: number;
-      /** Says the same as duration. */
-      seconds?: number | string;
       /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
       resolution?: '720p' | '768P';
-      /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
-      aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
-      /** Says the same as aspect_ratio. */
-      ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
-      /** T2v, i2v or r2v; left out, the assets decide. */
-      generation_mode?: 't2v' | 'i2v' | 'r2v';
-      /** Says the same as generation_mode. */
-      mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: boolean;
-      /** First frame, or a single reference image. */
-      image?: string;
-      /** Last frame; with --image, first and last frame. */
-      last_frame_image_url?: string;
-      /** Another source of the first or reference image. */
-      input_reference?: unknown;
-      /** Image URLs (compatibility field). */
-      images?: string[];
-      /** Reference image, at most 9. */
-      reference_image_urls?: string[];
-      /** Reference video, at most 3 (vendor-h3). */
-      reference_video_urls?: string[];
-      /** Reference audio, at most 3. */
-      reference_audio_urls?: string[];
-      /** Says the same as reference_audio_urls. */
-      audios?: string[];
-    };
+    }
+);

@@ -11,21 +11,28 @@ import type { Outcome } from '../../output/outcome.ts';
 import { costText, savedText } from '../../output/saved.ts';
 import type { OutputOptions } from '../../wait-options.ts';
 
-/** Runs a flow, and returns its outcome. That it was delivered is recorded once its id or path was printed. */
+/**
+ * Runs a flow, and returns its outcome. That it was delivered is recorded once its id or path was printed.
+ * @param describe puts something before the words that say what was saved
+ */
 export async function deliveredOutcome(
   context: Context,
   options: OutputOptions,
   run: () => Promise<Delivered>,
+  describe?: (delivered: Delivered) => string,
 ): Promise<Outcome> {
   const { clock, progress } = context;
   const [begun, begunAt] = [clock.monotonic(), clock.now()];
   try {
-    const { job, files, delivered } = await run();
+    const done = await run();
+    const { job, files, delivered } = done;
     const isStdout = options.output === '-';
-    if (files.length > 0) {
+    if (files.length > 0 || describe !== undefined) {
       const cost = await costText(await context.ledger(), [job]);
       const isOld = !isStdout && Date.parse(job.fetched_at ?? '') < begunAt;
-      progress.note(savedText({ files, ms: clock.monotonic() - begun, cost, isOld }));
+      const saved = savedText({ files, ms: clock.monotonic() - begun, cost, isOld });
+      const words = [describe?.(done), saved || (cost && `It cost ${cost}.`)];
+      progress.note(words.filter((word) => word !== undefined && word !== '').join(' '));
     }
     const isSaved = files.length > 0 || options.output !== undefined;
     const paths = isStdout ? '' : files.map((file) => file.path).join('\n');
