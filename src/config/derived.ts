@@ -1,7 +1,6 @@
 import type { MgwError } from '../errors.ts';
-import type { AuthScheme } from '../exchange.ts';
+import { type AuthScheme, isLoopbackHost } from '../exchange.ts';
 import type { JobKind, ProtocolName } from '../job.ts';
-import { isLoopbackHost } from '../loopback.ts';
 import { badSetting, type Layers, lookUp, read, type Setting } from './layers.ts';
 import type { Folder } from './places.ts';
 import { boolean, type Rule, rules } from './rules.ts';

@@ -4,7 +4,7 @@ import { isSameGateway } from '../jobs/order.ts';
 import { reconcile } from '../jobs/reconcile.ts';
 import { findJob, importHandle, missing } from '../jobs/ref.ts';
 import type { JsonObject } from '../json.ts';
-import { isLoopbackHost } from '../loopback.ts';
+import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocols } from '../protocols/registry.ts';
 import type { FlowDeps } from './flow-deps.ts';

@@ -1,4 +1,4 @@
-import { isLoopbackHost } from '../loopback.ts';
+import { isLoopbackHost } from '../exchange.ts';
 
 /** A URL's host without the brackets of IPv6. */
 export function hostOf(url: URL): string {

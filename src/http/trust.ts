@@ -1,5 +1,5 @@
 import { MgwError } from '../errors.ts';
-import { isLoopbackHost } from '../loopback.ts';
+import { isLoopbackHost } from '../exchange.ts';
 import { printableLine } from '../printable.ts';
 import { isAddress, isWithinReach } from './reach.ts';
 

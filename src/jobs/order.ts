@@ -1,11 +1,16 @@
 import { createHash } from 'node:crypto';
 import type { Deadline } from '../clock.ts';
 import type { MgwError } from '../errors.ts';
-import type { AuthScheme, Exchange, Reply, SubmitVerdict } from '../exchange.ts';
+import {
+  type AuthScheme,
+  type Exchange,
+  isLoopbackHost,
+  type Reply,
+  type SubmitVerdict,
+} from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import type { Goal, Job, JobKind } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
-import { isLoopbackHost } from '../loopback.ts';
 
 /** One paid submission, as a person or a script asked for it. */
 export interface Order {

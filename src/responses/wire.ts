@@ -1,4 +1,4 @@
-import { jsonBody, jsonHeaders, type Exchange, type Failure } from '../exchange.ts';
+import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.ts';
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { bearer, xApiKey, type Exchange } from '../../src/exchange.ts';
+import { bearer, type Exchange, xApiKey } from '../../src/exchange.ts';
 import {
   createClient,
   type CallOptions,

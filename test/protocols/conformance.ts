@@ -1,10 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Reply, SpooledMedia } from '../../src/exchange.ts';
+import type { Reply, SpooledMedia, SubmitVerdict } from '../../src/exchange.ts';
 import { isObject, type Json, type JsonObject } from '../../src/json.ts';
 import { compose, longName, type FlagValue } from '../../src/protocols/compose.ts';
 import { fieldSteps, hasField } from '../../src/protocols/field-path.ts';
-import type { SubmitVerdict } from '../../src/exchange.ts';
 import type { Flag, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';

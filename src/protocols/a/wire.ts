@@ -1,5 +1,5 @@
 import { MgwError, usageError } from '../../errors.ts';
-import { jsonBody, jsonHeaders, type Exchange, type Reply, type SubmitVerdict } from '../../exchange.ts';
+import { type Exchange, jsonBody, jsonHeaders, type Reply, type SubmitVerdict } from '../../exchange.ts';
 import { bodyOf } from '../../http/failures.ts';
 import { at, parseCutJson, textAt, type Json, type JsonObject } from '../../json.ts';
 import { isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';

@@ -1,9 +1,9 @@
 import { MgwError, usageError } from '../../errors.ts';
 import {
-  jsonBody,
-  jsonHeaders,
   type Exchange,
   type Failure,
+  jsonBody,
+  jsonHeaders,
   type Reply,
   type SubmitVerdict,
 } from '../../exchange.ts';

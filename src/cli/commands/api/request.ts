@@ -1,5 +1,5 @@
 import { usageError } from '../../../errors.ts';
-import { bearer, xApiKey, type AuthScheme, type Exchange } from '../../../exchange.ts';
+import { type AuthScheme, bearer, type Exchange, xApiKey } from '../../../exchange.ts';
 import { printableLine } from '../../../printable.ts';
 import { optionJson, optionText } from '../../body-option.ts';
 import type { Context } from '../../context.ts';

@@ -7,7 +7,7 @@ import { resolveSettings, type Settings } from '../../../config/resolve.ts';
 import type { ConfigFile, Profile } from '../../../config/schema.ts';
 import { messageOf, MgwError, toMgwError, usageError, type ErrorCode } from '../../../errors.ts';
 import { asSentence } from '../../../http/advice.ts';
-import { isLoopbackHost } from '../../../loopback.ts';
+import { isLoopbackHost } from '../../../exchange.ts';
 import { fetchModels } from '../../../flows/models.ts';
 import { openSession } from '../../../flows/session.ts';
 import type { Run } from '../../action.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isLoopbackHost } from '../src/loopback.ts';
+import { isLoopbackHost } from '../src/exchange.ts';
 
 const hostOf = (host: string): string => new URL(`http://${host}`).hostname;
 
