@@ -1,6 +1,11 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import { checkKey, keyOfFile } from '../../src/config/key.ts';
+import { afterAll, describe, expect, it } from 'vitest';
+import { checkKey, keyOfFile, readKeyFile } from '../../src/config/key.ts';
+import type { MgwError } from '../../src/errors.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
 describe('checkKey', () => {
@@ -49,5 +54,41 @@ describe('keyOfFile', () => {
     expect(keyOfFile('sk-1')).toBe('sk-1');
     expect(keyOfFile('sk-1\n\n')).toBe('sk-1\n');
     expect(keyOfFile('sk-1 ')).toBe('sk-1 ');
+  });
+});
+
+const folder = mkdtempSync(path.join(tmpdir(), 'mgw-key-'));
+const file = path.join(folder, 'key');
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function refusal(name: string): string {
+  try {
+    readKeyFile(name);
+  } catch (error) {
+    expect(error).toMatchObject({ name: 'MgwError', code: 'config', exitCode: 2 });
+    return (error as MgwError).message;
+  }
+  throw new Error('it was read');
+}
+
+describe('readKeyFile', () => {
+  it('returns the text of a file unchanged', () => {
+    writeFileSync(file, 'sk-1\n');
+    expect(readKeyFile(file)).toBe('sk-1\n');
+  });
+
+  it('names the reason if a file cannot be read', () => {
+    expect(refusal(path.join(folder, 'none'))).toContain('it does not exist');
+    expect(refusal(folder)).toContain('it is a folder');
+    writeFileSync(file, 'x'.repeat(64 * 1024 + 1));
+    expect(refusal(file)).toContain('larger than 64 KiB');
+  });
+
+  it('reads a pipe, such as the one of a process substitution', () => {
+    const pipe = path.join(folder, 'pipe');
+    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
+    const writer = spawnSync('sh', ['-c', `printf 'sk-%s\\n' piped > "$0" & `, pipe], { stdio: 'ignore' });
+    expect(writer.status).toBe(0);
+    expect(readKeyFile(pipe)).toBe('sk-piped\n');
   });
 });
