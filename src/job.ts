@@ -121,8 +121,6 @@ export type JobEvent =
       error?: JobError;
       /** How many files there are to fetch. */
       results?: number;
-      /** How long before this nobody had looked whether the task had ended, ms. */
-      gap_ms?: number;
       usage?: unknown;
       details?: unknown;
     }
@@ -188,8 +186,6 @@ export interface JobRecord {
   runs: (Goal & { run: string; owner: Owner })[];
   /** What the commands that pay wanted, and whether a run of each delivered it. */
   goals: (Goal & { isDelivered: boolean })[];
-  /** How long before `finished_at` nobody had looked, ms. */
-  finishGapMs?: number;
   /** How many files a finished job has, once that was seen. */
   results?: number;
   /** Lines that could not be read and that no person has settled since. */

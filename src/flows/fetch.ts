@@ -5,7 +5,6 @@ import { MgwError, toMgwError } from '../errors.ts';
 import type { Goal, Job } from '../job.ts';
 import { failedError, noResult, pendingError, withoutHandle } from '../jobs/errors.ts';
 import { fetchPlace, fileCount, makeFolderOf, targetsIn, type FetchPlace } from '../jobs/fetch-place.ts';
-import { isTooNew } from '../jobs/grace.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/target.ts';
@@ -13,6 +12,7 @@ import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
+import { isTooNew } from '../jobs/watch.ts';
 
 /** A job after one query, and what is wrong with it; a job that is still running has no error. */
 export interface QueriedJob {

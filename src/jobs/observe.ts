@@ -1,4 +1,4 @@
-import { deadlineIn } from '../clock.ts';
+import { deadlineIn, type Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
 import type { CallOptions } from '../http/client.ts';
@@ -11,50 +11,55 @@ import { queryTimeoutMs, type JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
 import { keptWords, recordOf } from './reconcile.ts';
 
-/** Opens the place for media that arrives inside a poll answer. */
+/** Opens a sink for media inside a poll's response. */
 export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>;
 
-/** What one look at a job gave. */
+/** The result of one poll. */
 export interface Observed {
-  /** The job with what was recorded of it. */
+  /** The job, including what this poll recorded. */
   job: Job;
   verdict: QueryVerdict;
-  /** Media that came inside the answer, by the index of its sink. */
+  /** Media inside the response, by the index of its sink. */
   spooled: SpooledMedia[];
 }
 
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
 
+const never: Deadline = { leftMs: () => Infinity };
+
+/** How long the last poll may go on after the deadline, ms. */
+const lastPollMs = 1000;
+
 /**
- * Asks once for a job's state, records what changed, and gives the verdict with the job as it is then. Network
- * errors and unreadable answers are the verdict `again`, never an error. `gapMs` tells how long nobody has looked.
- * @throws MgwError('result_unavailable') where the handle cannot be asked for; the signal's interruption;
- * MgwError('local_io') where the record cannot be written.
+ * Polls a job once, records what changed, and returns the verdict with the job as recorded. Network errors, unreadable
+ * responses and a response that stalls past the deadline are the verdict `again`, never an error.
+ * @throws MgwError('result_unavailable') if the handle cannot be put into a request; the signal's reason;
+ * MgwError('local_io') if the record cannot be written.
  */
 export async function observe(
   job: Job,
   protocol: Protocol,
   deps: JobDeps,
   openSink: OpenSink = discard,
-  gapMs?: () => number | undefined,
+  deadline: Deadline = never,
 ): Promise<Observed> {
-  const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink);
+  const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink, deadline);
   if (verdict.kind !== 'observation') return { job, verdict, spooled };
-  return { job: await recordSeen(job, verdict, deps, gapMs?.()), verdict, spooled };
+  return { job: await recordSeen(job, verdict, deps), verdict, spooled };
 }
 
 /**
- * Records what is new in an observation of a job, and gives the job as it is then.
- * @throws MgwError('local_io') where the record cannot be written.
+ * Records what is new in an observation, and returns the job as recorded.
+ * @throws MgwError('local_io') if the record cannot be written.
  */
-export async function recordSeen(job: Job, seen: Observation, deps: JobDeps, gapMs?: number): Promise<Job> {
-  const event = change(job, seen, deps.redact, gapMs);
+export async function recordSeen(job: Job, seen: Observation, deps: JobDeps): Promise<Job> {
+  const event = change(job, seen, deps.redact);
   if (event === undefined) return job;
   await record(job, event, deps);
   return (await deps.ledger.read(job.id)) ?? job;
 }
 
-// What cannot be recorded is seen again by the next look: the job is paid for, and goes on.
+// An observation that cannot be recorded is seen again by the next poll: the job is paid for, and goes on.
 async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   try {
     await deps.ledger.append(job.id, event);
@@ -64,25 +69,26 @@ async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   }
 }
 
-/** Asks once for the state of a task; nothing is recorded. @throws as {@link observe}, but for the record. */
+/** Queries a task's state once and records nothing. @throws as {@link observe}, except for the record. */
 export async function query(
   handle: string,
   model: string | undefined,
   protocol: Protocol,
   deps: JobDeps,
   openSink: OpenSink = discard,
+  deadline: Deadline = never,
 ): Promise<Omit<Observed, 'job'>> {
   const request = protocol.query(handle, model);
   const options = {
     auth: protocol.auth,
-    timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,
+    timeoutMs: Math.min(deps.requestTimeoutMs ?? queryTimeoutMs, afterDeadline(deadline)),
     signal: deps.signals.soft,
   };
   try {
     const reply =
       protocol.inlineMedia === undefined
         ? await deps.client.exchange(request, options)
-        : await spooledExchange(request, options, protocol.inlineMedia, deps, openSink);
+        : await spooledExchange(request, options, protocol.inlineMedia, deps, { openSink, deadline });
     return { verdict: protocol.readQuery(reply, handle), spooled: reply.spooled ?? [] };
   } catch (error) {
     if (!(error instanceof TransportError) || deps.signals.soft.aborted) throw error;
@@ -93,27 +99,31 @@ export async function query(
   }
 }
 
-// The media of the answer goes to its sinks while it arrives; what is left of the answer is small.
+function afterDeadline(deadline: Deadline): number {
+  return Math.max(0, deadline.leftMs()) + lastPollMs;
+}
+
+// Media go to their sinks while they arrive; the rest of the response is small.
 async function spooledExchange(
   request: Exchange,
   options: CallOptions,
   members: readonly string[],
   deps: JobDeps,
-  openSink: OpenSink,
+  { openSink, deadline }: { openSink: OpenSink; deadline: Deadline },
 ): Promise<Reply> {
   const answer = await deps.client.stream(request, options);
-  // Media may take as long as they keep coming; the rest of an answer has the time of any other.
+  // Media may take until the deadline while they keep arriving; the rest has the timeout of any response.
   let hasMedia = false;
   const open: OpenSink = (index) => {
     hasMedia = true;
     return openSink(index);
   };
   const time = deadlineIn(options.timeoutMs, deps.clock);
-  const deadline = { leftMs: () => (hasMedia ? Infinity : time.leftMs()) };
+  const end = { leftMs: () => (hasMedia ? afterDeadline(deadline) : time.leftMs()) };
   const spool = new MediaSpool({ members, openSink: open, maxTextBytes: 16 * 1024 * 1024 });
   let complete = true;
   try {
-    for await (const chunk of impatiently(answer.body, { idleMs: options.timeoutMs, deadline })) {
+    for await (const chunk of impatiently(answer.body, { idleMs: options.timeoutMs, deadline: end })) {
       await spool.push(chunk);
       if (spool.overflow) break;
     }
@@ -129,22 +139,17 @@ async function spooledExchange(
   return { status: answer.status, headers: answer.headers, text, spooled, complete: complete && !overflow };
 }
 
-/** True for a success that shows something to fetch. */
+/** Whether an observation names anything to fetch. */
 export function hasResult({ results }: Observation): boolean {
   return results.some(({ sources }) => sources.length > 0);
 }
 
 // Only what is new is recorded; success, once seen, is never undone (design 6), and is never recorded unproven.
-function change(
-  job: Job,
-  seen: Observation,
-  redact: (text: string) => string,
-  gapMs: number | undefined,
-): JobEvent | undefined {
+function change(job: Job, seen: Observation, redact: (text: string) => string): JobEvent | undefined {
   const native_status = redact(seen.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;
   if (seen.state === 'failed' || (seen.state === 'succeeded' && seen.unproven !== true)) {
-    // Each of several files keeps its place, also one of which nothing is told.
+    // Each of several files keeps its position, also one without details.
     const details = seen.results.map((result) => result.details ?? {});
     return {
       type: 'finished',
@@ -153,7 +158,6 @@ function change(
       progress: seen.progress,
       error: seen.failure && recordOf(keptWords(seen.failure, redact)),
       results: hasResult(seen) ? seen.results.length : 0,
-      gap_ms: gapMs,
       usage: keptWords(seen.usage, redact),
       ...(details.some((file) => Object.keys(file).length > 0) && { details: keptWords(details, redact) }),
     };

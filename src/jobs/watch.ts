@@ -3,20 +3,21 @@ import { MgwError } from '../errors.ts';
 import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { backoffMs } from '../http/backoff.ts';
+import { backoffMs, pollPauseMs } from '../http/backoff.ts';
 import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './deps.ts';
-import { isInGrace, isTooNew } from './grace.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
-import { PollPacer } from './poll-pacer.ts';
 
-/** How long a wait goes on, and how closely it looks. */
+/** How long "not found" proves nothing after a submission, ms (design 6). */
+const notFoundGraceMs = 60_000;
+
+/** How long to wait, and how often to poll. */
 export interface WatchOptions {
-  /** When to give up. */
+  /** When to give up; also cuts a poll whose answer stalls. */
   deadline: Deadline;
-  /** The least pause between two polls, ms; it grows to twice that. */
+  /** The shortest pause between two polls, ms. Pauses grow to twice that. */
   intervalMs: number;
-  /** True asks at once; else the first poll comes one interval after the submission. */
+  /** Polls at once. Otherwise the first poll comes after one interval. */
   atOnce: boolean;
   onUpdate?: (job: Job) => void;
   openSink?: OpenSink;
@@ -30,10 +31,10 @@ export interface Watched {
 }
 
 /**
- * Polls a job until a verdict and gives its successful observation. 429, 5xx, network errors and unreadable
- * answers back off; nothing here sends anything that costs money.
- * @throws MgwError: exit 5 failed, 8 at the deadline, 3 where the key is refused, 9 where the task is not found
- * for longer than the grace, or finished with nothing to fetch, 130/143 interrupted.
+ * Polls a job until a verdict and returns its successful observation. Backs off after 429, 5xx, network errors and
+ * unreadable responses. Sends nothing that costs money.
+ * @throws MgwError: exit 5 failed, 8 at the deadline, 3 if the key is refused, 9 if the task is still not found after
+ * the grace period or finished with nothing to fetch, 130/143 interrupted.
  */
 export async function watch(
   job: Job,
@@ -44,14 +45,14 @@ export async function watch(
   let current = job;
   let troubles = 0;
   const begun = deps.clock.monotonic();
-  // The time of day may be set while this waits; it is looked at only for a job that was submitted before that.
+  // The time of day may be changed during the wait. It counts only for a job that was submitted before the wait.
   const isNew = (): boolean =>
-    isInGrace(deps.clock.monotonic() - begun) && (!options.atOnce || isTooNew(current, deps.clock.now()));
+    deps.clock.monotonic() - begun <= notFoundGraceMs &&
+    (!options.atOnce || isTooNew(current, deps.clock.now()));
   const warn = onChange(deps.note);
-  const pacer = new PollPacer(job, deps, options.intervalMs);
-  if (!options.atOnce) await pause(deps, current, options, () => pacer.pauseMs(0));
-  for (let looks = 1; ; looks += 1) {
-    const seen = await asked(current, protocol, deps, options, pacer);
+  if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
+  for (let polls = 0; ; polls += 1) {
+    const seen = await poll(current, protocol, deps, options);
     current = seen.job;
     options.onUpdate?.(current);
     const { verdict } = seen;
@@ -59,7 +60,7 @@ export async function watch(
       if (verdict.state === 'succeeded' && !hasResult(verdict)) throw noResult(current, verdict);
       warn(verdict.warning);
       if (verdict.state === 'succeeded') return { job: current, observation: verdict, spooled: seen.spooled };
-      // A success that was seen before outlives a status that goes back (design 6): its result is asked for again.
+      // A recorded success is never undone (design 6): its result is requested again.
       if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
     } else {
       endOn(verdict, current, isNew());
@@ -68,23 +69,25 @@ export async function watch(
     const trouble = verdict.kind === 'observation' ? undefined : verdict.failure;
     if (trouble && troubles > 1) warn(`${current.id}: no news (${wordsOf(trouble)}); asking again.`);
     const atLeast = delayAfter(verdict, troubles, options.intervalMs);
-    await pause(deps, current, options, async () => Math.max(atLeast, await pacer.pauseMs(looks)), trouble);
+    const pauseMs = Math.max(atLeast, pollPauseMs(polls, options.intervalMs));
+    await pause(deps, current, options, pauseMs, trouble);
   }
 }
 
-async function asked(
+/** Whether a job was submitted so recently that "not found" proves nothing yet; `now` in ms since 1970. */
+export function isTooNew(job: Job, now: number): boolean {
+  const since = Date.parse(job.submitted_at ?? '');
+  return !Number.isNaN(since) && now - since <= notFoundGraceMs;
+}
+
+async function poll(
   job: Job,
   protocol: Protocol,
   deps: JobDeps,
-  options: WatchOptions,
-  pacer: PollPacer,
+  { openSink, deadline }: WatchOptions,
 ): Promise<Observed> {
-  const begunMs = pacer.passedMs;
   try {
-    const seen = await observe(job, protocol, deps, options.openSink, () => pacer.gapMs);
-    if (seen.verdict.kind === 'observation' && job.state !== 'succeeded')
-      await pacer.saw(seen.verdict, begunMs);
-    return seen;
+    return await observe(job, protocol, deps, openSink, deadline);
   } catch (error) {
     if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
     throw error;
@@ -94,7 +97,7 @@ async function asked(
 function delayAfter(verdict: QueryVerdict, troubles: number, intervalMs: number): number {
   if (verdict.kind === 'observation') return 0;
   const { retryAfterMs = 0 } = verdict.failure;
-  // Thirty seconds for the usual five: on loopback, where less may be asked for, no news is no reason to sleep long.
+  // 30 s for the default interval of 5 s; less for the shorter intervals that loopback allows.
   const capMs = Math.min(30_000, 6 * intervalMs);
   const backoff = troubles > 1 ? backoffMs(troubles - 1, { baseMs: intervalMs, capMs }) : 0;
   return Math.max(retryAfterMs, backoff);
@@ -105,7 +108,7 @@ function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boo
   if (verdict.kind === 'missing' && !isNew) throw lostTask(verdict.failure, job);
 }
 
-// A poll may say the same every few seconds.
+// Polls may repeat the same warning every few seconds.
 function onChange(note: (text: string) => void): (text: string | undefined) => void {
   let last: string | undefined;
   return (text) => {
@@ -114,7 +117,7 @@ function onChange(note: (text: string) => void): (text: string | undefined) => v
   };
 }
 
-/** Exit 3: the key is refused for a job that was accepted; a good key resumes it. */
+/** Returns exit 3: the key is refused for a job that was accepted. A good key resumes it. */
 export function refusedError(failure: Failure, job: Job): MgwError {
   return new MgwError('auth', `The key is refused: ${failure.message}`, {
     charged: 'yes',
@@ -124,7 +127,7 @@ export function refusedError(failure: Failure, job: Job): MgwError {
   });
 }
 
-/** Exit 9: the gateway does not know the task, or no longer, or not for this key. */
+/** Returns exit 9: the gateway does not know the task, no longer knows it, or not under this key. */
 export function lostTask(failure: Failure, job: Job): MgwError {
   const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
   return new MgwError('not_found', text, {
@@ -136,18 +139,15 @@ export function lostTask(failure: Failure, job: Job): MgwError {
   });
 }
 
-// The last pause is cut at the deadline, so that one more look is taken there.
+// The last pause is cut at the deadline, for one more poll there.
 async function pause(
   deps: JobDeps,
   job: Job,
   options: WatchOptions,
-  howLong: () => Promise<number>,
+  ms: number,
   trouble?: Failure,
 ): Promise<void> {
   if (options.deadline.leftMs() <= 0) throw pendingError(job, {}, trouble);
-  const begun = deps.clock.monotonic();
-  // What it takes to find out is a part of the pause.
-  const ms = (await howLong()) - (deps.clock.monotonic() - begun);
   await deps.clock
     .sleep(Math.min(ms, options.deadline.leftMs()), deps.signals.soft)
     .catch((error: unknown) => {

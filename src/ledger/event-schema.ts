@@ -78,7 +78,6 @@ export const exportedEvents = z
         progress,
         error: error.optional(),
         results: z.number().int().nonnegative().optional(),
-        gap_ms: z.number().nonnegative().optional(),
         usage: z.unknown().optional(),
         details: z.unknown().optional(),
       }),

@@ -191,7 +191,6 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
   job.finished_at = event.at;
   job.error = event.error;
   job.record.results = event.results;
-  job.record.finishGapMs = event.gap_ms;
   job.usage = event.usage;
   job.details = event.details;
 }

@@ -185,6 +185,27 @@ describe('what ends it', () => {
     expect(at.server.requests).toHaveLength(1);
   });
 
+  it('a poll whose response stalls at the deadline: given up after a second, exit 8', async () => {
+    const at = await scene();
+    const timeouts: number[] = [];
+    const { client } = at.deps;
+    const stalling: typeof client = {
+      ...client,
+      exchange: (request, options) => {
+        timeouts.push(options.timeoutMs);
+        return client.exchange(request, { ...options, timeoutMs: 1 });
+      },
+    };
+    at.server.answers.push(...times(3, () => undefined));
+    const deadline = deadlineIn(12_000, at.deps.clock);
+    const pending = await failure(
+      waitFor({ ...at, deps: { ...at.deps, client: stalling } }, c, { deadline }),
+    );
+    expect(pending).toMatchObject({ exitCode: 8, retry: 'resume' });
+    expect(timeouts[0]).toBe(8000);
+    expect(timeouts.at(-1)).toBe(1000);
+  });
+
   it('a Retry-After beyond the deadline: exit 8 at the deadline', async () => {
     const at = await scene();
     at.server.answers.push(...times(2, says({}, 429, { 'retry-after': '1e99' })));

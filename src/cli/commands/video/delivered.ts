@@ -2,7 +2,7 @@ import { toMgwError } from '../../../errors.ts';
 import type { Delivered, FlowHooks } from '../../../flows/deliver.ts';
 import { withOutput } from '../../../flows/next.ts';
 import { isFinal, ownWord, type Job } from '../../../job.ts';
-import { historyOf } from '../../../jobs/history.ts';
+import { usualDurationMs } from '../../../jobs/usual-duration.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
@@ -64,7 +64,7 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
   };
   // When it may be ready is looked up on the side: nothing waits for that.
   const expect = async (job: Job): Promise<void> => {
-    const { usualMs } = await historyOf(await context.ledger(), job);
+    const usualMs = await usualDurationMs(await context.ledger(), job);
     const since = Date.parse(job.submitted_at ?? '');
     if (usualMs === undefined || Number.isNaN(since) || hasEnded) return;
     expectedAt = since + usualMs;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Job, JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { historyOf } from '../../src/jobs/history.ts';
+import { usualDurationMs } from '../../src/jobs/usual-duration.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 
@@ -16,7 +16,7 @@ let now: number;
 let jobs: number;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'mgw-history-'));
+  folder = mkdtempSync(join(tmpdir(), 'mgw-duration-'));
   now = start;
   jobs = 0;
   ledger = await openFileLedger(folder, () => now);
@@ -24,16 +24,13 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** As a process that has just started sees it. */
-async function usualMs(of: Ledger, current: Job): Promise<number | undefined> {
-  return (await historyOf({ ...of }, current)).usualMs;
+/** The duration as a process that has just started reads it. */
+function usualMs(of: Ledger, current: Job): Promise<number | undefined> {
+  return usualDurationMs({ ...of }, current);
 }
 
 interface Made {
   request?: unknown;
-  gap_ms?: number;
-  /** What was told of it on the way: after so many seconds, so many percent. */
-  progress?: [number, number][];
   model?: string;
   base_url?: string;
   state?: 'succeeded' | 'failed';
@@ -41,7 +38,7 @@ interface Made {
 
 async function job(
   seconds: number | undefined,
-  { model = 'm', base_url = 'g', state = 'succeeded', request, gap_ms, progress = [] }: Made = {},
+  { model = 'm', base_url = 'g', state = 'succeeded', request }: Made = {},
 ): Promise<Job> {
   jobs += 1;
   now = start + jobs * 10_000_000;
@@ -61,25 +58,21 @@ async function job(
     { type: 'accepted', handle: id },
   ]);
   const submitted = now;
-  for (const [after, percent] of progress) {
-    now = submitted + after * 1000;
-    await ledger.append(id, { type: 'observed', state: 'running', native_status: 'x', progress: percent });
-  }
   if (seconds !== undefined) {
     now = submitted + seconds * 1000;
-    await ledger.append(id, { type: 'finished', state, native_status: 'x', gap_ms });
+    await ledger.append(id, { type: 'finished', state, native_status: 'x' });
   }
   const made = await ledger.read(id);
   if (made === undefined) throw new Error('not recorded');
   return made;
 }
 
-it('is the median of what earlier jobs of the model took', async () => {
+it('is the median of earlier jobs of the model', async () => {
   for (const seconds of [100, 3000, 120, 90, 130]) await job(seconds);
   expect(await usualMs(ledger, await job(undefined))).toBe(120_000);
 });
 
-it('counts neither failures, other models and gateways, nor what was asked for hours later', async () => {
+it('ignores failures, other models and gateways, and jobs queried hours later', async () => {
   await job(50);
   await job(1, { state: 'failed' });
   await job(2, { model: 'other' });
@@ -88,7 +81,7 @@ it('counts neither failures, other models and gateways, nor what was asked for h
   expect(await usualMs(ledger, await job(undefined))).toBe(50_000);
 });
 
-it('is not known without any', async () => {
+it('is undefined without earlier jobs', async () => {
   expect(await usualMs(ledger, await job(undefined))).toBeUndefined();
 });
 
@@ -105,7 +98,7 @@ it('reads the newest records only, however many there are', async () => {
   expect(read).toHaveLength(100);
 });
 
-it('goes by jobs of the same size where there are some', async () => {
+it('prefers jobs of the same size', async () => {
   const size = (duration: number): Made => ({ request: { duration, prompt: `a boat ${jobs}` } });
   for (const seconds of [40, 42, 44]) await job(seconds, size(5));
   for (const seconds of [90, 92, 94]) await job(seconds, size(10));
@@ -113,34 +106,3 @@ it('goes by jobs of the same size where there are some', async () => {
   expect(await usualMs(ledger, await job(undefined, size(10)))).toBe(92_000);
   expect([44_000, 90_000]).toContain(await usualMs(ledger, await job(undefined, size(15))));
 });
-
-it('lets a poll fall where earlier jobs ended, and not where it was merely seen that they had', async () => {
-  // All may have ended between 65 and 66 s.
-  for (let i = 0; i < 20; i += 1) await job(i % 2 === 0 ? 66 : 71, { gap_ms: 6000 });
-  const { byTime } = await recorded();
-  expect(58_000 + (byTime(58_000) ?? NaN)).toBeGreaterThan(65_500);
-  expect(58_000 + (byTime(58_000) ?? NaN)).toBeLessThan(67_500);
-});
-
-it('corrects what percentages tell by how far those of earlier jobs were out', async () => {
-  // A hundred percent would come after 89 s, and the end comes at 90 %.
-  const progress = [20, 40, 60, 79].map((after): [number, number] => [after, (after / 80) * 90]);
-  for (let i = 0; i < 20; i += 1) await job(80.5, { progress, gap_ms: 1500 });
-  const { byProgress } = await recorded();
-  expect(-16_000 + (byProgress(-16_000) ?? NaN)).toBeGreaterThan(-9000);
-  expect(-16_000 + (byProgress(-16_000) ?? NaN)).toBeLessThan(-7000);
-});
-
-it('says nothing of progress that was never told', async () => {
-  for (let i = 0; i < 5; i += 1) await job(60);
-  const { byProgress } = await recorded();
-  expect(byProgress(0)).toBeUndefined();
-});
-
-async function recorded(): Promise<Record<'byTime' | 'byProgress', (at: number) => number | undefined>> {
-  const history = await historyOf({ ...ledger }, await job(undefined));
-  return {
-    byTime: (at) => history.byTime(5000)?.pauseMs(at),
-    byProgress: (at) => history.byProgress(5000)?.pauseMs(at),
-  };
-}
