@@ -151,7 +151,7 @@ async function checkFinished(job: Job, protocol: Protocol, deps: FlowDeps): Prom
 }
 
 async function spoken(job: Job): Promise<Delivered> {
-  const { speechProblem } = await import('../speech/earlier-take.ts');
+  const { speechProblem } = await import('../speech/earlier-run.ts');
   const problem = speechProblem(job);
   if (problem !== undefined) throw problem.with({ job });
   return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
@@ -166,7 +166,7 @@ async function savedSpeech(
 ): Promise<Delivered> {
   const done = await spoken(job);
   const [{ deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
-    import('../speech/earlier-take.ts'),
+    import('../speech/earlier-run.ts'),
     import('../speech/file-sink.ts'),
     import('../speech/stream-sink.ts'),
   ]);

@@ -12,7 +12,7 @@ import { speakPieces, type SpokenPieces } from '../speech/pieces.ts';
 import type { AudioSink } from '../speech/sink.ts';
 import { speak as speakOnce } from '../speech/speak.ts';
 import { StreamSink } from '../speech/stream-sink.ts';
-import type { SpeechDeps } from '../speech/take.ts';
+import type { SpeechDeps } from '../speech/audio-stream.ts';
 import { version } from '../version.ts';
 import { withBudget } from './budgets.ts';
 import type { Delivered } from './deliver.ts';

@@ -18,7 +18,7 @@ import { piecesError, type PieceFailure } from './pieces-error.ts';
 import { PiecesFolder } from './pieces-folder.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
-import { quietly, type SpeechDeps } from './take.ts';
+import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
 
 /** A long text, to be spoken in pieces that make one output. */
 export interface PiecesOrder {
@@ -71,7 +71,7 @@ export async function speakPieces(
   sink.held = output;
   const release = (): Promise<void> => tidily(deps, () => output.release());
   try {
-    const spoken = await new Pieces(order, quietly(deps), sink, output).speak();
+    const spoken = await new Pieces(order, withoutRepeats(deps), sink, output).speak();
     return { ...spoken, delivered: release };
   } catch (error) {
     await release();

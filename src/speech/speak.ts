@@ -7,11 +7,11 @@ import type { Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
-import { deliverEarlier } from './earlier-take.ts';
+import { deliverEarlier } from './earlier-run.ts';
 import { unknownSpeechError } from './errors.ts';
 import { StreamedCall } from '../payment/streamed-call.ts';
 import type { AudioSink } from './sink.ts';
-import { defaultIdleMs, finishTake, saveUnrecorded, type SpeechDeps } from './take.ts';
+import { defaultIdleMs, finishStream, saveUnrecorded, type SpeechDeps } from './audio-stream.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
 
 /** One text to be spoken, as a person or a script asked for it. */
@@ -85,7 +85,7 @@ async function spoken(
   const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
     const accepted = await accept(found, submission, call, own, sink);
     const { stream } = call;
-    if (stream !== undefined) return finishTake({ stream, sink, deadline }, accepted, own);
+    if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, own);
     await sink.abandon();
     return deliverEarlier(accepted, { run, deadline, hold }, own, sink);
   });
@@ -104,7 +104,7 @@ async function accept(
     return (await submit(found, submission, deps)).job;
   } catch (error) {
     if (call.stream !== undefined)
-      throw await saveUnrecorded({ stream: call.stream, sink, deadline: submission.deadline }, error, deps);
+      throw await saveUnrecorded({ reply: call.stream, sink, deadline: submission.deadline }, error, deps);
     await sink.abandon();
     throw error;
   }

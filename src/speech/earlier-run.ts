@@ -9,7 +9,7 @@ import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
 import { failedSpeechError, goneError, incompleteError, unknownSpeechError } from './errors.ts';
 import type { AudioSink } from './sink.ts';
-import type { SpeechDeps } from './take.ts';
+import type { SpeechDeps } from './audio-stream.ts';
 
 /**
  * Delivers what an earlier run of the same order paid for; nothing is sent. A run that is alive in another process

@@ -8,16 +8,16 @@ import { failedSpeechError, incompleteError, unrecordedError, unwritableError } 
 import { receive, type Ending } from './receive.ts';
 import type { AudioSink } from './sink.ts';
 
-/** What speaking works with, besides what every job does. */
+/** The dependencies of speech. */
 export interface SpeechDeps extends JobDeps {
   /** How long a stream may be silent, ms; a minute if absent. */
   idleTimeoutMs?: number;
-  /** Told of the audio so far, bytes. */
+  /** Called with the number of bytes of audio so far. */
   onAudio?: (bytes: number) => void;
 }
 
-/** For several streams at once: they have the same thing to say when they are interrupted, and say it once. */
-export function quietly(deps: SpeechDeps): SpeechDeps {
+/** The dependencies of several streams at once. Each note is shown once, not once for each stream. */
+export function withoutRepeats(deps: SpeechDeps): SpeechDeps {
   const said = new Set<string>();
   const note = (text: string): void => {
     if (!said.has(text)) deps.note(text);
@@ -29,26 +29,30 @@ export function quietly(deps: SpeechDeps): SpeechDeps {
 /** The default time in ms that a stream may be silent. */
 export const defaultIdleMs = 60_000;
 
-/** An open stream that was paid for, and where its audio goes. */
-export interface Take {
-  stream: StreamedReply;
+/** An open stream that was paid for, and the sink of its audio. */
+export interface AudioStream {
+  reply: StreamedReply;
   sink: AudioSink;
-  /** When it is given up. */
+  /** When reading stops. */
   deadline: Deadline;
 }
 
-type TakeEnd = Ending | { kind: 'unwritable'; error: unknown };
-type Broken = Exclude<TakeEnd, { kind: 'whole' }>;
+type StreamEnd = Ending | { kind: 'unwritable'; error: unknown };
+type Broken = Exclude<StreamEnd, { kind: 'whole' }>;
 
 /**
  * Reads a stream to its end, records how it ended, and publishes the audio if it is whole.
  * @returns the file, undefined if the audio went to a stream
- * @throws MgwError: exit 5, 9 or 10; what came is kept where the error says.
+ * @throws MgwError: exit 5, 9 or 10. The message names the file that keeps the audio.
  */
-export async function finishTake(take: Take, job: Job, deps: SpeechDeps): Promise<JobFile | undefined> {
-  const { end, kept, bytes } = await listen(take, deps, job.id);
-  if (end.kind !== 'whole') throw await giveUp(end, bytes, take, job, deps);
-  // Where the audio is goes on record first: a run that dies before it is published is finished by the next.
+export async function finishStream(
+  audio: AudioStream,
+  job: Job,
+  deps: SpeechDeps,
+): Promise<JobFile | undefined> {
+  const { end, kept, bytes } = await listen(audio, deps, job.id);
+  if (end.kind !== 'whole') throw await giveUp(end, bytes, audio, job, deps);
+  // The path of the audio is recorded first, so that the next run can finish a run that died before publishing.
   const event: JobEvent = {
     type: 'finished',
     state: 'succeeded',
@@ -57,61 +61,67 @@ export async function finishTake(take: Take, job: Job, deps: SpeechDeps): Promis
     details: kept && { kept },
   };
   const trouble = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
-  const file = kept && (await take.sink.publish(kept));
+  const file = kept && (await audio.sink.publish(kept));
   if (trouble) throw unrecordedError(trouble.error, file, 'It was written to the output.');
   if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
   return file;
 }
 
-/** Saves a stream whose beginning could not be recorded; gives the error that tells both. */
-export async function saveUnrecorded(take: Take, why: unknown, deps: SpeechDeps): Promise<unknown> {
-  const { end, kept } = await listen(take, deps);
+/** Saves a stream whose start could not be recorded. Returns the error that reports both. */
+export async function saveUnrecorded(audio: AudioStream, why: unknown, deps: SpeechDeps): Promise<unknown> {
+  const { end, kept } = await listen(audio, deps);
   if (end.kind === 'whole') {
-    const file = kept && (await take.sink.publish(kept));
+    const file = kept && (await audio.sink.publish(kept));
     return unrecordedError(why, file, 'It was written to the output.');
   }
-  const part = await take.sink.abandon();
-  return unrecordedError(why, undefined, `What came is not whole${part === undefined ? '' : `: ${part}`}.`);
+  const part = await audio.sink.abandon();
+  return unrecordedError(why, undefined, `The audio is not whole${part === undefined ? '' : `: ${part}`}.`);
 }
 
-/** How a stream ended, the audio if it is whole, and how much of it came, bytes. */
-interface Heard {
-  end: TakeEnd;
+/** How a stream ended, the file of the audio if it is whole, and the bytes of audio that arrived. */
+interface Received {
+  end: StreamEnd;
   kept?: JobFile;
   bytes: number;
 }
 
-async function listen(take: Take, deps: SpeechDeps, name = 'not recorded'): Promise<Heard> {
+async function listen(audio: AudioStream, deps: SpeechDeps, name = 'not recorded'): Promise<Received> {
   const { idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
-  const patience = (): void =>
+  const explainWait = (): void =>
     deps.note(`The speech (${name}) is paid for and is finished first; interrupt again to give it up.`);
-  signals.soft.addEventListener('abort', patience);
+  signals.soft.addEventListener('abort', explainWait);
   let bytes = 0;
-  const write = async (audio: Uint8Array): Promise<void> => {
-    await take.sink.write(audio);
-    deps.onAudio?.((bytes += audio.length));
+  const write = async (chunk: Uint8Array): Promise<void> => {
+    await audio.sink.write(chunk);
+    deps.onAudio?.((bytes += chunk.length));
   };
   try {
-    const { body, clean } = take.stream;
-    const end = await receive(body, write, { idleMs, deadline: take.deadline, clean });
-    return { end, bytes, kept: end.kind === 'whole' ? await take.sink.complete() : undefined };
+    const { body, clean } = audio.reply;
+    const end = await receive(body, write, { idleMs, deadline: audio.deadline, clean });
+    return { end, bytes, kept: end.kind === 'whole' ? await audio.sink.complete() : undefined };
   } catch (error) {
     return { end: { kind: 'unwritable', error }, bytes };
   } finally {
-    signals.soft.removeEventListener('abort', patience);
-    take.stream.close();
+    signals.soft.removeEventListener('abort', explainWait);
+    audio.reply.close();
   }
 }
 
-async function giveUp(end: Broken, bytes: number, take: Take, job: Job, deps: SpeechDeps): Promise<unknown> {
-  const kept = await take.sink.abandon();
+async function giveUp(
+  end: Broken,
+  bytes: number,
+  audio: AudioStream,
+  job: Job,
+  deps: SpeechDeps,
+): Promise<unknown> {
+  const kept = await audio.sink.abandon();
   const { code, message, native_code } = recordFor(end);
   const error = {
     code,
     message: deps.redact(message).slice(0, 4000),
     native_code: native_code && deps.redact(native_code),
   };
-  // Audio that came was charged, whatever came after it.
+  // Audio that arrived was charged, even if the stream then failed.
   const details = bytes > 0 || kept ? { part: kept, audio_bytes: bytes } : undefined;
   const event: JobEvent = {
     type: 'finished',
