@@ -32,7 +32,7 @@ export function priceOf({ protocol: kind, model = '', body }: Asked, settings: S
 }
 
 /** The setting of a model's price. */
-export function priceKey(kind: JobKind, model: string): string {
+function priceKey(kind: JobKind, model: string): string {
   return kind === 'tts' ? 'prices.tts' : `prices.${kind}.${model}`;
 }
 

@@ -42,7 +42,7 @@ it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch
   async (words) => {
     const { user, own, other, ref, there } = await twoGateways(false);
     const output = words.includes('fetch') ? ['-o', join(user.cwd, 'out.mp4')] : [];
-    const ran = await there([...words, ref, ...output, '--json']);
+    const ran = await there(['--base-url', other.url, ...words, ref, ...output, '--json']);
     const { exit_code, error } = ran.json;
     const seen = exit_code === 0 ? [] : [error];
     expect(seen).toEqual([expect.objectContaining({ code: 'usage', charged: 'no' })]);
