@@ -197,7 +197,7 @@ const undici = [
 ];
 const ledger = sources('ledger/file-ledger');
 const tables = sources('cli/output/fitted-table', 'cli/output/human');
-const job = sources('protocols/registry', 'jobs/ref', 'jobs/observe', 'jobs/grace');
+const job = sources('protocols/registry', 'jobs/ref', 'jobs/observe');
 const together = {
   groups: [
     { name: 'base', priority: 2, test: matching(always) },

@@ -8,7 +8,7 @@ import type { JsonObject } from '../json.ts';
 import type { Priced } from '../payment/hold.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { protocols } from '../protocols/registry.ts';
-import { priceText } from '../sandbox/prices.ts';
+import { priceText } from '../sandbox/models.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 

@@ -1,16 +1,27 @@
-import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
+import { createParser } from 'eventsource-parser';
 import type { Deadline } from '../clock.ts';
+import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
 import { adviceFor, advised } from '../http/advice.ts';
-import type { JsonObject } from '../json.ts';
+import type { StreamedReply } from '../http/client.ts';
+import { impatiently, type TimeLimits } from '../http/impatiently.ts';
+import { readBounded } from '../http/read-bounded.ts';
+import { TransportError } from '../http/transport-error.ts';
+import { type JsonObject, tryParseJson } from '../json.ts';
 import { interrupted, notAccepted } from '../payment/errors.ts';
-import { payOnce, unrecorded, type PayDeps } from '../payment/pay-once.ts';
+import { type PayDeps, payOnce, unrecorded } from '../payment/pay-once.ts';
 import { StreamedCall } from '../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
-import { mostBytes, readAnswer } from './read-answer.ts';
-import { responsesExchange, type ResponseEnd } from './wire.ts';
+import {
+  readEvent,
+  readResponse,
+  refused,
+  type ResponseEnd,
+  type ResponseEvent,
+  responsesExchange,
+} from './wire.ts';
 
 /** What a call works with. */
-export interface RespondDeps extends Omit<PayDeps, 'signals'> {
+interface RespondDeps extends Omit<PayDeps, 'signals'> {
   /** Ends the call at once: there is no job that would go on. */
   signal: AbortSignal;
   /** How long a stream may be silent, ms; five minutes if absent, since models think. */
@@ -69,4 +80,150 @@ function readHead(reply: Reply): SubmitVerdict {
   const hint = isWrongPath ? ' The base URL must be the root of the gateway, without /v1.' : '';
   const message = advised(failure.message + hint, adviceFor(failure.code));
   return { kind: 'rejected', failure: { ...failure, message } };
+}
+
+/** The most of an answer that is read, or held before it is, bytes. */
+const mostBytes = 64 * 1024 * 1024;
+
+/**
+ * Reads the answer of a call that was accepted: a response, or the events of one.
+ *
+ * @param onText takes the text as it arrives
+ */
+async function readAnswer(
+  answer: StreamedReply,
+  limits: TimeLimits,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  const type = answer.headers['content-type'] ?? '';
+  const body = impatiently(answer.body, limits);
+  const end = await read(readEither(body, /json|html/i.test(type), onText));
+  answer.close();
+  return end;
+}
+
+/**
+ * The first character decides, since relays name the wrong type: no event begins with a brace, and no document with
+ * a letter. The type counts for an empty body alone.
+ */
+async function readEither(
+  body: AsyncGenerator<Uint8Array, void>,
+  isDocument: boolean,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  for (;;) {
+    const next = await body.next();
+    if (next.done === true) return isDocument ? readResponse(undefined) : new ResponseStream(onText).finish();
+    // Blank beginnings and a byte order mark (its bytes) say nothing, and are left out.
+    const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
+    if (first === undefined) continue;
+    return (/[{[<]/.test(first) ? readWhole : readEvents)(withFirst(next.value, body), onText);
+  }
+}
+
+async function* withFirst(
+  first: Uint8Array,
+  rest: AsyncGenerator<Uint8Array, void>,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield first;
+    yield* rest;
+  } finally {
+    await rest.return();
+  }
+}
+
+async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+    return { kind: 'cut', why: error.message };
+  }
+}
+
+async function readWhole(
+  body: AsyncIterable<Uint8Array>,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  const { bytes, complete } = await readBounded(body, mostBytes);
+  if (!complete) return { kind: 'cut', why: 'the answer was cut' };
+  const end = readResponse(tryParseJson(new TextDecoder().decode(bytes)));
+  if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
+  return end;
+}
+
+async function readEvents(
+  body: AsyncIterable<Uint8Array>,
+  onText: (text: string) => void,
+): Promise<ResponseEnd> {
+  const stream = new ResponseStream(onText);
+  for await (const chunk of body) {
+    stream.push(chunk);
+    if (stream.end !== undefined) return stream.end;
+  }
+  return stream.finish();
+}
+
+/** The largest event that is taken, UTF-16 code units: it holds the whole response. */
+const largestEvent = 16 * 1024 * 1024;
+
+/**
+ * Reads server-sent events of a response, in chunks that are cut anywhere. Each piece of text is handed out as it
+ * comes; the end is known from a terminal event alone, and nothing after it is looked at.
+ */
+export class ResponseStream {
+  /** How the response ended, once that is known. */
+  end: ResponseEnd | undefined;
+  readonly #onText: (text: string) => void;
+  readonly #decoder = new TextDecoder();
+  readonly #places = new Set<string>();
+  #text = '';
+  #refusal = '';
+  readonly #parser = createParser({
+    onEvent: ({ event, data }) => this.#take(readEvent(event, data)),
+    onError: ({ type }) => {
+      if (type === 'max-buffer-size-exceeded') this.end ??= { kind: 'cut', why: 'an event is too large' };
+    },
+    maxBufferSize: largestEvent,
+  });
+
+  /** @param onText takes each piece of the answer's text, in order */
+  constructor(onText: (text: string) => void) {
+    this.#onText = onText;
+  }
+
+  /** Takes the next bytes. */
+  push(chunk: Uint8Array): void {
+    if (this.end === undefined) this.#parser.feed(this.#decoder.decode(chunk, { stream: true }));
+  }
+
+  /** Ends the stream: the last event may lack the empty line after it. Without a terminal event it is cut. */
+  finish(): ResponseEnd {
+    if (this.end === undefined) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
+    return this.end ?? { kind: 'cut', why: 'the stream ended without its last event' };
+  }
+
+  #take(event: ResponseEvent): void {
+    if (this.end !== undefined) return;
+    if (event.kind === 'text') this.#say(event.delta, event.place);
+    if (event.kind === 'part' && !this.#places.has(event.place)) this.#say(event.text, event.place);
+    if (event.kind === 'refusal') this.#refusal += event.delta;
+    if (event.kind === 'end') this.end = this.#ended(event.end);
+  }
+
+  #say(text: string, place: string): void {
+    this.#places.add(place);
+    this.#text += text;
+    if (text !== '') this.#onText(text);
+  }
+
+  // What was streamed is what was said; if nothing was, the last event brings all of it at once.
+  #ended(end: ResponseEnd): ResponseEnd {
+    if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
+    if (this.#text === '' && end.text !== '') this.#say(end.text, '');
+    if (end.kind === 'completed' && this.#text === '' && this.#refusal !== '')
+      return refused(this.#refusal, end.response);
+    return { ...end, text: this.#text };
+  }
 }

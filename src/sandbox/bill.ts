@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { sumOf } from './prices.ts';
-import type { Area } from './models.ts';
+import { type Area, sumOf } from './models.ts';
 import { appendRecords, isObject, readRecords } from './state.ts';
 
 export { reset } from './state.ts';

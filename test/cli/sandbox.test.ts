@@ -383,7 +383,7 @@ describe('docs/sandbox.md', () => {
   });
 
   it('lists every price as it is', async () => {
-    const { PRICES } = await import('../../src/sandbox/prices.ts');
+    const { PRICES } = await import('../../src/sandbox/models.ts');
     const units = {
       second: 'a second',
       '10k_characters': 'for 10,000 characters',

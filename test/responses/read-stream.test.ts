@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ResponseStream } from '../../src/responses/read-answer.ts';
+import { ResponseStream } from '../../src/responses/respond.ts';
 import type { ResponseEnd } from '../../src/responses/wire.ts';
 
 const response = (more: object): object => ({ id: 'resp_1', object: 'response', ...more });

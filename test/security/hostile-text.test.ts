@@ -17,7 +17,7 @@ import { printable, printableLine } from '../../src/printable.ts';
 import { readModels } from '../../src/protocols/models.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 import { redactor, secretRedactor } from '../../src/redact.ts';
-import { ResponseStream } from '../../src/responses/read-answer.ts';
+import { ResponseStream } from '../../src/responses/respond.ts';
 import { readResponse } from '../../src/responses/wire.ts';
 import { jsonDocument } from '../../src/cli/output/json.ts';
 import { table } from '../../src/cli/output/table.ts';

@@ -1,5 +1,4 @@
 import type { Melody } from './melody.ts';
-import { OPUS_RATE, opusPacket, PACKET_SAMPLES } from './opus.ts';
 
 const PRE_SKIP = 312;
 const PACKETS_PER_PAGE = 20;
@@ -87,4 +86,135 @@ function checksum(bytes: Uint8Array): number {
     for (let bit = 0; bit < 8; bit++) crc = crc < 0 ? (crc << 1) ^ 0x04c11db7 : crc << 1;
   }
   return crc >>> 0;
+}
+
+/** Opus always counts in samples of 48 kHz. */
+const OPUS_RATE = 48_000;
+/** Samples in a packet: 20 ms. */
+const PACKET_SAMPLES = 960;
+
+/** The first byte of each packet (RFC 6716 3.1): CELT alone, 4 kHz wide, 20 ms, mono, one frame. */
+const FRAME_OF_4_KHZ = 0x98;
+/** 20 ms of silence. */
+const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
+
+/**
+ * How often, of 256, a band's energy is the one that is expected, by band: the even numbers of the table
+ * `e_prob_model` in RFC 6716 for 20 ms without prediction from the frame before, as far as 4 kHz reach.
+ */
+const AS_EXPECTED = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
+/** Less than this, and the decoder would expect another, shorter code for the energy of a band. */
+const BITS_FOR_ENERGY = 15;
+const HIGHEST_GAIN = 7;
+
+/**
+ * 20 ms that sound at a pitch in hertz (0 for silence) as a self-contained packet. It has hardly any bits for
+ * the shape of the spectrum, so the decoder fills it with noise of the energy that is expected of a voice; its pitch
+ * filter (RFC 6716 4.3.7.1) makes a tone of that.
+ */
+function opusPacket(pitch: number): Uint8Array {
+  if (pitch === 0) return SILENCE;
+  const encoder = new RangeEncoder();
+  encoder.bit(false, 15); // not silent
+  writePitchFilter(encoder, Math.round(OPUS_RATE / pitch));
+  encoder.bit(false, 3).bit(true, 3); // no transient; energies without prediction from the frame before
+  let before = 0;
+  for (const frequency of AS_EXPECTED) {
+    before = encoder.bits;
+    encoder.symbol(0, frequency * 128, 32_768);
+  }
+  const size = Math.ceil((before + BITS_FOR_ENERGY) / 8);
+  return Uint8Array.of(FRAME_OF_4_KHZ, ...encoder.finish(size));
+}
+
+/** RFC 6716 4.3.7.1; `period` in samples, 15 to 1022. */
+function writePitchFilter(encoder: RangeEncoder, period: number): void {
+  const octave = Math.floor(Math.log2((period + 1) / 16));
+  encoder.bit(true, 1).symbol(octave, octave + 1, 6);
+  encoder.raw(period + 1 - 16 * 2 ** octave, 4 + octave).raw(HIGHEST_GAIN, 3);
+  encoder.symbol(0, 2, 4); // its narrowest form
+}
+
+/**
+ * Writes symbols by their frequencies from the front of a packet, and raw bits from its back, as Opus does (RFC 6716
+ * 5.1). What the decoder reads beyond them, if it wants more, is zeros.
+ */
+class RangeEncoder {
+  #range = 2 ** 31;
+  #low = 0;
+  /** The last symbol, which a carry may still change, and how many of 255 follow it. */
+  #held = -1;
+  #carrying = 0;
+  #bytes: number[] = [];
+  #shifts = 0;
+  #raw = 0;
+  #rawBits = 0;
+
+  /** The bits that the decoder counts as used (`ec_tell`). */
+  get bits(): number {
+    return 1 + this.#shifts * 8 + Math.clz32(this.#range) + this.#rawBits;
+  }
+
+  /** A symbol that has the frequencies from `low` to `high` (not included) of `total`. */
+  symbol(low: number, high: number, total: number): this {
+    const step = Math.floor(this.#range / total);
+    if (low > 0) this.#low += this.#range - step * (total - low);
+    this.#range = low > 0 ? step * (high - low) : this.#range - step * (total - high);
+    while (this.#range <= 2 ** 23) this.#shift();
+    return this;
+  }
+
+  /** A bit that is set with a probability of 1 in 2^`rarity`. */
+  bit(isSet: boolean, rarity: number): this {
+    const total = 2 ** rarity;
+    return isSet ? this.symbol(total - 1, total, total) : this.symbol(0, total - 1, total);
+  }
+
+  /** The low `bits` of a value, at the back. */
+  raw(value: number, bits: number): this {
+    this.#raw += value * 2 ** this.#rawBits;
+    this.#rawBits += bits;
+    return this;
+  }
+
+  /** The packet, in `size` bytes, which must hold `bits`. Ends the encoder. */
+  finish(size: number): Uint8Array {
+    this.#end();
+    const packet = new Uint8Array(size);
+    packet.set(this.#bytes);
+    for (let at = size - 1, rest = this.#raw; rest > 0; at -= 1, rest = Math.floor(rest / 256))
+      packet.set([(packet[at] ?? 0) | (rest % 256)], at);
+    return packet;
+  }
+
+  /** As few bits as tell the symbols apart from any others, whatever follows. */
+  #end(): void {
+    let bits = Math.clz32(this.#range);
+    let unit = 2 ** (31 - bits);
+    if (Math.ceil(this.#low / unit) * unit + unit > this.#low + this.#range) {
+      bits += 1;
+      unit /= 2;
+    }
+    this.#low = Math.ceil(this.#low / unit) * unit;
+    for (; bits > 0; bits -= 8) this.#shift();
+    if (this.#held >= 0) this.#put(0);
+  }
+
+  #shift(): void {
+    this.#put(Math.floor(this.#low / 2 ** 23));
+    this.#low = (this.#low * 256) % 2 ** 31;
+    this.#range *= 256;
+    this.#shifts += 1;
+  }
+
+  #put(symbol: number): void {
+    if (symbol === 255) {
+      this.#carrying += 1;
+      return;
+    }
+    const carry = symbol >> 8;
+    if (this.#held >= 0) this.#bytes.push(this.#held + carry);
+    for (; this.#carrying > 0; this.#carrying -= 1) this.#bytes.push((255 + carry) % 256);
+    this.#held = symbol % 256;
+  }
 }

@@ -1,12 +1,10 @@
 import { isHttpUrl, isUnreachable, parseBounded } from '../body.ts';
 import { isObject } from '../state.ts';
-import { cost, priceFor } from '../prices.ts';
+import { cost, findModel, type Model, priceFor } from '../models.ts';
 import { actionError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
-import type { Model } from '../models.ts';
-import { findModel } from '../models.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
 import type { Order } from '../tasks.ts';
 

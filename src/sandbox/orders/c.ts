@@ -1,10 +1,9 @@
 import { isHttpUrl, isUnreachable } from '../body.ts';
-import { cost, priceFor } from '../prices.ts';
+import { cost, type Model, priceFor } from '../models.ts';
 import { taskError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
-import type { Model } from '../models.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
 import type { Order, Outcome } from '../tasks.ts';
 

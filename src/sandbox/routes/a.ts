@@ -5,9 +5,8 @@ import { type Call, json, Refused, type Reply, type Route } from '../exchange.ts
 import { serveVideo, videoOf } from '../files.ts';
 import { note, notePoll, tell } from '../journal.ts';
 import { videoSize } from '../media/video-size.ts';
-import { findModel, type Model } from '../models.ts';
+import { cost, findModel, type Model, priceFor } from '../models.ts';
 import { settleOutcome } from '../outcomes.ts';
-import { cost, priceFor } from '../prices.ts';
 import { acceptOrder, findTask, type Order, type Progress, progressOf, type Task } from '../tasks.ts';
 
 const A = { area: 'a', auth: 'bearer' } as const;

@@ -1,8 +1,6 @@
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
-import type { Model } from '../models.ts';
-import { MODELS } from '../models.ts';
-import { pricesOf } from '../prices.ts';
+import { type Model, MODELS, pricesOf } from '../models.ts';
 import { voicesOf } from './speech.ts';
 
 const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {

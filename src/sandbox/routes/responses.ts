@@ -6,8 +6,7 @@ import { insufficientQuota, modelNotFound } from '../envelopes.ts';
 import { type Call, json, type Reply, type Route } from '../exchange.ts';
 import type { FaultHit } from '../fault-catalogue.ts';
 import { tell, tellFailure } from '../journal.ts';
-import { findModel } from '../models.ts';
-import { cost, priceFor } from '../prices.ts';
+import { cost, findModel, priceFor } from '../models.ts';
 
 /** The Responses endpoint (specification 4.5), with and without a stream. */
 export const responsesRoutes: readonly Route[] = [
