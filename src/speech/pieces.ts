@@ -11,7 +11,6 @@ import { claimantOf, holdOutput, tidily } from '../jobs/hold-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
-import { deferred, type Deferred } from './deferred.ts';
 import { FileSink } from './file-sink.ts';
 import { hashOfPieces, type Joiner } from './containers.ts';
 import { piecesError, type PieceFailure } from './pieces-error.ts';
@@ -49,7 +48,7 @@ export interface SpokenPieces {
 }
 
 /**
- * Speaks the pieces of a text, each a job of its own, and joins them in their order. Pieces that an earlier run
+ * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run
  * paid for are taken from their folder, so that running it again pays for what is missing only. Pieces that it left in
  * doubt are not sent again without `fresh`; the others are spoken all the same. The first failure of this run keeps
  * further pieces from being begun; those under way are finished, since they are paid for.
@@ -82,7 +81,6 @@ export async function speakPieces(
 }
 
 type Untold = Omit<SpokenPieces, 'delivered'>;
-
 const notBegun = new Error('not begun');
 
 /** The run over all pieces: state that lives for one run. */
@@ -94,8 +92,9 @@ class Pieces {
   readonly #folder: PiecesFolder;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
-  /** Each piece's file, in order; settled when its worker is done with it. */
-  readonly #files: Deferred<JobFile>[];
+  /** Each piece's file, in order; settled by its worker. */
+  readonly #files: Promise<JobFile>[];
+  readonly #settle: { resolve: (file: JobFile) => void; reject: (error: Error) => void }[] = [];
   #next = 0;
   #whole = 0;
   #reused = 0;
@@ -107,7 +106,11 @@ class Pieces {
     this.#sink = sink;
     this.#output = output;
     this.#folder = new PiecesFolder(order.folder);
-    this.#files = order.bodies.map(() => deferred<JobFile>());
+    this.#files = order.bodies.map(
+      (_, index) => new Promise((resolve, reject) => (this.#settle[index] = { resolve, reject })),
+    );
+    // They are awaited one after the other: a rejection is handled when its turn comes.
+    for (const file of this.#files) file.catch(() => undefined);
   }
 
   async speak(): Promise<Untold> {
@@ -120,7 +123,7 @@ class Pieces {
       return { error };
     });
     await Promise.all(Array.from({ length: this.#order.concurrency }, () => this.#work()));
-    for (const { reject } of this.#files) reject(notBegun);
+    for (const { reject } of this.#settle) reject(notBegun);
     const written = await writing;
     if (this.#failures.length === 0 && written !== undefined && written.error !== notBegun)
       this.#failures.push({ index: undefined, error: written.error });
@@ -131,7 +134,7 @@ class Pieces {
     return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
   }
 
-  // An earlier run was killed after it had published the output, and before it had told of it.
+  // Finds the output of an earlier run that was killed after publishing it and before reporting it.
   async #published(): Promise<Untold | undefined> {
     const { sealed } = this.#output.metadata;
     const { target: path } = this.#sink;
@@ -145,7 +148,7 @@ class Pieces {
 
   async #publish(): Promise<JobFile | undefined> {
     const kept = await this.#sink.complete();
-    // Noted ahead of its publication: what stands there later is recognised as ours.
+    // Recorded before it is published, so that a later run recognises the output.
     if (kept !== undefined)
       await this.#output
         .note({ sealed: { bytes: kept.bytes, sha256: kept.sha256 } })
@@ -169,7 +172,7 @@ class Pieces {
       let isOld = false;
       try {
         isOld = await this.#isInDoubt(index);
-        this.#files[index]?.resolve(await this.#one(index));
+        this.#settle[index]?.resolve(await this.#one(index));
         this.#whole += 1;
         onPiece?.(this.#whole);
       } catch (error) {
@@ -195,9 +198,9 @@ class Pieces {
     // What an earlier run put there, and is not whole any more, is replaced; nothing else is.
     const force = earlier.some((job) => job.files.some(({ path }) => path === target));
     const sink = new FileSink({ target, force, mime });
-    const spoken = await speak({ ...this.#piece(index), fresh, deadline, output: target }, this.#deps, sink);
-    const { job, file } = spoken;
-    await spoken.delivered();
+    const order = { ...this.#piece(index), fresh, deadline, output: target };
+    const { job, file, delivered } = await speak(order, this.#deps, sink);
+    await delivered();
     this.#jobs[index] = job;
     if (file === undefined) throw new MgwError('internal', 'a piece of speech has no file');
     return file;
@@ -229,8 +232,8 @@ class Pieces {
 
   // In order and as soon as each is there: a listener at the other end need not wait for the last one.
   async #write(): Promise<void> {
-    for (const [index, { promise }] of this.#files.entries()) {
-      const { path } = await promise;
+    for (const [index, file] of this.#files.entries()) {
+      const { path } = await file;
       const isLast = index === this.#files.length - 1;
       await this.#sink.write(this.#order.join(await readFile(path), isLast));
     }
@@ -243,14 +246,12 @@ class Pieces {
   #error(): unknown {
     const { folder, bodies } = this.#order;
     const paid = this.#whole > this.#reused;
-    return piecesError({
-      failures: this.#failures,
-      whole: this.#whole,
-      count: bodies.length,
-      folder,
-      paid,
-      jobs: this.#known(),
-      signal: this.#deps.signals.soft,
-    });
+    const [failures, whole, jobs, signal] = [
+      this.#failures,
+      this.#whole,
+      this.#known(),
+      this.#deps.signals.soft,
+    ];
+    return piecesError({ failures, whole, count: bodies.length, folder, paid, jobs, signal });
   }
 }
