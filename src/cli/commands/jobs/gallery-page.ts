@@ -16,7 +16,18 @@ import { write } from '../../io.ts';
 import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { interruptions } from '../../signals.ts';
-import type { GalleryOptions } from './gallery.ts';
+
+/** The flags of `jobs gallery`. */
+export interface GalleryOptions {
+  batch?: string;
+  since?: string;
+  limit?: number;
+  output?: string;
+  force?: boolean;
+  copy?: boolean;
+  serve?: boolean;
+  port?: number;
+}
 
 // Returns the page of some jobs, without the key, signatures of addresses, and folders of this machine.
 async function galleryHtml(

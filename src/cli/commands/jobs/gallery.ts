@@ -8,19 +8,8 @@ import { single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { readRefs } from '../../refs.ts';
 import { sinceOption, sinceTime } from '../../since.ts';
+import type { GalleryOptions } from './gallery-page.ts';
 import { newest } from './ls.ts';
-
-/** The flags of `jobs gallery`. */
-export interface GalleryOptions {
-  batch?: string;
-  since?: string;
-  limit?: number;
-  output?: string;
-  force?: boolean;
-  copy?: boolean;
-  serve?: boolean;
-  port?: number;
-}
 
 const defaultLimit = 2000;
 

@@ -12,8 +12,7 @@ import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { costText, savedText } from '../../output/saved.ts';
 import { deliveredOutcome } from '../video/delivered.ts';
-import type { PreparedSpeech } from './prepare.ts';
-import type { TtsOptions } from './tts.ts';
+import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 
 /** Speaks what was prepared, as one job or with `--split` as several, and says where the audio is. */
 export async function deliverSpeech(

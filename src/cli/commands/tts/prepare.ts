@@ -4,11 +4,26 @@ import { at, type JsonObject } from '../../../json.ts';
 import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
 import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { splitText } from '../../../speech/split.ts';
+import type { BudgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
 import { readStdin } from '../../stdin.ts';
-import { targetOf } from '../../wait-options.ts';
-import type { TtsOptions } from './tts.ts';
+import { targetOf, type OutputOptions } from '../../wait-options.ts';
+
+/** The options of `mgw tts` apart from those that are settings. */
+export interface TtsOptions extends OutputOptions, BudgetOptions {
+  file?: string;
+  format?: string;
+  sampleRate?: number;
+  set?: string[];
+  split?: boolean;
+  pieceLength?: number;
+  concurrency?: number;
+  key?: string;
+  new?: boolean;
+  dryRun?: boolean;
+  check?: boolean;
+}
 
 /** Speech that was read and checked; nothing is sent yet. */
 export interface PreparedSpeech {

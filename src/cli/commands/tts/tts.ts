@@ -3,7 +3,7 @@ import { xApiKey } from '../../../exchange.ts';
 import { checkKeyName } from '../../../key-name.ts';
 import { speechFlags } from '../../../speech/flags.ts';
 import type { Run } from '../../action.ts';
-import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
+import { budgetOptions } from '../../budget-options.ts';
 import type { Context } from '../../context.ts';
 import { jobOptions, noCheckOption, requestOptions } from '../../job-options.ts';
 import { single, wholeNumber } from '../../options.ts';
@@ -16,24 +16,8 @@ import {
   notifyOption,
   requestTimeoutOption,
   sidecarOption,
-  type OutputOptions,
 } from '../../wait-options.ts';
-import type { PreparedSpeech } from './prepare.ts';
-
-/** The options of `mgw tts` apart from those that are settings. */
-export interface TtsOptions extends OutputOptions, BudgetOptions {
-  file?: string;
-  format?: string;
-  sampleRate?: number;
-  set?: string[];
-  split?: boolean;
-  pieceLength?: number;
-  concurrency?: number;
-  key?: string;
-  new?: boolean;
-  dryRun?: boolean;
-  check?: boolean;
-}
+import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 
 /** Adds the flags of `mgw tts`. */
 function addTtsOptions(command: Command): void {
