@@ -1,4 +1,5 @@
 import type { Deadline } from '../clock.ts';
+import { MgwError } from '../errors.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobEvent, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
@@ -106,6 +107,10 @@ async function accept(
     if (call.stream !== undefined)
       throw await saveUnrecorded({ reply: call.stream, sink, deadline: submission.deadline }, error, deps);
     await sink.abandon();
+    // The run that this one has joined may have sent it and published the audio while this one waited for the output.
+    const last = await deps.ledger.read(found.id);
+    const isTaken = error instanceof MgwError && error.code === 'output_exists';
+    if (isTaken && found.handle === undefined && last?.handle !== undefined) return last;
     throw error;
   }
 }
