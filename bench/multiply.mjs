@@ -1,12 +1,12 @@
 // A ledger of many jobs, made from the record of one: a run of 100,000 jobs would take as long as it takes to submit them.
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 
 /**
  * Writes jobs 1 to `count - 1` as the one that is there, which is the row `row-0` of the batch `clips`, with the prompt `boat
- * number 0` and the task `task-1`: records, claims and index.
+ * number 0` and the task `task-1`: records and claims.
  */
 export function multiply(state, url, count) {
   const [jobs, claims] = [join(state, 'jobs'), join(state, 'claims')];
@@ -18,7 +18,6 @@ export function multiply(state, url, count) {
     { length: count - 1 },
     (_, n) => `${id.slice(0, -5)}${String(n + 1).padStart(5, '0')}`,
   );
-  const index = [];
   for (const [at, ownId] of ids.entries()) {
     const n = at + 1;
     const fingerprint = fingerprintOf(url, n);
@@ -28,23 +27,17 @@ export function multiply(state, url, count) {
       .replaceAll('boat number 0', `boat number ${n}`)
       .replaceAll('task-1', `task-${n + 1}`);
     writeFileSync(join(jobs, `${ownId}.jsonl`), text.split('\n').map(checked).join('\n'));
-    writeFileSync(join(claims, `key.clips%2Frow-${n}`), claim(`${ownId} ${fingerprint}`));
+    writeFileSync(
+      join(claims, `key.clips%2Frow-${n}`),
+      claim(JSON.stringify({ job: ownId, fingerprint, owner: nobody })),
+    );
     writeFileSync(join(claims, `send.${ownId}.1`), claim('{}'));
-    for (const entry of [`fingerprint\n${fingerprint}`, `key\nclips/row-${n}`, `handle\ntask-${n + 1}`])
-      index.push(`${sha256(entry).slice(0, 32)} ${ownId}\n`);
   }
-  writeFileSync(join(state, 'index.log'), index.join(''), { flag: 'a' });
-  copyLines(join(state, 'succeeded.log'), id, ids);
+  // The first command completes it from the jobs.
+  for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
 }
 
-// A log of ids alone.
-function copyLines(path, id, ids) {
-  if (!existsSync(path)) return;
-  const line = readFileSync(path, 'latin1')
-    .split('\n')
-    .find((one) => one.includes(id));
-  if (line === id) writeFileSync(path, `${ids.join('\n')}\n`, { flag: 'a' });
-}
+const nobody = { pid: 0, start: '', host: '' };
 
 function fingerprintOf(url, n) {
   const body = JSON.stringify({ duration: 5, model: 'vendor-h3-mini', prompt: `boat number ${n}` });

@@ -18,7 +18,9 @@ export async function forget(ledger: Ledger, given: Job, force: boolean): Promis
       const obstacle = await obstacleOf(ledger, job);
       if (obstacle !== undefined) return obstacle;
     }
-    if (await isKeptFromSending(ledger, job, force)) break;
+    const next = await keepFromSending(ledger, job, force);
+    if (next === 'claimed') return 'in_use';
+    if (next === 'kept') break;
   }
   const last = force ? undefined : await ledger.read(given.id);
   const obstacle = last && (await obstacleOf(ledger, last));
@@ -32,17 +34,23 @@ export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promis
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 
-// False if the job has to be looked at again. A job with a handle is sent no more.
-async function isKeptFromSending(ledger: Ledger, job: Job, force: boolean): Promise<boolean> {
-  if (job.handle !== undefined) return true;
+// A job with a handle is sent no more.
+async function keepFromSending(
+  ledger: Ledger,
+  job: Job,
+  force: boolean,
+): Promise<'kept' | 'claimed' | 'again'> {
+  if (job.handle !== undefined) return 'kept';
   const next = await nextAttempt(ledger, job);
   if (next === 'free') {
     const { owner } = await ledger.lease();
-    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined;
+    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined ? 'kept' : 'again';
   }
-  if (force && next !== 'changed') return true;
-  if (next === 'unsent' || next === 'unknown') await ledger.append(job.id, unbegun(job, next));
-  return false;
+  if (next === 'changed') return 'again';
+  if (force) return 'kept';
+  if (next === 'claimed') return 'claimed';
+  await ledger.append(job.id, unbegun(job, next));
+  return 'again';
 }
 
 /** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */

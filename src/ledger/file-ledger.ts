@@ -10,7 +10,7 @@ import { IndexLog } from './index-log.ts';
 import { newJobId } from './job-id.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
-import { names, type Fate } from './names.ts';
+import { names } from './names.ts';
 import { currentOwner, lifeOf } from './owner.ts';
 
 /**
@@ -20,7 +20,8 @@ import { currentOwner, lifeOf } from './owner.ts';
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
-  const durable = await openFolders(stateDir, Object.values(folders));
+  const local = <T>(action: () => Promise<T> | T): Promise<T> => inFolder(action, stateDir);
+  const durable = await openFolders(stateDir, Object.values(folders), local);
   const records = new JobRecords(folders.jobs);
   const index = new IndexLog(join(stateDir, 'index.log'), join(stateDir, 'index.count'), {
     folder: folders.jobs,
@@ -30,35 +31,64 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   const claims = new FileClaims(folders.claims, async (raw) => {
     await enrolAll(raw, jobsIn(records), currentOwner());
   });
-  const local = <T>(action: () => Promise<T> | T): Promise<T> => inFolder(action, stateDir);
-  // The index is a copy: a removed job that it still has is not found by its record.
-  const noteRemoved = (id: string): Promise<void> =>
-    index.add([{ kind: 'removed', value: '', id }], false).catch(() => undefined);
-  const fateOf = async (id: string): Promise<Fate> => {
-    if (records.isRemoved(id)) return 'removed';
-    if (records.version(id) !== undefined) return 'there';
-    const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
-    return isSent || (await index.isAccepted(id)) ? 'lost' : 'unmade';
-  };
   return {
+    ...jobMethods({ records, index, claims, durable, local, now }),
     newId: (time) => local(async () => newJobId(time, await index.highest())),
+    lookup: (kind, value) => local(() => index.find(kind, value)),
+    listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
+      // An index that is not whole may be in a folder that cannot be written to.
+      local(() => index.ids(leaveOutSucceeded).catch(() => records.ids())),
+    claim: (name, content) => local(() => durable().then(() => claims.claim(name, content))),
+    claimed: (name) => local(() => claims.claimed(name)),
+    confirm: (name) => local(() => claims.confirm(name)),
+    isConfirmed: (name) => local(() => claims.isConfirmed(name)),
+    lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
+    lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
+    close: () => Promise.resolve(),
+  };
+}
+
+type Local = <T>(action: () => Promise<T> | T) => Promise<T>;
+
+interface Parts {
+  records: JobRecords;
+  index: IndexLog;
+  claims: FileClaims;
+  durable: () => Promise<void>;
+  local: Local;
+  now: () => number;
+}
+
+type JobMethods = Pick<
+  Ledger,
+  'create' | 'append' | 'read' | 'events' | 'version' | 'ids' | 'remove' | 'forbid' | 'fateOf'
+>;
+
+function jobMethods({ records, index, claims, durable, local, now }: Parts): JobMethods {
+  // The index is a copy: on a full disk the event itself may still fit.
+  const note = (entry: IndexEntry, isDurable: boolean): Promise<void> =>
+    index.add([entry], isDurable).catch(() => undefined);
+  const noteRemoved = (id: string): Promise<void> => note({ kind: 'removed', value: '', id }, false);
+  return {
     create: (id, events, restores) =>
       local(async () => {
         await durable();
         if (records.isRemoved(id) ? restores !== true : records.version(id) !== undefined) return false;
         const text = events.map((event) => encodeEvent(event, now())).join('');
+        const entries = entriesOf(id, foldRecord(id, text));
         // First, so that no job is ever missing in an index that is whole.
-        await index.add(entriesOf(id, foldRecord(id, text)));
-        return records.create(id, text, restores);
+        await index.add(entries);
+        const isCreated = await records.create(id, text, restores);
+        // It was lost meanwhile, and another process may have completed it before the record was there.
+        if (!index.isKept) await index.add(entries);
+        return isCreated;
       }),
     append: (id, event) =>
       local(async () => {
-        // The index is a copy: on a full disk the event itself may still fit.
-        if (event.type === 'accepted')
-          await index.add([{ kind: 'handle', value: event.handle, id }]).catch(() => undefined);
+        if (event.type === 'accepted') await note({ kind: 'handle', value: event.handle, id }, true);
         await records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
         if (event.type === 'finished' && event.state === 'succeeded')
-          await index.add([{ kind: 'succeeded', value: '', id }], false).catch(() => undefined);
+          await note({ kind: 'succeeded', value: '', id }, false);
       }),
     read: (id) => local(() => records.read(id)),
     events: (id) => local(() => records.events(id)),
@@ -68,9 +98,6 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         const removed = await index.removed().catch(() => new Set<string>());
         return records.ids().filter((id) => !removed.has(id));
       }),
-    listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      // An index that is not whole may be in a folder that cannot be written to.
-      local(() => index.ids(leaveOutSucceeded).catch(() => records.ids())),
     remove: (id) => local(() => records.remove(id).then(() => noteRemoved(id))),
     forbid: (id) =>
       local(async () => {
@@ -78,15 +105,13 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         if (isForbidden) await noteRemoved(id);
         return isForbidden;
       }),
-    fateOf: (id) => local(() => fateOf(id)),
-    lookup: (kind, value) => local(() => index.find(kind, value)),
-    claim: (name, content) => local(() => durable().then(() => claims.claim(name, content))),
-    claimed: (name) => local(() => claims.claimed(name)),
-    confirm: (name) => local(() => claims.confirm(name)),
-    isConfirmed: (name) => local(() => claims.isConfirmed(name)),
-    lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
-    lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
-    close: () => Promise.resolve(),
+    fateOf: (id) =>
+      local(async () => {
+        if (records.isRemoved(id)) return 'removed';
+        if (records.version(id) !== undefined) return 'there';
+        const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
+        return isSent || (await index.isAccepted(id)) ? 'lost' : 'unmade';
+      }),
   };
 }
 
@@ -110,7 +135,7 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
 
 // Folders that are there are made durable before the first name is given in them: their maker may have died before that.
 // A command that gives none need not wait for it.
-async function openFolders(stateDir: string, inner: string[]): Promise<() => Promise<void>> {
+async function openFolders(stateDir: string, inner: string[], local: Local): Promise<() => Promise<void>> {
   const make = async (): Promise<void> => {
     await makeOwnFolder(stateDir, true);
     // Together, since one sync does for all.
@@ -118,13 +143,13 @@ async function openFolders(stateDir: string, inner: string[]): Promise<() => Pro
   };
   let made: Promise<void> | undefined;
   const durable = (): Promise<void> =>
-    (made ??= inFolder(make, stateDir).catch((error: unknown) => {
+    (made ??= local(make).catch((error: unknown) => {
       made = undefined;
       throw error;
     }));
   const all = [stateDir, ...inner];
   if (!all.every(isFolder)) await durable();
-  else await inFolder(() => all.forEach((folder) => checkOwnFolder(folder, true)), stateDir);
+  else await local(() => all.forEach((folder) => checkOwnFolder(folder, true)));
   return durable;
 }
 

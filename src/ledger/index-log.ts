@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, statSync, type Stats } from 'node:fs';
 import { systemCode } from '../errors.ts';
 import { together } from '../together.ts';
 import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
@@ -34,6 +34,8 @@ export class IndexLog {
   #queued: string[] = [];
   #isDurable = false;
   readonly #write = together(() => this.#writeQueued());
+  /** The file after the last line of this process. */
+  #written: Stats | undefined;
 
   constructor(path: string, countPath: string, jobs: Indexed) {
     this.#path = path;
@@ -54,16 +56,23 @@ export class IndexLog {
     const isDurable = this.#isDurable;
     this.#isDurable = false;
     await this.#append(this.#countPath, '+'.repeat(lines.length), { tornEnd: '', isDurable: false });
-    await this.#append(this.#path, lines.join(''), { isDurable });
+    this.#written = await this.#append(this.#path, lines.join(''), { isDurable });
   }
 
-  async #append(path: string, text: string, options?: AppendOptions): Promise<void> {
-    await appendFile(path, text, options).catch(async (error: unknown) => {
+  async #append(path: string, text: string, options?: AppendOptions): Promise<Stats> {
+    const appended = appendFile(path, text, options).catch(async (error: unknown) => {
       if (systemCode(error) !== 'ENOENT') throw error;
       // It was removed since it was found to be whole.
       await this.#complete();
-      await appendFile(path, text, options);
+      return appendFile(path, text, options);
     });
+    return (await appended).after;
+  }
+
+  /** Whether the file still has what this process added to it last. */
+  get isKept(): boolean {
+    const now = statSync(this.#path, { throwIfNoEntry: false });
+    return now !== undefined && now.ino === this.#written?.ino && now.size >= this.#written.size;
   }
 
   /** The jobs of a value, the last one first. Their records may be gone. */

@@ -11,7 +11,7 @@ import { Database } from './database.ts';
 import { EventWriter } from './event-writer.ts';
 import { KeptFacts } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
-import { names as attemptNames } from '../names.ts';
+import { names as attemptNames, type Fate } from '../names.ts';
 import { nameHash } from './name-hash.ts';
 import { claimsIn } from './postgres-claims.ts';
 import { identityOf, makeTables } from './schema.ts';
@@ -63,9 +63,9 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     return lines;
   });
   // One text is read sooner than a hundred thousand rows.
-  const idsOf = async (which: string): Promise<string[]> => {
+  const idsOf = async (which = 'true'): Promise<string[]> => {
     const [row] = await database.query<{ ids: string | null }>(
-      `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} ${which} ORDER BY id DESC) AS sorted`,
+      `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} WHERE state <> 'removed' AND (${which}) ORDER BY id DESC) AS sorted`,
     );
     return row?.ids ? row.ids.split(' ') : [];
   };
@@ -87,37 +87,11 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       );
       return row && String(row.n);
     },
-    ids: () => idsOf(`WHERE state <> 'removed'`),
+    ids: () => idsOf(),
     // In this form, indexes give the order and the few.
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      idsOf(
-        leaveOutSucceeded
-          ? `WHERE (state < 'succeeded' OR state > 'succeeded' OR folded < n) AND state <> 'removed'`
-          : `WHERE state <> 'removed'`,
-      ),
-    remove: async (id) => {
-      writer.forget(id);
-      await database.query(
-        `WITH job AS (UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = $1),
-           event AS (DELETE FROM ${events} WHERE job = $1)
-         DELETE FROM ${names} WHERE job = $1`,
-        [id],
-      );
-    },
-    forbid: async (id) => {
-      const rows = await database.query(
-        `WITH made AS (INSERT INTO ${jobs} (id, n, folded, state) VALUES ($1, 0, 0, 'removed')
-           ON CONFLICT (id) DO NOTHING)
-         SELECT FROM ${jobs} WHERE id = $1 AND state <> 'removed'`,
-        [id],
-      );
-      return rows.length === 0;
-    },
-    fateOf: async (id) => {
-      const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
-      if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
-      return (await claims.claimed(attemptNames.attempt(id, 1))) === undefined ? 'unmade' : 'lost';
-    },
+      idsOf(leaveOutSucceeded ? `state < 'succeeded' OR state > 'succeeded' OR folded < n` : 'true'),
+    ...removalIn(database, writer, claims),
     lookup: async (kind, value) => {
       const rows = await database.query<{ job: string }>(
         `SELECT job FROM ${names} WHERE hash = $1 ORDER BY made DESC`,
@@ -131,6 +105,39 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     close: async () => {
       await keeper.close();
       await database.close();
+    },
+  };
+}
+
+// A removed job keeps its row, so that no job of its id is created again.
+function removalIn(
+  database: Database,
+  writer: EventWriter,
+  claims: Pick<Ledger, 'claimed'>,
+): Pick<Ledger, 'remove' | 'forbid' | 'fateOf'> {
+  const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
+  const fateOf = async (id: string): Promise<Fate> => {
+    const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
+    if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
+    return (await claims.claimed(attemptNames.attempt(id, 1))) === undefined ? 'unmade' : 'lost';
+  };
+  return {
+    fateOf,
+    remove: async (id) => {
+      writer.forget(id);
+      await database.query(
+        `WITH job AS (UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = $1),
+           event AS (DELETE FROM ${events} WHERE job = $1)
+         DELETE FROM ${names} WHERE job = $1`,
+        [id],
+      );
+    },
+    forbid: async (id) => {
+      await database.query(
+        `INSERT INTO ${jobs} (id, n, folded, state) VALUES ($1, 0, 0, 'removed') ON CONFLICT (id) DO NOTHING`,
+        [id],
+      );
+      return (await fateOf(id)) === 'removed';
     },
   };
 }

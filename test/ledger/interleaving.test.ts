@@ -1,0 +1,174 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
+import { forget } from '../../src/jobs/forget.ts';
+import { beforeEachStep } from '../../src/ledger/durable-file.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
+import { freshFolder } from '../support/servers.ts';
+import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from '../jobs/harness.ts';
+
+// Processes that share one ledger, interleaved at each change that one of them makes to the disk. A process is a chain of
+// calls with a context of its own; one that is killed makes no further change.
+
+class Killed extends Error {}
+
+interface Actor {
+  steps: number;
+  /** Before its step of this number … */
+  at: number;
+  /** … this happens. */
+  act: () => Promise<void> | void;
+}
+
+const actors = new AsyncLocalStorage<Actor>();
+
+beforeEachStep(async () => {
+  const actor = actors.getStore();
+  if (actor === undefined) return;
+  actor.steps += 1;
+  if (actor.steps === actor.at) await actors.exit(actor.act);
+  if (actor.steps > actor.at && actor.act === kill) kill();
+});
+
+function kill(): never {
+  throw new Killed();
+}
+
+/** What a process did: how often it came to a change, and how it ended. */
+interface Ended {
+  steps: number;
+  exit: number | 'killed';
+}
+
+interface World {
+  state: string;
+  /** Handles that the gateway has given. */
+  created: string[];
+  /** Submissions without a key, each of which may be a second take. */
+  takes: number;
+}
+
+async function process_(
+  world: World,
+  command: Command,
+  { at = Infinity, act = (): void => undefined }: Partial<Actor> = {},
+): Promise<Ended> {
+  const isKilled = act === kill;
+  const actor: Actor = { steps: 0, at, act };
+  const deps = await depsOf(world, isKilled ? deadOwner() : currentOwner());
+  const exit = await actors.run(actor, async () =>
+    command(deps, world).catch((error: unknown) => {
+      if (isKilled) return 10;
+      throw error;
+    }),
+  );
+  return { steps: actor.steps, exit: isKilled && actor.steps >= at ? 'killed' : exit };
+}
+
+async function depsOf({ state, created }: World, owner = deadOwner()): Promise<TestDeps> {
+  const deps = await depsFor('http://127.0.0.1:9', state, { owner, retries: 0 });
+  const exchange: GatewayClient['exchange'] = async (_, options) => {
+    await options.onConnected?.();
+    created.push(`task_${created.length + 1}`);
+    return { status: 200, headers: {}, text: JSON.stringify({ task_id: created.at(-1) }), complete: true };
+  };
+  return { ...deps, client: { ...deps.client, exchange } };
+}
+
+type Command = (deps: TestDeps, world: World) => Promise<number>;
+
+const submits =
+  (key: string | undefined): Command =>
+  async (deps, world) => {
+    if (key === undefined) world.takes += 1;
+    const ran = await run(deps, orderOf({ key, deadline: deadlineIn(500, deps.clock) }));
+    return ran.exit;
+  };
+
+/** Looks for a job in an index that was lost. */
+const completes: Command = async ({ ledger }, { state }) => {
+  rmSync(join(state, 'index.log'), { force: true });
+  await ledger.lookup('handle', 'task_1');
+  return 0;
+};
+
+const removes: Command = async ({ ledger }) => {
+  for (const job of await jobsOf(ledger)) await forget(ledger, job, false);
+  return 0;
+};
+
+const commands = {
+  submits: submits('boat'),
+  'submits without a key': submits(undefined),
+  completes,
+  removes,
+};
+type Name = keyof typeof commands;
+
+async function newWorld(): Promise<World> {
+  const world = { state: freshFolder(), created: [], takes: 0 };
+  // A job that was never sent, which is there to be found or removed.
+  const deps = await depsOf(world);
+  const client = { ...deps.client, exchange: () => Promise.reject(new Error('nothing is sent')) };
+  await run({ ...deps, client }, orderOf({ key: 'other', body: { model: 'm', prompt: 'p' } })).catch(
+    () => undefined,
+  );
+  return world;
+}
+
+/** What holds after every schedule: no task is lost, the same command ends well, and nothing more is paid for. */
+async function expectSound(world: World, name: Name, what: string, isDoubtful = false): Promise<void> {
+  const rerun = (key?: string): Promise<Ended> => process_(world, submits(key));
+  for (const key of name === 'submits without a key' ? [undefined] : ['boat']) {
+    const { exit } = await rerun(key);
+    expect(isDoubtful ? [0, 7] : [0], `${what}: exit of the rerun`).toContain(exit);
+    if (exit === 0) expect((await rerun(key)).exit, what).toBe(0);
+  }
+  expect(world.created.length, `${what}: tasks`).toBeLessThanOrEqual(1 + world.takes);
+  const { ledger } = await depsOf(world);
+  const jobs = await jobsOf(ledger);
+  const known = jobs.map(({ handle }) => handle);
+  expect(jobs.filter(({ key }) => key === 'boat').length, `${what}: jobs of the key`).toBeLessThanOrEqual(1);
+  if (!isDoubtful)
+    expect(
+      world.created.filter((handle) => !known.includes(handle)),
+      `${what}: lost`,
+    ).toEqual([]);
+  const listed = (await ledger.listed()).slice().filter((id) => jobs.some((job) => job.id === id));
+  expect(listed, `${what}: listed`).toEqual(jobs.map(({ id }) => id));
+}
+
+const pairs = (Object.keys(commands) as Name[]).flatMap((one) =>
+  (Object.keys(commands) as Name[]).map((other) => [one, other] as const),
+);
+
+describe('at each change that a process makes,', () => {
+  it.each(pairs)('one that %s is passed by one that %s', async (one, other) => {
+    for (let at = 1, steps = 1; at <= steps; at += 1) {
+      const world = await newWorld();
+      let passed: Ended | undefined;
+      const act = async (): Promise<void> => void (passed = await process_(world, commands[other]));
+      const ended = await process_(world, commands[one], { at, act });
+      steps = ended.steps;
+      const what = `passed before change ${at}`;
+      expect([0, 8], what).toContain(ended.exit);
+      expect([0, 8, undefined], what).toContain(passed?.exit);
+      await expectSound(world, one.startsWith('submits') ? one : other, what);
+    }
+  });
+
+  it.each(pairs)('one that %s may be killed, and then another one %s', async (one, other) => {
+    for (let at = 1, isKilled = true; isKilled; at += 1) {
+      const world = await newWorld();
+      const ended = await process_(world, commands[one], { at, act: kill });
+      isKilled = ended.exit === 'killed';
+      const what = `killed before change ${at}`;
+      const next = await process_(world, commands[other]);
+      expect([0, 7], what).toContain(next.exit);
+      await expectSound(world, one.startsWith('submits') ? one : other, what, true);
+    }
+  });
+});
