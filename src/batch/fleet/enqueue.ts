@@ -4,40 +4,34 @@ import type { Row } from '../manifest/row.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import type { NamedRow } from '../planned-row.ts';
 import { fieldOf, hashOf, isSpeech } from '../work.ts';
-import { asking, type Database } from './database.ts';
+import type { Ask } from './fleet-state.ts';
 import { addBatch, addRows, type NewRow, type QueuedHead } from './row-queue.ts';
 
-/** What became of the rows of a batch that was put into the queue. */
+/** The result of putting a batch into the queue. */
 export interface Enqueued {
   plan: Plan;
   added: number;
-  /** Ids of rows that were there before, and asked for something else: they stay as they were. */
+  /** Ids of rows that were in the queue with another content. They are left as they were. */
   changed: string[];
 }
 
-/** Rows that go to the database at a time, by their number and their bytes. */
+/** The most rows and bytes of one statement. */
 const [mostRows, mostBytes] = [500, 4 * 1024 * 1024];
 
 /**
- * Checks every row of a batch, as `batch plan` does; nothing is sent, and nothing asked of the ledger: what was paid for
- * is found out by whoever is handed the row.
+ * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that takes
+ * a row finds out whether it was paid for.
  */
 export function checkRows(batch: Batch, deps: PlanDeps): Promise<Plan> {
   return planBatch({ ...batch, force: true }, untouched(deps), (planned) => void newRow(planned));
 }
 
 /**
- * Puts the rows of a batch that can be carried out into the queue, in memory that does not grow with their number. The same
- * rows again add nothing, so that what was cut off is put right by doing it again.
- * @throws MgwError('usage') where a batch of that name is meant for another gateway, MgwError('unreachable').
+ * Puts the valid rows of a batch into the queue, in memory that does not grow with their number. Rows that are in the
+ * queue add nothing, so an interrupted call can be repeated.
+ * @throws MgwError('usage') if a batch of that name is enqueued for another gateway, MgwError('unreachable').
  */
-export async function enqueue(
-  batch: Batch,
-  head: QueuedHead,
-  deps: PlanDeps,
-  database: Database,
-): Promise<Enqueued> {
-  const ask = asking(database);
+export async function enqueue(batch: Batch, head: QueuedHead, deps: PlanDeps, ask: Ask): Promise<Enqueued> {
   await addBatch(ask, { name: batch.name, head });
   const chunk: NewRow[] = [];
   let bytes = 0;
@@ -63,7 +57,7 @@ function untouched(deps: PlanDeps): PlanDeps {
   return { ...deps, standing: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// What a row names by a file is read here and goes along: no worker needs that file.
+// The files that a row names are read here and become part of it: no worker needs them.
 function newRow({ id, row, work }: NamedRow): { row: NewRow; size: number } {
   const spoken = fieldOf(work, 'prompt');
   const own: Row = isSpeech(work)

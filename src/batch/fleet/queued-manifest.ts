@@ -1,26 +1,23 @@
 import type { Item, LeftOut, Manifest } from '../manifest/manifest.ts';
-import type { Row } from '../manifest/row.ts';
-import { asking, type Database } from './database.ts';
-import type { QueuedHead } from './row-queue.ts';
+import type { Ask } from './fleet-state.ts';
+import { parseHead, parseRow } from './row-queue.ts';
 
-/** What the queue knows of the rows of a batch that have not ended. */
+/** The rows of a batch in the queue that have not ended. */
 export interface Standings {
   waiting: number;
   taken: number;
-  /** Rows that two workers did not survive. */
-  aside: { id: string; why: string | null }[];
+  /** Rows whose workers died twice. */
+  quarantined: { id: string; why: string | null }[];
 }
 
-/** Rows that are asked for at a time. */
+/** The number of rows in one query. */
 const page = 500;
 
-/** The manifest of a batch that was enqueued, as the queue has it; undefined where there is none of that name. */
-export async function queuedManifest(database: Database, name: string): Promise<Manifest | undefined> {
-  const [found] = await asking(database)<{ head: string }>('select head from {batches} where name = $1', [
-    name,
-  ]);
+/** Reads the manifest of an enqueued batch from the queue; undefined if there is no batch of that name. */
+export async function queuedManifest(ask: Ask, name: string): Promise<Manifest | undefined> {
+  const [found] = await ask<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (found === undefined) return undefined;
-  const { output, concurrency, budget } = JSON.parse(found.head) as QueuedHead;
+  const { output, concurrency, budget } = parseHead(name, found.head);
   const head = {
     name,
     concurrency: String(concurrency),
@@ -31,14 +28,14 @@ export async function queuedManifest(database: Database, name: string): Promise<
     let after = '0';
     let index = 0;
     for (;;) {
-      const rows = await asking(database)<{ content: string; place: string }>(
-        `select content, position::text as place from {batch_rows} where batch = $1 and position > $2::bigint order by position limit ${page}`,
+      const rows = await ask<{ id: string; content: string; place: string }>(
+        `select id, content, position::text as place from {batch_rows} where batch = $1 and position > $2::bigint order by position limit ${page}`,
         [name, after],
       );
-      for (const { content } of rows) {
+      for (const { id, content } of rows) {
         index += 1;
         // Two files that were enqueued under one name both have a first row.
-        const row = { ...(JSON.parse(content) as Row), index };
+        const row = { ...parseRow(id, content), index };
         const record = { line: row.line, fields: [] };
         if ((await isLeftOut?.(record, index)) !== true) yield { row, record };
       }
@@ -50,17 +47,17 @@ export async function queuedManifest(database: Database, name: string): Promise<
   return { path: name, head, defaults: [], items };
 }
 
-/** Where the rows of a batch stand that were handed out, or wait for it; undefined where it was never enqueued. */
-export async function standings(database: Database, name: string): Promise<Standings | undefined> {
-  const counts = await asking(database)<{ state: string; count: number }>(
+/** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
+export async function standings(ask: Ask, name: string): Promise<Standings | undefined> {
+  const counts = await ask<{ state: string; count: number }>(
     'select state, count(*)::int as count from {batch_rows} where batch = $1 group by state',
     [name],
   );
   if (counts.length === 0) return undefined;
   const count = (state: string): number => counts.find((each) => each.state === state)?.count ?? 0;
-  const aside = await asking(database)<Standings['aside'][number]>(
-    `select id, why from {batch_rows} where batch = $1 and state = 'aside' order by position limit 1000`,
+  const quarantined = await ask<Standings['quarantined'][number]>(
+    `select id, why from {batch_rows} where batch = $1 and state = 'quarantined' order by position limit 1000`,
     [name],
   );
-  return { waiting: count('waiting'), taken: count('taken'), aside };
+  return { waiting: count('waiting'), taken: count('taken'), quarantined };
 }

@@ -1,20 +1,25 @@
+import { z } from 'zod';
 import { MgwError } from '../../errors.ts';
+import { tryParseJson, type JsonObject } from '../../json.ts';
+import { kinds } from '../manifest/fields.ts';
 import type { Row } from '../manifest/row.ts';
-import { asking, type Ask, type Database, type Hold } from './database.ts';
+import { isLive, type Ask, type FleetState } from './fleet-state.ts';
 
-/** How an enqueued batch is carried out, on whichever machine. */
-export interface QueuedHead {
-  /** What `base_url` says in the records: a worker takes only rows that were meant for its gateway. */
-  gateway: string;
-  /** Tasks under way at the gateway at most, over all workers. */
-  concurrency: number;
-  perMinute?: number;
+const headSchema = z.object({
+  /** The `base_url` of the records: a worker takes only rows for its own gateway. */
+  gateway: z.string(),
+  /** The maximum number of tasks in progress at the gateway, over all workers. */
+  concurrency: z.number().int().positive(),
+  perMinute: z.number().positive().optional(),
   /** An amount in plain digits. */
-  budget?: string;
+  budget: z.string().optional(),
   /** A template for workers that have none of their own. */
-  output?: string;
-  sidecar?: boolean;
-}
+  output: z.string().optional(),
+  sidecar: z.boolean().optional(),
+});
+
+/** How an enqueued batch is carried out, on any machine. */
+export type QueuedHead = z.infer<typeof headSchema>;
 
 /** A batch in the queue. */
 export interface QueuedBatch {
@@ -22,94 +27,122 @@ export interface QueuedBatch {
   head: QueuedHead;
 }
 
-/** A row as it is put into the queue: everything that it needs is in it. */
+/** A row as it is put into the queue: it contains everything that it needs. */
 export interface NewRow {
   id: string;
-  /** Of what it asks for. */
+  /** The hash of what it asks for. */
   hash: string;
   row: Row;
 }
 
-/** A row that was handed out to this process. */
+/** A row that this process has taken. */
 export interface TakenRow {
   batch: string;
   id: string;
-  row: Row;
+  /** The lease under which it was taken. */
+  lease: string;
+  /** The row as JSON text, for {@link parseRow}. */
+  content: string;
 }
 
-/** What became of a chunk of rows that were put into the queue. */
+/** The result of putting rows into the queue. */
 export interface Added {
   added: number;
-  /** Those that were there before, asking for something else: they are left as they were. */
+  /** Rows that were in the queue with another content. They are left as they were. */
   changed: string[];
 }
 
+const rowSchema = z.object({
+  index: z.number().int(),
+  line: z.number().int(),
+  kind: z.enum(kinds),
+  id: z.string().optional(),
+  flags: z.record(z.string(), z.union([z.string(), z.array(z.string()), z.boolean()])),
+  set: z.array(z.string()),
+  body: z
+    .union([z.string(), z.custom<JsonObject>((value) => z.looseObject({}).safeParse(value).success)])
+    .optional(),
+  text: z.string().optional(),
+  file: z.string().optional(),
+  endpoint: z.string().optional(),
+  output: z.string().optional(),
+  tags: z.array(z.string()),
+}) satisfies z.ZodType<Row>;
+
+/** Reads how an enqueued batch is carried out. @throws MgwError('local_io') if the database holds something else. */
+export function parseHead(batch: string, text: string): QueuedHead {
+  const parsed = headSchema.safeParse(tryParseJson(text));
+  if (parsed.success) return parsed.data;
+  throw new MgwError(
+    'local_io',
+    `The queue's entry of the batch ${batch} is damaged. Enqueue its file again.`,
+  );
+}
+
+/** Reads a row of the queue. @throws MgwError('usage') if the database holds something else. */
+export function parseRow(id: string, text: string): Row {
+  const parsed = rowSchema.safeParse(tryParseJson(text));
+  if (parsed.success) return parsed.data;
+  throw new MgwError('usage', `The row ${id} of the queue is damaged.`);
+}
+
 /**
- * The rows of batches that were enqueued, handed out to workers one by one. A row is with its worker for as long as that
- * renews it; a worker that is gone loses it to another one, and who has lost it writes nothing to it any more. A row that
- * two workers did not survive is set aside. That a row may be handed out twice costs nothing: the ledger pays once.
+ * The rows of enqueued batches, handed out to workers one by one. A row belongs to its worker's lease: when the lease
+ * ends, another worker takes the row, and the first one can no longer write to it. A row whose workers died twice is
+ * quarantined. Handing out a row twice costs nothing: the ledger pays once.
  */
 export class RowQueue {
-  readonly #ask: Ask;
-  readonly #hold: Hold;
+  readonly #fleet: FleetState;
   readonly #taken = new Set<TakenRow>();
 
-  constructor(database: Database, hold: Hold) {
-    this.#ask = asking(database);
-    this.#hold = hold;
+  constructor(fleet: FleetState) {
+    this.#fleet = fleet;
   }
 
-  /** How many rows are in this process's hands. */
+  /** The number of rows that this process has taken. */
   get taken(): number {
     return this.#taken.size;
   }
 
-  /** The batches of a gateway of which rows may be taken now, those that were enqueued first at the top. */
+  /** Returns the batches of a gateway that have rows to take now, in the order in which they were enqueued. */
   async waiting(gateway: string): Promise<QueuedBatch[]> {
-    const found = await this.#ask<{ name: string; head: string }>(waiting, [gateway]);
-    return found.map(({ name, head }) => ({ name, head: JSON.parse(head) as QueuedHead }));
+    const own = [...this.#taken];
+    const lease = await this.#fleet.lease();
+    const values = [gateway, lease, own.map(({ batch }) => batch), own.map(({ id }) => id)];
+    const found = await this.#fleet.ask<{ name: string; head: string }>(waiting, values);
+    return found.map(({ name, head }) => ({ name, head: parseHead(name, head) }));
   }
 
-  /** Takes a row that nobody has in hand; undefined where there is none. One call for each batch at a time. */
+  /** Takes a row; undefined if there is none to take. Call it for one row of a batch at a time. */
   async take(batch: string): Promise<TakenRow | undefined> {
-    const { holder, leaseMs } = this.#hold;
+    const lease = await this.#fleet.lease();
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
-    const values = [batch, holder, leaseMs, known];
-    const [found] = await this.#ask<{ id: string; content: string }>(take, values);
+    const [found] = await this.#fleet.ask<{ id: string; content: string }>(take, [batch, lease, known]);
     if (found === undefined) return undefined;
-    const taken = { batch, id: found.id, row: JSON.parse(found.content) as Row };
+    const taken = { batch, id: found.id, lease, content: found.content };
     this.#taken.add(taken);
     return taken;
   }
 
-  /** Renews what this process has in hand. */
-  async renew(): Promise<void> {
-    const { holder, leaseMs } = this.#hold;
-    const rows = [...this.#taken];
-    if (rows.length === 0) return;
-    const values = [rows.map(({ batch }) => batch), rows.map(({ id }) => id), holder, leaseMs];
-    await this.#ask(renew, values);
-  }
-
-  /** Takes rows back from workers that are gone, and sets aside what two of them did not survive. Returns the latter. */
+  /** Takes rows back from leases that have ended. Returns those that it quarantines, since two workers died with them. */
   async recover(): Promise<{ batch: string; id: string }[]> {
-    const found = await this.#ask<{ batch: string; id: string; state: string }>(recover);
-    return found.filter(({ state }) => state === 'aside');
+    const found = await this.#fleet.ask<{ batch: string; id: string; state: string }>(recover);
+    return found.filter(({ state }) => state === 'quarantined');
   }
 
-  /** Leaves a row to others, no sooner than `delayMs` from now. */
+  /** Returns a row to the queue; it can be taken again after `delayMs`. */
   async giveBack(row: TakenRow, delayMs: number, why?: string): Promise<void> {
-    await this.#ask(giveBack, [row.batch, row.id, this.#hold.holder, delayMs, why ?? null]);
+    await this.#fleet.ask(giveBack, [row.batch, row.id, row.lease, delayMs, why ?? null]);
     this.#taken.delete(row);
   }
 
-  /** A row has come to its end, well or badly. */
+  /** Records that a row has ended, well or badly. */
   async end(row: TakenRow, state: string, why?: string): Promise<void> {
-    await this.#ask(end, [row.batch, row.id, this.#hold.holder, state, why ?? null]);
+    await this.#fleet.ask(end, [row.batch, row.id, row.lease, state, why ?? null]);
     this.#taken.delete(row);
   }
 
-  /** A row is not to be renewed any more; whoever comes upon its end takes it. */
+  /** Forgets a row whose end could not be recorded. It is taken again, by this worker or by another. */
   drop(row: TakenRow): void {
     this.#taken.delete(row);
   }
@@ -117,7 +150,7 @@ export class RowQueue {
 
 /**
  * Puts a batch into the queue, or changes how it is carried out.
- * @throws MgwError('usage') where a batch of that name is meant for another gateway.
+ * @throws MgwError('usage') if a batch of that name is enqueued for another gateway.
  */
 export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<void> {
   const [kept] = await ask<{ gateway: string }>(addBatchText, [name, head.gateway, JSON.stringify(head)]);
@@ -128,7 +161,7 @@ export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<v
   );
 }
 
-/** Puts rows into the queue, in their order; those that are there stay as they are. */
+/** Puts rows into the queue, in their order. Rows that are there stay as they are. */
 export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]): Promise<Added> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
   const values = [batch, rows.map(({ id }) => id), rows.map(({ hash }) => hash), contents];
@@ -137,10 +170,10 @@ export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]):
   return { added: rows.length - before.length, changed };
 }
 
-/** Hands out again what was set aside. Returns how many rows that are. */
+/** Hands out the quarantined rows of a batch again. Returns their number. */
 export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
   const found = await ask<{ id: string }>(
-    `update {batch_rows} set state = 'waiting', lost = 0 where batch = $1 and state = 'aside' returning id`,
+    `update {batch_rows} set state = 'waiting', lost = 0 where batch = $1 and state = 'quarantined' returning id`,
     [batch],
   );
   return found.length;
@@ -149,43 +182,49 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
 const later = (parameter: string): string =>
   `clock_timestamp() + ${parameter}::float * interval '1 millisecond'`;
 const mayBeTaken = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
-const isMine = `batch = $1 and id = $2 and holder = $3 and state = 'taken'`;
+const isMine = `batch = $1 and id = $2 and lease = $3::bigint and state = 'taken'`;
 
+// Also a batch with a row that this process holds without knowing it.
 const waiting = `
 select name, head from {batches} batch
-where gateway = $1 and exists (select from {batch_rows} kept where kept.batch = name and ${mayBeTaken})
+where gateway = $1 and exists (
+  select from {batch_rows} kept where kept.batch = name and (${mayBeTaken} or (state = 'taken' and lease = $2::bigint
+    and (kept.batch, kept.id) not in (select * from unnest($3::text[], $4::text[])))))
 order by created_at`;
 
-// A row that this process was given without coming to know of it, since the answer was lost, comes first.
+// A row that this process holds without knowing it comes first: the response of an earlier statement was lost. A lease
+// that has ended takes nothing.
 const take = `
-with mine as (
-    select id from {batch_rows} where batch = $1 and state = 'taken' and holder = $2 and id <> all($4::text[]) limit 1),
+with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
+  mine as (
+    select id from {batch_rows}
+    where batch = $1 and state = 'taken' and lease = $2::bigint and id <> all($3::text[]) limit 1),
   free as (
-    select id from {batch_rows} where batch = $1 and ${mayBeTaken} and not exists (select from mine)
+    select id from {batch_rows}
+    where batch = $1 and ${mayBeTaken} and not exists (select from mine) and exists (select from alive)
     order by position limit 1 for update skip locked)
-update {batch_rows} set state = 'taken', holder = $2, ends = ${later('$3')}
+update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)
 returning id, content`;
 
-const renew = `
-update {batch_rows} kept set ends = ${later('$4')}
-from unnest($1::text[], $2::text[]) as mine (batch, id)
-where kept.batch = mine.batch and kept.id = mine.id and holder = $3 and state = 'taken'`;
-
+// Under the lock, a row must still have the lease that was found to have ended.
 const recover = `
+with ended as materialized (
+  select batch, id, lease from {batch_rows} kept where state = 'taken' and not ${isLive('kept')})
 update {batch_rows} set
-  state = case when lost >= 1 then 'aside' else 'waiting' end,
-  lost = lost + 1, not_before = null, holder = null, ends = null
+  state = case when lost >= 1 then 'quarantined' else 'waiting' end,
+  lost = lost + 1, not_before = null, lease = null
 where (batch, id) in (
-  select batch, id from {batch_rows} where state = 'taken' and ends <= clock_timestamp() for update skip locked)
+  select kept.batch, kept.id from {batch_rows} kept join ended using (batch, id)
+  where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
 const giveBack = `
-update {batch_rows} set state = 'waiting', holder = null, ends = null, not_before = ${later('$4')}, why = $5
+update {batch_rows} set state = 'waiting', lease = null, not_before = ${later('$4')}, why = $5
 where ${isMine}`;
 
 const end = `
-update {batch_rows} set state = 'ended', holder = null, ends = null, outcome = $4, why = $5
+update {batch_rows} set state = 'ended', lease = null, outcome = $4, why = $5
 where ${isMine}`;
 
 const addBatchText = `
@@ -193,7 +232,7 @@ insert into {batches} as kept (name, gateway, head) values ($1, $2, $3)
 on conflict (name) do update set head = case when kept.gateway = $2 then $3 else kept.head end
 returning gateway`;
 
-// What the insertion adds is not seen by the rest of the statement: it gives the rows that were there before.
+// The rest of the statement does not see what the insertion adds: it returns the rows that were there before.
 const addRowsText = `
 with given as (
     select * from unnest($2::text[], $3::text[], $4::text[]) with ordinality as given (id, hash, content, place)),

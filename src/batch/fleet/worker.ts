@@ -7,9 +7,8 @@ import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
-import { Renewal } from './renewal.ts';
 import { heldMs, restAfter, restMs } from './rest.ts';
-import type { QueuedBatch, RowQueue, TakenRow } from './row-queue.ts';
+import { parseRow, type QueuedBatch, type RowQueue, type TakenRow } from './row-queue.ts';
 
 /** A batch of the queue, opened to be worked on. */
 export interface OpenedBatch {
@@ -30,7 +29,8 @@ export interface WorkerWatcher {
   left(batch: Batch, planned: PlannedRow): void;
   /** Rows that cannot be carried out. */
   bad(batch: Batch, id: string, why: string): void;
-  aside(batch: string, id: string): void;
+  /** A row whose workers died twice is handed out no more. */
+  quarantined(batch: string, id: string): void;
   note(text: string): void;
   /** The queue has answered. */
   alive(): void;
@@ -45,7 +45,6 @@ export interface WorkerOptions {
   concurrency: number;
   /** Ends where there was nothing to do for so long, ms; never where absent. */
   maxIdleMs?: number;
-  leaseMs: number;
   clock: Clock;
   /** Asks it to take no more. */
   signal: AbortSignal;
@@ -80,17 +79,9 @@ export class Worker {
    * every row; returns that.
    */
   async run(): Promise<MgwError | undefined> {
-    const { queue, leaseMs, signal } = this.#options;
-    signal.addEventListener('abort', () => this.#wake(), { once: true });
-    const renewal = new Renewal(leaseMs, { ...this.#options, note: (text) => this.#watcher.note(text) }, () =>
-      queue.renew(),
-    );
-    try {
-      while (!this.#isOver && !this.#isIdle()) await this.#look();
-      while (this.#working.size > 0) await Promise.race(this.#working.values());
-    } finally {
-      await renewal.close();
-    }
+    this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
+    while (!this.#isOver && !this.#isIdle()) await this.#look();
+    while (this.#working.size > 0) await Promise.race(this.#working.values());
     return this.#stop;
   }
 
@@ -108,7 +99,7 @@ export class Worker {
     const { queue, gateway, clock, signal } = this.#options;
     let begun = 0;
     try {
-      for (const { batch, id } of await queue.recover()) this.#watcher.aside(batch, id);
+      for (const { batch, id } of await queue.recover()) this.#watcher.quarantined(batch, id);
       for (const queued of await queue.waiting(gateway)) begun += this.#begin(queued) ? 1 : 0;
       this.#watcher.alive();
     } catch (error) {
@@ -169,7 +160,7 @@ export class Worker {
     const { queue } = this.#options;
     let planned: PlannedRow;
     try {
-      planned = await planRow(taken.row, batch, plan);
+      planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
     } catch (thrown) {
       const error = toMgwError(thrown);
       if (error.code !== 'usage') {

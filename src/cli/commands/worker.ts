@@ -1,5 +1,4 @@
 import { Option, type Command } from 'commander';
-import { holdIn } from '../../batch/fleet/database.ts';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
 import type { OpenedBatch } from '../../batch/fleet/worker.ts';
 import { parseDuration } from '../../duration.ts';
@@ -12,7 +11,7 @@ import { single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, sidecarOption, type WaitOptions } from '../wait-options.ts';
-import { queueDatabase } from './batch/enqueue.ts';
+import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/execute.ts';
 import { batchOf, planDepsOf } from './batch/open.ts';
 import { paceOf, rowOptionsOf } from './batch/row-options.ts';
@@ -80,25 +79,23 @@ export function registerWorker(command: Command, run: Run): void {
 }
 
 async function work(context: Context, options: WorkerOptions): Promise<Outcome> {
-  const database = await queueDatabase(context);
+  const fleet = await fleetOf(context);
   const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([
     import('../../batch/fleet/row-queue.ts'),
     import('../../batch/fleet/worker.ts'),
     context.gateway(),
     context.jobDeps(),
   ]);
-  const hold = holdIn(database);
   const signals = withGrace(deps, options.grace ?? defaultGraceMs);
   const report = await WorkerReport.open(context, options);
   const tellLimit = limitTeller(context);
   try {
     const worker = new Worker(
       {
-        queue: new RowQueue(database, hold),
+        queue: new RowQueue(fleet),
         gateway: gateway.name,
         concurrency: options.concurrency ?? defaultConcurrency,
         maxIdleMs: options.maxIdle,
-        leaseMs: hold.leaseMs,
         clock: context.clock,
         signal: signals.soft,
         open: (queued) => opened(context, queued, options, signals, tellLimit),

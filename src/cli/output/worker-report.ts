@@ -95,9 +95,9 @@ export class WorkerReport implements WorkerWatcher {
     this.#line(`${name}/${id} cannot be carried out: ${why}`);
   }
 
-  aside(batch: string, id: string): void {
+  quarantined(batch: string, id: string): void {
     this.#line(
-      `${batch}/${id} set aside: two workers did not survive it → mgw batch enqueue ${batch} --again`,
+      `${batch}/${id} quarantined: two workers died with it → mgw batch enqueue ${batch} --again`,
     );
   }
 

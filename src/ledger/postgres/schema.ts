@@ -3,18 +3,18 @@ import { MgwError } from '../../errors.ts';
 import type { Database } from './database.ts';
 
 /** The version of the tables that this mgw works with. */
-export const schemaVersion = 1;
+export const schemaVersion = 2;
 
-/** What tells one ledger from another. */
+/** Identifies a ledger. */
 export interface LedgerIdentity {
-  /** Made up when the ledger was: it stays, whatever address leads to it. */
+  /** Random; made with the ledger, and the same under every address. */
   ledger: string;
   version: number;
 }
 
 /**
- * The ledger in a database.
- * @throws MgwError('config') where there is none, or its tables are of a version that this mgw does not know.
+ * Reads which ledger is in a database.
+ * @throws MgwError('config') if there is none, or its tables are of another version.
  */
 export async function identityOf(database: Database): Promise<LedgerIdentity> {
   const rows = await database.query<{ ledger: string; version: number }>(
@@ -26,20 +26,27 @@ export async function identityOf(database: Database): Promise<LedgerIdentity> {
     throw new MgwError('config', `The ledger in ${shown} is not complete.`, {
       next: ['mgw', 'state', 'init'],
     });
-  if (found.version > schemaVersion)
-    throw new MgwError(
-      'config',
-      `The ledger in ${shown} was made by a later mgw (version ${found.version} of its tables, this one knows ${schemaVersion}). Update mgw.`,
-    );
+  if (found.version !== schemaVersion) throw otherVersion(shown, found.version);
   return found;
 }
 
+function otherVersion(shown: string, version: number): MgwError {
+  const made = `The ledger in ${shown} has tables of version ${version}, and this mgw works with version ${schemaVersion}.`;
+  return new MgwError(
+    'config',
+    version > schemaVersion
+      ? `${made} Update mgw.`
+      : `${made} No released mgw made such tables: name another schema or database, or drop this schema if it holds nothing of value, and run mgw state init.`,
+  );
+}
+
 /**
- * Makes the tables where they are missing; any number of processes may do so at once, and what is there stays.
- * @throws MgwError as the database's queries do.
+ * Creates the tables that are missing. Any number of processes may call it at once; existing tables stay as they are.
+ * @throws MgwError('config') if there are tables of another version; else as the database's queries do.
  */
 export async function makeTables(database: Database): Promise<LedgerIdentity> {
-  // One text without values is one transaction, and the lock ends with it.
+  await refuseOtherVersion(database);
+  // A text without values is one transaction; the lock ends with it.
   const { schema } = database.url;
   const statements = [
     `SELECT pg_advisory_xact_lock(hashtext('mgw ${schema}'))`,
@@ -52,10 +59,22 @@ export async function makeTables(database: Database): Promise<LedgerIdentity> {
   return identityOf(database);
 }
 
+async function refuseOtherVersion(database: Database): Promise<void> {
+  const meta = database.table('meta');
+  const [there] = await database.query<{ name: string | null }>(
+    `SELECT pg_catalog.to_regclass($1)::text AS name`,
+    [meta],
+  );
+  if (there?.name == null) return;
+  const [found] = await database.query<{ version: number }>(`SELECT version FROM ${meta}`);
+  if (found !== undefined && found.version !== schemaVersion)
+    throw otherVersion(database.url.shown, found.version);
+}
+
 function tables(schema: string): string[] {
   return [
     `CREATE TABLE IF NOT EXISTS ${schema}.meta (ledger uuid NOT NULL, version integer NOT NULL)`,
-    // A process is alive while its row is there and has not run out; whoever finds it dead removes the row first.
+    // A process is alive while its row is there and has not ended. A process that finds it dead removes the row first.
     `CREATE TABLE IF NOT EXISTS ${schema}.leases (
        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance text NOT NULL,
        host text NOT NULL, pid integer NOT NULL, until timestamptz NOT NULL)`,
@@ -86,25 +105,26 @@ function tables(schema: string): string[] {
        amount numeric NOT NULL, at text COLLATE "C" NOT NULL, owner text NOT NULL, state text NOT NULL,
        PRIMARY KEY (kind, budget, id))`,
     `CREATE INDEX IF NOT EXISTS reservations_open ON ${schema}.reservations (kind, budget) WHERE state = 'reserved'`,
-    // Batches that were enqueued, and their rows: waiting, taken (by holder until ends), ended, or aside.
+    // Enqueued batches and their rows: waiting, taken (until the lease ends), ended, or quarantined.
     `CREATE TABLE IF NOT EXISTS ${schema}.batches (
        name text COLLATE "C" PRIMARY KEY, gateway text NOT NULL, head text NOT NULL,
        created_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
     `CREATE TABLE IF NOT EXISTS ${schema}.batch_rows (
        batch text COLLATE "C" NOT NULL REFERENCES ${schema}.batches (name) ON DELETE CASCADE,
        id text COLLATE "C" NOT NULL, position bigint GENERATED ALWAYS AS IDENTITY, hash text NOT NULL,
-       content text NOT NULL, state text NOT NULL DEFAULT 'waiting', holder text, ends timestamptz,
+       content text NOT NULL, state text NOT NULL DEFAULT 'waiting', lease bigint,
        not_before timestamptz, lost integer NOT NULL DEFAULT 0, outcome text, why text, PRIMARY KEY (batch, id))`,
     `CREATE INDEX IF NOT EXISTS batch_rows_order ON ${schema}.batch_rows (batch, position)`,
     `CREATE INDEX IF NOT EXISTS batch_rows_waiting ON ${schema}.batch_rows (batch, position) WHERE state = 'waiting'`,
-    `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (ends) WHERE state = 'taken'`,
-    // The pace of a batch over all machines: how many tasks may be under way, the next turn, the gateway's hold.
+    `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (lease) WHERE state = 'taken'`,
+    // The pace of a batch over all machines: the maximum of tasks in progress, the next turn, the gateway's hold. Each
+    // place is a task in progress, until its lease ends.
     `CREATE TABLE IF NOT EXISTS ${schema}.paces (
        batch text COLLATE "C" PRIMARY KEY, most integer NOT NULL, accepted integer NOT NULL DEFAULT 0,
        epoch bigint NOT NULL DEFAULT 0, next_turn timestamptz NOT NULL DEFAULT clock_timestamp(),
        held_until timestamptz NOT NULL DEFAULT clock_timestamp())`,
     `CREATE TABLE IF NOT EXISTS ${schema}.places (
        batch text COLLATE "C" NOT NULL REFERENCES ${schema}.paces (batch) ON DELETE CASCADE,
-       number integer NOT NULL, holder text, ends timestamptz, PRIMARY KEY (batch, number))`,
+       number integer NOT NULL, lease bigint, PRIMARY KEY (batch, number))`,
   ];
 }

@@ -5,7 +5,7 @@ import type { Running } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { startBatchGateway, type BatchGateway, type Deed } from '../gateway.ts';
-import { openDatabase } from './database.ts';
+import { openDatabase } from './processes.ts';
 import { Machines, read } from './machines.ts';
 
 /** How hard a fleet is tried. */

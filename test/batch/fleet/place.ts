@@ -3,7 +3,7 @@ import { onEnd } from '../../support/clean-ups.ts';
 import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
 import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
 import { startBatchGateway, type BatchGateway } from '../gateway.ts';
-import { openDatabase } from './database.ts';
+import { openDatabase } from './processes.ts';
 import { Machines } from './machines.ts';
 
 /** What each test of a fleet has to itself, but for the server. */

@@ -1,5 +1,4 @@
 import { beforeEach, expect, it } from 'vitest';
-import { asking, type Ask, type Database } from '../../../src/batch/fleet/database.ts';
 import { queuedManifest, standings } from '../../../src/batch/fleet/queued-manifest.ts';
 import {
   addBatch,
@@ -9,8 +8,8 @@ import {
   type NewRow,
 } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
-import { openDatabase } from './database.ts';
 import { describeFleet } from './place.ts';
+import { openDatabase, processIn, type TestProcess } from './processes.ts';
 
 const head = { gateway: 'http://here', concurrency: 4 };
 
@@ -24,33 +23,24 @@ function rows(...ids: string[]): NewRow[] {
 
 // Through a pool where there is one.
 describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBouncer }, (place) => {
-  let database: Database;
-  let ask: Ask;
+  let one: TestProcess;
+  let other: TestProcess;
   beforeEach(async () => {
-    database = await openDatabase(place.url());
-    ask = asking(database);
+    const database = await openDatabase(place.url());
+    [one, other] = [await processIn(database), await processIn(database)];
   });
 
   async function enqueue(...ids: string[]): Promise<void> {
-    await addBatch(ask, { name: 'clips', head });
-    await addRows(ask, 'clips', rows(...ids));
-  }
-
-  function queue(holder: string, leaseMs = 60_000, own = database): RowQueue {
-    return new RowQueue(own, { holder, leaseMs });
-  }
-
-  // As if the lease of whoever has rows in hand had passed.
-  async function letLeasesPass(): Promise<void> {
-    await place.query(`update mgw.batch_rows set ends = now() - interval '1 second' where state = 'taken'`);
+    await addBatch(one.ask, { name: 'clips', head });
+    await addRows(one.ask, 'clips', rows(...ids));
   }
 
   it('are there once, however often they are put in; a changed one is told and kept as it was', async () => {
-    await addBatch(ask, { name: 'clips', head });
-    expect(await addRows(ask, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
+    await addBatch(one.ask, { name: 'clips', head });
+    expect(await addRows(one.ask, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
     const changed = { ...b, hash: 'another' } as NewRow;
-    expect(await addRows(ask, 'clips', [a as NewRow, changed, ...rows('c')])).toEqual({
+    expect(await addRows(one.ask, 'clips', [a as NewRow, changed, ...rows('c')])).toEqual({
       added: 1,
       changed: ['b'],
     });
@@ -62,16 +52,16 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('of another gateway are refused under a name that is taken, and not handed out', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
-    await expect(addBatch(ask, other)).rejects.toMatchObject({ code: 'usage' });
-    expect(await queue('x').waiting('http://there')).toEqual([]);
-    expect(await queue('x').waiting('http://here')).toEqual([{ name: 'clips', head }]);
+    await expect(addBatch(one.ask, other)).rejects.toMatchObject({ code: 'usage' });
+    expect(await new RowQueue(one).waiting('http://there')).toEqual([]);
+    expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
   it('are handed out once each, in their order, to many at once', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
-    const pooled = await openDatabase(place.url());
-    const takers = ['x', 'y', 'z'].map((holder) => queue(holder, 60_000, pooled));
+    const third = await processIn(await openDatabase(place.url()));
+    const takers = [one, other, third].map((each) => new RowQueue(each));
     const taken = await Promise.all(
       takers.map(async (taker) => {
         const own: string[] = [];
@@ -82,62 +72,73 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     );
     expect(taken.flat().sort()).toEqual([...ids].sort());
     expect((await queuedRows()).map(({ id }) => id)).toEqual(ids);
-    expect(await queue('x').waiting('http://here')).toEqual([]);
+    expect(await takers[0]?.waiting('http://here')).toEqual([]);
   });
 
   async function queuedRows(): Promise<{ id: string | undefined }[]> {
     const found: { id: string | undefined }[] = [];
-    const manifest = await queuedManifest(database, 'clips');
+    const manifest = await queuedManifest(one.ask, 'clips');
     for await (const item of manifest?.items() ?? []) if ('row' in item) found.push({ id: item.row.id });
     return found;
   }
 
-  it('come back from a worker that is gone, and it writes nothing to them any more', async () => {
+  it('come back from a worker whose lease has ended, and it writes nothing to them any more', async () => {
     await enqueue('a');
-    const [gone, other] = [queue('gone'), queue('other')];
+    const [gone, next] = [new RowQueue(one), new RowQueue(other)];
     const lost = await gone.take('clips');
-    expect(await other.take('clips')).toBeUndefined();
-    await letLeasesPass();
-    expect(await other.recover()).toEqual([]);
-    const found = await other.take('clips');
+    expect(await next.recover()).toEqual([]);
+    expect(await next.take('clips')).toBeUndefined();
+    await one.die();
+    expect(await next.recover()).toEqual([]);
+    const found = await next.take('clips');
     expect(found?.id).toBe('a');
     if (lost !== undefined) await gone.end(lost, 'failed');
-    await gone.renew();
-    expect(await place.query('select state, holder from mgw.batch_rows')).toBe('taken\tother');
+    if (lost !== undefined) await gone.giveBack(lost, 0);
+    expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
   });
 
-  it('stay with a worker that renews them', async () => {
+  it('are not taken under a lease that has ended', async () => {
     await enqueue('a');
-    const own = queue('own');
-    await own.take('clips');
-    await letLeasesPass();
-    await own.renew();
-    expect(await queue('other').recover()).toEqual([]);
-    expect(await place.query('select state, holder from mgw.batch_rows')).toBe('taken\town');
+    await one.die();
+    expect(await new RowQueue(one).take('clips')).toBeUndefined();
+    expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
-  it('are set aside when two workers did not survive them, until they are handed out again', async () => {
+  it('are taken again by a worker that holds them without knowing it', async () => {
+    await enqueue('a');
+    const own = new RowQueue(one);
+    const row = await own.take('clips');
+    expect(await own.waiting('http://here')).toEqual([]);
+    if (row !== undefined) own.drop(row);
+    expect(await own.waiting('http://here')).toHaveLength(1);
+    expect((await own.take('clips'))?.id).toBe('a');
+    expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
+  });
+
+  it('are quarantined when two workers died with them, until they are handed out again', async () => {
     await enqueue('a', 'b');
-    for (const expected of [[], [{ batch: 'clips', id: 'a', state: 'aside' }]]) {
-      await queue('gone').take('clips');
-      await letLeasesPass();
-      expect(await queue('other').recover()).toEqual(expected);
+    const database = await openDatabase(place.url());
+    for (const expected of [[], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
+      const gone = await processIn(database);
+      await new RowQueue(gone).take('clips');
+      await gone.die();
+      expect(await new RowQueue(other).recover()).toEqual(expected);
     }
-    const one = queue('one');
-    expect((await one.take('clips'))?.id).toBe('b');
-    expect(await one.take('clips')).toBeUndefined();
-    expect(await standings(database, 'clips')).toEqual({
+    const own = new RowQueue(one);
+    expect((await own.take('clips'))?.id).toBe('b');
+    expect(await own.take('clips')).toBeUndefined();
+    expect(await standings(one.ask, 'clips')).toEqual({
       waiting: 0,
       taken: 1,
-      aside: [{ id: 'a', why: null }],
+      quarantined: [{ id: 'a', why: null }],
     });
-    expect(await handOutAgain(ask, 'clips')).toBe(1);
-    expect((await one.take('clips'))?.id).toBe('a');
+    expect(await handOutAgain(one.ask, 'clips')).toBe(1);
+    expect((await own.take('clips'))?.id).toBe('a');
   });
 
   it('that are given back count for no death, and wait as long as they are told to', async () => {
     await enqueue('a');
-    const own = queue('own');
+    const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {
       const row = await own.take('clips');
       if (row !== undefined) await own.giveBack(row, 0);

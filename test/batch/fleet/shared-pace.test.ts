@@ -3,8 +3,8 @@ import { SharedPace, type SharedPaceOptions } from '../../../src/batch/fleet/sha
 import { systemClock } from '../../../src/clock.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
-import { openDatabase } from './database.ts';
 import { describeFleet } from './place.ts';
+import { openDatabase, processIn } from './processes.ts';
 
 const never = new AbortController().signal;
 
@@ -18,11 +18,10 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
   });
 
   // Each has connections of its own.
-  async function machine(holder: string, options: Partial<SharedPaceOptions> = {}): Promise<SharedPace> {
+  async function machine(options: Partial<SharedPaceOptions> = {}): Promise<SharedPace> {
     const one = await SharedPace.open({
       batch: 'clips',
-      database: await openDatabase(place.url()),
-      hold: { holder, leaseMs: 60_000 },
+      fleet: await processIn(await openDatabase(place.url())),
       concurrency: 4,
       intervalMs: 5000,
       clock: systemClock,
@@ -38,7 +37,11 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
   }
 
   async function held(): Promise<number> {
-    return Number(await place.query(`select count(*) from mgw.places where ends > clock_timestamp()`));
+    return Number(
+      await place.query(
+        `select count(*) from mgw.places join mgw.leases on leases.id = lease and until > clock_timestamp()`,
+      ),
+    );
   }
 
   // True where no place is found in several looks.
@@ -54,7 +57,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
   }
 
   it('has so many places, whoever takes them, and one that is left is had by another', async () => {
-    const [one, other] = await Promise.all([machine('one'), machine('other')]);
+    const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);
     const waiting = one.enter(never);
@@ -64,7 +67,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
   });
 
   it('never has more, when many want them at once', async () => {
-    const machines = await Promise.all(['a', 'b', 'c', 'd', 'e', 'f'].map((holder) => machine(holder)));
+    const machines = await Promise.all([1, 2, 3, 4, 5, 6].map(() => machine()));
     const stop = new AbortController();
     let entered = 0;
     const all = machines.flatMap((one) =>
@@ -77,30 +80,28 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await held()).toBe(4);
   });
 
-  it('gets back the places of a process that died, at the end of its lease', async () => {
-    const gone = await machine('gone');
+  it('gets back the places of a process whose lease has ended', async () => {
+    const fleet = await processIn(await openDatabase(place.url()));
+    const gone = await machine({ fleet });
     await enter(gone, 4);
-    const other = await machine('other');
-    await place.query(`update mgw.places set ends = clock_timestamp() - interval '1 second'`);
+    const other = await machine();
+    await fleet.die();
     await enter(other, 4);
-    expect(await place.query('select distinct holder from mgw.places')).toBe('other');
     await gone.close();
     expect(await held()).toBe(4);
+    expect(await isFull(gone)).toBe(true);
   });
 
-  it('keeps what a process renews that takes longer than its lease', async () => {
-    const one = await machine('one', { hold: { holder: 'one', leaseMs: 300 } });
-    await enter(one, 4);
-    await systemClock.sleep(900);
-    expect(await held()).toBe(4);
+  it('has no place for a process whose lease has ended', async () => {
+    const fleet = await processIn(await openDatabase(place.url()));
+    const gone = await machine({ fleet });
+    await fleet.die();
+    expect(await isFull(gone)).toBe(true);
   });
 
   it('is halved by a 429 for all, once, and grows again with what is accepted', async () => {
     const limits: number[] = [];
-    const [one, other] = await Promise.all([
-      machine('one'),
-      machine('other', { onLimit: (limit) => limits.push(limit) }),
-    ]);
+    const [one, other] = await Promise.all([machine(), machine({ onLimit: (limit) => limits.push(limit) })]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     const [first, second] = await Promise.all([one.submission(never), other.submission(never)]);
     one.limited(first);
@@ -115,7 +116,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
   });
 
   it('is held for all by the wish of the gateway that one was told', async () => {
-    const [one, other] = await Promise.all([machine('one'), machine('other')]);
+    const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.limited(await one.submission(never), 700);
     await one.submission(never);
@@ -124,7 +125,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
   });
 
   it('sends so many a minute, all together', async () => {
-    const machines = await Promise.all(['a', 'b'].map((holder) => machine(holder, { perMinute: 600 })));
+    const machines = await Promise.all([1, 2].map(() => machine({ perMinute: 600 })));
     const began = systemClock.monotonic();
     await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.submission(never))));
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
@@ -132,14 +133,14 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
 
   it('gives a place back in the end that could not be given back at once', async () => {
     const proxy = await CuttingProxy.open(place.port);
-    const database = await openDatabase(place.url('connect_timeout=1', proxy.port));
-    const one = await machine('one', { database, hold: { holder: 'one', leaseMs: 900 } });
+    const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
+    const one = await machine({ fleet });
     await enter(one, 4);
     proxy.down();
     one.leave();
     await expect.poll(() => notes.length).toBeGreaterThan(0);
     proxy.up();
     await expect.poll(held).toBe(3);
-    await enter(await machine('other'), 1);
+    await enter(await machine(), 1);
   });
 });

@@ -133,7 +133,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('sets a row aside that two workers did not survive; it is handed out again on demand', async () => {
+  it('quarantines a row with which two workers died; it is handed out again on demand', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     for (let times = 1; times <= 2; times += 1) {
@@ -149,13 +149,13 @@ describeFleet('mgw worker', {}, (place) => {
       expect(await place.query(isInHand)).toBe('1');
       worker.child.kill('SIGKILL');
       await worker.result;
-      await place.query(`update mgw.batch_rows set ends = now() where state = 'taken'`);
+      await place.query('update mgw.leases set until = clock_timestamp()');
     }
     const { stderr } = await work();
-    expect(stderr).toContain('clips/row-0 set aside');
-    expect(await rowsInQueue()).toBe('row-0\taside');
+    expect(stderr).toContain('clips/row-0 quarantined');
+    expect(await rowsInQueue()).toBe('row-0\tquarantined');
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
-    expect(status.json['queue']).toMatchObject({ aside: [{ id: 'row-0' }] });
+    expect(status.json['queue']).toMatchObject({ quarantined: [{ id: 'row-0' }] });
     gateway.polls = 1;
     const again = await runHereAs(here, ['batch', 'enqueue', 'clips', '--again']);
     expect(again.code).toBe(0);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { examineLedger } from '../../../src/ledger/postgres/examine.ts';
+import { examineLedger, makeLedger } from '../../../src/ledger/postgres/examine.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
@@ -22,6 +22,19 @@ describePostgres('the look at a database', (newPlace) => {
     onEnd(() => pool.close());
     const found = await warnings(place, pool.port);
     expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
+  });
+
+  it.each([
+    [1, 'No released mgw made such tables'],
+    [99, 'Update mgw'],
+  ])('refuses tables of version %i, and leaves them as they are', async (version, text) => {
+    const place = await newPlace();
+    await place.open();
+    await place.server.query(`UPDATE mgw.meta SET version = ${version}`, place.database);
+    const url = parseStateUrl(place.server.url(place.database));
+    const refusal = { code: 'config', message: expect.stringContaining(text) as string };
+    await expect(examineLedger(url, () => now)).rejects.toMatchObject(refusal);
+    await expect(makeLedger(url)).rejects.toMatchObject(refusal);
   });
 
   it('sees a server that would lose what it confirmed, and a clock that differs', async () => {

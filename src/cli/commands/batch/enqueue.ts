@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { asking, sharedDatabase, type Database } from '../../../batch/fleet/database.ts';
+import { fleetStateOf, type Ask, type FleetState } from '../../../batch/fleet/fleet-state.ts';
 import type { Enqueued } from '../../../batch/fleet/enqueue.ts';
 import type { QueuedHead } from '../../../batch/fleet/row-queue.ts';
 import type { Batch } from '../../../batch/plan.ts';
@@ -56,9 +56,7 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'leave out rows that cannot be carried out as they are')
-    .addOption(
-      new Option('--again', 'hand out again what was set aside, since two workers did not survive it'),
-    )
+    .addOption(new Option('--again', 'hand out quarantined rows again (those whose workers died twice)'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -68,9 +66,9 @@ export function registerEnqueue(command: Command, run: Run): void {
 }
 
 async function enqueueBatch(context: Context, given: string, options: EnqueueOptions): Promise<Outcome> {
-  const database = await queueDatabase(context);
+  const { ask } = await fleetOf(context);
   const { file, batch, isQueued } = await openNamed(context, given, options);
-  if (options.again) return handOutAgain(context, database, batch.name);
+  if (options.again) return handOutAgain(context, ask, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const deps = await planDepsOf(context, batch);
@@ -78,7 +76,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   await tellProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };
   const head = await headOf(context, batch, options);
-  const done = await enqueue(batch, head, deps, database);
+  const done = await enqueue(batch, head, deps, ask);
   tellChanged(context, file, batch, done);
   return outcomeOf(context, batch, head, done);
 }
@@ -108,17 +106,17 @@ function outcomeOf(
   };
 }
 
-async function handOutAgain(context: Context, database: Database, name: string): Promise<Outcome> {
+async function handOutAgain(context: Context, ask: Ask, name: string): Promise<Outcome> {
   const queue = await import('../../../batch/fleet/row-queue.ts');
-  const again = await queue.handOutAgain(asking(database), name);
+  const again = await queue.handOutAgain(ask, name);
   context.progress.note(`${name}: ${again} handed out again.`);
   return { json: { batch: { name }, again } };
 }
 
-/** The database of the queue. @throws MgwError('usage') where the state is this machine's own. */
-export async function queueDatabase(context: Context): Promise<Database> {
-  const database = sharedDatabase(await context.ledger());
-  if (database !== undefined) return database;
+/** Returns what machines share. @throws MgwError('usage') if the state is a folder of this machine. */
+export async function fleetOf(context: Context): Promise<FleetState> {
+  const fleet = fleetStateOf(await context.ledger());
+  if (fleet !== undefined) return fleet;
   throw usageError(
     'A queue needs a state that machines share, and this one is a folder: set MGW_STATE=postgres://USER@HOST/DATABASE, and make it by mgw state init.',
   );

@@ -1,6 +1,6 @@
 import { extname, join, resolve } from 'node:path';
 import { recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
-import { sharedDatabase } from '../../../batch/fleet/database.ts';
+import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
@@ -28,10 +28,10 @@ export async function openNamed<T extends BatchOptions>(
   given: string,
   asked: T,
 ): Promise<NamedBatch<T>> {
-  const database = isPath(given) ? undefined : sharedDatabase(await context.ledger());
-  if (database !== undefined) {
+  const fleet = isPath(given) ? undefined : fleetStateOf(await context.ledger());
+  if (fleet !== undefined) {
     const { queuedManifest } = await import('../../../batch/fleet/queued-manifest.ts');
-    const manifest = await queuedManifest(database, given);
+    const manifest = await queuedManifest(fleet.ask, given);
     if (manifest !== undefined) {
       const batch = batchOf(manifest, given, asked);
       return { file: given, options: asked, batch, isQueued: true };

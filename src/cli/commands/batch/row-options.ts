@@ -1,4 +1,4 @@
-import { sharedDatabase, holdIn } from '../../../batch/fleet/database.ts';
+import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/run.ts';
 import type { Context } from '../../context.ts';
@@ -11,11 +11,11 @@ export async function paceOf(
 ): Promise<Pace> {
   const { pollIntervalMs: intervalMs } = await context.gateway();
   const options = { ...given, intervalMs, clock: context.clock };
-  const database = sharedDatabase(await context.ledger());
-  if (database === undefined) return new LocalPace(options);
+  const fleet = fleetStateOf(await context.ledger());
+  if (fleet === undefined) return new LocalPace(options);
   const { SharedPace } = await import('../../../batch/fleet/shared-pace.ts');
   const note = (text: string): void => context.progress.note(text);
-  return SharedPace.open({ ...options, batch, database, hold: holdIn(database), note });
+  return SharedPace.open({ ...options, batch, fleet, note });
 }
 
 /** How rows are carried out, by the settings. */

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { sharedDatabase, type Database } from '../../../batch/fleet/database.ts';
+import { fleetStateOf, type Ask } from '../../../batch/fleet/fleet-state.ts';
 import type { Standings } from '../../../batch/fleet/queued-manifest.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
@@ -31,10 +31,10 @@ export function registerBatchStatus(command: Command, run: Run): void {
 async function status(context: Context, given: string, asked: BatchOptions): Promise<Outcome> {
   const { file, batch: opened } = await openNamed(context, given, asked);
   const batch = { ...opened, force: true };
-  const database = sharedDatabase(await context.ledger());
+  const fleet = fleetStateOf(await context.ledger());
   const rows: Record<string, unknown>[] = [];
   const undone: PlannedRow[] = [];
-  const deps = { ...(await planDepsOf(context, batch)), isAnywhere: database !== undefined };
+  const deps = { ...(await planDepsOf(context, batch)), isAnywhere: fleet !== undefined };
   const plan = await planBatch(batch, deps, (planned) => {
     if (context.globals.json) rows.push(rowView(planned));
     else if (planned.state !== 'done') undone.push(planned);
@@ -42,21 +42,21 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
   await tellProblems(context, file, plan);
   const { batch: view, problems } = planView(batch, plan);
   const exitCode = plan.counts.done === plan.rows ? exitCodes.ok : exitCodes.partial;
-  const queue = database && (await queueOf(database, batch.name));
+  const queue = fleet && (await queueOf(fleet.ask, batch.name));
   const text = [statesText(plan, undone), ...(queue === undefined ? [] : [queueText(batch.name, queue)])];
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
 }
 
-async function queueOf(database: Database, name: string): Promise<Standings | undefined> {
+async function queueOf(ask: Ask, name: string): Promise<Standings | undefined> {
   const { standings } = await import('../../../batch/fleet/queued-manifest.ts');
-  return standings(database, name);
+  return standings(ask, name);
 }
 
-function queueText(name: string, { waiting, taken, aside }: Standings): string {
-  const rows = aside.map(({ id }) => `${printableLine(id, 100)} set aside: two workers did not survive it`);
-  const again = aside.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
+function queueText(name: string, { waiting, taken, quarantined }: Standings): string {
+  const rows = quarantined.map(({ id }) => `${printableLine(id, 100)} quarantined: two workers died with it`);
+  const again = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
   return [
-    `queue: ${waiting} waiting, ${taken} with workers, ${aside.length} set aside`,
+    `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined`,
     ...rows,
     ...again,
   ].join('\n');

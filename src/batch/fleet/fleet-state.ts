@@ -1,0 +1,50 @@
+import { MgwError } from '../../errors.ts';
+import type { Ledger } from '../../ledger/ledger.ts';
+
+/** The part of the shared ledger's database that a fleet uses. */
+interface Database {
+  query<T extends Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<T[]>;
+  table(name: string): string;
+}
+
+/**
+ * Runs a statement in which `{name}` is the full name of a table, and returns its rows. The statement may run twice.
+ * @throws MgwError('unreachable') if the database does not respond.
+ */
+export type Ask = <T extends Record<string, unknown>>(
+  text: string,
+  values?: readonly unknown[],
+) => Promise<T[]>;
+
+/** What machines share to carry out a batch together. */
+export interface FleetState {
+  ask: Ask;
+  /**
+   * Returns the id of this process's lease, under which it holds rows and slots: they are free as soon as it ends.
+   * @throws MgwError('unreachable') if no lease can be taken.
+   */
+  lease: () => Promise<string>;
+}
+
+/** Returns the fleet's state if the ledger is shared; undefined if it belongs to this machine alone. */
+export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetState | undefined {
+  const { database } = ledger;
+  if (database === undefined) return undefined;
+  return {
+    ask: (text, values) =>
+      database.query(
+        text.replace(/\{(\w+)\}/g, (_, name: string) => database.table(name)),
+        values,
+      ),
+    lease: async () => {
+      const { owner } = await ledger.lease();
+      if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger gave no lease.');
+      return owner.lease;
+    },
+  };
+}
+
+/** The condition that the lease of a row or slot, in the column `lease` of the table named, has not ended. */
+export function isLive(table: string): string {
+  return `exists (select from {leases} held where held.id = ${table}.lease and held.until > clock_timestamp())`;
+}

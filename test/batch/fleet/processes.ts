@@ -1,0 +1,41 @@
+import type { FleetState } from '../../../src/batch/fleet/fleet-state.ts';
+import { Database } from '../../../src/ledger/postgres/database.ts';
+import { makeTables } from '../../../src/ledger/postgres/schema.ts';
+import { parseStateUrl } from '../../../src/state-url.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+
+/** Opens connections of a test's own to a database; creates the tables if `isNew`. */
+export async function openDatabase(url: string, isNew = false): Promise<Database> {
+  const database = new Database(parseStateUrl(url));
+  onEnd(() => database.close());
+  if (isNew) await makeTables(database);
+  return database;
+}
+
+/** A process of a fleet, with a lease that the test ends. */
+export interface TestProcess extends FleetState {
+  id: string;
+  /** Ends its lease, as if it were not renewed. */
+  die(): Promise<void>;
+}
+
+/** Returns a process that has taken its lease in a database. */
+export async function processIn(database: Database): Promise<TestProcess> {
+  const ask: FleetState['ask'] = (text, values) =>
+    database.query(
+      text.replace(/\{(\w+)\}/g, (_, name: string) => database.table(name)),
+      values,
+    );
+  const [row] = await ask<{ id: string }>(
+    `insert into {leases} (instance, host, pid, until) values ('test', 'test', 1, clock_timestamp() + interval '1 hour') returning id::text`,
+  );
+  const id = row?.id ?? '';
+  return {
+    ask,
+    id,
+    lease: () => Promise.resolve(id),
+    die: async () => {
+      await ask(`update {leases} set until = clock_timestamp() where id = $1`, [id]);
+    },
+  };
+}
