@@ -3,7 +3,7 @@ import { sep } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { systemCode } from '../errors.ts';
-import { claimName } from './claim-name.ts';
+import { claimName } from './names.ts';
 import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
 
 /**

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Owner } from '../job.ts';
 import { isObject, tryParseJson } from '../json.ts';
 
@@ -58,3 +59,10 @@ function ownerIn(value: unknown): Owner | undefined {
 
 /** What became of the id that a claim names: `unmade` if no job of it was ever created. */
 export type Fate = 'there' | 'removed' | 'lost' | 'unmade';
+
+/** Encodes a claim's name as it is stored: any text may be one, and every file system takes its characters and its length. */
+export function claimName(name: string): string {
+  const encoded = encodeURIComponent(name);
+  // A file's name has 255 bytes at most, and a draft's is longer by 41.
+  return encoded.length <= 200 ? encoded : `long-${hash('sha256', name)}`;
+}

@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
-import type { Running } from '../support/cli.ts';
+import type { CliJson, Running } from '../support/cli.ts';
 import { canMount } from './disk.ts';
 import { ledgerOf } from './invariants.ts';
 import { it, secured, shown, type Scene } from './scene.ts';
@@ -184,6 +184,50 @@ describe('processes side by side', () => {
     expect(readdirSync(scene.user.cwd).sort()).toEqual(['out.mp4', 'state']);
     await scene.expectInvariants(5);
   });
+});
+
+describe.concurrent('while a submission is outstanding', () => {
+  it('jobs rm without --force refuses its job, and names the command that waits', async ({ open }) => {
+    const scene = await open('c');
+    let refused: CliJson | undefined;
+    scene.gateway.script.submit.push(async ({ gateway, response }) => {
+      const text = gateway.accept();
+      refused = await scene.here(['jobs', 'rm', '@boat']);
+      response.end(text);
+    });
+    const ended = await scene.run(scene.command('--key', 'boat'));
+    expect(ended.code, shown(ended)).toBe(0);
+    expect(refused).toMatchObject({
+      exit_code: 2,
+      error: { next: ['mgw', 'jobs', 'wait', ended.json.job?.id] },
+    });
+    await scene.expectInvariants(1);
+  });
+
+  const losses: [string, (log: string, count: string) => void][] = [
+    ['deleted', (log) => rmSync(log)],
+    ['emptied', (log) => writeFileSync(log, '')],
+    ['shortened', (log) => truncateSync(log, 44)],
+    ['deleted with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
+  ];
+  it.for(losses)(
+    'an index that is %s hides no job, and nothing is paid again',
+    async ([, lose], { open }) => {
+      const scene = await open('c');
+      // Another job, whose line is lost too.
+      const before = [...scene.gateway.dialect.command, '--key', 'before'];
+      expect((await scene.run(before)).code).toBe(0);
+      await killedAt(scene, (kill) => {
+        scene.gateway.script.submit.push(({ gateway, response }) => {
+          lose(join(stateOf(scene), 'index.log'), join(stateOf(scene), 'index.count'));
+          response.end(gateway.accept());
+        });
+        scene.gateway.script.query.push(kill);
+      });
+      await scene.expectRerun(0);
+      expect(await scene.expectInvariants(2)).toHaveLength(2);
+    },
+  );
 });
 
 describe.concurrent('SIGINT', () => {

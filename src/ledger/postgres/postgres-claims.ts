@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { claimName } from '../claim-name.ts';
+import { claimName } from '../names.ts';
 import type { Ledger } from '../ledger.ts';
 import type { Database } from './database.ts';
 
