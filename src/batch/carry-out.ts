@@ -9,7 +9,7 @@ import { speak } from '../flows/speak.ts';
 import { submitVideo } from '../flows/submit-video.ts';
 import type { Job } from '../job.ts';
 import { readSpeechHead } from '../speech/wire.ts';
-import { pacedClient, type Seat } from './paced-client.ts';
+import { pacedClient, type Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { isSpeech } from './work.ts';
@@ -27,7 +27,7 @@ export interface RowOptions {
 /** A row's way through the gateway: its slot, and the callback for its job. */
 export interface RowRun {
   pace: Pace;
-  seat: Seat;
+  slot: Slot;
   onUpdate: (job: Job) => void;
 }
 
@@ -40,12 +40,12 @@ export async function carryOut(
   { work, path, take, row }: PlannedRow,
   deps: FlowDeps,
   { force, sidecar, timeoutMs }: RowOptions,
-  { pace, seat, onUpdate }: RowRun,
+  { pace, slot, onUpdate }: RowRun,
 ): Promise<Delivered> {
   const read = isSpeech(work)
     ? readSpeechHead
     : (reply: Reply): SubmitVerdict => work.protocol.readSubmission(reply, work.body);
-  const client = pacedClient(deps.client, pace, seat, deps.signals.soft, read);
+  const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
   const deadline = deadlineIn(timeoutMs, deps.clock);
   const wanted = { force, sidecar, fresh: false, deadline, key: take.key, tags: row.tags };
   if (isSpeech(work)) {
@@ -53,7 +53,7 @@ export async function carryOut(
     return speak(work, { ...wanted, output: path }, { ...deps, client });
   }
   const update = (job: Job): void => {
-    if (job.state === 'succeeded' || job.state === 'failed') seat.leave();
+    if (job.state === 'succeeded' || job.state === 'failed') slot.leave();
     onUpdate(job);
   };
   const target = { kind: 'file', path } as const;

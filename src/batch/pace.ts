@@ -1,38 +1,38 @@
 import type { Clock } from '../clock.ts';
-import { Gate } from './gate.ts';
+import { RateLimiter } from './rate-limiter.ts';
 
-/** How closely a batch may follow on itself. */
+/** The limits of a batch. */
 export interface PaceOptions {
-  /** Tasks that may be under way at the gateway at most. */
+  /** The maximum number of tasks in progress at the gateway. */
   concurrency: number;
-  /** Submissions a minute at most; no limit where absent. */
+  /** The maximum number of submissions a minute; no limit if absent. */
   perMinute?: number;
-  /** The least pause between two polls of one job, ms. */
+  /** The shortest pause between two polls of one job, ms. */
   intervalMs: number;
   clock: Pick<Clock, 'monotonic' | 'sleep'>;
-  /** Told when the number of tasks that may be under way changes. */
+  /** Called when the limit of tasks in progress changes. */
   onLimit?: (limit: number) => void;
 }
 
-/** A submission's turn. */
-export interface Turn {
-  /** Counts the changes downwards that came before it. */
+/** The time in which a submission may be sent. */
+export interface SendWindow {
+  /** The number of times the limit was lowered before it. */
   epoch: number;
-  /** False once it is too late to send for it: it might come to the gateway together with turns after it. */
-  isGood(): boolean;
+  /** Whether the submission may still be sent: later, it could reach the gateway together with the ones after it. */
+  isOpen(): boolean;
 }
 
-/** So late a submission may be after its turn, ms: for a connection, and for what is recorded before its first byte. */
+/** How long a window is open, ms: for the connection, and for what is recorded before the first byte. */
 const mostLateMs = 2000;
 
-/** Between two turns, ms: of submissions that are so late at most, no minute sees more than `perMinute`. */
+/** Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than `perMinute`. */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + mostLateMs) / perMinute;
 }
 
-/** The turn of a time, monotonic ms. */
-export function turnAt(at: number, epoch: number, { perMinute, clock }: PaceOptions): Turn {
-  return { epoch, isGood: () => perMinute === undefined || clock.monotonic() <= at + mostLateMs };
+/** Returns the window that opens at a time, monotonic ms. */
+export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: PaceOptions): SendWindow {
+  return { epoch, isOpen: () => perMinute === undefined || clock.monotonic() <= at + mostLateMs };
 }
 
 /**
@@ -40,55 +40,55 @@ export function turnAt(at: number, epoch: number, { perMinute, clock }: PaceOpti
  * its acceptances let it grow again, one by one; its `Retry-After` holds every submission.
  */
 export interface Pace {
-  /** Tasks that may be under way now. */
+  /** The maximum number of tasks in progress now. */
   readonly limit: number;
-  /** How long submissions are held by the gateway's wish, ms. */
+  /** How long the gateway's `Retry-After` still holds submissions, ms. */
   readonly heldMs: number;
-  /** Waits until one more task may be under way. @throws the signal's reason. */
+  /** Waits until one more task may be in progress. @throws the signal's reason. */
   enter(signal: AbortSignal): Promise<void>;
-  /** A task is no longer under way. */
+  /** Reports that a task is no longer in progress. */
   leave(): void;
-  /** Waits until the next submission may go out. @throws the signal's reason. */
-  submission(signal: AbortSignal): Promise<Turn>;
-  /** Waits until the next poll may go out. @throws the signal's reason. */
+  /** Waits until the next submission may be sent. @throws the signal's reason. */
+  submission(signal: AbortSignal): Promise<SendWindow>;
+  /** Waits until the next poll may be sent. @throws the signal's reason. */
   poll(signal: AbortSignal): Promise<unknown>;
-  /** The gateway accepted a task. */
+  /** Reports that the gateway accepted a task. */
   accepted(): void;
-  /** The gateway takes no more for now: 429, or its own 503. `turn` is of the submission that it answered. */
-  limited(turn: Turn, retryAfterMs?: number): void;
-  /** The gateway wants to be asked less often. A minute at most: the wait of a job has an end of its own. */
+  /** Reports that the gateway takes no more for now: 429, or its own 503. `window` is that of the refused submission. */
+  limited(window: SendWindow, retryAfterMs?: number): void;
+  /** Holds polls as the gateway asks, for at most a minute: the wait of a job has a deadline of its own. */
   holdPolls(retryAfterMs?: number): void;
-  /** Gives back what is held. */
+  /** Returns all slots. */
   close(): Promise<void>;
 }
 
-// So many jobs are polled in the time after which one of them is polled again.
+// The number of polls of all jobs in the interval in which one job is polled once.
 const pollsPerInterval = 100;
 
-/** The gate of a process's polls, `intervalMs` being the least pause between two polls of one job. */
-export function gateOfPolls({ intervalMs, clock }: Pick<PaceOptions, 'intervalMs' | 'clock'>): Gate {
-  return new Gate(intervalMs / pollsPerInterval, clock);
+/** Returns the rate limiter of a process's polls. */
+export function pollLimiter({ intervalMs, clock }: Pick<PaceOptions, 'intervalMs' | 'clock'>): RateLimiter {
+  return new RateLimiter(intervalMs / pollsPerInterval, clock);
 }
 
-/** The pace of a batch that one process carries out. */
+/** The pace of a batch that one process carries out alone. */
 export class LocalPace implements Pace {
   readonly #options: PaceOptions;
   #limit: number;
-  #underWay = 0;
+  #inProgress = 0;
   #waiting: (() => void)[] = [];
   /** Acceptances since the limit changed. */
   #accepted = 0;
-  /** Counts the changes downwards: a 429 to what was sent before the last one says nothing new. */
+  /** The number of times the limit was lowered: a 429 for a submission before the last time says nothing new. */
   #epoch = 0;
-  readonly #submissions: Gate;
-  readonly #polls: Gate;
+  readonly #submissions: RateLimiter;
+  readonly #polls: RateLimiter;
 
   constructor(options: PaceOptions) {
     const { concurrency, perMinute, clock } = options;
     this.#options = options;
     this.#limit = concurrency;
-    this.#submissions = new Gate(gapOf(perMinute), clock);
-    this.#polls = gateOfPolls(options);
+    this.#submissions = new RateLimiter(gapOf(perMinute), clock);
+    this.#polls = pollLimiter(options);
   }
 
   get limit(): number {
@@ -100,19 +100,19 @@ export class LocalPace implements Pace {
   }
 
   async enter(signal: AbortSignal): Promise<void> {
-    while (this.#underWay >= this.#limit) await this.#change(signal);
+    while (this.#inProgress >= this.#limit) await this.#change(signal);
     signal.throwIfAborted();
-    this.#underWay += 1;
+    this.#inProgress += 1;
   }
 
   leave(): void {
-    this.#underWay -= 1;
+    this.#inProgress -= 1;
     this.#wake();
   }
 
-  async submission(signal: AbortSignal): Promise<Turn> {
+  async submission(signal: AbortSignal): Promise<SendWindow> {
     const at = await this.#submissions.pass(signal);
-    return turnAt(at, this.#epoch, this.#options);
+    return sendWindowAt(at, this.#epoch, this.#options);
   }
 
   poll(signal: AbortSignal): Promise<unknown> {
@@ -125,11 +125,11 @@ export class LocalPace implements Pace {
     this.#set(this.#limit + 1);
   }
 
-  limited({ epoch }: Turn, retryAfterMs = 0): void {
+  limited({ epoch }: SendWindow, retryAfterMs = 0): void {
     this.#submissions.hold(retryAfterMs);
     if (epoch !== this.#epoch) return;
     this.#epoch += 1;
-    this.#set(Math.max(1, Math.floor(Math.min(this.#limit, this.#underWay) / 2)));
+    this.#set(Math.max(1, Math.floor(Math.min(this.#limit, this.#inProgress) / 2)));
   }
 
   close(): Promise<void> {

@@ -2,10 +2,10 @@ import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { retryAfter } from '../http/retry-after.ts';
 import { TransportError } from '../http/transport-error.ts';
-import type { Pace, Turn } from './pace.ts';
+import type { Pace, SendWindow } from './pace.ts';
 
-/** A row's place among the tasks that are under way. */
-export class Seat {
+/** A row's slot among the tasks in progress. */
+export class Slot {
   readonly #pace: Pace;
   #isTaken = false;
 
@@ -13,14 +13,14 @@ export class Seat {
     this.#pace = pace;
   }
 
-  /** Waits for the place, where it is not held already. @throws the signal's reason. */
+  /** Waits for a slot, unless the row has one. @throws the signal's reason. */
   async take(signal: AbortSignal): Promise<void> {
     if (this.#isTaken) return;
     await this.#pace.enter(signal);
     this.#isTaken = true;
   }
 
-  /** Gives the place up, where it is held. */
+  /** Returns the slot if the row has one. */
   leave(): void {
     if (!this.#isTaken) return;
     this.#isTaken = false;
@@ -29,13 +29,13 @@ export class Seat {
 }
 
 /**
- * The client of one row, which keeps to the pace of the run: what costs money waits for its place and its turn, a poll
- * for its turn, and what the gateway says of its limits is told to the pace. `read` tells what became of a submission.
+ * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a poll
+ * for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a submission.
  */
 export function pacedClient(
   client: GatewayClient,
   pace: Pace,
-  seat: Seat,
+  slot: Slot,
   signal: AbortSignal,
   read: (reply: Reply) => SubmitVerdict,
 ): GatewayClient {
@@ -50,30 +50,30 @@ export function pacedClient(
       if (isLimit(answer.status)) pace.holdPolls(retryAfter(answer.headers));
       return answer;
     }
-    await seat.take(signal);
-    let turn = await pace.submission(signal);
+    await slot.take(signal);
+    let window = await pace.submission(signal);
     const own: CallOptions = {
       ...options,
       onConnected: async () => {
-        if (!turn.isGood()) turn = await pace.submission(signal);
+        if (!window.isOpen()) window = await pace.submission(signal);
         await options.onConnected?.();
       },
       beforeFirstByte: () => {
         options.beforeFirstByte?.();
-        if (!turn.isGood()) throw TransportError.heldBack('its turn had passed when it could be sent');
+        if (!window.isOpen()) throw TransportError.heldBack('its turn had passed when it could be sent');
       },
     };
     const answer = await call(own);
-    saw(replyOf(answer), turn);
+    saw(replyOf(answer), window);
     return answer;
   };
-  const saw = (reply: Reply, turn: Turn): void => {
+  const saw = (reply: Reply, window: SendWindow): void => {
     const verdict = read(reply);
     if (verdict.kind === 'accepted') pace.accepted();
     if (verdict.kind !== 'unavailable') return;
-    // Whoever waits for the next try takes nobody's place meanwhile.
-    seat.leave();
-    pace.limited(turn, verdict.failure.retryAfterMs);
+    // A row that waits for its next try holds no slot.
+    slot.leave();
+    pace.limited(window, verdict.failure.retryAfterMs);
   };
   return {
     ...client,

@@ -2,11 +2,10 @@ import { MgwError, messageOf } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
 import { isTaken, pathsAt } from '../jobs/target.ts';
 import type { Manifest } from './manifest/manifest.ts';
-import { problemText, type Problem } from './manifest/problem.ts';
+import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
 import type { Row } from './manifest/row.ts';
 import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
-import type { ManifestRecord } from './manifest/record.ts';
-import { isStillDone, rememberRow, type KnownRow, type KnownRows } from './known-rows.ts';
+import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
 import { rowStates, standingOf, type RowState, type Standing, type StandingDeps } from './row-state.ts';
 import { countOf, hashOf, modelOf, type Work } from './work.ts';
@@ -21,7 +20,7 @@ export interface PlanDeps extends StandingDeps {
   /** What a row costs at most; undefined where that is not known. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, where those need only be counted. */
-  known?: KnownRows | undefined;
+  known?: DoneRowCache | undefined;
   /** Where a row stands; the ledger is asked where this is absent. */
   standing?: (row: NamedRow) => Standing;
 }
@@ -77,7 +76,7 @@ export async function planBatch(
   for await (const item of batch.manifest.items((record) => planning.isKnown(record))) {
     if ('problems' in item) planning.refuse(item.problems, item.isRow);
     else {
-      const planned = await planning.row(item.row, deps.known?.markOf(item.record));
+      const planned = await planning.row(item.row, deps.known?.contentHash(item.record));
       if (planned !== undefined) await take(planned);
     }
   }
@@ -137,7 +136,7 @@ class Planning {
   /** True for a row that was known to be done, and still is: it is counted. */
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
-    const found = known?.find(known.markOf(record));
+    const found = known?.find(known.contentHash(record));
     const isDone = found && (await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger));
     if (isDone !== true) return false;
     if (this.#isAlone(found, record.line)) {
@@ -187,7 +186,7 @@ class Planning {
   }
 
   #isAlone(
-    { id, isNamed, hash, path }: Pick<KnownRow, 'id' | 'isNamed' | 'hash' | 'path'>,
+    { id, isNamed, hash, path }: Pick<DoneRow, 'id' | 'isNamed' | 'hash' | 'path'>,
     line: number,
   ): boolean {
     const [same, sameId, samePath] = [

@@ -2,7 +2,7 @@ import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { MgwError } from '../errors.ts';
 import type { Choice } from './choice.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
-import { rememberRow } from './known-rows.ts';
+import { rememberRow } from './done-row-cache.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.ts';
 import { tidyRow, type RowState } from './row-state.ts';
@@ -78,7 +78,7 @@ export async function runBatch(
       if (run.isOver) break;
       const found = 'row' in item ? chosen.get(item.row.index) : undefined;
       if (!('row' in item) || found === undefined) continue;
-      const mark = deps.plan.known?.markOf(item.record);
+      const mark = deps.plan.known?.contentHash(item.record);
       // Another process may have been at it since it was planned.
       const planned = { ...(await planRow(item.row, batch, deps.plan)), mark };
       const own = choice.toCarryOut(planned, found.take);

@@ -1,10 +1,10 @@
-import { RowSignals } from './row-signals.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { Delivered } from '../flows/deliver.ts';
+import type { Signals } from '../payment/pay-once.ts';
 import { carryOut, type RowOptions } from './carry-out.ts';
-import { Seat } from './paced-client.ts';
+import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
 
@@ -90,11 +90,11 @@ export class BatchRun {
       this.#stop = held(pace.heldMs);
       return;
     }
-    const seat = new Seat(pace);
-    if (!(await this.#hasRoom(seat))) return;
+    const slot = new Slot(pace);
+    if (!(await this.#hasRoom(slot))) return;
     this.#watcher.began(planned);
     this.#open += 1;
-    void this.#carryOut(planned, seat).finally(() => {
+    void this.#carryOut(planned, slot).finally(() => {
       this.#open -= 1;
       this.#onEnd?.();
     });
@@ -110,22 +110,22 @@ export class BatchRun {
     return new Promise((resolve) => (this.#onEnd = resolve));
   }
 
-  async #hasRoom(seat: Seat): Promise<boolean> {
+  async #hasRoom(slot: Slot): Promise<boolean> {
     const { soft } = this.#deps.signals;
     try {
-      await seat.take(soft);
+      await slot.take(soft);
     } catch (error) {
       if (!soft.aborted) this.#stop ??= toMgwError(error);
       return false;
     }
     if (!this.isOver) return true;
-    seat.leave();
+    slot.leave();
     return false;
   }
 
-  async #carryOut(planned: PlannedRow, seat: Seat): Promise<void> {
-    const end = await this.#attempts(planned, seat);
-    seat.leave();
+  async #carryOut(planned: PlannedRow, slot: Slot): Promise<void> {
+    const end = await this.#attempts(planned, slot);
+    slot.leave();
     this.#moves += 1;
     this.#judge(end.error);
     try {
@@ -137,7 +137,7 @@ export class BatchRun {
     }
   }
 
-  async #attempts(given: PlannedRow, seat: Seat): Promise<RowEnd & Partial<Pick<Delivered, 'delivered'>>> {
+  async #attempts(given: PlannedRow, slot: Slot): Promise<RowEnd & Partial<Pick<Delivered, 'delivered'>>> {
     const { pace, retake } = this.#options;
     let planned = given;
     for (;;) {
@@ -147,7 +147,7 @@ export class BatchRun {
       const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
       try {
         const deps = { ...this.#deps, signals: own.signals, note };
-        const done = await carryOut(planned, deps, this.#options, { pace, seat, onUpdate });
+        const done = await carryOut(planned, deps, this.#options, { pace, slot, onUpdate });
         return { planned, job: done.job, files: done.files, delivered: done.delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
@@ -181,4 +181,50 @@ export class BatchRun {
 function held(ms: number): MgwError {
   const text = `The gateway takes nothing for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
   return new MgwError('rate_limited', text, { retry: 'safe' });
+}
+
+/** The signals of one row. */
+interface Own {
+  signals: Signals;
+  /** Forgets the signals of a row that has ended. */
+  close(): void;
+}
+
+/**
+ * Gives each row of a run its own signals: adding or removing a listener takes time for all listeners of that signal, and
+ * there may be thousands of rows.
+ */
+class RowSignals {
+  readonly #from: Signals;
+  readonly #open = new Set<{ soft: AbortController; hard: AbortController }>();
+  readonly #pass = (): void => {
+    for (const own of this.#open) this.#passTo(own);
+  };
+
+  constructor(from: Signals) {
+    this.#from = from;
+    from.soft.addEventListener('abort', this.#pass);
+    from.hard.addEventListener('abort', this.#pass);
+  }
+
+  open(): Own {
+    const own = { soft: new AbortController(), hard: new AbortController() };
+    this.#open.add(own);
+    this.#passTo(own);
+    return {
+      signals: { soft: own.soft.signal, hard: own.hard.signal },
+      close: () => this.#open.delete(own),
+    };
+  }
+
+  close(): void {
+    this.#from.soft.removeEventListener('abort', this.#pass);
+    this.#from.hard.removeEventListener('abort', this.#pass);
+  }
+
+  #passTo(own: { soft: AbortController; hard: AbortController }): void {
+    const { soft, hard } = this.#from;
+    if (soft.aborted) own.soft.abort(soft.reason);
+    if (hard.aborted) own.hard.abort(hard.reason);
+  }
 }

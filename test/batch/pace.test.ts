@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { pacedClient, Seat } from '../../src/batch/paced-client.ts';
+import { pacedClient, Slot } from '../../src/batch/paced-client.ts';
 import { LocalPace } from '../../src/batch/pace.ts';
 import { xApiKey } from '../../src/exchange.ts';
 import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
@@ -94,7 +94,7 @@ describe('a submission that comes to be sent late', () => {
       },
     } satisfies Partial<GatewayClient>;
     const read = (): { kind: 'accepted'; handle: string } => ({ kind: 'accepted', handle: 'task' });
-    const paced = pacedClient(client as never, one, new Seat(one), never, read);
+    const paced = pacedClient(client as never, one, new Slot(one), never, read);
     const onConnected = (): Promise<void> => {
       clock.advance(recording);
       return Promise.resolve();

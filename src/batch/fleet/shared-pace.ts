@@ -1,6 +1,6 @@
 import { messageOf } from '../../errors.ts';
-import type { Gate } from '../gate.ts';
-import { gapOf, gateOfPolls, turnAt, type Pace, type PaceOptions, type Turn } from '../pace.ts';
+import type { RateLimiter } from '../rate-limiter.ts';
+import { gapOf, pollLimiter, sendWindowAt, type Pace, type PaceOptions, type SendWindow } from '../pace.ts';
 import { isLive, type Ask } from './fleet-state.ts';
 import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 
@@ -19,7 +19,7 @@ const [minLookMs, maxLookMs] = [100, 1000];
 export class SharedPace implements Pace {
   readonly #options: SharedPaceOptions;
   readonly #ask: Ask;
-  readonly #polls: Gate;
+  readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
   /** The writes that have not ended. */
   readonly #writes = new Set<Promise<void>>();
@@ -32,7 +32,7 @@ export class SharedPace implements Pace {
     this.#ask = options.fleet.ask;
     this.#limit = options.concurrency;
     this.#slots = new SharedSlots(options);
-    this.#polls = gateOfPolls(options);
+    this.#polls = pollLimiter(options);
   }
 
   /** Opens the pace of a batch. @throws MgwError('unreachable'). */
@@ -69,7 +69,7 @@ export class SharedPace implements Pace {
     this.#slots.leave();
   }
 
-  async submission(signal: AbortSignal): Promise<Turn> {
+  async submission(signal: AbortSignal): Promise<SendWindow> {
     const { clock } = this.#options;
     await Promise.all(this.#writes);
     for (;;) {
@@ -78,10 +78,10 @@ export class SharedPace implements Pace {
       const turn = await this.#turn(true);
       if (turn.held > 0) continue;
       const at = asked + Math.max(0, turn.wait);
-      if (turn.wait < 1) return turnAt(at, turn.epoch, this.#options);
+      if (turn.wait < 1) return sendWindowAt(at, turn.epoch, this.#options);
       await clock.sleep(turn.wait, signal);
       const now = await this.#turn(false);
-      if (now.held <= 0) return turnAt(at, now.epoch, this.#options);
+      if (now.held <= 0) return sendWindowAt(at, now.epoch, this.#options);
     }
   }
 
@@ -96,7 +96,7 @@ export class SharedPace implements Pace {
     this.#write(() => this.#ask(grow, [batch, concurrency]));
   }
 
-  limited({ epoch }: Turn, retryAfterMs = 0): void {
+  limited({ epoch }: SendWindow, retryAfterMs = 0): void {
     const { clock, batch } = this.#options;
     this.#heldUntil = Math.max(this.#heldUntil, clock.monotonic() + retryAfterMs);
     this.#write(() => this.#ask(shrink, [batch, epoch, retryAfterMs]));

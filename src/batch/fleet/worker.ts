@@ -7,7 +7,7 @@ import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
-import { heldMs, restAfter, restMs } from './rest.ts';
+import { heldMs, retryDelayMs, shortDelayMs } from './retry-delay.ts';
 import { parseRow, type QueuedBatch, type RowQueue, type TakenRow } from './row-queue.ts';
 
 /** A batch of the queue, opened to be worked on. */
@@ -191,7 +191,7 @@ export class Worker {
         const { planned, error } = end;
         const taken = rows.get(planned.id);
         const state = stateAfter(end);
-        const rest = error === undefined ? undefined : restAfter(error);
+        const rest = error === undefined ? undefined : retryDelayMs(error);
         await this.#watcher.ended(batch, end, state, rest !== undefined);
         if (taken === undefined) return;
         await this.#release(planned.id, rows, () =>
@@ -230,7 +230,7 @@ export class Worker {
       this.#held.set(name, this.#options.clock.monotonic() + heldMs);
       this.#watcher.note(`${name}: ${error.message} It is looked at again in a minute.`);
     } else if (error.code === 'unreachable') {
-      this.#held.set(name, this.#options.clock.monotonic() + restMs);
+      this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
       this.#watcher.note(`${name}: ${error.message} It is tried again.`);
     } else this.#stop = error;
   }

@@ -2,8 +2,7 @@ import { finished } from 'node:stream/promises';
 import { CsvError, Parser } from 'csv-parse';
 import { printableLine } from '../../printable.ts';
 import { fieldName, nameFault } from './fields.ts';
-import type { Problem } from './problem.ts';
-import type { ManifestRecord, WrittenField } from './record.ts';
+import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import { mostLineBytes, Unreadable, type Source } from './source.ts';
 
 interface CsvRecord {

@@ -1,8 +1,7 @@
 import { messageOf } from '../../errors.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.ts';
 import { printableLine } from '../../printable.ts';
-import type { Problem } from './problem.ts';
-import type { ManifestRecord, WrittenField } from './record.ts';
+import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import type { Source } from './source.ts';
 
 /** Reads JSON Lines: an object on each line. Empty lines are passed over. */

@@ -3,11 +3,22 @@ import { stat } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { messageOf, usageError, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
-import { readHead, type Head } from './head.ts';
-import type { Problem } from './problem.ts';
-import type { ManifestRecord, WrittenField } from './record.ts';
+import * as z from 'zod/mini';
+import { shownValue } from '../../protocols/violations.ts';
+import { nameHint } from './fields.ts';
+import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
+import { headSchema, manifestNames } from './schema.ts';
 import { Source, Unreadable } from './source.ts';
+
+/** What a manifest in YAML says apart from its rows. */
+export interface Head {
+  name?: string;
+  output?: string;
+  concurrency?: string;
+  /** An amount in plain digits. */
+  budget?: string;
+}
 
 /** A row, or what is wrong: with a row, where `isRow`, or with the file; in the order of the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
@@ -176,4 +187,26 @@ function unreadableFile(path: string, error: unknown): MgwError {
 
 function shown(path: string): string {
   return printableLine(path, 300);
+}
+
+// Reports what is wrong and leaves it out.
+function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
+  const head: Record<string, unknown> = {};
+  for (const { name, value, line } of fields) {
+    if (value === null) continue;
+    const result = z.safeParse(headSchema, { [name]: value });
+    if (result.success) Object.assign(head, result.data);
+    else if (!manifestNames.includes(name)) report({ line, message: unknownName(name) });
+    else
+      report({
+        line,
+        field: name,
+        message: `${shownValue(value)} is not allowed; allowed: ${result.error.issues[0]?.message ?? ''}`,
+      });
+  }
+  return head;
+}
+
+function unknownName(name: string): string {
+  return `a manifest has no ${shownValue(name)}; ${nameHint(name, manifestNames)}`;
 }

@@ -17,3 +17,17 @@ export interface ManifestRecord {
   line: number;
   fields: readonly WrittenField[];
 }
+
+/** Something in a manifest that has to be put right before anything is paid for. */
+export interface Problem {
+  /** The line, as an editor counts: the first is 1. */
+  line: number;
+  /** The field as the manifest spells it, where it is one field's. */
+  field?: string;
+  message: string;
+}
+
+/** A problem as it is shown: `clips.csv:7: duration: 4.5 is not allowed; …`. */
+export function problemText(file: string, { line, field, message }: Problem): string {
+  return `${file}:${line}: ${field === undefined ? '' : `${field}: `}${message}`;
+}

@@ -5,8 +5,7 @@ import type { JobKind } from '../../job.ts';
 import type { JsonObject } from '../../json.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import { fieldName, isPath, kinds, nameFault } from './fields.ts';
-import type { Problem } from './problem.ts';
-import type { ManifestRecord, WrittenField } from './record.ts';
+import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import { rowSchemas } from './schema.ts';
 
 /** A row of a manifest, with the defaults in it: what a command line would be given. */
@@ -78,9 +77,9 @@ export function readRow(
   defaults: Defaults,
   report: (problem: Problem) => void,
 ): Row | undefined {
-  let isGood = true;
+  let isOpen = true;
   const fault = (line: number, message: string, field?: string): void => {
-    isGood = false;
+    isOpen = false;
     report({ line, message, ...(field !== undefined && { field }) });
   };
   const own = ownFields(record, fault);
@@ -96,7 +95,7 @@ export function readRow(
   ]);
   const values = checked(kind, fields, record.line, fault);
   const set = [...fields].filter(([name]) => isPath(name)).map(([name, field]) => setEntry(name, field));
-  return isGood ? rowFrom({ index, line: record.line, kind }, values, set) : undefined;
+  return isOpen ? rowFrom({ index, line: record.line, kind }, values, set) : undefined;
 }
 
 type Fault = (line: number, message: string, field?: string) => void;

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { Problem } from './problem.ts';
+import type { Problem } from './record.ts';
 
 /** Whole lines of a file. */
 export interface Block {

@@ -13,8 +13,7 @@ import {
 } from 'yaml';
 import type { Json, JsonObject } from '../../json.ts';
 import { printableLine } from '../../printable.ts';
-import type { Problem } from './problem.ts';
-import type { ManifestRecord, WrittenField } from './record.ts';
+import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import { Unreadable } from './source.ts';
 
 /** A manifest in YAML, which is read whole. */

@@ -1,4 +1,4 @@
-import { problemText } from '../../batch/manifest/problem.ts';
+import { problemText } from '../../batch/manifest/record.ts';
 import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates } from '../../batch/row-state.ts';

@@ -1,12 +1,12 @@
-import { randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import { MgwError, toMgwError } from '../../errors.ts';
 import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEvent } from '../../job.ts';
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
+import type { IndexEntry } from '../index-lines.ts';
 import { DatabaseGone, isDuplicate, type Database } from './database.ts';
 import type { KeptFact, KeptFacts } from './kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
-import { nameHash } from './name-hash.ts';
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
@@ -245,4 +245,9 @@ const kept = new Set([
 // What a person decides is not: they are told that it failed, and may decide otherwise.
 function isKept({ type }: JobEvent): boolean {
   return kept.has(type);
+}
+
+/** Returns the hash by which jobs of a fingerprint or a handle are looked up: values may be of any length. */
+export function nameHash({ kind, value }: Pick<IndexEntry, 'kind' | 'value'>): string {
+  return hash('sha256', `${kind}\n${value}`).slice(0, 32);
 }

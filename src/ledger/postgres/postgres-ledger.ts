@@ -8,11 +8,10 @@ import { jobIdForm, newJobId } from '../job-id.ts';
 import type { Ledger } from '../ledger.ts';
 import { askedTogether } from './asked-together.ts';
 import { Database } from './database.ts';
-import { EventWriter } from './event-writer.ts';
+import { EventWriter, nameHash } from './event-writer.ts';
 import { KeptFacts } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { names as attemptNames, type Fate } from '../names.ts';
-import { nameHash } from './name-hash.ts';
 import { claimsIn } from './postgres-claims.ts';
 import { identityOf, makeTables } from './schema.ts';
 

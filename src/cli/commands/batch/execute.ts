@@ -16,7 +16,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { paceOf, rowOptionsOf } from './row-options.ts';
-import type { RunBatchOptions } from './run-options.ts';
+import type { RunBatchOptions } from './options.ts';
 
 /** Tasks under way at the gateway at most, where nothing else is said. */
 export const defaultConcurrency = 4;

@@ -3,7 +3,7 @@ import { openManifest, type Manifest } from '../../../batch/manifest/manifest.ts
 import { givenDefaults } from '../../../batch/manifest/row.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
-import { areByThemselves, KnownRows } from '../../../batch/known-rows.ts';
+import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { pathOfBatch } from '../../../batch/known-batches.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/work.ts';
 import { parseDecimal, type Decimal } from '../../../decimal.ts';
@@ -62,20 +62,20 @@ export async function planDepsOf(context: Context, batch: Batch, known?: 'known'
     account,
     workOf: rowComposer(context, batch.place),
     costOf,
-    known: known && (await knownRowsOf(context, batch, { gateway, account })),
+    known: known && (await doneRowCacheOf(context, batch, { gateway, account })),
   };
 }
 
 // All that rows depend on apart from what they say themselves.
-async function knownRowsOf(
+async function doneRowCacheOf(
   context: Context,
   { name, place, manifest: { defaults } }: Batch,
   { gateway, account }: Pick<PlanDeps, 'gateway' | 'account'>,
-): Promise<KnownRows | undefined> {
+): Promise<DoneRowCache | undefined> {
   const settings = await context.settings();
   const { ttsSpeaker, ttsFormat, ttsSampleRate, videoDefaults } = settings;
   const speech = [ttsSpeaker.value, ttsFormat.value, ttsSampleRate.value];
   const about = [version, gateway, account, name, place, defaults, speech, videoDefaults];
-  if (!areByThemselves(defaults)) return undefined;
-  return KnownRows.open(pathOfBatch(ledgerFolder(settings), name), about, place);
+  if (!canBeCached(defaults)) return undefined;
+  return DoneRowCache.open(pathOfBatch(ledgerFolder(settings), name), about, place);
 }

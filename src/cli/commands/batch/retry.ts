@@ -7,7 +7,7 @@ import { repeatable, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../action.ts';
 import { execute } from './execute.ts';
-import { addRunOptions, type RunBatchOptions } from './run-options.ts';
+import { addRunOptions, type RunBatchOptions } from './options.ts';
 
 interface RetryOptions extends RunBatchOptions {
   failed?: boolean;

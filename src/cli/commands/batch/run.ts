@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { everyRow } from '../../../batch/choice.ts';
 import type { Run } from '../../action.ts';
 import { execute } from './execute.ts';
-import { addRunOptions } from './run-options.ts';
+import { addRunOptions } from './options.ts';
 
 const examples = `
 Examples:

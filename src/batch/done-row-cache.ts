@@ -20,7 +20,7 @@ import { filesOf, isThere } from './row-state.ts';
 import { countOf, hashOf, isSpeech, type Work } from './work.ts';
 
 /** A row that was done, as it was then. */
-export interface KnownRow {
+export interface DoneRow {
   id: string;
   /** True where the manifest gives the id. */
   isNamed: boolean;
@@ -38,17 +38,17 @@ export interface KnownRow {
 const markLength = 32;
 const markStart = '{"mark":"'.length;
 const newline = 0x0a;
-/** Lines that are written together. */
+/** The number of lines that are written together. */
 const atOnce = 100;
-/** Bytes; a file that has grown beyond is begun anew. */
+/** A larger file is replaced, bytes. */
 const mostBytes = 256 * 1024 * 1024;
 
 /**
- * The rows of a batch that were found done, by all that they are made of as the manifest writes it: what is there need
- * not be composed and checked, and its job not be read, to be known again. A copy, a line for each row: what is lost or
- * damaged in it is found out again. It says what a row was; whether it still is so the ledger and the disk have to say.
+ * The rows of a batch that were found done, by a hash of the row as the manifest writes it: such a row is recognised
+ * without composing and checking it, and without reading its job. A copy, with a line for each row: a lost or damaged
+ * line is found out again. Whether a row is still done is for the ledger and the disk to say.
  */
-export class KnownRows {
+export class DoneRowCache {
   readonly #path: string;
   readonly #isByIndex: boolean;
   readonly #bytes: Buffer;
@@ -57,11 +57,11 @@ export class KnownRows {
   #added: string[] = [];
 
   /**
-   * Reads what is known of a batch; undefined where its folder cannot be used.
+   * Reads the cache of a batch; undefined if its folder cannot be used.
    * @param path the beginning of the file's path
-   * @param about all else that a row depends on: what was known under anything else is forgotten
+   * @param about all else that a row depends on: rows under anything else are forgotten
    */
-  static async open(path: string, about: unknown, place: OutputPlace): Promise<KnownRows | undefined> {
+  static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
     const own = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
     try {
       await makeFolder(dirname(path));
@@ -70,11 +70,11 @@ export class KnownRows {
         other !== own && other.startsWith(`${path}.`) && other.endsWith('.rows');
       for (const other of others.filter(isStale)) removeFile(other);
       const bytes = readBytes(own) ?? Buffer.alloc(0);
-      if (bytes.length <= mostBytes) return new KnownRows(own, bytes, place);
+      if (bytes.length <= mostBytes) return new DoneRowCache(own, bytes, place);
       removeFile(own);
-      return new KnownRows(own, Buffer.alloc(0), place);
+      return new DoneRowCache(own, Buffer.alloc(0), place);
     } catch {
-      // All rows are found out as if nothing were known.
+      // Without a cache, every row is looked up in the ledger.
       return undefined;
     }
   }
@@ -87,47 +87,47 @@ export class KnownRows {
       this.#starts.set(bytes.toString('latin1', start + markStart, start + markStart + markLength), start);
   }
 
-  /** What a row is known by; undefined where it depends on its place or on a file, which is read for it each time. */
-  markOf({ fields }: ManifestRecord): string | undefined {
+  /** Returns the hash of a row; undefined if the row depends on its position or on a file, which is read each time. */
+  contentHash({ fields }: ManifestRecord): string | undefined {
     if (this.#isByIndex || !fields.every(isByItself)) return undefined;
     const written = fields.map(({ name, value, isText }) => [name, value, isText]);
     return hash('sha256', JSON.stringify(written)).slice(0, markLength);
   }
 
-  /** The row as it was when it was done; undefined where that is not known. */
-  find(mark: string | undefined): KnownRow | undefined {
+  /** Returns the row as it was when it was done; undefined if it is not in the cache. */
+  find(mark: string | undefined): DoneRow | undefined {
     const start = mark === undefined ? undefined : this.#starts.get(mark);
     if (start === undefined) return undefined;
     const line = this.#bytes.toString('utf8', start, this.#bytes.indexOf(newline, start));
     const text = textOfLine(line);
-    return text === undefined ? undefined : (JSON.parse(text) as KnownRow);
+    return text === undefined ? undefined : (JSON.parse(text) as DoneRow);
   }
 
-  /** Remembers a row that is done; written with others, by {@link write} at the latest. */
-  add(mark: string, known: KnownRow): void {
+  /** Adds a row that is done. It is written together with others, by {@link write} at the latest. */
+  add(mark: string, known: DoneRow): void {
     this.#added.push(`${checkedLine({ mark, ...known })}\n`);
     if (this.#added.length === atOnce) this.write();
   }
 
-  /** Writes down what was added, where that can be. */
+  /** Writes the added rows to disk if that is possible. */
   write(): void {
     try {
       appendFileSync(this.#path, this.#added.splice(0).join(''), { mode: 0o600 });
     } catch {
-      // It is found out again.
+      // Without its line, a row is looked up in the ledger.
     }
   }
 }
 
-/** Remembers a row whose job has its files, where that can be told from the row alone. */
+/** Caches a row whose job has its files, if the row alone decides that. */
 export async function rememberRow(
   planned: PlannedRow,
   job: Job,
-  { known, ledger }: { known?: KnownRows | undefined; ledger: Ledger },
+  { known, ledger }: { known?: DoneRowCache | undefined; ledger: Ledger },
 ): Promise<void> {
   const { row, work, id, path, rowPath = path, take, mark } = planned;
   if (known === undefined || mark === undefined || needsListing(work)) return;
-  // What comes after a success takes nothing of it back.
+  // No later event takes a success back.
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
@@ -136,10 +136,10 @@ export async function rememberRow(
   known.add(mark, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
 }
 
-/** True where a row that was done is done still: nothing has become of its job, and it has no later take. */
-export async function isStillDone(known: KnownRow, key: string, ledger: Ledger): Promise<boolean> {
+/** Whether a row that was done still is: its job is unchanged, and it has no later take. */
+export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(known.job)) !== known.version || !known.files.every(isThere)) return false;
-  // A run that was killed later may have left something, which is removed where the row is looked at.
+  // A run that was killed later may have left files, which are removed when the row is looked up.
   if (known.files.some(({ path }) => isTaken(logOf(path)))) return false;
   const next = namedJob(ledger, takeKey(key, known.take + 1));
   return next.then(
@@ -148,15 +148,15 @@ export async function isStillDone(known: KnownRow, key: string, ledger: Ledger):
   );
 }
 
-// What the listing says is asked afresh.
+// The listing is requested each time.
 function needsListing(work: Work): boolean {
   if (isSpeech(work)) return false;
   const { protocol, asked, body } = work;
   return [asked, body].some((each) => protocol.needsListing?.(each) !== undefined);
 }
 
-/** True where rows that have these fields as well may be known: none of them says what is in a file. */
-export function areByThemselves(fields: readonly WrittenField[]): boolean {
+/** Whether rows with these defaults can be cached: none of them names a file. */
+export function canBeCached(fields: readonly WrittenField[]): boolean {
   return fields.every(isByItself);
 }
 

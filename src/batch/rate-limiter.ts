@@ -1,30 +1,30 @@
 import type { Clock } from '../clock.ts';
 
-/** A gate that calls pass one by one, no closer than a pause, and not while it is held. */
-export class Gate {
+/** Lets calls pass one by one, with a pause between them, and none while it is held. */
+export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
   /** Both in monotonic ms. */
   #next = 0;
   #heldUntil = 0;
 
-  /** `gapMs` is the least pause between two calls. */
+  /** `gapMs` is the shortest pause between two calls. */
   constructor(gapMs: number, clock: Pick<Clock, 'monotonic' | 'sleep'>) {
     this.#gapMs = gapMs;
     this.#clock = clock;
   }
 
-  /** How long the gate is held, ms. */
+  /** How long calls are still held, ms. */
   get heldMs(): number {
     return Math.max(0, this.#heldUntil - this.#clock.monotonic());
   }
 
-  /** Lets nobody pass for so long. */
+  /** Holds all calls for this long. */
   hold(ms: number): void {
     this.#heldUntil = Math.max(this.#heldUntil, this.#clock.monotonic() + ms);
   }
 
-  /** Waits for the turn of this call, and gives its time, monotonic ms. @throws the signal's reason. */
+  /** Waits until this call may pass. Returns that time, monotonic ms. @throws the signal's reason. */
   async pass(signal: AbortSignal): Promise<number> {
     for (;;) {
       while (this.heldMs > 0) await this.#clock.sleep(this.heldMs, signal);
