@@ -25,7 +25,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   const records = new JobRecords(folders.jobs);
   const index = new IndexLog(join(stateDir, 'index.log'), join(stateDir, 'index.count'), {
     folder: folders.jobs,
-    ids: () => records.ids(),
+    ids: () => records.ids().reverse(),
     entriesOf: (id) => entriesOf(id, records.read(id)),
   });
   const claims = new FileClaims(folders.claims, async (raw) => {

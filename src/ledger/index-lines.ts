@@ -56,6 +56,26 @@ function sumOf(view: DataView, at: number): number {
   return ((sum ^ (sum >>> 16)) & 0x1f1f1f1f) | 0x40404040;
 }
 
+function isWhole(view: DataView, at: number): boolean {
+  return view.getUint8(at + lineLength - 1) === newline && view.getInt32(at, true) === sumOf(view, at);
+}
+
+// Adds where whole lines begin; returns how far lines are complete.
+function addWhole(starts: number[], bytes: Buffer, view: DataView, from: number, end: number): number {
+  let at = from;
+  while (at + lineLength <= end) {
+    if (isWhole(view, at)) {
+      starts.push(at);
+      at += lineLength;
+      continue;
+    }
+    const next = bytes.subarray(0, end).indexOf(newline, at);
+    if (next < 0) break;
+    at = next + 1;
+  }
+  return at;
+}
+
 /** The lines of an index that are whole; what was torn, or damaged otherwise, is passed over. */
 export class IndexLines {
   #buffer = Buffer.alloc(0);
@@ -101,24 +121,7 @@ export class IndexLines {
   /** Takes in so many bytes that were read into the {@link room}. */
   add(bytes: number): void {
     this.#length += bytes;
-    let at = this.#checked;
-    while (at + lineLength <= this.#length) {
-      if (this.#isWhole(at)) {
-        this.#starts.push(at);
-        at += lineLength;
-        continue;
-      }
-      const end = this.#buffer.subarray(0, this.#length).indexOf(newline, at);
-      if (end < 0) break;
-      at = end + 1;
-    }
-    this.#checked = at;
-  }
-
-  #isWhole(at: number): boolean {
-    return (
-      this.#buffer[at + lineLength - 1] === newline && this.#view.getInt32(at, true) === sumOf(this.#view, at)
-    );
+    this.#checked = addWhole(this.#starts, this.#buffer, this.#view, this.#checked, this.#length);
   }
 
   /** The jobs of a value, in the order of their lines. */
@@ -130,20 +133,30 @@ export class IndexLines {
     return found.filter((start) => this.#buffer[start + kindAt] === mark).map((start) => this.#idAt(start));
   }
 
-  /** Ids of all jobs that were not removed since, in no order, without those that have succeeded if so asked. */
-  ids(leaveOutSucceeded: boolean): Set<string> {
-    const ids = new Set<string>();
-    const early = new Set<string>();
+  /** Ids of all jobs that were not removed since, ascending, without those that have succeeded if so asked. */
+  ids(leaveOutSucceeded: boolean): string[] {
+    // Parts of one text are made in a fifth of the time that each takes by itself.
+    const text = this.#buffer.toString('latin1', 0, this.#length);
+    const bytes = this.#buffer;
+    const ids: string[] = [];
+    const out = new Set<string>();
+    let isSorted = true;
     for (const start of this.#starts) {
-      const mark = this.#buffer[start + kindAt];
-      if (mark === fingerprintMark) ids.add(this.#idAt(start));
-      else if (mark === removedMark) ids.delete(this.#idAt(start));
-      // Lines of one job may be in any order.
-      else if (mark === succeededMark && leaveOutSucceeded && !ids.delete(this.#idAt(start)))
-        early.add(this.#idAt(start));
+      const mark = bytes[start + kindAt];
+      if (mark !== fingerprintMark && mark !== removedMark && !(mark === succeededMark && leaveOutSucceeded))
+        continue;
+      const id = text.slice(start + idAt, start + hashAt - 1);
+      if (mark !== fingerprintMark) {
+        out.add(id);
+        continue;
+      }
+      // A job that was removed may have been restored.
+      if (out.size > 0) out.delete(id);
+      isSorted &&= ids.length === 0 || id > (ids.at(-1) ?? '');
+      ids.push(id);
     }
-    for (const id of early) ids.delete(id);
-    return ids;
+    const unique = isSorted ? ids : [...new Set(ids)].sort();
+    return out.size === 0 ? unique : unique.filter((id) => !out.has(id));
   }
 
   /** Ids that were removed and not added since. */
@@ -181,7 +194,7 @@ export class IndexLines {
     const found: number[] = [];
     for (let at = bytes.indexOf(wanted); at >= 0; at = bytes.indexOf(wanted, at + 1)) {
       const start = at - hashAt;
-      if (start >= 0 && this.#isWhole(start)) found.push(start);
+      if (start >= 0 && isWhole(this.#view, start)) found.push(start);
     }
     return found;
   }

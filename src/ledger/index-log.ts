@@ -9,7 +9,7 @@ import type { Ids } from './job-id.ts';
 export interface Indexed {
   /** The folder of the jobs' records. */
   folder: string;
-  /** Ids of all records. */
+  /** Ids of all records, the oldest first. */
   ids: () => string[];
   /** All that the index should say of a job. */
   entriesOf: (id: string) => IndexEntry[];
@@ -84,9 +84,7 @@ export class IndexLog {
   /** Ids of all jobs, newest first. Their records may be gone. */
   async ids(leaveOutSucceeded: boolean): Promise<Ids> {
     await this.#whole();
-    const ids = [...this.#lines.ids(leaveOutSucceeded)];
-    const isSorted = ids.every((id, at) => at === 0 || id > (ids[at - 1] ?? ''));
-    return (isSorted ? ids : ids.sort()).reverse();
+    return this.#lines.ids(leaveOutSucceeded).reverse();
   }
 
   /** Ids that are known to be removed. */
