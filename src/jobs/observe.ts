@@ -100,7 +100,7 @@ export async function query(
 }
 
 function afterDeadline(deadline: Deadline): number {
-  return Math.max(0, deadline.leftMs()) + lastPollMs;
+  return Math.max(0, Math.ceil(deadline.leftMs())) + lastPollMs;
 }
 
 // Media go to their sinks while they arrive; the rest of the response is small.
