@@ -60,7 +60,8 @@ export function pacedClient(
       },
       beforeFirstByte: () => {
         options.beforeFirstByte?.();
-        if (!window.isOpen()) throw TransportError.heldBack('its turn had passed when it could be sent');
+        if (!window.isOpen())
+          throw TransportError.abortedBeforeSend('its send window had passed when it could be sent');
       },
     };
     const answer = await call(own);

@@ -1,10 +1,9 @@
-import { messageOf } from '../errors.ts';
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
+import { sendOn, type Answer } from './answer.ts';
 import { openConnections, type Connections } from './connections.ts';
 import { decoded } from './content-encoding.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
-import { RawAnswer } from './raw-answer.ts';
 import { headersFor, pathFor } from './request-head.ts';
 import { readBytes } from '../files/reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
@@ -28,7 +27,7 @@ export interface CallOptions {
   /** How much of the body is kept; a longer one is cut, and the reply says so. Bytes. */
   maxBytes?: number;
   /** Of a streamed body: how much may wait for its reader, bytes. It is read at once: what has come survives a reset. */
-  mostAhead?: number;
+  maxBuffered?: number;
   signal?: AbortSignal;
   /** Ends the making of a connection only; once it stands, `signal` alone counts. */
   connectSignal?: AbortSignal;
@@ -73,28 +72,33 @@ export interface GatewayClient {
 
 const defaultMaxBytes = 16 * 1024 * 1024;
 const defaultConnectTimeoutMs = 10_000;
-const defaultMostAhead = 512 * 1024;
+const defaultMaxBuffered = 512 * 1024;
 
 /** Opens a client; no connection is made before the first call. */
 export function createClient(options: ClientOptions): GatewayClient {
-  const timeoutMs = options.connectTimeoutMs ?? defaultConnectTimeoutMs;
+  const { baseUrl, trace, connectTimeoutMs: timeoutMs = defaultConnectTimeoutMs } = options;
   let shared: Promise<Connections> | undefined;
   let kept: Promise<Connections> | undefined;
-  const connections = (call: CallOptions, signal: AbortSignal): Promise<Connections> => {
-    const { onConnected, connectSignal } = call;
-    const signals = [signal, connectSignal];
-    const readsUpTo = call.mostAhead && readBytes;
-    if (onConnected)
-      return openConnections(options.baseUrl, { timeoutMs, most: 1, signals, onConnected, readsUpTo });
-    return (shared ??= openConnections(options.baseUrl, { timeoutMs, most: 64 }));
-  };
-  const open: Open = (request, call) => send(request, call, options, connections);
+  const sharedConnections = (): Promise<Connections> =>
+    (shared ??= openConnections(baseUrl, { timeoutMs, most: 64 }));
+  const open = (request: Exchange, call: CallOptions): Promise<Call> =>
+    call.onConnected === undefined
+      ? send(request, call, options, sharedConnections)
+      : sendOnOwnConnection(request, { ...call, onConnected: call.onConnected }, options, timeoutMs);
   return {
-    baseUrl: options.baseUrl,
-    trace: options.trace,
-    exchange: (request, call) => exchange(open, request, call),
-    stream: (request, call) => stream(open, request, call),
-    kept: (open) => (kept ??= open()),
+    baseUrl,
+    trace,
+    exchange: async (request, call) => {
+      const { status, headers, body } = await open(request, call);
+      const { bytes, complete } = await readBounded(body, call.maxBytes ?? defaultMaxBytes);
+      return { status, headers, text: new TextDecoder().decode(bytes), complete };
+    },
+    stream: async (request, call) => {
+      const { deadline, ...answer } = await open(request, call);
+      deadline.lift();
+      return answer;
+    },
+    kept: (make) => (kept ??= make()),
     close: () => {
       for (const each of [shared, kept])
         each?.then(
@@ -105,121 +109,103 @@ export function createClient(options: ClientOptions): GatewayClient {
   };
 }
 
-// Made once, since a socket that is destroyed has the stack of its error written out.
-const ended = new Error('the call has ended');
-
-type Open = (request: Exchange, call: CallOptions) => Promise<Answer>;
-
-interface Answer extends StreamedReply {
+interface Call extends StreamedReply {
   deadline: Deadline;
 }
 
-async function exchange(open: Open, request: Exchange, call: CallOptions): Promise<Reply> {
-  const { status, headers, body } = await open(request, call);
-  const { bytes, complete } = await readBounded(body, call.maxBytes ?? defaultMaxBytes);
-  return { status, headers, text: new TextDecoder().decode(bytes), complete };
+/**
+ * Sends a request that must be recorded before its first byte (design 5): on a fresh connection, whose `onConnected` has
+ * returned. If it did not run, whatever made the connection has passed it by, and nothing is sent.
+ */
+async function sendOnOwnConnection(
+  request: Exchange,
+  call: CallOptions & { onConnected: () => Promise<void> },
+  client: ClientOptions,
+  timeoutMs: number,
+): Promise<Call> {
+  let isRecorded = false;
+  let own: Connections | undefined;
+  const onConnected = async (): Promise<void> => {
+    await call.onConnected();
+    isRecorded = true;
+  };
+  const beforeFirstByte = (): void => {
+    if (!isRecorded)
+      throw TransportError.abortedBeforeSend('the connection was made without the check before sending');
+    call.beforeFirstByte?.();
+  };
+  const connect = async (signal: AbortSignal): Promise<Connections> => {
+    const signals = [signal, call.connectSignal];
+    const readsUpTo = call.maxBuffered && readBytes;
+    const options = { timeoutMs, most: 1, signals, onConnected, readsUpTo };
+    own = await openConnections(client.baseUrl, options);
+    return own;
+  };
+  const end = (): void => own?.destroy(ended);
+  try {
+    return await send(request, { ...call, beforeFirstByte }, client, connect, end);
+  } catch (error) {
+    // If the connection itself failed, its error is the one to tell.
+    await own?.first?.finally(end);
+    end();
+    throw error;
+  }
 }
 
-async function stream(open: Open, request: Exchange, call: CallOptions): Promise<StreamedReply> {
-  const { deadline, ...answer } = await open(request, call);
-  deadline.lift();
-  return answer;
-}
-
-type ConnectionsFor = (call: CallOptions, signal: AbortSignal) => Promise<Connections>;
+// Made once, since a socket that is destroyed has the stack of its error written out.
+const ended = new Error('the call has ended');
 
 // Whatever is wrong with the request itself shows before a connection is made for it, and before it is recorded.
 async function send(
   request: Exchange,
   call: CallOptions,
   client: ClientOptions,
-  connectionsFor: ConnectionsFor,
-): Promise<Answer> {
+  connect: (signal: AbortSignal) => Promise<Connections>,
+  onEnd: () => void = () => undefined,
+): Promise<Call> {
   const { baseUrl, trace } = client;
+  const { method, body } = request;
   const path = pathFor(request, baseUrl);
-  const raw = { path, headers: headersFor(request, call.auth, client), body: request.body };
+  const headers = headersFor(request, call.auth, client);
   const deadline = startDeadline(call.timeoutMs, [call.signal]);
-  let own: Connections | undefined;
   const end = (): void => {
     deadline.end();
-    own?.destroy(ended);
+    onEnd();
   };
   try {
-    const connections = await connectionsFor(call, deadline.signal);
-    if (call.onConnected) own = connections;
+    const connections = await connect(deadline.signal);
     if (deadline.signal.aborted) throw TransportError.unsent(deadline.signal.reason, baseUrl);
-    const started = (): void => {
+    const beforeFirstByte = (): void => {
       call.beforeFirstByte?.();
-      trace?.(`> ${request.method} ${baseUrl.origin}${path}`);
+      trace?.(`> ${method} ${baseUrl.origin}${path}`);
     };
-    const answer = new RawAnswer({ started, mostAhead: call.mostAhead ?? defaultMostAhead });
-    const response = await fetched(new URL(baseUrl.origin + path), {
-      ...raw,
-      method: request.method,
-      redirect: 'manual',
-      signal: deadline.signal,
-      dispatcher: answer.through(connections, { ...raw, origin: baseUrl.origin }),
-    });
-    // Where the global fetch was replaced by one that passes our dispatcher by, this comes late, but it comes.
-    if (own && own.first === undefined) await call.onConnected?.();
-    const { status, headers } = answer.head ?? headOf(response);
-    trace?.(`< ${status} ${headers['content-type'] ?? ''}`);
-    const body = bodyOf(response, answer, baseUrl, end);
+    const answer = await sendOn(
+      connections,
+      { method, origin: baseUrl.origin, path, headers, body },
+      { beforeFirstByte, maxBuffered: call.maxBuffered ?? defaultMaxBuffered, signal: deadline.signal },
+    );
+    trace?.(`< ${answer.statusCode} ${answer.headers['content-type'] ?? ''}`);
     const close = (): void => {
       deadline.abort(new Error('it was given up'));
       end();
     };
-    return { status, headers, body, close, deadline };
+    const { statusCode: status } = answer;
+    return { status, headers: answer.headers, body: bodyOf(answer, baseUrl, end), close, deadline };
   } catch (error) {
-    // Rejected with what kept the connection from standing, if anything did.
-    await own?.first?.finally(end);
-    end();
-    const cause = causeOf(error);
-    if (cause instanceof TransportError || !deadline.passed) throw TransportError.sent(cause, baseUrl);
+    deadline.end();
+    if (error instanceof TransportError || !deadline.passed) throw TransportError.sent(error, baseUrl);
     const late = new Error(`no answer within ${call.timeoutMs / 1000} s`);
     throw TransportError.sent(late, baseUrl, 'timeout');
   }
 }
 
-// fetch refuses some ports, such as 6000 and 10080, before it asks its dispatcher, which knows where to go.
-async function fetched(url: URL, init: object): Promise<Response> {
+async function* bodyOf(answer: Answer, url: URL, end: () => void): AsyncGenerator<Uint8Array, void> {
   try {
-    return await fetch(url, init);
+    yield* decoded(answer, answer.headers['content-encoding']);
+    if (answer.broken) throw answer.broken;
   } catch (error) {
-    if (url.port === '' || messageOf(causeOf(error)) !== 'bad port') throw error;
-    url.port = '';
-    return fetch(url, init);
+    throw TransportError.sent(error, url);
+  } finally {
+    end();
   }
-}
-
-function headOf({ status, headers }: Response): { status: number; headers: Record<string, string> } {
-  return { status, headers: Object.fromEntries(headers) };
-}
-
-// fetch says no more than that it failed.
-function causeOf(error: unknown): unknown {
-  return error instanceof TypeError && error.cause !== undefined ? error.cause : error;
-}
-
-function bodyOf(
-  response: Response,
-  answer: RawAnswer,
-  url: URL,
-  end: () => void,
-): AsyncGenerator<Uint8Array, void> {
-  // As long as somebody has its reader, fetch does not take the response for forgotten and end it.
-  const fetched = answer.body && response.body?.getReader();
-  async function* chunks(): AsyncGenerator<Uint8Array, void> {
-    try {
-      const body = answer.body ?? response.body;
-      if (body) yield* decoded(body, answer.head?.headers['content-encoding']);
-      await fetched?.read();
-      if (answer.broken) throw answer.broken;
-    } catch (error) {
-      throw TransportError.sent(causeOf(error), url);
-    } finally {
-      end();
-    }
-  }
-  return chunks();
 }

@@ -109,11 +109,6 @@ export class Connections {
     });
   }
 
-  /** A handler of either kind that undici has had, as one of today's. */
-  wrapped(handler: Dispatcher.DispatchHandler): Dispatcher.DispatchHandler {
-    return this.#undici.WrapHandler.wrap(handler);
-  }
-
   /** On how many of them more came than an answer had announced. */
   get excesses(): number {
     return [...this.#stood].filter(hasExcess).length;

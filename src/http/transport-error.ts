@@ -3,7 +3,13 @@ import { printableLine } from '../printable.ts';
 
 /** Why no whole answer came. */
 export type TransportReason =
-  'unreachable' | 'certificate' | 'private_address' | 'timeout' | 'interrupted' | 'broken' | 'held_back';
+  | 'unreachable'
+  | 'certificate'
+  | 'private_address'
+  | 'timeout'
+  | 'interrupted'
+  | 'broken'
+  | 'aborted_before_send';
 
 /**
  * A call that got no whole answer. `unsent`: no byte of the request left this machine, so it may be repeated.
@@ -29,8 +35,8 @@ export class TransportError extends Error {
   }
 
   /** A request that was kept back at the last moment, directly before its first byte. */
-  static heldBack(why: string): TransportError {
-    return new TransportError('unsent', 'held_back', why);
+  static abortedBeforeSend(why: string): TransportError {
+    return new TransportError('unsent', 'aborted_before_send', why);
   }
 
   /** A connection that broke, or a time that ran out, after the first byte may have left. */

@@ -21,16 +21,3 @@ declare module 'undici/lib/core/symbols.js' {
 declare module 'undici/lib/api/api-connect.js' {
   export { connect as default } from 'undici';
 }
-declare module 'undici/lib/api/api-request.js' {
-  import type { Dispatcher } from 'undici';
-  export default function request(
-    this: Pick<Dispatcher, 'dispatch'>,
-    options: Dispatcher.RequestOptions,
-  ): Promise<Dispatcher.ResponseData>;
-}
-declare module 'undici/lib/handler/wrap-handler.js' {
-  import type { Dispatcher } from 'undici';
-  /** Makes a handler of today's kind of one of either kind. */
-  const WrapHandler: { wrap(handler: Dispatcher.DispatchHandler): Dispatcher.DispatchHandler };
-  export default WrapHandler;
-}

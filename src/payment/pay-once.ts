@@ -140,7 +140,7 @@ async function attemptOnce(
   try {
     reply = await exchange(payment, record, deps, course);
   } catch (error) {
-    if (error instanceof TransportError && error.reason === 'held_back') {
+    if (error instanceof TransportError && error.reason === 'aborted_before_send') {
       // That nothing was sent is known, whoever takes this process for dead.
       course.outcome = 'none';
       const unsent = { code: 'unreachable', message: error.message } as const;
@@ -207,7 +207,7 @@ async function exchange(
         lease?.assertHeld();
       } catch (error) {
         // The next try is refused by the ledger, unless the lease was only late.
-        throw TransportError.heldBack(messageOf(error));
+        throw TransportError.abortedBeforeSend(messageOf(error));
       }
     },
   };

@@ -13,17 +13,17 @@ export class StreamedCall {
   stream: StreamedReply | undefined;
   readonly #idleMs: number;
   readonly #deadline: Deadline;
-  readonly #mostAhead: number;
+  readonly #maxBuffered: number;
 
   /**
    * @param idleMs how long the body of a refusal may be silent, ms
    * @param deadline when the whole is given up
-   * @param mostAhead how much of the stream is held before it is read, bytes
+   * @param maxBuffered how much of the stream is held before it is read, bytes
    */
-  constructor(idleMs: number, deadline: Deadline, mostAhead = 4 * 1024 * 1024) {
+  constructor(idleMs: number, deadline: Deadline, maxBuffered = 4 * 1024 * 1024) {
     this.#idleMs = idleMs;
     this.#deadline = deadline;
-    this.#mostAhead = mostAhead;
+    this.#maxBuffered = maxBuffered;
   }
 
   /**
@@ -32,7 +32,7 @@ export class StreamedCall {
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
     const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#deadline.leftMs()));
-    const answer = await client.stream(request, { ...options, timeoutMs, mostAhead: this.#mostAhead });
+    const answer = await client.stream(request, { ...options, timeoutMs, maxBuffered: this.#maxBuffered });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {
       this.stream = answer;

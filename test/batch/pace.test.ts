@@ -106,7 +106,7 @@ describe('a submission that comes to be sent late', () => {
   it('has another turn where its connection took too long, and is not sent where its record did', async () => {
     await sendLate({ recording: 1900 });
     await sendLate({ connecting: 2100, recording: 1900 });
-    const late = { phase: 'unsent', reason: 'held_back' };
+    const late = { phase: 'unsent', reason: 'aborted_before_send' };
     await expect(sendLate({ recording: 2100 })).rejects.toMatchObject(late);
     await expect(sendLate({ connecting: 1500, recording: 1500 })).rejects.toMatchObject(late);
   });

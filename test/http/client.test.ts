@@ -484,7 +484,7 @@ describe('a stream', () => {
         let gone: Promise<unknown> | undefined;
         const { body } = await clientFor(server.url).stream(post, {
           ...call,
-          mostAhead: 8,
+          maxBuffered: 8,
           // It is given the connection, though its type does not say so.
           onConnected: (socket?: Socket) => {
             gone = new Promise((done) => socket?.once('close', done));

@@ -4,7 +4,7 @@ import type { Failure, Reply } from '../../exchange.ts';
 import { printableLine } from '../../printable.ts';
 import { decoded } from '../content-encoding.ts';
 import { readFailure } from '../failures.ts';
-import { contentLengthOf } from '../raw-answer.ts';
+import { contentLengthOf } from '../answer.ts';
 import { readBounded } from '../read-bounded.ts';
 import { cleanHeaders } from '../redacting-client.ts';
 import { TransportError } from '../transport-error.ts';

@@ -2,8 +2,9 @@ import { MgwError } from '../../errors.ts';
 import type { AuthScheme } from '../../exchange.ts';
 import { secretRedactor } from '../../redact.ts';
 import type { GatewayClient } from '../client.ts';
+import type { Answer } from '../answer.ts';
 import { checkTarget, keyMayGo, type TrustedGateway } from '../trust.ts';
-import { get, type Message } from './get.ts';
+import { get } from './get.ts';
 
 /** Who asks for results, and what may be told to whom. */
 export interface DownloadGateway extends TrustedGateway {
@@ -31,7 +32,7 @@ export interface MediaReply {
   url: URL;
   status: number;
   headers: Record<string, string>;
-  message: Message;
+  message: Answer;
   /** True where the key went to this address. */
   keyed: boolean;
   redirects: number;
@@ -94,7 +95,7 @@ function keyHeader({ auth, key }: DownloadGateway): Record<string, string> {
   return { [auth.header]: `${auth.scheme} ${key}`.trim() };
 }
 
-function redirectOf(message: Message): string | undefined {
+function redirectOf(message: Answer): string | undefined {
   return redirectStatuses.has(message.statusCode) ? message.headers['location'] : undefined;
 }
 

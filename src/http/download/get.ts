@@ -1,8 +1,6 @@
-import type { Readable } from 'node:stream';
-import requestOn from 'undici/lib/api/api-request.js';
+import { sendOn, type Answer } from '../answer.ts';
 import type { GatewayClient } from '../client.ts';
 import { openConnections, type Connections } from '../connections.ts';
-import { RawAnswer } from '../raw-answer.ts';
 import { TransportError } from '../transport-error.ts';
 
 /** How one GET is made. */
@@ -14,15 +12,6 @@ export interface GetOptions {
   /** Connections to the gateway's origin that are kept from one GET to the next; absent, each has its own. */
   kept?: GatewayClient['kept'] | undefined;
   signal: AbortSignal;
-}
-
-/** The head of an answer, and its body still to come: all that came of it, also where it broke off. */
-export interface Message extends Readable {
-  readonly statusCode: number;
-  /** Names in lower case; a repeated header's values joined by `, `. */
-  readonly headers: Record<string, string>;
-  /** True once the body has ended as its head announced. */
-  readonly complete: boolean;
 }
 
 /** So much is read at a time, and may wait to be written, bytes. */
@@ -39,7 +28,7 @@ const mostKept = 1024;
  * comes on a connection that is kept, where there are such; all else, and what fails there, on a connection of its own.
  * @throws TransportError where no head came.
  */
-export async function get(url: URL, options: GetOptions): Promise<Message> {
+export async function get(url: URL, options: GetOptions): Promise<Answer> {
   const { baseUrl, signal, kept } = options;
   if (kept !== undefined && url.origin === baseUrl.origin) {
     const connections = await kept(() => opened(url, options, mostKept));
@@ -77,16 +66,7 @@ function opened(
   });
 }
 
-async function asked(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<Message> {
-  const raw = new RawAnswer();
-  const request = { origin: url.origin, path: `${url.pathname}${url.search}`, headers };
-  const { excesses } = connections;
-  const dispatcher = raw.through(connections, request);
-  const { body } = await requestOn.call(dispatcher, { ...request, method: 'GET', highWaterMark, signal });
-  body.on('error', () => undefined);
-  return Object.defineProperties(body, {
-    statusCode: { value: raw.head?.status },
-    headers: { value: raw.head?.headers },
-    complete: { get: () => body.readableEnded && !raw.broken && connections.excesses === excesses },
-  }) as unknown as Message;
+function asked(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<Answer> {
+  const request = { method: 'GET', origin: url.origin, path: `${url.pathname}${url.search}`, headers };
+  return sendOn(connections, request, { maxBuffered: highWaterMark, signal });
 }
