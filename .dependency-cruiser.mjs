@@ -129,6 +129,12 @@ export default {
       'config/store is the only user of conf.',
     ),
     layer(
+      'undici-has-one-folder',
+      '^src/(?!http/)',
+      'node_modules/undici/',
+      'http/ makes every dispatcher, so that nothing passes the order of a submission by.',
+    ),
+    layer(
       'the-client-speaks-through-undici',
       '^src/(?!sandbox/)',
       '^(node:)?(http|https|http2|net|tls)$',

@@ -1,6 +1,13 @@
 import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
+const processExit = {
+  object: 'process',
+  property: 'exit',
+  message: 'It truncates piped output: set process.exitCode.',
+};
+const undiciOnly = 'Requests go through src/http, which sends them by undici (decision 16).';
+
 export default tseslint.config(
   { ignores: ['dist', 'node_modules', 'coverage'] },
   js.configs.recommended,
@@ -20,9 +27,22 @@ export default tseslint.config(
       // Optional chains and fallbacks on what came from the wire are the point, not noise.
       '@typescript-eslint/no-unnecessary-condition': 'off',
       'no-control-regex': 'off',
+      'no-restricted-properties': ['error', processExit],
+    },
+  },
+  {
+    files: ['src/**'],
+    ignores: ['src/gallery/page/**', 'src/sandbox/**', 'src/http/undici-files.d.ts'],
+    rules: {
+      'no-restricted-globals': ['error', { name: 'fetch', message: undiciOnly }],
       'no-restricted-properties': [
         'error',
-        { object: 'process', property: 'exit', message: 'It truncates piped output: set process.exitCode.' },
+        processExit,
+        ...['globalThis', 'global'].map((object) => ({ object, property: 'fetch', message: undiciOnly })),
+      ],
+      '@typescript-eslint/no-restricted-imports': [
+        'error',
+        { paths: [{ name: 'undici', allowTypeImports: true, message: undiciOnly }] },
       ],
     },
   },

@@ -60,6 +60,7 @@ const broken: [rule: string, from: string, to: string][] = [
   ['protocol-c-alone', 'src/protocols/c/sibling.ts', 'src/protocols/a/leaf.ts'],
   ['jobs-name-no-protocol', 'src/jobs/names.ts', 'src/protocols/registry.ts'],
   ['conf-has-one-user', 'src/config/second.ts', 'conf'],
+  ['undici-has-one-folder', 'src/jobs/asks.ts', 'undici/lib/dispatcher/client.js'],
   ['the-client-speaks-through-undici', 'src/cli/static.ts', 'node:http'],
   ['the-client-speaks-through-undici', 'src/cli/typed.ts', 'type node:net'],
   ['the-client-speaks-through-undici', 'src/http/late.ts', 'late node:tls'],

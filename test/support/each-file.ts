@@ -1,3 +1,4 @@
+import './with-resolvers.ts';
 import { afterEach } from 'vitest';
 import { cleanUp } from './clean-ups.ts';
 import './equal-bytes.ts';

@@ -1,0 +1,23 @@
+import { ESLint } from 'eslint';
+import { expect, it } from 'vitest';
+
+const eslint = new ESLint({ cwd: new URL('..', import.meta.url).pathname });
+
+// Checked as if it were the text of a file that exists, since the rules with types know no others.
+async function rulesBroken(text: string, filePath: string): Promise<(string | null)[]> {
+  const [result] = await eslint.lintText(text, { filePath });
+  return (result?.messages ?? []).map(({ ruleId }) => ruleId);
+}
+
+it.each([
+  ['no-restricted-globals', "export const reply = fetch('http://127.0.0.1');\n"],
+  ['no-restricted-properties', "export const reply = globalThis.fetch('http://127.0.0.1');\n"],
+  ['@typescript-eslint/no-restricted-imports', "export { request } from 'undici';\n"],
+])('%s keeps the global fetch and the index of undici out of src', async (rule, text) => {
+  expect(await rulesBroken(text, 'src/version.ts')).toContain(rule);
+});
+
+it('lets the sandbox and the page of the gallery use fetch', async () => {
+  const text = "export const reply = fetch('http://127.0.0.1');\n";
+  expect(await rulesBroken(text, 'src/sandbox/server.ts')).not.toContain('no-restricted-globals');
+});
