@@ -1,6 +1,6 @@
 import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
 import { sendOn, type Answer } from './answer.ts';
-import { openConnections, type Connections } from './connections.ts';
+import { openConnections, type Connections, type Socket } from './connections.ts';
 import { decoded } from './content-encoding.ts';
 import { startDeadline, type Deadline } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
@@ -35,7 +35,7 @@ export interface CallOptions {
    * Runs once the connection stands and before the first byte of the request; the call then has a connection of
    * its own. What it throws ends the call as it is: nothing was sent.
    */
-  onConnected?: () => Promise<void>;
+  onConnected?: (socket?: Socket) => Promise<void>;
   /** Runs directly before the first byte of the request. What it throws keeps the request from being sent. */
   beforeFirstByte?: () => void;
 }
@@ -119,14 +119,14 @@ interface Call extends StreamedReply {
  */
 async function sendOnOwnConnection(
   request: Exchange,
-  call: CallOptions & { onConnected: () => Promise<void> },
+  call: CallOptions & { onConnected: (socket?: Socket) => Promise<void> },
   client: ClientOptions,
   timeoutMs: number,
 ): Promise<Call> {
   let isRecorded = false;
   let own: Connections | undefined;
-  const onConnected = async (): Promise<void> => {
-    await call.onConnected();
+  const onConnected = async (socket: Socket): Promise<void> => {
+    await call.onConnected(socket);
     isRecorded = true;
   };
   const beforeFirstByte = (): void => {

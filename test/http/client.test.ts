@@ -485,7 +485,6 @@ describe('a stream', () => {
         const { body } = await clientFor(server.url).stream(post, {
           ...call,
           maxBuffered: 8,
-          // It is given the connection, though its type does not say so.
           onConnected: (socket?: Socket) => {
             gone = new Promise((done) => socket?.once('close', done));
             return Promise.resolve();
