@@ -98,28 +98,17 @@ export default {
       '^(node:)?(fs|fs/promises|timers|timers/promises|child_process)$',
       'A protocol never sleeps, prints or touches the disk.',
     ),
-    layer(
-      'protocol-a-alone',
-      '^src/protocols/a/',
-      '^src/protocols/(b|c)/',
-      'Siblings never import each other.',
-    ),
-    layer(
-      'protocol-b-alone',
-      '^src/protocols/b/',
-      '^src/protocols/(a|c)/',
-      'Siblings never import each other.',
-    ),
-    layer(
-      'protocol-c-alone',
-      '^src/protocols/c/',
-      '^src/protocols/(a|b)/',
-      'Siblings never import each other.',
-    ),
+    {
+      name: 'protocols-stand-alone',
+      comment: 'Siblings never import each other.',
+      severity: 'error',
+      from: { path: '^src/protocols/([^/]+)/' },
+      to: { path: '^src/protocols/[^/]+/', pathNot: '^src/protocols/$1/' },
+    },
     layer(
       'jobs-name-no-protocol',
       '^src/jobs/',
-      '^src/protocols/(a|b|c|registry)',
+      '^src/protocols/([^/]+/|registry|named)',
       'What can be done with any job names no protocol.',
     ),
     layer(

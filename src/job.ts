@@ -1,8 +1,5 @@
-/** The three video protocols of the gateway (specification, introduction). */
-export type ProtocolName = 'a' | 'b' | 'c';
-
-/** What a job is about: a video protocol, or speech. */
-export type JobKind = ProtocolName | 'tts';
+/** What a job is about: the name of a video protocol (`protocols/registry.ts`), or `tts` for speech. */
+export type JobKind = string;
 
 /** Where a job stands (design 2). */
 export type JobState =

@@ -197,7 +197,8 @@ const undici = [
 ];
 const ledger = sources('ledger/file-ledger');
 const tables = sources('cli/output/fitted-table', 'cli/output/human');
-const job = sources('protocols/registry', 'jobs/ref', 'jobs/observe');
+const registry = sources('protocols/registry');
+const job = sources('jobs/ref', 'jobs/observe');
 const together = {
   groups: [
     { name: 'base', priority: 2, test: matching(always) },
@@ -205,6 +206,7 @@ const together = {
     { name: 'table', priority: 1, test: tables },
     { name: 'gateway', priority: 1, test: matching(network), includeDependenciesRecursively: false },
     { name: 'undici', priority: 1, test: matching(undici) },
+    { name: 'protocols', priority: 1, test: registry },
     { name: 'job', priority: 0, test: job },
   ],
 };

@@ -162,7 +162,11 @@ export function canBeCached(fields: readonly WrittenField[]): boolean {
 
 const ofFiles = new Set([
   'file',
-  ...kinds.flatMap((kind) => rowFlags[kind].filter((flag) => flag.kind === 'file').map(longName)),
+  ...kinds.flatMap((kind) =>
+    rowFlags(kind)
+      .filter((flag) => flag.kind === 'file')
+      .map(longName),
+  ),
 ]);
 
 function isByItself({ name, value }: WrittenField): boolean {

@@ -1,9 +1,8 @@
 import type { KeyPath } from '../config/keys.ts';
 import { messageOf, usageError } from '../errors.ts';
-import type { ProtocolName } from '../job.ts';
 import { compose, longName } from '../protocols/compose.ts';
-import type { Flag, Protocol } from '../protocols/protocol.ts';
-import { protocols } from '../protocols/registry.ts';
+import type { Flag } from '../protocols/protocol.ts';
+import { protocolNamed } from '../protocols/named.ts';
 import { violationMessage } from '../protocols/violations.ts';
 
 /**
@@ -11,13 +10,13 @@ import { violationMessage } from '../protocols/violations.ts';
  * @throws MgwError('usage') naming the flags there are, or what the flag allows.
  */
 export async function checkDefault(path: KeyPath, words: readonly string[]): Promise<void> {
-  const [, , letter, model = '', name = ''] = path;
-  const protocol: Protocol = protocols[letter as ProtocolName];
+  const [, , protocolName = '', model = '', name = ''] = path;
+  const protocol = protocolNamed(protocolName);
   const usable = protocol.flags.filter((flag) => flag.kind !== 'file' && longName(flag) !== 'model');
   const flag = usable.find((one) => longName(one) === name);
   if (flag === undefined)
     throw usageError(
-      `Protocol ${(letter ?? '').toUpperCase()} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
+      `Protocol ${protocolName.toUpperCase()} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
     );
   if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} takes one value.`);
   for (const word of words) checkWord(flag, path, word);

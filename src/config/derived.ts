@@ -1,6 +1,6 @@
 import type { MgwError } from '../errors.ts';
 import { type AuthScheme, isLoopbackHost } from '../exchange.ts';
-import type { JobKind, ProtocolName } from '../job.ts';
+import type { JobKind } from '../job.ts';
 import { badSetting, type Layers, lookUp, read, type Setting } from './layers.ts';
 import type { Folder } from './places.ts';
 import { boolean, type Rule, rules } from './rules.ts';
@@ -132,7 +132,7 @@ export function folderSetting({ path, variable }: Folder): Setting<string> {
 /** The profile's defaults for one model by long flag name (`aspect-ratio`); empty if there are none. */
 export function defaultsFor(
   layers: Layers,
-  protocol: ProtocolName,
+  protocol: string,
   model: string | undefined,
 ): Record<string, FlagDefault> {
   const models = layers.profile.defaults?.video?.[protocol] ?? {};

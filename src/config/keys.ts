@@ -22,19 +22,20 @@ export type KeyPath = readonly [string, ...string[]];
  */
 export function keyPath(name: string): KeyPath {
   if (settableKeys.includes(name) || name === 'api_key') return name.split('.') as [string, ...string[]];
-  const [, protocol, model, flag] = /^defaults\.video\.([abc])\.(.+)\.([a-z][a-z0-9_-]*)$/.exec(name) ?? [];
+  const [, protocol, model, flag] =
+    /^defaults\.video\.([a-z][a-z0-9-]*)\.(.+)\.([a-z][a-z0-9_-]*)$/.exec(name) ?? [];
   if (protocol !== undefined && model !== undefined && flag !== undefined) {
     checkModelName(model);
     return ['defaults', 'video', protocol, model, flag.replaceAll('_', '-')];
   }
-  const [, priced, pricedModel] = /^prices\.([abc])\.(.+)$/.exec(name) ?? [];
+  const [, priced, pricedModel] = /^prices\.([a-z][a-z0-9-]*)\.(.+)$/.exec(name) ?? [];
   if (priced !== undefined && pricedModel !== undefined) {
     checkModelName(pricedModel);
     return ['prices', priced, pricedModel];
   }
   throw usageError(
     `There is no setting "${name}". There are: profile, ${settableKeys.join(', ')}, ` +
-      'prices.a|b|c.MODEL, and defaults.video.a|b|c.MODEL.FLAG such as defaults.video.a.veo-3.duration.',
+      'prices.PROTOCOL.MODEL, and defaults.video.PROTOCOL.MODEL.FLAG such as defaults.video.a.veo-3.duration.',
   );
 }
 

@@ -1,6 +1,6 @@
 import { MgwError } from '../errors.ts';
 import type { AuthScheme } from '../exchange.ts';
-import type { JobKind, ProtocolName } from '../job.ts';
+import type { JobKind } from '../job.ts';
 import {
   defaultsFor,
   folderSetting,
@@ -50,7 +50,7 @@ export interface Settings extends RuleSettings {
   configDir: Setting<string>;
   stateDir: Setting<string>;
   /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
-  defaultsFor: (protocol: ProtocolName, model: string | undefined) => Record<string, FlagDefault>;
+  defaultsFor: (protocol: string, model: string | undefined) => Record<string, FlagDefault>;
   /** All of these, as the profile has them. */
   videoDefaults: unknown;
   /** The price of a model as it is configured. */

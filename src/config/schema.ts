@@ -4,14 +4,16 @@ import * as z from 'zod/mini';
 const flagDefault = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 
 // By model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).
-const modelDefaults = z.optional(z.record(z.string(), z.record(z.string(), flagDefault)));
+const modelDefaults = z.record(z.string(), z.record(z.string(), flagDefault));
 
 const text = z.optional(z.string());
 const flag = z.optional(z.boolean());
 const count = z.optional(z.int());
 const amount = z.optional(z.union([z.string(), z.number()]));
 // By model: `second=0.12; resolution=2K: second=0.40`.
-const modelPrices = z.optional(z.record(z.string(), z.string()));
+const modelPrices = z.record(z.string(), z.string());
+// Whether a protocol of this name exists is checked when a setting is set: a file may be older or newer than mgw.
+const protocolName = z.string().check(z.regex(/^[a-z][a-z0-9-]*$/));
 
 /**
  * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked
@@ -40,18 +42,11 @@ export const profileSchema = z.strictObject({
   state: text,
   budget: text,
   prices: z.optional(
-    z.strictObject({
-      a: modelPrices,
-      b: modelPrices,
-      c: modelPrices,
-      tts: text,
-      group_multiplier: amount,
-      user_multiplier: amount,
-    }),
+    z.catchall(z.object({ tts: text, group_multiplier: amount, user_multiplier: amount }), modelPrices),
   ),
   defaults: z.optional(
     z.strictObject({
-      video: z.optional(z.strictObject({ a: modelDefaults, b: modelDefaults, c: modelDefaults })),
+      video: z.optional(z.record(protocolName, modelDefaults)),
     }),
   ),
 });

@@ -4,7 +4,7 @@ import { asSentence } from '../http/advice.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { at, type JsonObject } from '../json.ts';
 import { compose, longName, type ComposeInput } from '../protocols/compose.ts';
-import type { Model } from '../protocols/models.ts';
+import type { Model } from '../protocols/model.ts';
 import type { Checks, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
 import { violationMessage } from '../protocols/violations.ts';
 import { configured } from './places.ts';

@@ -6,7 +6,7 @@ import { findJob, importHandle, missing } from '../jobs/ref.ts';
 import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { protocols } from '../protocols/registry.ts';
+import { protocolNamed } from '../protocols/named.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
 /** A job that a REF names, and its protocol; speech has none. */
@@ -38,7 +38,7 @@ export async function findJobHere(
   if (protocol !== undefined && found.protocol !== protocol.name)
     throw usageError(`${ref} is a job of ${found.protocol}.`, ['mgw', 'jobs', ...words.slice(-1), found.id]);
   if (found.protocol === 'tts') return { job: found };
-  const configured = deps.configured(protocols[found.protocol]);
+  const configured = deps.configured(protocolNamed(found.protocol));
   const job = await reconcile(deps.ledger, found, (reply, body) =>
     configured.readSubmission(reply, (body ?? {}) as JsonObject),
   );

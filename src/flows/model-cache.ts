@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
 import { isObject, tryParseJson } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
-import type { Model } from '../protocols/models.ts';
+import type { Model } from '../protocols/model.ts';
 import { ledgerFolder } from './places.ts';
 
 /** The members of a model that are kept: enough to name it. */

@@ -1,7 +1,8 @@
 import { MgwError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { queryTimeoutMs } from '../jobs/deps.ts';
-import { getModel, listModels, readModels, type Model } from '../protocols/models.ts';
+import { getModel, listModels, readModels } from '../protocols/models.ts';
+import type { Model } from '../protocols/model.ts';
 import { rememberModels } from './model-cache.ts';
 import type { Session } from './session.ts';
 

@@ -34,7 +34,8 @@ export function configuredGateway({ sandbox, baseUrl }: Settings): string | unde
   return baseUrl && nameOfGateway(baseUrl.value);
 }
 
-/** Returns the protocol with its settings: the header of Protocol C's key is one of them (specification 5.5). */
+/** Returns the protocol with its settings: how it sends the key may be one (specification 5.5). */
 export function configured(protocol: Protocol, settings: Settings): Protocol {
-  return protocol.name === 'c' ? { ...protocol, auth: settings.cAuth.value } : protocol;
+  const { authSetting } = protocol;
+  return authSetting === undefined ? protocol : { ...protocol, auth: settings[authSetting].value };
 }

@@ -7,7 +7,7 @@ import type { Order } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
 import type { Priced } from '../payment/hold.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
-import { protocols } from '../protocols/registry.ts';
+import { protocolNamed } from '../protocols/named.ts';
 import { priceText } from '../sandbox/models.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
@@ -40,7 +40,7 @@ function priceKey(kind: JobKind, model: string): string {
 export function pricedBy(kind: JobKind): { flags: readonly Flag[]; units: readonly Unit[] } {
   return kind === 'tts'
     ? { flags: speechFlags, units: speechUnits }
-    : { flags: protocols[kind].flags, units: videoUnits };
+    : { flags: protocolNamed(kind).flags, units: videoUnits };
 }
 
 function ofSandbox(kind: JobKind, model: string): Setting<string> | undefined {
@@ -58,7 +58,7 @@ function readPrice(key: string, text: Setting<string>, kind: JobKind): Price {
 }
 
 function quantityOf(kind: JobKind, body: JsonObject): Quantity {
-  return kind === 'tts' ? speechQuantity(body) : protocols[kind].quantityOf(body);
+  return kind === 'tts' ? speechQuantity(body) : protocolNamed(kind).quantityOf(body);
 }
 
 // The multipliers of the settings are for real money.

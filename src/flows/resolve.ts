@@ -7,7 +7,7 @@ import { resolveJob, type Resolution } from '../jobs/resolve.ts';
 import { takeOn } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { holdFor } from '../payment/hold.ts';
-import { protocols } from '../protocols/registry.ts';
+import { protocolNamed } from '../protocols/named.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { withBudget } from './budgets.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
@@ -43,7 +43,7 @@ export async function resolve(
     const settled = await reconcile(ledger, found, () => unreadSpeech);
     return done(await resolveJob(ledger, settled, notCreated(resolution)));
   }
-  const protocol = configured(protocols[found.protocol], settings);
+  const protocol = configured(protocolNamed(found.protocol), settings);
   const job = await reconcile(ledger, found, (reply, body) =>
     protocol.readSubmission(reply, isObject(body) ? body : {}),
   );

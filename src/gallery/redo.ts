@@ -1,10 +1,11 @@
 import { extname } from 'node:path';
 import type { Job } from '../job.ts';
-import { at, canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
+import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
 import { compose, type FlagValue, longName } from '../protocols/compose.ts';
 import { fieldSteps } from '../protocols/field-path.ts';
 import type { Flag } from '../protocols/protocol.ts';
-import { protocols } from '../protocols/registry.ts';
+import { askedFor } from '../protocols/asked-for.ts';
+import { findProtocol } from '../protocols/named.ts';
 import { speechFlags } from '../speech/flags.ts';
 
 /** A row of a manifest, or why there can be none. */
@@ -49,8 +50,8 @@ function bare(name: string): string {
 
 // By flags as far as these say exactly the same, and the rest as a body.
 function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
-  if (job.protocol === 'tts') return undefined;
-  const protocol = protocols[job.protocol];
+  const protocol = findProtocol(job.protocol);
+  if (protocol === undefined) return undefined;
   const body = structuredClone(request);
   const flags: Record<string, FlagValue> = {};
   for (const flag of protocol.flags) {
@@ -112,7 +113,7 @@ function speechFields(job: Job, request: JsonObject): JsonObject | undefined {
   if (!isObject(params) || typeof params['text'] !== 'string') return undefined;
   const audio = isObject(params['audio_params']) ? params['audio_params'] : {};
   const fields: JsonObject = { text: params['text'] };
-  for (const flag of flagsOf(job)) {
+  for (const flag of speechFlags) {
     const name = longName(flag);
     const value = name === 'speaker' ? params['speaker'] : audio[name.replaceAll('-', '_')];
     if (value !== undefined) fields[name] = name === 'format' ? formatOf(job, value) : value;
@@ -142,21 +143,7 @@ function formatOf({ files, record }: Job, format: Json): Json {
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
 }
 
-/** The flags of the command that makes jobs of a kind. */
-function flagsOf({ protocol }: Pick<Job, 'protocol'>): readonly Flag[] {
-  return protocol === 'tts' ? speechFlags : protocols[protocol].flags;
-}
-
-/** What a job was asked for by the flag of a long name, such as `prompt`; of speech, `prompt` is its text. */
-function askedFor(job: Job, name: string): Json | undefined {
-  const request = job.request as Json | undefined;
-  if (job.protocol === 'tts' && name === 'prompt') return at(request, 'req_params.text');
-  const flag = flagsOf(job).find((each) => longName(each) === name);
-  const fields = flag === undefined ? [name] : [flag.field, ...(flag.aliases ?? [])];
-  return fields.map((field) => at(request, field)).find((value) => value !== undefined);
-}
-
-/** {@link askedFor} as a text; undefined if it is none, or was too long to be recorded. */
+/** Returns what a job was asked for by a flag, as a text; undefined if it is none, or was too long to be recorded. */
 export function askedText(job: Job, name: string): string | undefined {
   const value = askedFor(job, name);
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);

@@ -5,7 +5,7 @@ import { localError } from '../files/local-error.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { promptOf } from './asked-for.ts';
+import { askedFor, promptOf } from '../protocols/asked-for.ts';
 import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from './output-template.ts';
 import { askedOutput, pathsAt, type Target } from './target.ts';
 
@@ -107,8 +107,7 @@ function targetIn(place: FetchPlace, { job, index, count }: Fetched): Target {
 
 function valuesOf(job: Job, index: number): Parameters<typeof outputPath>[1] {
   const { id, key, model, protocol } = job;
-  const request = job.request as Json | undefined;
-  const seed = at(request, 'seed') ?? at(request, 'parameters.seed');
+  const seed = askedFor(job, 'seed');
   const prompt = promptOf(job);
   return {
     id,

@@ -4,7 +4,8 @@ import { basename, dirname } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
-import { at, isObject, tryParseJson, type Json } from '../json.ts';
+import { askedFor } from '../protocols/asked-for.ts';
+import { isObject, tryParseJson, type Json } from '../json.ts';
 import { syncFolder } from '../files/make-folder.ts';
 import { pathsAt, type Target } from './target.ts';
 
@@ -55,7 +56,7 @@ function contentOf(job: Job, file: JobFile, version: string): object {
     key,
     protocol,
     model,
-    seed: at(request, 'seed') ?? at(request, 'parameters.seed'),
+    seed: askedFor(job, 'seed'),
     handle,
     gateway: base_url,
     created_at,

@@ -1,5 +1,5 @@
 import { MgwError } from '../errors.ts';
-import { lostFingerprint, type Job, type JobKind, type JobRecord, type RecordedEvent } from '../job.ts';
+import { lostFingerprint, type Job, type JobRecord, type RecordedEvent } from '../job.ts';
 import { foldJob } from './fold.ts';
 import { timeOf } from './job-id.ts';
 
@@ -13,11 +13,11 @@ export function damagedJob(
   lines: readonly (RecordedEvent | undefined)[],
   lifeOf: JobRecord['lifeOf'],
 ): Job {
-  const protocol = /"protocol":"(a|b|c|tts)"/.exec(text)?.[1] ?? 'c';
+  const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? 'c';
   const prepared = {
     type: 'prepared' as const,
     at: new Date(timeOf(id)).toISOString(),
-    protocol: protocol as JobKind,
+    protocol,
     base_url: '',
     fingerprint: lostFingerprint,
     account: '',

@@ -54,7 +54,7 @@ export const exportedEvents = z
     z.union([
       z.null(),
       event('prepared', {
-        protocol: z.enum(['a', 'b', 'c', 'tts']),
+        protocol: z.string().regex(/^[a-z][a-z0-9-]{0,31}$/),
         base_url: text,
         fingerprint: text,
         account: text,

@@ -3,8 +3,6 @@ import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/target.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
-import type { Protocol } from '../protocols/protocol.ts';
-import { protocols } from '../protocols/registry.ts';
 import type { Duration } from './options.ts';
 
 /**
@@ -28,12 +26,6 @@ export function durationMs(given: Duration, name: string): number {
   } catch (error) {
     throw usageError(`${name} ${text}: allowed is ${messageOf(error)}, or whole milliseconds.`);
   }
-}
-
-/** Returns the protocol of a name. @throws MgwError('usage') if there is none. */
-export function protocolNamed(name: string): Protocol {
-  if (Object.hasOwn(protocols, name)) return protocols[name as keyof typeof protocols];
-  throw usageError(`protocol: allowed is ${Object.keys(protocols).join(', ')}.`);
 }
 
 /** Returns the target of an `output`. @throws MgwError('usage') if it cannot name a file. */

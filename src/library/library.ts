@@ -1,6 +1,6 @@
 // The public interface: what `import … from 'mgw'` gives.
 import type { Job } from '../job.ts';
-import type { Model } from '../protocols/models.ts';
+import type { Model } from '../protocols/model.ts';
 import { Calls } from './calls.ts';
 import type {
   ClientOptions,
@@ -23,6 +23,7 @@ export type {
   Fetched,
   FetchOptions,
   ModelsOptions,
+  ProtocolName,
   SpeechOrder,
   SpeechStreamOrder,
   Spoken,
@@ -31,8 +32,8 @@ export type {
   WaitOptions,
 } from './options.ts';
 export { exitCodes, MgwError, type Charged, type ErrorCode, type Retry } from '../errors.ts';
-export type { Job, JobFile, JobState, ProtocolName } from '../job.ts';
-export type { Model } from '../protocols/models.ts';
+export type { Job, JobFile, JobState } from '../job.ts';
+export type { Model } from '../protocols/model.ts';
 export { version } from '../version.ts';
 
 /**

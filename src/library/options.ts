@@ -1,4 +1,4 @@
-import type { Job, JobFile, ProtocolName } from '../job.ts';
+import type { Job, JobFile } from '../job.ts';
 import type { BodyA, BodyB, BodyC } from './bodies.ts';
 
 /** A duration: a text with its unit (`5s`, `20m`, `1h30m`), or a number of milliseconds. */
@@ -71,6 +71,9 @@ export interface OutputOptions {
   sidecar?: boolean | undefined;
 }
 
+/** The video protocols whose bodies have types. */
+export type ProtocolName = 'a' | 'b' | 'c';
+
 /** A video of one protocol. */
 export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOptions, OutputOptions {
   protocol: Protocol;
@@ -116,7 +119,7 @@ export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
 /** The options of waiting for a job. */
 export interface WaitOptions extends CallOptions {
   /** The protocol of a handle that this ledger has never seen: the gateway is asked whether it knows it. */
-  protocol?: ProtocolName | undefined;
+  protocol?: string | undefined;
 }
 
 /** The options of fetching a result. */
@@ -130,7 +133,7 @@ export interface FetchOptions extends WaitOptions {
 /** Which models are listed. */
 export interface ModelsOptions extends CallOptions {
   /** Only models of this protocol. */
-  protocol?: ProtocolName | undefined;
+  protocol?: string | undefined;
 }
 
 /** A video that was accepted, and saved if that was asked for. */

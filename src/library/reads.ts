@@ -5,10 +5,11 @@ import { findJobHere } from '../flows/find-job.ts';
 import { fetchModels } from '../flows/models.ts';
 import type { Job } from '../job.ts';
 import { missing, recordedJob } from '../jobs/ref.ts';
-import type { Model } from '../protocols/models.ts';
+import type { Model } from '../protocols/model.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { depsOf, shownJob, type Calls } from './calls.ts';
-import { checkNames, protocolNamed, targetOf } from './inputs.ts';
+import { checkNames, targetOf } from './inputs.ts';
+import { protocolNamed } from '../protocols/named.ts';
 import type { Fetched, FetchOptions, ModelsOptions, WaitOptions } from './options.ts';
 
 const waitNames: Record<keyof WaitOptions, true> = {

@@ -3,7 +3,8 @@ import { composeVideo } from '../flows/compose-video.ts';
 import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
 import { checkKeyName } from '../key-name.ts';
 import { depsOf, shownJob, type Calls } from './calls.ts';
-import { amountText, checkNames, jsonObject, protocolNamed, targetOf } from './inputs.ts';
+import { amountText, checkNames, jsonObject, targetOf } from './inputs.ts';
+import { protocolNamed } from '../protocols/named.ts';
 import type { Submitted, UncheckedVideo, VideoOrder } from './options.ts';
 
 const orderNames: Record<keyof UncheckedVideo, true> = {

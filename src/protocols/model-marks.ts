@@ -1,5 +1,6 @@
-import type { ProtocolName } from '../job.ts';
 import { at, isObject, type Json, type JsonObject } from '../json.ts';
+import type { Protocol } from './protocol.ts';
+import { protocols } from './registry.ts';
 
 // The specification says that an entry marks its protocol, and not in which field or by which word (2.7).
 const protocolFields = ['protocol', 'protocols', 'supported_protocols', 'video_protocol', 'video_protocols'];
@@ -10,16 +11,8 @@ const endpointFields = [
   'supportedGenerationMethods',
 ];
 
+const all: readonly Protocol[] = Object.values(protocols);
 const nameKeys = ['name', 'id', 'type', 'protocol'];
-
-// Compared with a mark's letters and digits in lower case.
-const words: Record<ProtocolName, RegExp> = {
-  a: /^(protocol)?a$|longrunning|^veo|geminivideo/,
-  b: /^(protocol)?b$|cloudaction|aigc|^(tencent)?vod$/,
-  c: /^(protocol)?c$|unified|openaivideo|videogenerations?$|^(v1)?videos$/,
-};
-
-const protocolCModels = new Set(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini']);
 
 /** Every mark of a listing's entry, as it came and each once. */
 export function marksOf(entry: JsonObject): string[] {
@@ -31,25 +24,26 @@ export function marksOf(entry: JsonObject): string[] {
 }
 
 /**
- * The protocols that an entry stands for. A field that names protocols decides over one that names endpoints;
- * versions are Protocol B's (specification 2.7), and the models of specification 2.5 are Protocol C's where
- * nothing says otherwise.
+ * Returns the protocols that an entry is marked for. A field that names protocols takes precedence over one that names
+ * endpoints. Listed versions mark the protocol that has them (specification 2.7), and a model of the specification
+ * belongs to its protocol if nothing else is said.
  */
-export function protocolsOf(id: string, entry: JsonObject, hasVersions: boolean): ProtocolName[] {
+export function protocolsOf(id: string, entry: JsonObject, hasVersions: boolean): string[] {
   const named = protocolsNamed(entry, protocolFields);
   const found = named.size > 0 ? named : protocolsNamed(entry, endpointFields);
-  if (hasVersions) found.add('b');
-  if (found.size === 0 && protocolCModels.has(id)) found.add('c');
+  if (hasVersions) for (const { name } of all.filter((each) => each.hasVersions)) found.add(name);
+  if (found.size === 0)
+    for (const { name } of all.filter(({ models }) => models?.includes(id))) found.add(name);
   return [...found].sort();
 }
 
-function protocolsNamed(entry: JsonObject, fields: string[]): Set<ProtocolName> {
+function protocolsNamed(entry: JsonObject, fields: string[]): Set<string> {
   return new Set(fields.flatMap((field) => textsIn(at(entry, field), nameKeys)).flatMap(protocolsIn));
 }
 
-function protocolsIn(mark: string): ProtocolName[] {
+function protocolsIn(mark: string): string[] {
   const parts = mark.split(/[,;|]/).map((part) => part.toLowerCase().replace(/[^a-z0-9]/g, ''));
-  return (['a', 'b', 'c'] as const).filter((name) => parts.some((part) => words[name].test(part)));
+  return all.filter(({ modelMarks }) => parts.some((part) => modelMarks.test(part))).map(({ name }) => name);
 }
 
 /**

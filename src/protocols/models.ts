@@ -1,26 +1,9 @@
 import { usageError } from '../errors.ts';
 import type { Exchange, Failure, Reply } from '../exchange.ts';
 import { bodyOf, readFailure, requestIdOf } from '../http/failures.ts';
-import type { ProtocolName } from '../job.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import { marksOf, protocolsOf, textsIn } from './model-marks.ts';
-
-/** A model of the listing (specification 2.7). Its texts are the gateway's own and are escaped at output. */
-export interface Model {
-  /** The name used in requests, as it came. */
-  id: string;
-  /** The video protocols that the entry stands for, as far as it tells; in the order a, b, c. */
-  protocols: ProtocolName[];
-  /** The entry's own marks as they came: `supported_endpoint_types`, `protocol` and the like. */
-  endpoints: string[];
-  /** What `ModelVersion` of Protocol B is chosen from; empty for other models. */
-  model_versions: string[];
-  owned_by?: string;
-  /** Seconds since 1970. */
-  created?: number;
-  /** The entry as it came; of several entries of one id, the first. */
-  raw: JsonObject;
-}
+import type { Model } from './model.ts';
 
 /** The exchange that lists the models of the key (specification 4.5). */
 export function listModels(): Exchange {

@@ -1,8 +1,7 @@
 import type { $ZodType } from 'zod/v4/core';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import type { Json, JsonObject } from '../json.ts';
-import type { ProtocolName } from '../job.ts';
-import type { Model } from './models.ts';
+import type { Model } from './model.ts';
 
 /**
  * A flag of `submit` and the body field it stands for. The table of a protocol is data: the command line, the
@@ -134,9 +133,26 @@ export type QueryVerdict =
  * retries, prints or touches the disk; the caller decides what follows from a verdict.
  */
 export interface Protocol {
-  readonly name: ProtocolName;
+  readonly name: string;
+  /** One line of help: the protocol and its style. */
+  readonly about: string;
+  /** Command lines in the help of `submit`, which a test runs against the sandbox. */
+  readonly examples: readonly string[];
+  /** What `--set` takes, in the protocol's own spelling: `parameters.seed=7`. */
+  readonly setExample: string;
+  /**
+   * Matches the words by which a model listing marks this protocol's models (specification 2.7): the letters and digits
+   * of a mark, in lower case.
+   */
+  readonly modelMarks: RegExp;
+  /** Models that the specification gives to this protocol, if the listing does not say otherwise. */
+  readonly models?: readonly string[];
+  /** True if a model that lists versions is one of this protocol. */
+  readonly hasVersions?: true;
   /** How the key is sent (specification 5). */
   readonly auth: AuthScheme;
+  /** The setting that replaces `auth`, if there is one (specification 5.5). */
+  readonly authSetting?: 'cAuth';
   /** The flags of `submit`, in the order of the help. */
   readonly flags: readonly Flag[];
   /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */

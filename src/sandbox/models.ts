@@ -75,7 +75,7 @@ export const PRICES: readonly Price[] = [
 ];
 
 /** The prices of one model: the general one, then those for single resolutions. */
-export function pricesOf(area: Area, model: string): Price[] {
+export function pricesOf(area: string, model: string): Price[] {
   return PRICES.filter((price) => price.area === area && price.model === model);
 }
 
@@ -93,7 +93,7 @@ export function priceFor(area: Area, model: string, resolution?: string): Price 
  * The prices of a model in one line, as the configuration of mgw spells them: `second=10 default_seconds=5; resolution=2K: …`.
  * Undefined for a model without a price.
  */
-export function priceText(area: Area, model: string): string | undefined {
+export function priceText(area: string, model: string): string | undefined {
   const texts = pricesOf(area, model).map(({ unit, price, resolution, defaultSeconds }) => {
     const amount = `${unit === '10k_characters' ? '10k_visible_characters' : unit}=${price}`;
     const length = defaultSeconds === undefined ? '' : ` default_seconds=${defaultSeconds}`;

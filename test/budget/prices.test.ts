@@ -10,7 +10,7 @@ import {
   type Multipliers,
 } from '../../src/budget/prices.ts';
 import type { JsonObject } from '../../src/json.ts';
-import type { ProtocolName } from '../../src/job.ts';
+import type { ProtocolName } from '../../src/protocols/registry.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 import { speechFlags, speechQuantity } from '../../src/speech/flags.ts';
 

@@ -7,7 +7,7 @@ import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
-import { protocols } from '../../src/protocols/registry.ts';
+import { protocolNamed } from '../../src/protocols/named.ts';
 import { canaryKey, type CliJson } from '../support/cli.ts';
 import { leaseOf } from '../support/lease.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -55,11 +55,11 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
     clock,
     wait: async (named, options) => {
       const job = await jobOf(named);
-      return watch(job, protocolOf(job), deps, { ...waiting, ...options });
+      return watch(job, protocolNamed(job.protocol), deps, { ...waiting, ...options });
     },
     save: async (named, onProgress) => {
       const job = await jobOf(named);
-      return fetchResults(job, protocolOf(job), deps, {
+      return fetchResults(job, protocolNamed(job.protocol), deps, {
         ...waiting,
         target: { kind: 'file', path: scene.out },
         toStdout: () => Promise.resolve(),
@@ -70,9 +70,4 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
       });
     },
   };
-}
-
-function protocolOf({ protocol }: Job): (typeof protocols)['a'] {
-  if (protocol === 'tts') throw new Error('speech is not waited for');
-  return protocols[protocol];
 }

@@ -1,4 +1,7 @@
-import type { JobKind, ProtocolName } from '../../src/job.ts';
+import type { ProtocolName } from '../../src/protocols/registry.ts';
+
+/** What the gateway of the tests serves. */
+export type Area = ProtocolName | 'tts';
 
 /** Which of a job's calls a request is. */
 export type Step = 'submit' | 'query' | 'content' | 'other';
@@ -148,4 +151,4 @@ const tts: Dialect = {
 };
 
 /** The three protocols, and speech. */
-export const dialects: Record<JobKind, Dialect> = { a, b, c, tts };
+export const dialects: Record<Area, Dialect> = { a, b, c, tts };

@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { JobKind } from '../../src/job.ts';
 import type { Certificate } from '../support/certificates.ts';
 import { film } from '../support/film.ts';
 import { serve, type Served } from '../support/raw-server.ts';
-import { dialects, type Dialect, type Seen, type Step } from './dialects.ts';
+import { type Area, dialects, type Dialect, type Seen, type Step } from './dialects.ts';
 import { framesOf } from './frames.ts';
 import { listen, type Listener, type OnTcp } from './listener.ts';
 
@@ -22,7 +21,7 @@ export type Answer =
 
 /** How a gateway is started. */
 export interface GatewayOptions {
-  protocol: JobKind;
+  protocol: Area;
   host?: string;
   tls?: Certificate;
   video?: Buffer;

@@ -2,7 +2,6 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { JobKind } from '../../src/job.ts';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
@@ -11,13 +10,13 @@ import { verify } from '../../src/sandbox/verify.ts';
 import { videoOf } from '../../src/sandbox/files.ts';
 import { canaryKey, newUser, type CliResult, type User } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
-import { dialects } from './dialects.ts';
+import { type Area, dialects } from './dialects.ts';
 import { expectInvariants } from './invariants.ts';
 
 const all = ['a', 'b', 'c'] as const;
 
 /** A fault of the sandbox, whom it concerns, how the first run ends and how the rerun does, what it may create. */
-type Row = [fault: string, areas: readonly JobKind[], code: number, again: number, creations: number];
+type Row = [fault: string, areas: readonly Area[], code: number, again: number, creations: number];
 
 const rows: Row[] = [
   ['auth-401', [...all, 'tts'], 3, 3, 0],
@@ -135,7 +134,7 @@ describe.concurrent("the sandbox's faults, each by each area", () => {
   });
 });
 
-function handleOf(area: JobKind, { id, model }: { id: string; model: string }): string {
+function handleOf(area: Area, { id, model }: { id: string; model: string }): string {
   return area === 'a' ? `models/${model}/operations/${id}` : id;
 }
 

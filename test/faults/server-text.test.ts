@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
-import type { ProtocolName } from '../../src/job.ts';
+import type { ProtocolName } from '../../src/protocols/registry.ts';
 import { canaryKey } from '../support/cli.ts';
 import { reply, type Call } from './gateway.ts';
 import { preloaded } from './preloads.ts';

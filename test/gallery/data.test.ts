@@ -12,7 +12,7 @@ import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
 import { compose } from '../../src/protocols/compose.ts';
-import { protocols } from '../../src/protocols/registry.ts';
+import { protocolNamed } from '../../src/protocols/named.ts';
 import { redactor } from '../../src/redact.ts';
 import { wavHeader } from '../../src/speech/containers.ts';
 
@@ -91,7 +91,11 @@ function composed(row: JsonObject): Json {
   const read = readRow({ line: 1, fields }, 1, new Map(), ({ message }) => faults.push(message));
   expect(faults).toEqual([]);
   if (read === undefined || read.kind === 'tts') return read as never;
-  return compose(protocols[read.kind], { flags: read.flags, set: read.set, body: read.body as JsonObject });
+  return compose(protocolNamed(read.kind), {
+    flags: read.flags,
+    set: read.set,
+    body: read.body as JsonObject,
+  });
 }
 
 describe('a row that makes a job again', () => {

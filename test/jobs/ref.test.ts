@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { JobEvent, ProtocolName } from '../../src/job.ts';
+import type { JobEvent } from '../../src/job.ts';
 import { holderText } from '../../src/ledger/names.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import { findJob, importHandle } from '../../src/jobs/ref.ts';
@@ -16,7 +16,7 @@ beforeEach(async () => {
   deps = await depsFor('http://127.0.0.1:9', state);
 });
 
-async function make(time: number, protocol: ProtocolName, handle?: string): Promise<string> {
+async function make(time: number, protocol: string, handle?: string): Promise<string> {
   const id = newJobId(time);
   const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'test', fingerprint: '', account: '' };
   await deps.ledger.create(id, handle === undefined ? [prepared] : [prepared, { type: 'accepted', handle }]);

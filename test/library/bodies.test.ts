@@ -2,26 +2,26 @@ import * as prettier from 'prettier';
 import { expect, it } from 'vitest';
 import { toJSONSchema } from 'zod/v4/core';
 import type { Protocol } from '../../src/protocols/protocol.ts';
-import { protocols } from '../../src/protocols/registry.ts';
+import { protocols, type ProtocolName } from '../../src/protocols/registry.ts';
 import { typeText, type JsonSchema } from './type-text.ts';
 
 const file = 'src/library/bodies.ts';
 
-const titles = {
+const titles: Record<ProtocolName, readonly [string, string]> = {
   a: ['BodyA', 'The body of Protocol A; `model` goes into the path (specification 2.1, 4.1).'],
   b: ['BodyB', 'The body of Protocol B (specification 2.3).'],
   c: ['BodyC', 'The body of Protocol C, of the official model or of a self-hosted one (specification 2.5).'],
-} as const;
+};
 
 // What the listing fills in may be left out.
 const filled = ['ModelVersion'];
 
 it('the types of bodies are what the schemas that check them say (vitest --update writes them)', async () => {
   const types = await Promise.all(
-    Object.values(protocols).map(async (protocol: Protocol) => {
+    Object.entries<Protocol>(protocols).map(async ([name, protocol]) => {
       const { schema } = await protocol.checks();
       const json = toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema;
-      const [title, comment] = titles[protocol.name];
+      const [title, comment] = titles[name as ProtocolName];
       return `/** ${comment} */\nexport type ${title} = ${typeText(json, filled)};\n`;
     }),
   );

@@ -1,11 +1,11 @@
-import type { JobKind } from '../../src/job.ts';
+import type { Area } from '../faults/dialects.ts';
 import { reply, type Answer, type Call, type FaultGateway } from '../faults/gateway.ts';
 import type { Stage } from './reruns.ts';
 
 /** A command line whose run is struck at every moment. */
 export interface Scenario {
   name: string;
-  protocol: JobKind;
+  protocol: Area;
   /** The command line; where it saves a file, it saves it at `out`. */
   command: (out: string) => string[];
   saves: boolean;

@@ -2,41 +2,27 @@ import type { JobKind } from '../../job.ts';
 import { longName } from '../../protocols/compose.ts';
 import { fieldSteps } from '../../protocols/field-path.ts';
 import type { Flag } from '../../protocols/protocol.ts';
-import { protocols } from '../../protocols/registry.ts';
+import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
 import { printableLine } from '../../printable.ts';
 import { speechFlags } from '../../speech/flags.ts';
 import { messageOf } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
 
 /** What a row may be about. */
-export const kinds: readonly JobKind[] = ['a', 'b', 'c', 'tts'];
+export const kinds: readonly JobKind[] = [...protocolNames, 'tts'];
 
-/** The flags that are fields of a row, for each kind: those of `video X submit` and of `tts`. */
-export const rowFlags: Record<JobKind, readonly Flag[]> = {
-  a: protocols.a.flags,
-  b: protocols.b.flags,
-  c: protocols.c.flags,
-  tts: speechFlags,
-};
+/** Returns the flags that are fields of a row of a kind: those of `video X submit` or of `tts`. */
+export function rowFlags(kind: JobKind): readonly Flag[] {
+  return kind === 'tts' ? speechFlags : protocolNamed(kind).flags;
+}
 
-const everyKind = ['id', 'protocol', 'output', 'tags'];
-const own: Record<JobKind, readonly string[]> = {
-  a: ['body'],
-  b: ['body'],
-  c: ['body', 'endpoint'],
-  tts: ['text', 'file'],
-};
-
-const names: Record<JobKind, ReadonlySet<string>> = {
-  a: namesOf('a'),
-  b: namesOf('b'),
-  c: namesOf('c'),
-  tts: namesOf('tts'),
-};
-const allNames = new Set(kinds.flatMap((kind) => [...names[kind]]));
+const names = new Map(kinds.map((kind) => [kind, namesOf(kind)]));
+const allNames = new Set([...names.values()].flatMap((each) => [...each]));
 
 function namesOf(kind: JobKind): Set<string> {
-  return new Set([...everyKind, ...own[kind], ...rowFlags[kind].map(longName)]);
+  const endpoint = findProtocol(kind)?.endpoints === undefined ? [] : ['endpoint'];
+  const own = kind === 'tts' ? ['text', 'file'] : ['body', ...endpoint];
+  return new Set(['id', 'protocol', 'output', 'tags', ...own, ...rowFlags(kind).map(longName)]);
 }
 
 /** A field's name in its one spelling: `aspect_ratio` is `aspect-ratio`. A native path stays as it is. */
@@ -53,12 +39,13 @@ export function isPath(name: string): boolean {
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
-  if (kind === undefined ? allNames.has(name) : names[kind].has(name)) return undefined;
+  const known = kind === undefined ? allNames : (names.get(kind) ?? allNames);
+  if (known.has(name)) return undefined;
   const shown = printableLine(written, 60) || '""';
-  const others = kinds.filter((other) => names[other].has(name));
+  const others = kinds.filter((other) => names.get(other)?.has(name));
   if (kind !== undefined && others.length > 0)
     return `there is no field ${shown} for protocol ${kind}; there is one for ${others.join(', ')}`;
-  return `there is no field ${shown}; ${nameHint(name, [...(kind === undefined ? allNames : names[kind])], 'set.PATH')}`;
+  return `there is no field ${shown}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 
 /** What was probably meant by a name that there is not, however short it is; else all the names that there are. */

@@ -6,7 +6,7 @@ import type { JsonObject } from '../../json.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import { fieldName, isPath, kinds, nameFault } from './fields.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
-import { rowSchemas } from './schema.ts';
+import { rowSchema } from './schema.ts';
 
 /** A row of a manifest, with the defaults in it: what a command line would be given. */
 export interface Row {
@@ -51,7 +51,7 @@ function defaultFault({ name: written, value }: WrittenField): string | undefine
   if (fault !== undefined || isPath(name) || name === 'protocol') return fault;
   const faults = kinds
     .filter((kind) => nameFault(written, kind) === undefined)
-    .map((kind) => z.safeParse(rowSchemas[kind], { [name]: value }).error?.issues[0]?.message);
+    .map((kind) => z.safeParse(rowSchema(kind), { [name]: value }).error?.issues[0]?.message);
   const [first] = faults;
   if (first === undefined || faults.includes(undefined)) return undefined;
   return `${shownValue(written)}: ${shownValue(value)} is not allowed; allowed: ${first}`;
@@ -139,7 +139,7 @@ function checked(
 ): Record<string, unknown> {
   const given = [...fields].filter(([name]) => !isPath(name) && nameFault(name, kind) === undefined);
   const result = z.safeParse(
-    rowSchemas[kind],
+    rowSchema(kind),
     Object.fromEntries(given.map(([name, { value }]) => [name, value])),
   );
   if (result.success) return result.data;

@@ -6,8 +6,8 @@ import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
 import { isKeyName, keyNameForm } from '../../key-name.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
-import { protocols } from '../../protocols/registry.ts';
-import { rowFlags } from './fields.ts';
+import { findProtocol } from '../../protocols/named.ts';
+import { kinds, rowFlags } from './fields.ts';
 
 /** A check whose message says what is allowed, as the parsers of flags do. */
 function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
@@ -96,27 +96,31 @@ const body = z.optional(
 );
 const text = z.optional(oneText.check(allowed(notEmpty), z.describe('what is spoken')));
 const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with what is spoken')));
-const endpoint = z.optional(
-  z.enum(protocols.c.endpoints ?? [], 'one of the equivalent paths').check(z.describe('which path is used')),
-);
 
-function rowOf(kind: JobKind, more: Record<string, z.ZodMiniType>): RowSchema {
-  const flags = Object.fromEntries(rowFlags[kind].map((flag) => [longName(flag), valueOf(flag)]));
+function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
+  if (kind === 'tts') return { text, file };
+  const endpoints = findProtocol(kind)?.endpoints;
+  if (endpoints === undefined) return { body };
+  const endpoint = z.enum(endpoints, 'one of the equivalent paths').check(z.describe('which path is used'));
+  return { body, endpoint: z.optional(endpoint) };
+}
+
+function rowOf(kind: JobKind): RowSchema {
+  const flags = Object.fromEntries(rowFlags(kind).map((flag) => [longName(flag), valueOf(flag)]));
   const protocol = z.optional(
     z.literal(kind).check(z.describe(`a row of ${kind}; may stand in the defaults`)),
   );
-  return z.strictObject({ protocol, ...common, ...flags, ...more });
+  return z.strictObject({ protocol, ...common, ...flags, ...ownFields(kind) });
 }
 
 type RowSchema = z.ZodMiniType<Record<string, unknown>>;
 
-/** What a row of each kind may hold, but for `set.PATH`: the flags of its command, and the fields of every row. */
-export const rowSchemas: Record<JobKind, RowSchema> = {
-  a: rowOf('a', { body }),
-  b: rowOf('b', { body }),
-  c: rowOf('c', { body, endpoint }),
-  tts: rowOf('tts', { text, file }),
-};
+const rowSchemas: ReadonlyMap<JobKind, RowSchema> = new Map(kinds.map((kind) => [kind, rowOf(kind)]));
+
+/** Returns what a row of a kind may hold, except `set.PATH`: the flags of its command, and the fields of every row. */
+export function rowSchema(kind: JobKind): RowSchema {
+  return rowSchemas.get(kind) ?? z.never();
+}
 
 function taskCount(count: string): void {
   if (!/^[1-9]\d{0,3}$/.test(count)) throw new Error('a whole number, 1 to 9999');
@@ -136,7 +140,7 @@ export const headSchema = z.strictObject({
   ),
 });
 
-const row = z.union(Object.values(rowSchemas)).register(z.globalRegistry, { id: 'row' });
+const row = z.union([...rowSchemas.values()]).register(z.globalRegistry, { id: 'row' });
 const manifest = z.extend(headSchema, {
   defaults: z.optional(row),
   matrix: z.optional(

@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { MgwError } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
-import type { Model } from '../../protocols/models.ts';
+import { protocolNames } from '../../protocols/named.ts';
+import type { Model } from '../../protocols/model.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import { addRetriesOption, requestTimeoutOption } from '../wait-options.ts';
@@ -14,11 +15,11 @@ interface ModelsOptions {
   protocol?: string;
 }
 
-/** `mgw models [ID] [--protocol a|b|c]`: the models that the key may use (specification 2.7). */
+/** `mgw models [ID] [--protocol NAME]`: the models that the key may use (specification 2.7). */
 export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show this model alone')
-    .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), ['a', 'b', 'c']))
+    .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
   command

@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
 import type { $ZodType } from 'zod/v4/core';
 import type { JsonObject } from '../../json.ts';
-import type { ProtocolName } from '../../job.ts';
+import type { Protocol } from '../../protocols/protocol.ts';
+import { protocols } from '../../protocols/registry.ts';
 import type { Run } from '../action.ts';
 
-/** `mgw schema video a|b|c | tts | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
+/** `mgw schema video PROTOCOL | tts | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
 export function registerSchema(schema: Command, run: Run): void {
   const add = (command: Command, make: () => Promise<JsonObject>): void => {
     const path = `mgw schema ${command.parent === schema ? '' : 'video '}${command.name()}`;
@@ -12,9 +13,10 @@ export function registerSchema(schema: Command, run: Run): void {
     command.action(() => run(command, async () => outcomeOf(await make())));
   };
   const video = schema.command('video').description('of the body of a video');
-  for (const name of ['a', 'b', 'c'] as const)
-    add(video.command(name).description(`of the body of Protocol ${name.toUpperCase()}`), () =>
-      bodySchema(name),
+  for (const protocol of Object.values<Protocol>(protocols))
+    add(
+      video.command(protocol.name).description(`of the body of Protocol ${protocol.name.toUpperCase()}`),
+      async () => asJsonSchema((await protocol.checks()).schema),
     );
   add(schema.command('tts').description('of the body of speech'), speechSchema);
   add(
@@ -25,11 +27,6 @@ export function registerSchema(schema: Command, run: Run): void {
 
 function outcomeOf(schema: JsonObject): { json: Record<string, unknown>; text: string } {
   return { json: { schema }, text: JSON.stringify(schema, undefined, 2) };
-}
-
-async function bodySchema(name: ProtocolName): Promise<JsonObject> {
-  const { protocols } = await import('../../protocols/registry.ts');
-  return asJsonSchema((await protocols[name].checks()).schema);
 }
 
 async function speechSchema(): Promise<JsonObject> {

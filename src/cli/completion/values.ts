@@ -59,8 +59,8 @@ const bySwitch: Record<string, Source> = {
   '--ext-info': () => Promise.resolve({ files: 'at' }),
   '--set': () => Promise.resolve({}),
   '--default': async () => {
-    const { rowFlags } = await import('../../batch/manifest/fields.ts');
-    const names = Object.values(rowFlags).flatMap((flags) => flags.map(longName));
+    const { kinds, rowFlags } = await import('../../batch/manifest/fields.ts');
+    const names = kinds.flatMap((kind) => rowFlags(kind).map(longName));
     return words(new Set(['protocol=', ...names.map((name) => `${name}=`)]));
   },
 };
@@ -161,16 +161,11 @@ function aboutJob(job: Job): string {
 // The flag of a protocol's table that an option was made of.
 async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
   const [group, protocol = ''] = pathOf(command);
-  const [{ protocols }, { speechFlags }] = await Promise.all([
-    import('../../protocols/registry.ts'),
+  const [{ findProtocol }, { speechFlags }] = await Promise.all([
+    import('../../protocols/named.ts'),
     import('../../speech/flags.ts'),
   ]);
-  const tables: Record<string, readonly Flag[]> = {
-    'video a': protocols.a.flags,
-    'video b': protocols.b.flags,
-    'video c': protocols.c.flags,
-    tts: speechFlags,
-  };
-  const table = tables[group === 'video' ? `video ${protocol}` : (group ?? '')] ?? [];
+  const videoFlags = group === 'video' ? findProtocol(protocol)?.flags : undefined;
+  const table = group === 'tts' ? speechFlags : (videoFlags ?? []);
   return table.find((flag) => `--${longName(flag)}` === long);
 }

@@ -31,7 +31,7 @@ const styleOfState: Record<JobState, Style> = {
   rejected: 'red',
 };
 const jobAndState = new RegExp(
-  `^(job_\\w+ +(?:(?:a|b|c|tts) +)?)(${Object.keys(styleOfState).join('|')})(?=[ :]|$)`,
+  `^(job_\\w+ +(?:[a-z][a-z0-9-]* +)?)(${Object.keys(styleOfState).join('|')})(?=[ :]|$)`,
   'gm',
 );
 

@@ -16,6 +16,14 @@ import { modelOf, query, readSubmission, submission } from './wire.ts';
  */
 export const a: Protocol = {
   name: 'a',
+  about: 'Protocol A: long-running operations (predictLongRunning)',
+  examples: [
+    'mgw video a submit "a paper boat at sea" -m video-a -d 8 --resolution 720p --audio -o boat.mp4',
+    'mgw video a submit "two boats" -m video-a --sample-count 2 -d 4 -o clip.mp4',
+    'mgw video a submit "a boat" -m video-a -d 4 --set parameters.seed=7 --dry-run',
+  ],
+  setExample: 'parameters.seed=7',
+  modelMarks: /^(protocol)?a$|longrunning|^veo|geminivideo/,
   auth: bearer,
   flags,
   inlineMedia,

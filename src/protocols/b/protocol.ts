@@ -11,6 +11,15 @@ import { query, readSubmission, submission } from './wire.ts';
 /** Protocol B, the cloud-action style at the root path (specification 2.3, 2.4, 3.2, 4.2). */
 export const b: Protocol = {
   name: 'b',
+  about: 'Protocol B: cloud actions (CreateAigcVideoTask)',
+  examples: [
+    'mgw video b submit "a paper boat at sea" -m Video-B --model-version 2.0 -d 5 -o boat.mp4',
+    'mgw video b submit "a boat" -m Video-B --model-version 2.0 --resolution 720P --no-audio --wait',
+    'mgw video b submit "a boat" -m Video-B --model-version 2.0 --set OutputConfig.Duration=5 --dry-run',
+  ],
+  setExample: 'OutputConfig.Duration=5',
+  modelMarks: /^(protocol)?b$|cloudaction|aigc|^(tencent)?vod$/,
+  hasVersions: true,
   auth: bearer,
   flags,
   needsListing,

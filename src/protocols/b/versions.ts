@@ -1,6 +1,6 @@
 import { usageError } from '../../errors.ts';
 import { textAt, type JsonObject } from '../../json.ts';
-import type { Model } from '../models.ts';
+import type { Model } from '../model.ts';
 import type { ListingUse, Violation } from '../protocol.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { manifestJsonSchema, rowSchemas } from '../../../src/batch/manifest/schema.ts';
+import { manifestJsonSchema, rowSchema } from '../../../src/batch/manifest/schema.ts';
 import { kinds } from '../../../src/batch/manifest/fields.ts';
 import { at, isObject, type JsonObject } from '../../../src/json.ts';
 import { longName } from '../../../src/protocols/compose.ts';
@@ -43,6 +43,6 @@ describe('the JSON Schema of a manifest', () => {
     expect(z.safeParse(again, { name: 'x', rows: [row], matrix: { seed: [1] } }).success).toBe(true);
     expect(z.safeParse(again, { rows: [{ ...row, sed: 5 }] }).success).toBe(false);
     expect(isObject(schema)).toBe(true);
-    expect(z.safeParse(rowSchemas.c, { prompt: 'x' }).success).toBe(true);
+    expect(z.safeParse(rowSchema('c'), { prompt: 'x' }).success).toBe(true);
   });
 });

@@ -2,9 +2,9 @@ import type { Row } from '../../../batch/manifest/row.ts';
 import { fixedExtension, type OutputPlace } from '../../../jobs/output-template.ts';
 import type { Work } from '../../../batch/work.ts';
 import { usageError } from '../../../errors.ts';
-import type { Model } from '../../../protocols/models.ts';
+import type { Model } from '../../../protocols/model.ts';
 import type { ListingUse, Protocol } from '../../../protocols/protocol.ts';
-import { protocols } from '../../../protocols/registry.ts';
+import { protocolNamed } from '../../../protocols/named.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { readInputText } from '../../input-file.ts';
@@ -16,7 +16,7 @@ export function rowComposer(context: Context, place: OutputPlace): (row: Row) =>
   const listing = oneListing(context);
   return async (row) => {
     if (row.kind === 'tts') return speechWork(row, place, context);
-    return videoWork(row, protocols[row.kind], context, listing);
+    return videoWork(row, protocolNamed(row.kind), context, listing);
   };
 }
 

@@ -6,7 +6,8 @@ import { shownState } from '../../../jobs/reconcile.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';
 import { oneOf, repeatable, single, someOf, wholeNumber } from '../../options.ts';
-import { promptOf } from '../../../jobs/asked-for.ts';
+import { protocolNames } from '../../../protocols/named.ts';
+import { promptOf } from '../../../protocols/asked-for.ts';
 import { fittedTable, type Column } from '../../output/fitted-table.ts';
 import { ago } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
@@ -39,7 +40,7 @@ Examples:
 export function registerLs(command: Command, run: Run): void {
   command
     .addOption(someOf('--state <state>', 'only jobs in this state', states))
-    .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), ['a', 'b', 'c', 'tts']))
+    .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), [...protocolNames, 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
     .addOption(

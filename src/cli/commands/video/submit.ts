@@ -20,7 +20,6 @@ import {
 import { addProtocolFlags } from './flags.ts';
 import { composedVideo, missingPrompt, type BodyOptions } from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';
-import { setExamples, submitExamples } from './examples.ts';
 
 interface SubmitOptions extends BodyOptions, WaitOptions, OutputOptions, BudgetOptions {
   wait?: boolean;
@@ -41,12 +40,12 @@ export function registerSubmit(command: Command, protocol: Protocol, run: Run): 
   for (const option of jobOptions()) command.addOption(option);
   for (const option of budgetOptions('this submission')) command.addOption(option);
   for (const option of requestOptions(
-    setExamples[protocol.name],
+    protocol.setExample,
     ...bodyOptions(protocol.endpoints),
     noCheckOption(),
   ))
     command.addOption(option);
-  command.addHelpText('after', submitExamples[protocol.name]);
+  command.addHelpText('after', `\nExamples:\n${protocol.examples.map((line) => `  $ ${line}`).join('\n')}`);
   command.action((prompt: string | undefined) =>
     run(command, (context) => submitCommand(context, protocol, prompt, command.opts())),
   );

@@ -1,21 +1,16 @@
 import type { Command } from 'commander';
-import type { ProtocolName } from '../../../job.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Register, Run } from '../../action.ts';
 import { list } from '../../command-tree.ts';
+import { protocols } from '../../../protocols/registry.ts';
 
-/** `mgw video a|b|c submit|status|fetch`. */
+/** `mgw video PROTOCOL submit|status|fetch`. */
 export function registerVideo(video: Command, run: Run): void {
-  list(video, run, {
-    a: { about: 'Protocol A: long-running operations (predictLongRunning)', load: () => protocol('a') },
-    b: { about: 'Protocol B: cloud actions (CreateAigcVideoTask)', load: () => protocol('b') },
-    c: { about: 'Protocol C: unified tasks (/v1/video/generations)', load: () => protocol('c') },
+  const commands = Object.values<Protocol>(protocols).map((protocol) => {
+    const register: Register = (command, run) => registerProtocol(command, protocol, run);
+    return [protocol.name, { about: protocol.about, load: () => Promise.resolve(register) }] as const;
   });
-}
-
-async function protocol(name: ProtocolName): Promise<Register> {
-  const { protocols } = await import('../../../protocols/registry.ts');
-  return (command, run) => registerProtocol(command, protocols[name], run);
+  list(video, run, Object.fromEntries(commands));
 }
 
 function registerProtocol(command: Command, protocol: Protocol, run: Run): void {
