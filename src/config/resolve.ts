@@ -52,7 +52,7 @@ export interface Settings extends RuleSettings {
   /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
   defaultsFor: (protocol: string, model: string | undefined) => Record<string, FlagDefault>;
   /** All of these, as the profile has them. */
-  videoDefaults: unknown;
+  videoDefaults: Readonly<Record<string, unknown>> | undefined;
   /** The price of a model as it is configured. */
   priceOf: (kind: JobKind, model: string) => Setting<string> | undefined;
 }

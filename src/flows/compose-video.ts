@@ -4,7 +4,9 @@ import { asSentence } from '../http/advice.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { at, type JsonObject } from '../json.ts';
 import { compose, longName, type ComposeInput } from '../protocols/compose.ts';
+import type { Settings } from '../config/resolve.ts';
 import type { Model } from '../protocols/model.ts';
+import { findProtocol, protocolNames } from '../protocols/named.ts';
 import type { Checks, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
 import { violationMessage } from '../protocols/violations.ts';
 import { configured } from './places.ts';
@@ -52,6 +54,7 @@ export async function composeVideo(
   const input = { body: given, flags, set };
   const settings = await session.settings();
   const protocol = configured(registered, settings);
+  checkDefaultNames(settings);
   const asked = protocol.normalise(compose(protocol, input));
   const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
   const hasDefaults = Object.keys(known(protocol, defaults)).length > 0;
@@ -106,6 +109,14 @@ function explain(error: MgwError, use: ListingUse): MgwError {
   const { code, message, requestId, cause } = error;
   const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Give it (--model-version), or run this again.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
+}
+
+// A default under a misspelt protocol would be ignored, and the video may then cost more than was meant.
+function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
+  const stray = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
+  if (stray === undefined) return;
+  const text = `Profile ${profile.value} has defaults.video.${stray}, but there is no protocol ${stray}. There are: ${protocolNames.join(', ')}. Nothing was sent. Correct it in the config file.`;
+  throw new MgwError('config', text, { next: ['mgw', 'config', 'path'] });
 }
 
 function known(protocol: Protocol, defaults: Record<string, unknown>): Record<string, unknown> {

@@ -32,7 +32,7 @@ describe('keyPath', () => {
     '',
     'tts',
     'tts.speakr',
-    'defaults.video.d.m.duration',
+    'defaults.video.D.m.duration',
     'defaults.video.a.duration',
     'defaults.video.a.__proto__.duration',
     'defaults.video.a.m.',
@@ -41,7 +41,7 @@ describe('keyPath', () => {
     'defaults.video.a.m x.duration',
     'prices',
     'prices.c',
-    'prices.d.m',
+    'prices.D.m',
     'prices.c.__proto__',
   ])('refuses %j', (name) => {
     expect(() => keyPath(name)).toThrow(MgwError);

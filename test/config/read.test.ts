@@ -85,7 +85,8 @@ describe('readConfig', () => {
     ['{"profiles":{"default":{"timeout":5}}}', /profiles\.default\.timeout: it has to be of type string/],
     ['{"profiles":{"default":{"tiemout":"5m"}}}', /profiles\.default: there is no setting tiemout here/],
     ['{"profiles":{"default":{"retries":1.5}}}', /profiles\.default\.retries/],
-    ['{"profiles":{"default":{"defaults":{"video":{"d":{}}}}}}', /no setting d here/],
+    ['{"profiles":{"default":{"defaults":{"video":{"D":{}}}}}}', /defaults\.video\.D: it has to be/],
+    ['{"profiles":{"default":{"prices":{"tss":"video=1"}}}}', /prices\.tss: it has to be of type record/],
     [
       '{"profiles":{"default":{"defaults":{"video":{"a":{"m":{"duration":{}}}}}}}}',
       /m\.duration: it has to be a text/,

@@ -174,7 +174,7 @@ describe('money:', () => {
     [{ ...boat, output: '' }, 'output: give the path of a file'],
     [{ ...boat, sidecar: true }, 'name one by output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: allowed is'],
-    [{ ...boat, protocol: 'd' }, 'protocol: allowed is a, b, c'],
+    [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
     [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'cannot be sent unchanged'],
   ])('a slip sends nothing: %#', async (order, message) => {

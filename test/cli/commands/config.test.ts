@@ -51,6 +51,8 @@ describe('config set, get and unset', () => {
     [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
     [['set', 'defaults.video.c.vendor-h3.duration', 'long'], 'a number in digits'],
     [['set', 'defaults.video.c.vendor-h3.duration', '99'], '99 is not allowed for vendor-h3'],
+    [['set', 'defaults.video.d.m.duration', '5'], 'Unknown protocol "d"; allowed: a, b, c.'],
+    [['set', 'prices.d.m', 'second=1'], 'Unknown protocol "d"; allowed: a, b, c.'],
     [['set', 'tts.format', 'flac'], 'allowed is mp3, wav, pcm or ogg_opus'],
     [['set', 'profile', 'nowhere'], 'There is no profile "nowhere" yet'],
     [['get', 'api_key'], 'never shown'],
@@ -62,6 +64,17 @@ describe('config set, get and unset', () => {
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain(message);
     expect(stderr).not.toContain('sesame');
+  });
+
+  it('stop a video if the file has a default of a protocol that does not exist', async () => {
+    const user = userHere();
+    await user.run(['config', 'set', 'defaults.video.c.vendor-h3.duration', '5']);
+    const file = (await user.run(['config', 'path'])).stdout.trim();
+    writeFileSync(file, readFileSync(file, 'utf8').replace('"c":', '"d":'));
+    const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3', '--sandbox', '--json'];
+    const { code, json } = await user.run(submit);
+    expect({ code, error: json.error }).toMatchObject({ code: 2, error: { code: 'config', charged: 'no' } });
+    expect(json.error.message).toContain('defaults.video.d, but there is no protocol d.');
   });
 
   it('choose the profile that is used from then on', async () => {

@@ -1,0 +1,138 @@
+import { execFile } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { beforeAll, beforeEach, expect, it } from 'vitest';
+import type * as library from '../../src/library/library.ts';
+import { canaryKey, newUser, type CliJson, type User } from '../support/cli.ts';
+import { fakeMp4 } from '../support/film.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
+import { httpServer, says, sendJson, type HttpServer } from '../support/servers.ts';
+import { buildWithToy } from './toy/build.ts';
+
+let built: string;
+let server: HttpServer;
+let user: User;
+
+beforeAll(async () => {
+  built = freshFolder();
+  await buildWithToy(built);
+});
+
+beforeEach(async () => {
+  const listing = says({ data: [{ id: 'toy-1', protocol: 'toy-video' }, { id: 'vendor-h3-mini' }] });
+  server = await httpServer((seen, response) => {
+    if (seen.path === '/v1/models') listing(seen, response);
+    else if (seen.method === 'POST') sendJson(response, { toy: server.create() });
+    else if (seen.path.endsWith('/film')) response.end(fakeMp4());
+    else sendJson(response, { phase: 'baked' });
+  });
+  user = newUser(server.url);
+});
+
+interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs the built command line; the default user is the one whose gateway is the toy's. */
+function mgw(args: string[], { cwd, env } = user): Promise<Ran> {
+  return new Promise((done) => {
+    const child = execFile(
+      process.execPath,
+      [join(built, 'bin/mgw.js'), ...args],
+      { cwd, env },
+      (_, stdout, stderr) => done({ code: child.exitCode ?? -1, stdout, stderr }),
+    );
+    child.stdin?.end();
+  });
+}
+
+async function json(...args: string[]): Promise<CliJson> {
+  const { stdout } = await mgw([...args, '--json']);
+  return JSON.parse(stdout) as CliJson;
+}
+
+const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--seed', '7'];
+
+it('submits, asks, waits and saves', async () => {
+  const { job } = await json(...boat);
+  expect(job).toMatchObject({ protocol: 'd', model: 'toy-1', handle: 'task_0001', state: 'queued' });
+  expect(JSON.parse(server.requests[0]?.body ?? '')).toEqual({
+    engine: 'toy-1',
+    words: 'a boat',
+    length: 5,
+    dice: { seed: 7 },
+  });
+  expect((await mgw(['video', 'd', 'status', job.id])).stdout).toMatch(/^job_\w+ succeeded \(baked\)/);
+  const saved = await json('video', 'd', 'fetch', job.id, '-o', '{seed}-{slug}.mp4');
+  expect(saved.files).toMatchObject([{ path: join(user.cwd, '7-a-boat.mp4') }]);
+  expect(server.created).toBe(1);
+});
+
+it('is in help, schema, models and the listing of jobs', async () => {
+  const help = await mgw(['video', 'd', 'submit', '--help']);
+  expect(help.stdout).toContain('$ mgw video d submit "a boat" -m toy-1 -d 5');
+  expect((await mgw(['video', '--help'])).stdout).toContain('Protocol D: a toy');
+  expect(await json('schema', 'video', 'd')).toMatchObject({ schema: { required: ['engine', 'words'] } });
+  expect((await json('models', '--protocol', 'd'))['models']).toMatchObject([
+    { id: 'toy-1', protocols: ['d'] },
+  ]);
+  const { job } = await json(...boat);
+  expect((await mgw(['jobs', 'ls', '--protocol', 'd'])).stdout).toContain('a boat');
+  expect((await json('jobs', 'show', job.id)).job.protocol).toBe('d');
+});
+
+it('has defaults, prices and budgets', async () => {
+  expect((await mgw(['config', 'set', 'defaults.video.d.toy-1.seed', '9'])).code).toBe(0);
+  expect((await mgw(['config', 'set', 'prices.d.toy-1', 'second=0.5'])).code).toBe(0);
+  expect((await mgw(['config', 'set', 'prices.e.toy-1', 'second=0.5'])).code).toBe(2);
+  const short = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5'];
+  expect(await json(...short, '--budget', '2.4')).toMatchObject({ exit_code: 12 });
+  expect(server.created).toBe(0);
+  expect(await json(...short, '--budget', '2.5')).toMatchObject({ exit_code: 0 });
+  expect(JSON.parse(server.requests.at(-1)?.body ?? '')).toMatchObject({ dice: { seed: 9 } });
+});
+
+it('carries out a row of a batch, and shows it in a gallery that can make it again', async () => {
+  writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
+  expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
+  expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);
+  expect((await mgw(['jobs', 'gallery', '-o', 'page'])).code).toBe(0);
+  const page = readFileSync(join(user.cwd, 'page/index.html'), 'utf8');
+  expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
+});
+
+it('moves to another machine, and is shown by an mgw that does not know it', async () => {
+  const { job } = await json(...boat);
+  const { stdout } = await mgw(['jobs', 'export']);
+  const other = newUser(server.url);
+  writeFileSync(join(other.cwd, 'jobs.jsonl'), stdout);
+  expect((await mgw(['jobs', 'import', 'jobs.jsonl'], other)).code).toBe(0);
+  expect((await mgw(['video', 'd', 'fetch', job.id, '-o', 'boat.mp4'], other)).code).toBe(0);
+  const shown = await other.run(['jobs', 'show', job.id, '--json']);
+  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'succeeded' });
+  const refused = await other.run(['jobs', 'fetch', job.id, '-o', 'again.mp4', '--json']);
+  expect(refused.json).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
+  expect(refused.json.error.message).toContain('Unknown protocol "d"');
+});
+
+it('is submitted by the library', async () => {
+  const load = createRequire(import.meta.url);
+  const { createClient } = load(join(built, 'dist/library/library.cjs')) as typeof library;
+  const client = createClient({
+    baseUrl: server.url,
+    apiKey: canaryKey,
+    stateDir: freshFolder(),
+    pollInterval: '10ms',
+  });
+  const order = {
+    protocol: 'd',
+    body: { engine: 'toy-1', words: 'a boat' },
+    output: join(user.cwd, 'b.mp4'),
+  };
+  const { job, files } = await client.submit(order as never);
+  expect([job.protocol, files.length]).toEqual(['d', 1]);
+  await client.close();
+});

@@ -1,0 +1,34 @@
+import { cpSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { rolldown, type InputOptions, type OutputOptions, type Plugin } from 'rolldown';
+import configs from '../../../scripts/build/rolldown.config.mjs';
+
+type Config = InputOptions & { output: OutputOptions; plugins: Plugin[] };
+
+const registry = resolve('src/protocols/registry.ts');
+const toyRegistry = resolve('test/protocols/toy/registry.ts');
+
+const withToy: Plugin = {
+  name: 'with-the-toy-protocol',
+  resolveId(source, importer) {
+    return source.endsWith('/registry.ts') && importer !== undefined && importer !== toyRegistry
+      ? { id: isRegistry(source, importer) ? toyRegistry : resolve(importer, '..', source) }
+      : null;
+  },
+};
+
+function isRegistry(source: string, importer: string): boolean {
+  return resolve(importer, '..', source) === registry;
+}
+
+/** Builds the command line and the library in a folder, with the toy protocol in the registry. */
+export async function buildWithToy(folder: string): Promise<void> {
+  for (const file of ['bin', 'package.json']) cpSync(file, join(folder, file), { recursive: true });
+  for (const { output, plugins, ...input } of configs as unknown as Config[]) {
+    // The man page and the types are those of the shipped build.
+    const kept = plugins.filter(({ name }) => name !== 'man-page' && name !== 'declarations');
+    const bundle = await rolldown({ ...input, plugins: [withToy, ...kept], logLevel: 'silent' });
+    await bundle.write({ ...output, dir: join(folder, output.dir ?? '') });
+    await bundle.close();
+  }
+}
