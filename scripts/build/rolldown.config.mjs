@@ -173,14 +173,7 @@ const always = [
   sources('http/failures', 'http/read-bounded', 'http/transport-error'),
 ];
 const network = [
-  sources(
-    'http/client',
-    'http/connections',
-    'http/raw-answer',
-    'http/retry',
-    'http/backoff',
-    'http/deadline',
-  ),
+  sources('http/client', 'http/connections', 'http/answer', 'http/retry', 'http/backoff', 'http/deadline'),
   sources(
     'http/content-encoding',
     'http/request-head',
@@ -188,7 +181,7 @@ const network = [
     'http/reach',
     'http/mend-head',
   ),
-  sources('http/proxy', 'http/pushed-body'),
+  sources('http/proxy'),
   /ipaddr/,
 ];
 const undici = [

@@ -23,6 +23,24 @@ describe.concurrent('a name that does not resolve twice, and then does', () => {
   });
 });
 
+describe.concurrent('a program that replaced the global fetch, killed at the answer', () => {
+  it('recorded the submission before it was sent: the rerun ends with exit 7 and sends nothing', async ({
+    open,
+  }) => {
+    const scene = await open('c');
+    const args = scene.command('--key', 'boat');
+    const running = scene.start(args, { env: preloaded('patched-fetch') });
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      response.end(gateway.accept());
+      running.child.kill('SIGKILL');
+    });
+    expect((await running.result).code).toBe(137);
+    const again = await scene.run(args, { env: preloaded('patched-fetch') });
+    expect(again.code, shown(again)).toBe(7);
+    await scene.expectInvariants(1);
+  });
+});
+
 describe.concurrent('a connection that is refused twice, and then stands', () => {
   it('is submitted once', async ({ open }) => {
     const scene = await open('c', { host: '127.0.0.3' });

@@ -20,6 +20,10 @@ const sources = {
       const [, peak] = /VmHWM:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8'));
       writeFileSync(process.env.MGW_TEST_PEAK, peak);
     });`,
+  /** Replaces the global fetch by one that drops the dispatcher it is given, as tracing libraries do. */
+  'patched-fetch': `
+    const { fetch } = globalThis;
+    globalThis.fetch = (url, { dispatcher, ...rest } = {}) => fetch(url, rest);`,
   /** Lets the process live MGW_TEST_LATER_MS milliseconds in the future. */
   later: `
     const now = Date.now;

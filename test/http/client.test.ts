@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
-import { describe, expect, it } from 'vitest';
+import Client from 'undici/lib/dispatcher/client.js';
+import { describe, expect, it, vi } from 'vitest';
 import { bearer, type Exchange, xApiKey } from '../../src/exchange.ts';
 import {
   createClient,
@@ -139,6 +140,18 @@ describe('the record ahead of the first byte', () => {
     await expect(sent).rejects.toBe(error);
     await expect.poll(() => closed).toBe(true);
     expect(heard).toEqual([]);
+  });
+
+  it('is required: if a replaced dispatcher connects without it, nothing is sent', async () => {
+    const server = await httpServer(says('{}'));
+    const other = new Client(server.url);
+    onEnd(() => other.destroy());
+    const dispatch = other.dispatch.bind(other);
+    const replaced = vi.spyOn(Client.prototype, 'dispatch').mockImplementation(dispatch);
+    onEnd(() => replaced.mockRestore());
+    const sent = clientFor(server.url).exchange(post, recorded);
+    expect(await failure(sent)).toMatchObject({ phase: 'unsent', reason: 'aborted_before_send' });
+    expect(server.requests).toEqual([]);
   });
 
   it('where no connection stands, it is not asked', async () => {
