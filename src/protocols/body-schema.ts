@@ -103,11 +103,7 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
  * A note on the flags that are left to the model's defaults, which the specification wants given (2.1, 9), with what gives
  * one of them for good; none where there are no such flags.
  */
-export function adviseOfDefaults(
-  protocol: 'a' | 'b' | 'c',
-  model: Json | undefined,
-  flags: string[],
-): string[] {
+export function adviseOfDefaults(protocol: string, model: Json | undefined, flags: string[]): string[] {
   const [first] = flags;
   if (first === undefined) return [];
   const name = typeof model === 'string' ? model : 'MODEL';
