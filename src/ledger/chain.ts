@@ -84,7 +84,7 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
   if (fingerprint === '' || fingerprint === lostFingerprint) return next;
   const text = holderText({ job: job.id, fingerprint, owner });
   for (let name = from ?? names.first({ key: job.key, fingerprint }); ;) {
-    const held = (await claims.claimed(name)) ?? (await claims.claim(name, text));
+    const held = await claims.claim(name, text);
     const holder = held === undefined ? undefined : readHolder(held);
     if (holder === undefined || holder.job === job.id) return next;
     name = names.after(holder.job);

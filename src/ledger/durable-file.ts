@@ -32,18 +32,18 @@ export function beforeEachStep(act: Step | undefined): void {
   step = act;
 }
 
-/** Creates a file with its content, durable on return. @throws EEXIST if the name is taken. */
-export async function createFile(path: string, text: string): Promise<void> {
-  await writeNew(path, text);
-  await syncFolder(dirname(path));
+/** Creates a file with its content, durable on return unless `isDurable` is false. @throws EEXIST if the name is taken. */
+export async function createFile(path: string, text: string, isDurable = true): Promise<void> {
+  await writeNew(path, text, isDurable);
+  if (isDurable) await syncFolder(dirname(path));
 }
 
-async function writeNew(path: string, text: string): Promise<void> {
+async function writeNew(path: string, text: string, isDurable = true): Promise<void> {
   if (step !== undefined) await step('write', path);
   const file = openSync(path, O_WRONLY | O_CREAT | O_EXCL | plainFile, 0o600);
   try {
     writeWhole(file, text);
-    await syncFile(file);
+    if (isDurable) await syncFile(file);
   } catch (error) {
     tryUnlink(path);
     throw error;

@@ -38,11 +38,9 @@ export class FileClaims {
     const marker = `${this.#folder}${sep}.complete`;
     if (lstatSync(marker, { throwIfNoEntry: false }) !== undefined) return;
     this.#completing ??= (async () => {
-      const raw = { claim: this.#claim.bind(this), claimed: this.#claimed.bind(this) };
+      const raw = { claim: this.#reclaim.bind(this), claimed: this.#claimed.bind(this) };
       await this.#rebuild(raw);
-      await createFile(marker, '').catch((error: unknown) => {
-        if (systemCode(error) !== 'EEXIST') throw error;
-      });
+      await createFile(marker, '').catch(ignoreExisting);
     })().finally(() => (this.#completing = undefined));
     await this.#completing;
   }
@@ -50,6 +48,18 @@ export class FileClaims {
   async #claim(name: string, content: string): Promise<string | undefined> {
     const won = await createExclusively(this.#pathOf(name), withChecksum(content));
     return won ? undefined : ((await this.#claimed(name)) ?? '');
+  }
+
+  // The marker makes the names durable, and 100,000 syncs would take minutes. A power cut may leave such a claim without
+  // its content: then the jobs tell it.
+  async #reclaim(name: string, content: string): Promise<string | undefined> {
+    try {
+      await createFile(this.#pathOf(name), withChecksum(content), false);
+      return undefined;
+    } catch (error) {
+      ignoreExisting(error);
+      return (await this.#claimed(name)) ?? '';
+    }
   }
 
   async #claimed(name: string): Promise<string | undefined> {
@@ -86,6 +96,10 @@ export class FileClaims {
       await delay(50);
     }
   }
+}
+
+function ignoreExisting(error: unknown): void {
+  if (systemCode(error) !== 'EEXIST') throw error;
 }
 
 function withChecksum(line: string): string {
