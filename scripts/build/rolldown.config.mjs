@@ -159,17 +159,9 @@ const always = [
     'cli/context',
     'cli/io',
     'cli/wait-options',
-    'cli/refs',
+    'cli/input',
   ),
-  sources(
-    'cli/stdin',
-    'cli/output/json',
-    'flows/session',
-    'flows/settings',
-    'flows/places',
-    'jobs/deps',
-    'jobs/view',
-  ),
+  sources('cli/output/outcome', 'flows/session', 'flows/settings', 'flows/places', 'jobs/deps', 'jobs/view'),
   sources('http/failures', 'http/read-bounded', 'http/transport-error'),
 ];
 const network = [
@@ -189,7 +181,7 @@ const undici = [
   sources('http/undici'),
 ];
 const ledger = sources('ledger/file-ledger');
-const tables = sources('cli/output/fitted-table', 'cli/output/human');
+const tables = sources('cli/output/table', 'cli/output/human');
 const registry = sources('protocols/registry');
 const job = sources('jobs/ref', 'jobs/observe');
 const together = {

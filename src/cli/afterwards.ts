@@ -1,8 +1,10 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Context } from './context.ts';
+import { type Io, write } from './io.ts';
+import { exitCodeOf, type Outcome } from './output/outcome.ts';
 import { messageOf } from '../errors.ts';
 import type { JobFile } from '../job.ts';
-import type { Context } from './context.ts';
-import { write } from './io.ts';
-import { exitCodeOf, type Outcome } from './output/outcome.ts';
+import { printableLine } from '../printable.ts';
 
 /**
  * What follows once the outcome of a command that ran jobs is printed: a workflow is told, the person is notified, the file
@@ -20,7 +22,6 @@ export async function afterwards(outcome: Outcome, context: Context): Promise<vo
     await tellWorkflow(outcome, deps);
   }
   if (globals.notify) {
-    const { notification } = await import('./output/notify.ts');
     const signal = notification(endText(outcome), io);
     if (signal !== undefined) await write(io.stderr, signal).catch(() => undefined);
   }
@@ -35,10 +36,64 @@ function endText({ json, ...outcome }: Outcome): string {
 }
 
 async function show(files: readonly JobFile[], note: (text: string) => void): Promise<void> {
-  const { openFile } = await import('./open-file.ts');
   const file = files.find(({ path }) => path !== '-');
   if (file === undefined) return;
   await openFile(file.path).catch((error: unknown) =>
     note(`${file.path} cannot be shown: ${messageOf(error)}`),
   );
+}
+
+const bell = '\u0007';
+
+/**
+ * What makes a terminal tell its person something: OSC 9 or OSC 777 where it is known to understand them, else the bell.
+ * Undefined for what is no terminal. tmux and screen let nothing but the bell through.
+ */
+export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 'env'>): string | undefined {
+  if (stderr.isTTY !== true || env['TERM'] === 'dumb') return undefined;
+  if (env['TMUX'] !== undefined || env['TERM']?.startsWith('screen')) return bell;
+  const plain = printableLine(text, 200).replaceAll(';', ',');
+  const program = env['TERM_PROGRAM'] ?? '';
+  if (['iTerm.app', 'WezTerm', 'ghostty'].includes(program) || env['TERM'] === 'xterm-kitty')
+    return `\u001b]9;${plain}${bell}`;
+  if (/^(foot|rxvt)/.test(env['TERM'] ?? '')) return `\u001b]777;notify;mgw;${plain}${bell}`;
+  return bell;
+}
+
+/** The program that shows a file as the person's desktop does, and its arguments; no shell reads the path. */
+export function openerOf(path: string, platform: NodeJS.Platform = process.platform): [string, string[]] {
+  if (platform === 'darwin') return ['open', [path]];
+  // `start` is a word of cmd, which would read the path; this does the same.
+  if (platform === 'win32') return ['explorer.exe', [path]];
+  return ['xdg-open', [path]];
+}
+
+// A viewer may run for hours in the place of its opener: it is not waited for.
+const openerMs = 2000;
+
+/**
+ * Shows a file, which goes on when mgw ends. `path` is absolute, so that it is no flag.
+ * @throws Error whose message says why it could not be shown.
+ */
+export async function openFile(path: string, opener = openerOf(path)): Promise<void> {
+  const [program, args] = opener;
+  const child = spawn(program, args, { stdio: 'ignore', detached: true });
+  const code = await ended(child);
+  child.unref();
+  // Explorer ends with 1 whatever it did.
+  if (code !== 0 && code !== undefined && program !== 'explorer.exe')
+    throw new Error(`${program} ended with ${code}`);
+}
+
+/** The exit code, undefined for a program that is still running. */
+function ended(child: ChildProcess): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve(undefined), openerMs);
+    const end = (settle: () => void): void => {
+      clearTimeout(timer);
+      settle();
+    };
+    child.once('error', (error) => end(() => reject(error)));
+    child.once('exit', (code) => end(() => resolve(code ?? 1)));
+  });
 }

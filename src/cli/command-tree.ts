@@ -1,5 +1,19 @@
-import { CommanderError, type Command } from 'commander';
-import type { Register, Run } from './action.ts';
+import { type Command, CommanderError } from 'commander';
+import type { Context } from './context.ts';
+import type { Globals } from './globals.ts';
+import type { Outcome } from './output/outcome.ts';
+
+/** What a command does once its flags are read. */
+export type Action = (context: Context) => Promise<Outcome | undefined>;
+
+/** Runs an action in a context with the global flags; given to every command when it is registered. */
+export type Act = (globals: Globals, action: Action) => Promise<void>;
+
+/** Hands a parsed command over to be run. */
+export type Run = (command: Command, action: Action) => Promise<void>;
+
+/** Adds a command (or a group of them) to the program. */
+export type Register = (parent: Command, run: Run) => void;
 
 /** A command as the help above it lists it. The rest of it is loaded when it is reached. */
 export interface Listed {

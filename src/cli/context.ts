@@ -1,12 +1,10 @@
-import { systemClock } from '../clock.ts';
-import { openSession, type Session } from '../flows/session.ts';
 import type { Globals } from './globals.ts';
-import type { Io } from './io.ts';
+import { interruptions, type Io, isWorkflow, withoutCommands } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
 import type { Progress } from './output/progress.ts';
-import { watchedClient } from './output/watched-client.ts';
-import { isWorkflow, withoutCommands } from './output/workflow-commands.ts';
-import { interruptions } from './signals.ts';
+import { systemClock } from '../clock.ts';
+import { openSession, type Session } from '../flows/session.ts';
+import type { GatewayClient } from '../http/client.ts';
 
 /** Everything a command works with: a session, and the person at the terminal. */
 export interface Context extends Session {
@@ -39,4 +37,25 @@ export function createContext(io: Io, globals: Globals): Context {
     await session.close();
   };
   return { ...session, io, globals, progress, close };
+}
+
+/** A client of which each call is shown as long as its answer, or the head of it, is outstanding. */
+function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calling'>): GatewayClient {
+  const { host } = client.baseUrl;
+  const during = async <T>(isPaid: boolean, call: () => Promise<T>): Promise<T> => {
+    const end = calling(`${isPaid ? 'submitting to' : 'asking'} ${host}`);
+    try {
+      return await call();
+    } finally {
+      end();
+    }
+  };
+  return {
+    ...client,
+    // Only what pays is told when its connection stands.
+    exchange: (request, options) =>
+      during(options.onConnected !== undefined, () => client.exchange(request, options)),
+    stream: (request, options) =>
+      during(options.onConnected !== undefined, () => client.stream(request, options)),
+  };
 }

@@ -1,7 +1,8 @@
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../clock.ts';
-import { MgwError, systemCode, type Charged } from '../errors.ts';
+import { type Charged, MgwError, systemCode } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
+import type { Signals } from '../payment/pay-once.ts';
 
 /** The three streams of a process, its environment and its clock, so that a command can be run without one. */
 export interface Io {
@@ -54,4 +55,29 @@ export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
         );
     });
   });
+}
+
+/** True in a GitHub workflow, whose runner reads commands from what is printed, on stderr as well. */
+export function isWorkflow(env: NodeJS.ProcessEnv): boolean {
+  return env['GITHUB_ACTIONS'] === 'true';
+}
+
+/** Text of others as the runner takes for no command: `::add-mask::` at the beginning of a line, `##[` anywhere. */
+export function withoutCommands(text: string): string {
+  return text.replace(/^(\s*):(?=:)/gm, '$1: ').replaceAll('##[', '## [');
+}
+
+/**
+ * From here on a first SIGINT or SIGTERM asks to stop (`soft`), a second one gives up what is outstanding
+ * (`hard`). An answer that has been paid for is awaited in between (design 5).
+ */
+export function interruptions(): Signals {
+  const soft = new AbortController();
+  const hard = new AbortController();
+  const onSignal = (signal: NodeJS.Signals): void => {
+    if (soft.signal.aborted) hard.abort(signal);
+    else soft.abort(signal);
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGHUP', onSignal);
+  return { soft: soft.signal, hard: hard.signal };
 }

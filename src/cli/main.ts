@@ -1,22 +1,20 @@
 import { CommanderError } from 'commander';
+import type { Action } from './command-tree.ts';
+import { type Context, createContext } from './context.ts';
+import type { Globals } from './globals.ts';
+import type { Screen, Screens } from './help/format.ts';
+import { wrapped } from './help/wrap.ts';
+import { columnsOf, type Io, isWorkflow, withoutCommands, write } from './io.ts';
+import { type Paint, paintOn, plain, withStates } from './output/colour.ts';
+import { type Ways, withWay } from './output/next.ts';
+import { exitCodeOf, jsonDocument, type Outcome } from './output/outcome.ts';
+import { createProgram, type Program } from './program.ts';
+import { helpOf } from './usage.ts';
 import { originText } from '../config/layers.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
+import { withGlobals } from '../flows/next.ts';
 import { asSentence } from '../http/advice.ts';
 import { printable } from '../printable.ts';
-import { withGlobals } from '../flows/next.ts';
-import type { Action } from './action.ts';
-import { createContext, type Context } from './context.ts';
-import type { Globals } from './globals.ts';
-import { write, type Io, columnsOf } from './io.ts';
-import { jsonDocument } from './output/json.ts';
-import { exitCodeOf, type Outcome } from './output/outcome.ts';
-import { withWay, type Ways } from './output/next.ts';
-import { isWorkflow, withoutCommands } from './output/workflow-commands.ts';
-import { createProgram, type Program } from './program.ts';
-import type { Screen, Screens } from './help/format.ts';
-import { paintOn, plain, withStates, type Paint } from './output/colour.ts';
-import { wrapped } from './help/wrap.ts';
-import { helpOf } from './usage.ts';
 
 /**
  * Runs one command line and gives the exit code of the process (design 3); never throws. This is the one place that
@@ -134,7 +132,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   const error = outcome.error && withGlobals(outcome.error, globals);
   const inWorkflow = isWorkflow(io.env);
   if (inWorkflow && error !== undefined) {
-    const { annotation } = await import('./output/annotation.ts');
+    const { annotation } = await import('./output/github.ts');
     await write(io.stderr, redact(`${annotation(error)}\n`)).catch(() => undefined);
   }
   if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));

@@ -1,4 +1,6 @@
 import { Option } from 'commander';
+import { parseAmount } from '../decimal.ts';
+import { parseDuration } from '../duration.ts';
 import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
@@ -73,4 +75,47 @@ function shownValue(value: string): string {
 
 function nameOf(option: Option): string {
   return option.long ?? option.flags;
+}
+
+/** The flags of money. */
+export interface BudgetOptions {
+  /** An exact decimal in plain digits. */
+  budget?: string;
+  budgetName?: string;
+}
+
+/** `--budget` and `--budget-name`; `whole` says what the first one counts. */
+export function budgetOptions(whole: string): Option[] {
+  return [
+    single('--budget <amount>', `spend no more than this on ${whole}, all runs of it together`, (text) => {
+      parseAmount(text);
+      return text;
+    }).helpGroup('Money:'),
+    single('--budget-name <name>', 'spend under this budget (default: that of the profile)').helpGroup(
+      'Money:',
+    ),
+  ];
+}
+
+/** `--since TIME`; read by {@link sinceTime}. */
+export function sinceOption(): Option {
+  return single('--since <time>', 'a day such as 2026-11-22, a time, or how long ago, such as 7d');
+}
+
+/**
+ * The moment that `--since` names, ISO 8601 in UTC, as the records have it; `now` in ms since 1970.
+ * @throws MgwError('usage') where it names none.
+ */
+export function sinceTime(text: string, now: number): string {
+  if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) {
+    const time = Date.parse(text);
+    if (!Number.isNaN(time)) return new Date(time).toISOString();
+  }
+  try {
+    return new Date(now - parseDuration(text)).toISOString();
+  } catch {
+    throw usageError(
+      '--since: allowed is a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
+    );
+  }
 }

@@ -1,9 +1,8 @@
 import { Command } from 'commander';
-import type { Act, Run } from './action.ts';
-import { list, Misuse, read, readAll, type Listed } from './command-tree.ts';
+import { type Act, list, type Listed, Misuse, read, readAll, type Run } from './command-tree.ts';
 import { addGlobals, type Globals } from './globals.ts';
-import { topics } from './help/topics.ts';
 import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
+import { topics } from './help/topics.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../version.ts';
 

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { withoutKey } from '../../src/cli/commands/api/print.ts';
-import { pathBelow } from '../../src/cli/commands/api/request.ts';
+import { pathBelow } from '../../src/cli/commands/api/api.ts';
 import { redactor } from '../../src/redact.ts';
 import { canaryKey, type User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';

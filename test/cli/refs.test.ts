@@ -1,6 +1,6 @@
 import { Readable, Writable } from 'node:stream';
 import { expect, it } from 'vitest';
-import { readRefs } from '../../src/cli/refs.ts';
+import { readRefs } from '../../src/cli/input.ts';
 
 const sink = new Writable({ write: (_chunk, _encoding, done) => done() });
 

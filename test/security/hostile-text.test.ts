@@ -19,7 +19,7 @@ import { protocols } from '../../src/protocols/registry.ts';
 import { redactor, secretRedactor } from '../../src/redact.ts';
 import { ResponseStream } from '../../src/responses/respond.ts';
 import { readResponse } from '../../src/responses/wire.ts';
-import { jsonDocument } from '../../src/cli/output/json.ts';
+import { jsonDocument } from '../../src/cli/output/outcome.ts';
 import { table } from '../../src/cli/output/table.ts';
 import { speechFailure, speechHttpFailure } from '../../src/speech/failures.ts';
 import { FrameSplitter } from '../../src/speech/frames.ts';

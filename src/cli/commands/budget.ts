@@ -3,7 +3,7 @@ import type { Limit, Per, Standing } from '../../budget/budget.ts';
 import { budgetName } from '../../config/rules.ts';
 import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
 import { messageOf, usageError } from '../../errors.ts';
-import type { Run } from '../action.ts';
+import type { Run } from '../command-tree.ts';
 import { standingBudgets } from '../../flows/budgets.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';

@@ -1,6 +1,9 @@
 import type { Command } from 'commander';
-import type { Run } from '../action.ts';
-import { rootOf } from '../command-tree.ts';
+import { reach, rootOf, type Run } from '../command-tree.ts';
+import { optionsOf, pathOf, type Place } from '../completion/place.ts';
+import { type Candidate, offer, type Offer } from '../completion/values.ts';
+import type { Context } from '../context.ts';
+import { topics } from '../help/topics.ts';
 
 // The global flags that decide which jobs, models and profiles there are.
 const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };
@@ -22,8 +25,60 @@ export function registerComplete(command: Command, run: Run): void {
       for (const [flag, name] of Object.entries(switches))
         if (place.given.has(flag)) root.setOptionValue(name, true);
       return run(command, async (context) => {
-        const { answerFor } = await import('../completion/answer.ts');
         return { json: {}, text: await answerFor(context, root, place) };
       });
     });
+}
+
+/**
+ * What a shell is told of a place: a line that says what follows (`words`, `files`, `files @` for files after an `@`,
+ * `program N` where word N begins another program's command line), and then a line for each word: the word, a tab, and
+ * what is said of it.
+ */
+async function answerFor(context: Context, root: Command, place: Place): Promise<string> {
+  if (place.program !== undefined) return `program ${place.program}`;
+  const { words = [], files } = await offered(context, root, place);
+  const fitting = words.filter(({ word }) => word.startsWith(place.typed) && !/[\s\p{Cc}]/u.test(word));
+  const kind = files === undefined ? 'words' : `files${files === 'at' ? ' @' : ''}`;
+  return [kind, ...fitting.map(lineOf)].join('\n');
+}
+
+function lineOf({ word, about }: Candidate): string {
+  return about === undefined || about === '' ? word : `${word}\t${about.replace(/[\s\p{Cc}]+/gu, ' ')}`;
+}
+
+async function offered(context: Context, root: Command, place: Place): Promise<Offer> {
+  const { command, option, argument, typed, takesFlags } = place;
+  if (option !== undefined) return offer(context, place, option);
+  if (takesFlags && typed.startsWith('-')) return { words: flagsOf(command) };
+  if (pathOf(command)[0] === 'help') return { words: await helped(root, place) };
+  const commands = place.position === 0 ? commandsOf(command) : [];
+  const found = argument === undefined ? {} : await offer(context, place, argument);
+  const words = [...commands, ...(found.words ?? [])];
+  // A text of one's own: what there is beside it are the flags.
+  const isFree = words.length === 0 && found.files === undefined && typed === '' && takesFlags;
+  return { ...found, words: isFree ? flagsOf(command) : words };
+}
+
+function commandsOf(command: Command): Candidate[] {
+  const visible = command.createHelp().visibleCommands(command);
+  return visible.map((child) => ({ word: child.name(), about: child.description() }));
+}
+
+function flagsOf(command: Command): Candidate[] {
+  const flags = optionsOf(command).map(({ long, short, description }) => ({
+    word: long ?? short ?? '',
+    about: description,
+  }));
+  return [...flags, { word: '--help', about: 'print help' }];
+}
+
+// `mgw help video c`: the commands below, and at first the topics too.
+async function helped(root: Command, { command, args }: Place): Promise<Candidate[]> {
+  const path = [...pathOf(command).slice(1), ...args];
+  const at = await reach(root, path);
+  if (pathOf(at).length < path.length) return [];
+  const pages = path.length === 0 ? topics.map(({ name, about }) => ({ word: name, about })) : [];
+  const names = pages.map(({ word }) => word);
+  return [...pages, ...commandsOf(at).filter(({ word }) => !names.includes(word))];
 }

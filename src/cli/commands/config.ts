@@ -10,7 +10,7 @@ import { MgwError, usageError } from '../../errors.ts';
 import type { Context } from '../context.ts';
 import { table } from '../output/table.ts';
 import type { Outcome } from '../output/outcome.ts';
-import type { Run } from '../action.ts';
+import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
 /** `mgw config list|get|set|unset|path`: the settings, each with its source (design 3). */
@@ -119,11 +119,11 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
     ]);
   const path = keyPath(key);
   if (path[0] === 'defaults') {
-    const { checkDefault } = await import('../default-check.ts');
+    const { checkDefault } = await import('./check-setting.ts');
     await checkDefault(path, words);
   }
   if (isPrice(path)) {
-    const { checkPrice } = await import('../price-check.ts');
+    const { checkPrice } = await import('./check-setting.ts');
     checkPrice(path, words);
   }
   const { io } = context;

@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
-import { MgwError, toMgwError } from '../../errors.ts';
+import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
-import { sharedLedger } from '../../flows/places.ts';
-import type { Check } from '../doctor/check.ts';
-import { table } from '../output/table.ts';
-import type { Outcome } from '../output/outcome.ts';
-import type { Run } from '../action.ts';
+import { attempt, type Check, fail, ok, warn } from '../doctor/check.ts';
 import { columnsOf } from '../io.ts';
+import type { Outcome } from '../output/outcome.ts';
+import { table } from '../output/table.ts';
+import { MgwError, toMgwError } from '../../errors.ts';
+import { sharedLedger } from '../../flows/places.ts';
+import type { StateUrl } from '../../state-url.ts';
 
 /** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(command: Command, run: Run): void {
@@ -33,18 +34,13 @@ async function doctor(context: Context): Promise<Outcome> {
 }
 
 async function examine(context: Context): Promise<Check[]> {
-  const [local, network, { fail }] = await Promise.all([
-    import('../doctor/local.ts'),
-    import('../doctor/network.ts'),
-    import('../doctor/check.ts'),
-  ]);
+  const [local, network] = await Promise.all([import('../doctor/local.ts'), import('../doctor/network.ts')]);
   const first = [local.checkNode(), await local.checkConfigFile(context.io)];
   try {
     const settings = await context.settings();
     const state = [await local.checkStateFolder(settings.stateDir.value)];
     const shared = sharedLedger(settings);
-    if (shared !== undefined)
-      state.push(await (await import('../doctor/database.ts')).checkDatabase(shared, context));
+    if (shared !== undefined) state.push(await checkDatabase(shared, context));
     return [...first, ...state, ...(await network.checkNetwork(context, settings))];
   } catch (error) {
     // A broken config file has been told already.
@@ -60,4 +56,19 @@ function verdict(checks: readonly Check[]): MgwError | undefined {
   if (worst === undefined) return undefined;
   const names = failed.map(({ name }) => name).join(', ');
   return new MgwError(worst.code, `Not well: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
+}
+
+/** Whether the database of a shared ledger answers, has the tables, and keeps what it confirms. */
+function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
+  const hint = 'Nothing is submitted while this fails. "mgw state init" makes the tables.';
+  return attempt('database', hint, async () => {
+    // The library of PostgreSQL is loaded only if there is a shared ledger.
+    const { examineLedger } = await import('../../ledger/postgres/examine.ts');
+    const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, () => clock.now());
+    const [first] = warnings;
+    if (first !== undefined) return warn('database', first, '"mgw state check" lists all that it found.');
+    const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;
+    const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, tables of version ${version}, ${Math.round(tripMs)} ms a statement, ${lag}`;
+    return ok('database', detail);
+  });
 }

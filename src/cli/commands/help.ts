@@ -1,14 +1,13 @@
 import type { Command } from 'commander';
+import { childOf, read, readAll, rootOf, type Run } from '../command-tree.ts';
+import type { Context } from '../context.ts';
 import { renderMarkdown, tableOf } from '../help/markdown.ts';
-import { readTopic, topics, type Topic } from '../help/topics.ts';
+import { readTopic, type Topic, topics } from '../help/topics.ts';
+import { columnsOf } from '../io.ts';
 import { paintOn, plain } from '../output/colour.ts';
 import type { Outcome } from '../output/outcome.ts';
-import type { Context } from '../context.ts';
-import type { Run } from '../action.ts';
-import { childOf, read, readAll, rootOf } from '../command-tree.ts';
-import { nearestName } from '../../nearest.ts';
 import { unknownCommand } from '../usage.ts';
-import { columnsOf } from '../io.ts';
+import { nearestName } from '../../nearest.ts';
 
 /** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
 export function registerHelp(help: Command, run: Run): void {

@@ -1,8 +1,7 @@
 import type { Command, Option } from 'commander';
-import type { Run } from '../action.ts';
-import { readAll, rootOf } from '../command-tree.ts';
-import { topics } from '../help/topics.ts';
+import { readAll, rootOf, type Run } from '../command-tree.ts';
 import { pathOf } from '../completion/place.ts';
+import { topics } from '../help/topics.ts';
 import { version } from '../../version.ts';
 
 /** `mgw __man`: the man page, made of the commands and flags themselves; the build writes it. */

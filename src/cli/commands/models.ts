@@ -8,7 +8,7 @@ import { oneOf, single } from '../options.ts';
 import { addRetriesOption, requestTimeoutOption } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
-import type { Run } from '../action.ts';
+import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
 interface ModelsOptions {

@@ -3,7 +3,7 @@ import type { $ZodType } from 'zod/v4/core';
 import type { JsonObject } from '../../json.ts';
 import type { Protocol } from '../../protocols/protocol.ts';
 import { protocols } from '../../protocols/registry.ts';
-import type { Run } from '../action.ts';
+import type { Run } from '../command-tree.ts';
 
 /** `mgw schema video PROTOCOL | tts | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
 export function registerSchema(schema: Command, run: Run): void {

@@ -1,17 +1,15 @@
 import type { Command } from 'commander';
 import { expensesOf, groupsOf, type SpendGroup, spendGroups, type Sum, Sums } from '../../budget/spend.ts';
+import type { Run } from '../command-tree.ts';
+import type { Context } from '../context.ts';
+import { columnsOf } from '../io.ts';
+import { oneOf, sinceOption, sinceTime, single } from '../options.ts';
+import type { Outcome } from '../output/outcome.ts';
+import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
 import { foldJob } from '../../ledger/fold.ts';
 import type { Ledger } from '../../ledger/ledger.ts';
-import type { Run } from '../action.ts';
-import type { Context } from '../context.ts';
-import { csvLine } from '../output/csv.ts';
-import type { Outcome } from '../output/outcome.ts';
-import { oneOf, single } from '../options.ts';
-import { table } from '../output/table.ts';
-import { sinceOption, sinceTime } from '../since.ts';
-import { columnsOf } from '../io.ts';
 
 interface SpendOptions {
   by?: SpendGroup;
@@ -119,4 +117,13 @@ function csvOf(by: SpendGroup, rows: readonly [string, Sums][]): string {
     ...kinds.flatMap((kind) => [sums[kind].total, String(sums[kind].charges), String(sums[kind].unpriced)]),
   ]);
   return [head, ...lines].map(csvLine).join('\n');
+}
+
+/** A record of comma-separated values (RFC 4180), without its line end. */
+function csvLine(fields: readonly string[]): string {
+  return fields.map(quoted).join(',');
+}
+
+function quoted(field: string): string {
+  return /[",\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
 }

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { MgwError, usageError } from '../../errors.ts';
 import { sharedLedger } from '../../flows/places.ts';
 import type { StateUrl } from '../../state-url.ts';
-import type { Run } from '../action.ts';
+import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
@@ -98,7 +98,7 @@ async function checkState(context: Context): Promise<Outcome> {
 }
 
 /** The ledger that is shared. @throws MgwError('usage') where there is none. */
-export async function requireShared(context: Context): Promise<StateUrl> {
+async function requireShared(context: Context): Promise<StateUrl> {
   const url = sharedLedger(await context.settings());
   if (url !== undefined) return url;
   throw usageError(

@@ -5,7 +5,7 @@ import { parseDuration } from '../../duration.ts';
 import { exitCodes } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/deps.ts';
 import { withBudget } from '../../flows/budgets.ts';
-import type { Run } from '../action.ts';
+import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
@@ -14,7 +14,7 @@ import { addWaitOptions, sidecarOption, type WaitOptions } from '../wait-options
 import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/execute.ts';
 import { batchOf, planDepsOf } from './batch/open.ts';
-import { paceOf, rowOptionsOf } from './batch/row-options.ts';
+import { paceOf, rowOptionsOf } from './batch/options.ts';
 
 interface WorkerOptions extends WaitOptions {
   output?: string;

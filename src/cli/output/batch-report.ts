@@ -1,20 +1,22 @@
-import { add, formatDecimal, parseDecimal, zero, type Decimal } from '../../decimal.ts';
+import { open } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import type { Batch } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
-import { rowStates, type RowState } from '../../batch/row-state.ts';
-import type { RowEnd } from '../../batch/run.ts';
+import { type RowState, rowStates } from '../../batch/row-state.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
-import { exitCodes, type MgwError } from '../../errors.ts';
-import { printableLine } from '../../printable.ts';
+import type { RowEnd } from '../../batch/run.ts';
 import type { Context } from '../context.ts';
-import { globalArguments } from '../../flows/next.ts';
 import type { Globals } from '../globals.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
-import { jobView } from '../../jobs/view.ts';
-import { errorView } from './json.ts';
-import type { Outcome } from './outcome.ts';
+import { errorView, escapeControls, type Outcome } from './outcome.ts';
 import { planView, rowView } from './plan.ts';
+import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
+import { exitCodes, type MgwError } from '../../errors.ts';
+import { localError } from '../../files/local-error.ts';
+import { globalArguments } from '../../flows/next.ts';
+import { jobView } from '../../jobs/view.ts';
+import { printableLine } from '../../printable.ts';
 
 /** A row that is not done, and what to type. */
 interface Undone {
@@ -26,7 +28,7 @@ interface Undone {
 }
 
 /** The flags of the command line that the next command needs too: a cap that was left out would be no cap. */
-export interface Typed {
+interface Typed {
   output?: string;
   default?: string[];
   name?: string;
@@ -197,4 +199,29 @@ function whyLeft({ state, take: { job }, changes = [] }: PlannedRow): string {
   return job === undefined
     ? 'the record of its job is lost or damaged'
     : 'its process ended before the answer came';
+}
+
+/** A file that takes a line of JSON for each row as it ends. */
+export interface Results {
+  /** Returns when the line is on disk. @throws MgwError('local_io'). */
+  add(result: Record<string, unknown>): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Opens the file of `--results`; lines are added to those that are there. @throws MgwError('local_io'), exit 10. */
+export async function openResults(path: string): Promise<Results> {
+  const file = await open(path, 'a').catch((error: unknown) => {
+    throw localError(error, resolve(path), 'no');
+  });
+  return {
+    add: async (result) => {
+      try {
+        await file.write(`${escapeControls(JSON.stringify(result))}\n`);
+        await file.datasync();
+      } catch (error) {
+        throw localError(error, resolve(path), 'yes');
+      }
+    },
+    close: () => file.close(),
+  };
 }

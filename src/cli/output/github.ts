@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { appendFile } from 'node:fs/promises';
-import { messageOf } from '../../errors.ts';
-import type { JobFile } from '../../job.ts';
-import { printableLine } from '../../printable.ts';
 import { shellWord } from './human.ts';
 import { exitCodeOf, type Outcome } from './outcome.ts';
+import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
+import type { JobFile } from '../../job.ts';
+import { printableLine } from '../../printable.ts';
 
 /** What of a run a workflow hears of. */
-export interface WorkflowDeps {
+interface WorkflowDeps {
   env: NodeJS.ProcessEnv;
   redact: (text: string) => string;
   note: (text: string) => void;
@@ -107,4 +107,21 @@ async function appendTo(
   await appendFile(path, redact(text)).catch((error: unknown) =>
     note(`${name} cannot be written: ${messageOf(error)}`),
   );
+}
+
+/** An error as the annotation that a workflow shows; what goes on and can be resumed is a warning. */
+export function annotation(error: MgwError): string {
+  const { code, exitCode, message, next } = error;
+  const goesOn: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];
+  const level = goesOn.includes(exitCode) ? 'warning' : 'error';
+  const text = next === undefined ? message : `${message}\nnext: ${next.map(shellWord).join(' ')}`;
+  return `::${level} title=${escapedProperty(`mgw: ${code} (exit ${exitCode})`)}::${escapedData(text)}`;
+}
+
+function escapedData(text: string): string {
+  return text.replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+}
+
+function escapedProperty(text: string): string {
+  return escapedData(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
 }

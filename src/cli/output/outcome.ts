@@ -1,4 +1,4 @@
-import { exitCodes, type Charged, type MgwError } from '../../errors.ts';
+import { type Charged, exitCodes, type MgwError } from '../../errors.ts';
 
 /** What a command came to: printed in one place, as text or as one JSON document (design 2). */
 export interface Outcome {
@@ -25,4 +25,43 @@ export interface Outcome {
 /** The exit code of an outcome. */
 export function exitCodeOf(outcome: Outcome): number {
   return outcome.exitCode ?? outcome.error?.exitCode ?? exitCodes.ok;
+}
+
+/** The one JSON document of a command (design 2), without a newline at the end. */
+export function jsonDocument(outcome: Outcome): string {
+  const exitCode = exitCodeOf(outcome);
+  const document = {
+    ok: exitCode === 0,
+    exit_code: exitCode,
+    ...outcome.json,
+    ...(outcome.error && { error: errorView(outcome.error) }),
+  };
+  return escapeControls(JSON.stringify(document, undefined, 2));
+}
+
+// JSON leaves DEL, C1, the bidi controls and invisible tags as they are; a terminal must not obey or hide them.
+const terminalControls =
+  /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+
+/** A text of JSON that means the same and that a terminal can be given. */
+export function escapeControls(text: string): string {
+  return text.replace(terminalControls, (units) =>
+    units
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
+}
+
+/** An error as scripts see it. */
+export function errorView(error: MgwError): Record<string, unknown> {
+  return {
+    code: error.code,
+    message: error.message,
+    charged: error.charged,
+    retry: error.retry,
+    next: error.next,
+    request_id: error.requestId,
+    budget: error.budget,
+  };
 }

@@ -1,8 +1,7 @@
+import { errorView, type Outcome } from './outcome.ts';
+import type { Progress } from './progress.ts';
 import { exitCodes } from '../../errors.ts';
 import type { JobFile } from '../../job.ts';
-import { errorView } from './json.ts';
-import type { Outcome } from './outcome.ts';
-import type { Progress } from './progress.ts';
 
 // The gateway is spared, and so are the files that may be open.
 const mostAtOnce = 8;

@@ -2,18 +2,17 @@ import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/fleet/worker.ts';
 import type { Batch } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
-import { rowStates, type RowState } from '../../batch/row-state.ts';
+import { type RowState, rowStates } from '../../batch/row-state.ts';
 import type { RowEnd } from '../../batch/run.ts';
 import { Tally } from '../../batch/tally.ts';
-import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
-import type { Job } from '../../job.ts';
-import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';
 import { write } from '../io.ts';
 import { BatchDisplay } from './batch-display.ts';
-import { BatchReport } from './batch-report.ts';
-import { openResults, type Results } from './batch-results.ts';
+import { BatchReport, openResults, type Results } from './batch-report.ts';
 import type { Outcome } from './outcome.ts';
+import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
+import type { Job } from '../../job.ts';
+import { printableLine } from '../../printable.ts';
 
 const healthEveryMs = 5000;
 
@@ -96,9 +95,7 @@ export class WorkerReport implements WorkerWatcher {
   }
 
   quarantined(batch: string, id: string): void {
-    this.#line(
-      `${batch}/${id} quarantined: two workers died with it → mgw batch enqueue ${batch} --again`,
-    );
+    this.#line(`${batch}/${id} quarantined: two workers died with it → mgw batch enqueue ${batch} --again`);
   }
 
   note(text: string): void {

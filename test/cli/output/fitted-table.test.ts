@@ -1,6 +1,6 @@
 import stringWidth from 'string-width';
 import { describe, expect, it } from 'vitest';
-import { fittedTable, type Column } from '../../../src/cli/output/fitted-table.ts';
+import { fittedTable, type Column } from '../../../src/cli/output/table.ts';
 
 interface Row {
   id: string;

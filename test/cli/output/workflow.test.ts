@@ -2,11 +2,9 @@ import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { tellWorkflow } from '../../../src/cli/output/github.ts';
-import { notification } from '../../../src/cli/output/notify.ts';
-import { annotation } from '../../../src/cli/output/annotation.ts';
-import { withoutCommands } from '../../../src/cli/output/workflow-commands.ts';
-import { openerOf, openFile } from '../../../src/cli/open-file.ts';
+import { notification, openerOf, openFile } from '../../../src/cli/afterwards.ts';
+import { withoutCommands } from '../../../src/cli/io.ts';
+import { annotation, tellWorkflow } from '../../../src/cli/output/github.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 const file = { path: '/clips/boat.mp4', bytes: 7, sha256: '0' };

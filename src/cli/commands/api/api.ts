@@ -1,16 +1,19 @@
 import type { Command } from 'commander';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { optionJson, optionText } from '../../input.ts';
+import { interruptions } from '../../io.ts';
+import { oneOf, repeatable, single } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
 import { deadlineIn } from '../../../clock.ts';
-import { MgwError } from '../../../errors.ts';
+import { MgwError, usageError } from '../../../errors.ts';
+import { type AuthScheme, bearer, type Exchange, xApiKey } from '../../../exchange.ts';
 import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { interrupted } from '../../../payment/errors.ts';
-import type { Run } from '../../action.ts';
-import type { Context } from '../../context.ts';
-import { oneOf, repeatable, single } from '../../options.ts';
-import type { Outcome } from '../../output/outcome.ts';
+import { printableLine } from '../../../printable.ts';
 import { version } from '../../../version.ts';
-import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
-import type { ApiOptions } from './request.ts';
 
 const examples = `
 Examples:
@@ -40,12 +43,13 @@ export function registerApi(command: Command, run: Run): void {
 }
 
 async function api(context: Context, method: string, path: string, options: ApiOptions): Promise<Outcome> {
-  const [{ apiRequest, authSchemes }, { apiCall, refusalOf }, { answerView, printAnswer }] =
-    await Promise.all([import('./request.ts'), import('./call.ts'), import('./print.ts')]);
+  const [{ apiCall, refusalOf }, { answerView, printAnswer }] = await Promise.all([
+    import('./call.ts'),
+    import('./print.ts'),
+  ]);
   const exchange = await apiRequest(context, method, path, options);
   const settings = await context.settings();
   const auth = options.auth ?? 'bearer';
-  const { interruptions } = await import('../../signals.ts');
   const signal = interruptions().soft;
   const call = {
     auth: authSchemes[auth],
@@ -101,4 +105,82 @@ function notWhole(error: unknown, method: string): unknown {
 async function keyless(context: Context): Promise<GatewayClient> {
   const { createClient } = await import('../../../http/client.ts');
   return createClient({ baseUrl: (await context.gateway()).baseUrl, key: '', userAgent: `mgw/${version}` });
+}
+
+/** The options of `mgw api`. */
+interface ApiOptions {
+  body?: string;
+  header?: string[];
+  auth?: ApiAuth;
+  include?: boolean;
+}
+
+/** How the key is sent, or that none is. */
+type ApiAuth = 'bearer' | 'x-api-key' | 'none';
+
+/** How the key is sent, for each word of `--auth`. */
+const authSchemes: Record<ApiAuth, AuthScheme> = { bearer, 'x-api-key': xApiKey, none: bearer };
+
+/**
+ * The exchange that a raw call stands for.
+ * @throws MgwError('usage') naming what is wrong; nothing is sent.
+ */
+async function apiRequest(
+  context: Context,
+  method: string,
+  path: string,
+  options: ApiOptions,
+): Promise<Exchange> {
+  const verb = method.toUpperCase();
+  if (verb !== 'GET' && verb !== 'POST')
+    throw usageError(`METHOD: ${printableLine(method, 20)} is not allowed; allowed: GET, POST`);
+  if (verb === 'GET' && options.body !== undefined) throw usageError('--body goes with POST.');
+  const headers = headersOf(options.header ?? []);
+  const { baseUrl } = await context.gateway();
+  const exchange: Exchange = { method: verb, path: pathBelow(baseUrl, path), headers };
+  if (options.body === undefined) return exchange;
+  const body = await optionText(context, options.body, '--body');
+  headers['content-type'] ??= 'application/json';
+  if (/json/i.test(headers['content-type'])) optionJson(body, '--body');
+  return { ...exchange, body };
+}
+
+/**
+ * A path below the base URL, percent-encoded, with its query. An absolute address is one of the base URL's origin:
+ * the key goes nowhere else.
+ */
+export function pathBelow(baseUrl: URL, path: string): string {
+  const prefix = baseUrl.pathname.replace(/\/$/, '');
+  const absolute = /^[a-z][a-z\d+.-]*:/i.test(path);
+  const address = absolute ? path : `${baseUrl.origin}${prefix}${path}`;
+  if (!absolute && !path.startsWith('/'))
+    throw usageError(`PATH: ${printableLine(path, 60)} must begin with /`);
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  const inside = url?.pathname === prefix || url?.pathname.startsWith(`${prefix}/`) === true;
+  if (url?.origin !== baseUrl.origin || !inside || url.username !== '' || url.password !== '')
+    throw usageError(
+      `PATH: ${printableLine(path, 60)} is not below the base URL, and the key goes nowhere else.`,
+    );
+  return (url.pathname.slice(prefix.length) || '/') + url.search;
+}
+
+// A process list shows the command line: no key comes from there. The others are the transport's own.
+const taken = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
+const transports =
+  /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;
+
+function headersOf(lines: readonly string[]): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const line of lines) {
+    const [, name = '', value = ''] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*)$/s.exec(line) ?? [];
+    const shown = printableLine(line.split(':')[0] ?? '', 60);
+    if (name === '') throw usageError(`--header: write it as 'Name: value', not ${shown}`);
+    if (taken.test(name))
+      throw usageError(`--header ${shown}: the key is sent by --auth, from the configuration.`);
+    if (transports.test(name)) throw usageError(`--header ${shown}: mgw sets it itself.`);
+    if (/[^\t\x20-\x7e]/.test(value)) throw usageError(`--header ${shown}: its value must be plain ASCII.`);
+    if (Object.hasOwn(headers, name.toLowerCase())) throw usageError(`--header ${shown} is given twice.`);
+    headers[name.toLowerCase()] = value.trim();
+  }
+  return headers;
 }

@@ -10,7 +10,7 @@ import type { ApiAnswer } from './call.ts';
 const mostText = 64 * 1024 * 1024;
 
 /** How an answer is shown. */
-export interface PrintOptions {
+interface PrintOptions {
   io: Io;
   /** Puts status and headers before the body. */
   include: boolean;

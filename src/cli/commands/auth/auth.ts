@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import type { Run } from '../../action.ts';
-import { list } from '../../command-tree.ts';
+import { list, type Run } from '../../command-tree.ts';
 
 /** `mgw auth login|status|logout`: which key is used, and where. No flag takes a key: a process list shows flags. */
 export function registerAuth(auth: Command, run: Run): void {
@@ -15,7 +14,7 @@ export function registerAuth(auth: Command, run: Run): void {
     },
     logout: {
       about: 'remove the API key from the profile',
-      load: async () => (await import('./logout.ts')).registerLogout,
+      load: async () => (await import('./login.ts')).registerLogout,
     },
   });
 }

@@ -1,22 +1,22 @@
 import type { Command } from 'commander';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { readStdin } from '../../input.ts';
+import { interruptions } from '../../io.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { readHidden, readLine } from '../../prompt.ts';
 import { baseUrlRule, parseBaseUrl, resolveNoInput } from '../../../config/derived.ts';
 import { checkKey, keyOfFile } from '../../../config/key.ts';
-import { badSetting, type Layers, lookUp } from '../../../config/layers.ts';
-import { configPath } from '../../../config/read.ts';
+import { withValue } from '../../../config/keys.ts';
+import { badSetting, type Layers, lookUp, namedProfile } from '../../../config/layers.ts';
+import { configPath, readConfig } from '../../../config/read.ts';
 import { resolveSettings, type Settings } from '../../../config/resolve.ts';
 import type { ConfigFile, Profile } from '../../../config/schema.ts';
-import { messageOf, MgwError, toMgwError, usageError, type ErrorCode } from '../../../errors.ts';
-import { asSentence } from '../../../http/advice.ts';
+import { type ErrorCode, messageOf, MgwError, toMgwError, usageError } from '../../../errors.ts';
 import { isLoopbackHost } from '../../../exchange.ts';
 import { fetchModels } from '../../../flows/models.ts';
 import { openSession } from '../../../flows/session.ts';
-import type { Run } from '../../action.ts';
-import type { Context } from '../../context.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import { readHidden, readLine } from '../../prompt.ts';
-import { interruptions } from '../../signals.ts';
-import { readStdin } from '../../stdin.ts';
-import { keyVariables, ownLayers } from './own-layers.ts';
+import { asSentence } from '../../../http/advice.ts';
 
 /** `mgw auth login`: keeps a gateway's address and a key that it accepts. */
 export function registerLogin(command: Command, run: Run): void {
@@ -170,3 +170,42 @@ function hints({ env }: Layers, own: Profile): string[] {
       : ['No gateway is configured yet: mgw config set base_url https://…']),
   ];
 }
+
+/** `mgw auth logout`: takes the key out of the profile; the rest of it stays. */
+export function registerLogout(command: Command, run: Run): void {
+  command
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ mgw auth logout\n  $ mgw auth logout --profile work\n  $ mgw auth logout --json',
+    )
+    .action(() => run(command, removeKey));
+}
+
+async function removeKey(context: Context): Promise<Outcome> {
+  const { io, progress } = context;
+  const layers = await ownLayers(context);
+  const { value: profile } = layers.profileName;
+  const removed = layers.profile.api_key !== undefined;
+  if (removed) {
+    const { changeProfile } = await import('../../../config/store.ts');
+    await changeProfile(io.env, profile, (before) => withValue(before, ['api_key'], undefined));
+  }
+  progress.note(
+    removed ? `The key of profile "${profile}" is removed.` : `Profile "${profile}" holds no key.`,
+  );
+  const left = keyVariables.find((name) => io.env[name] !== undefined);
+  if (left !== undefined) progress.note(`${left} is still set.`);
+  return { json: { profile, removed } };
+}
+
+/** The layers that a change of the chosen profile is made in, and the file that it is in; the profile need not exist yet. */
+async function ownLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
+  const file = await readConfig(io.env);
+  const profileName = namedProfile(globals.profile, io.env, file);
+  const { value: name } = profileName;
+  const profile = Object.hasOwn(file.profiles, name) ? file.profiles[name] : undefined;
+  return { flags: globals, env: io.env, profileName, profile: profile ?? {}, file };
+}
+
+/** The variables that give a key, the one that is used first. */
+const keyVariables = ['MGW_API_KEY', 'MGW_API_KEY_FILE'] as const;

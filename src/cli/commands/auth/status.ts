@@ -4,7 +4,7 @@ import { requireKey, type Settings } from '../../../config/resolve.ts';
 import { originText } from '../../../config/layers.ts';
 import { toMgwError, type MgwError } from '../../../errors.ts';
 import { fetchModels } from '../../../flows/models.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { table } from '../../output/table.ts';

@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import type { Run } from '../../action.ts';
-import { list } from '../../command-tree.ts';
+import { list, type Run } from '../../command-tree.ts';
 
 const more = `
 Examples:

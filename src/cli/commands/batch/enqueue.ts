@@ -1,22 +1,20 @@
-import type { Command } from 'commander';
-import { Option } from 'commander';
-import { fleetStateOf, type Ask, type FleetState } from '../../../batch/fleet/fleet-state.ts';
+import { type Command, Option } from 'commander';
 import type { Enqueued } from '../../../batch/fleet/enqueue.ts';
+import { type Ask, type FleetState, fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import type { QueuedHead } from '../../../batch/fleet/row-queue.ts';
 import type { Batch } from '../../../batch/plan.ts';
-import { exitCodes, usageError } from '../../../errors.ts';
-import { printableLine } from '../../../printable.ts';
-import { budgetOptions } from '../../budget-options.ts';
-import type { Context } from '../../context.ts';
-import { single, wholeNumber } from '../../options.ts';
-import { planView, refusal, tellProblems } from '../../output/plan.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
-import { sidecarOption } from '../../wait-options.ts';
+import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './execute.ts';
 import { openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
+import type { Context } from '../../context.ts';
+import { budgetOptions, single, wholeNumber } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import { sidecarOption } from '../../wait-options.ts';
+import { exitCodes, usageError } from '../../../errors.ts';
+import { printableLine } from '../../../printable.ts';
 
 interface EnqueueOptions extends BatchOptions {
   concurrency?: number;

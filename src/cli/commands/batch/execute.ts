@@ -1,22 +1,20 @@
-import { everyRow, type Choice } from '../../../batch/choice.ts';
+import { type Choice, everyRow } from '../../../batch/choice.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
+import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import type { RowEnd } from '../../../batch/run.ts';
-import { readyRun, runBatch, type BatchWatcher, type ReadyRun } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
-import { usageError } from '../../../errors.ts';
-import { printableLine } from '../../../printable.ts';
-import { withBudget } from '../../../flows/budgets.ts';
+import { openNamed, remember } from './known.ts';
+import { planDepsOf } from './open.ts';
+import { paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { BatchDisplay } from '../../output/batch-display.ts';
-import { openResults, type Results } from '../../output/batch-results.ts';
-import { BatchReport } from '../../output/batch-report.ts';
-import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import { BatchReport, openResults, type Results } from '../../output/batch-report.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { openNamed, remember } from './known.ts';
-import { planDepsOf } from './open.ts';
-import { paceOf, rowOptionsOf } from './row-options.ts';
-import type { RunBatchOptions } from './options.ts';
+import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import { usageError } from '../../../errors.ts';
+import { withBudget } from '../../../flows/budgets.ts';
+import { printableLine } from '../../../printable.ts';
 
 /** Tasks under way at the gateway at most, where nothing else is said. */
 export const defaultConcurrency = 4;

@@ -10,7 +10,7 @@ import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
 
 /** A batch as a command line names it. */
-export interface NamedBatch<T> {
+interface NamedBatch<T> {
   /** Its file; the name of one that was enqueued. */
   file: string;
   options: T;

@@ -1,6 +1,9 @@
-import { Option, type Command } from 'commander';
-import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
-import { repeatable, single, wholeNumber } from '../../options.ts';
+import { type Command, Option } from 'commander';
+import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
+import type { RunOptions } from '../../../batch/run.ts';
+import type { Context } from '../../context.ts';
+import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
 import { addWaitOptions, sidecarOption, type WaitOptions } from '../../wait-options.ts';
 
 /** What tells a batch: its file, its name, and where its files go. */
@@ -59,4 +62,28 @@ export function addRunOptions(command: Command): void {
   command.addOption(sidecarOption());
   addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
   for (const option of budgetOptions('this batch')) command.addOption(option);
+}
+
+/** The pace of a batch: that of all machines where the ledger is theirs. @throws MgwError('unreachable'). */
+export async function paceOf(
+  context: Context,
+  batch: string,
+  given: Omit<PaceOptions, 'intervalMs' | 'clock'>,
+): Promise<Pace> {
+  const { pollIntervalMs: intervalMs } = await context.gateway();
+  const options = { ...given, intervalMs, clock: context.clock };
+  const fleet = fleetStateOf(await context.ledger());
+  if (fleet === undefined) return new LocalPace(options);
+  const { SharedPace } = await import('../../../batch/fleet/shared-pace.ts');
+  const note = (text: string): void => context.progress.note(text);
+  return SharedPace.open({ ...options, batch, fleet, note });
+}
+
+/** How rows are carried out, by the settings. */
+export async function rowOptionsOf(
+  context: Context,
+  { force, sidecar }: Pick<RunOptions, 'force' | 'sidecar'>,
+): Promise<Omit<RunOptions, 'pace' | 'retake'>> {
+  const { timeoutMs } = await context.settings();
+  return { force, sidecar, timeoutMs: timeoutMs.value };
 }

@@ -4,7 +4,7 @@ import type { PlannedRow } from '../../../batch/planned-row.ts';
 import type { Context } from '../../context.ts';
 import { planView, refusal, rowView, planText, tellProblems } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import { openBatch, planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 

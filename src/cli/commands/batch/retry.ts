@@ -5,7 +5,7 @@ import { usageError } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import { execute } from './execute.ts';
 import { addRunOptions, type RunBatchOptions } from './options.ts';
 

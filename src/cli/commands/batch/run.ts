@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { everyRow } from '../../../batch/choice.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import { execute } from './execute.ts';
 import { addRunOptions } from './options.ts';
 

@@ -8,7 +8,7 @@ import type { Context } from '../../context.ts';
 import { printableLine } from '../../../printable.ts';
 import { planView, rowView, statesText, tellProblems } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';

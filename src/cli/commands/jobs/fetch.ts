@@ -2,11 +2,11 @@ import type { Command } from 'commander';
 import { deadlineIn } from '../../../clock.ts';
 import { toMgwError } from '../../../errors.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { severalOutcomes } from '../../output/several.ts';
-import { readRefs } from '../../refs.ts';
+import { readRefs } from '../../input.ts';
 import { addFetchOptions, checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { withOutput } from '../../../flows/next.ts';
 

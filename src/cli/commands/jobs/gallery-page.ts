@@ -1,21 +1,20 @@
 import { dirname } from 'node:path';
+import type { Context } from '../../context.ts';
+import { interruptions, write } from '../../io.ts';
+import { shellWord } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
 import { thisHost } from '../../../config/places.ts';
 import { globalArguments } from '../../../flows/next.ts';
-import { collectItems, type CollectDeps } from '../../../gallery/collect.ts';
+import { type CollectDeps, collectItems } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
-import { copyFiles, pageHtml, pagePath, writePage } from '../../../gallery/page-file.ts';
 import { Links, sizeOf } from '../../../gallery/links.ts';
+import { copyFiles, pageHtml, pagePath, writePage } from '../../../gallery/page-file.ts';
 import { Peaks } from '../../../gallery/peaks.ts';
 import { startGallery } from '../../../gallery/server.ts';
 import type { Job } from '../../../job.ts';
 import { rateJob } from '../../../jobs/rate.ts';
 import { redactor, secretRedactor } from '../../../redact.ts';
 import { version } from '../../../version.ts';
-import type { Context } from '../../context.ts';
-import { write } from '../../io.ts';
-import { shellWord } from '../../output/human.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import { interruptions } from '../../signals.ts';
 
 /** The flags of `jobs gallery`. */
 export interface GalleryOptions {

@@ -1,15 +1,14 @@
 import type { Command } from 'commander';
+import type { Run } from '../../command-tree.ts';
+import type { GalleryOptions } from './gallery-page.ts';
+import { newest } from './ls.ts';
+import type { Context } from '../../context.ts';
+import { sinceOption, sinceTime, single, wholeNumber } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { readRefs } from '../../input.ts';
 import { usageError } from '../../../errors.ts';
 import type { Job } from '../../../job.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
-import type { Run } from '../../action.ts';
-import type { Context } from '../../context.ts';
-import { single, wholeNumber } from '../../options.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import { readRefs } from '../../refs.ts';
-import { sinceOption, sinceTime } from '../../since.ts';
-import type { GalleryOptions } from './gallery-page.ts';
-import { newest } from './ls.ts';
 
 const defaultLimit = 2000;
 

@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import type { Run } from '../../action.ts';
-import { list } from '../../command-tree.ts';
+import { list, type Run } from '../../command-tree.ts';
 
 /** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: the ledger. */
 export function registerJobs(jobs: Command, run: Run): void {

@@ -1,21 +1,20 @@
 import type { Command } from 'commander';
-import type { Job } from '../../../job.ts';
-import type { Ledger } from '../../../ledger/ledger.ts';
-import { timeOf, type Ids } from '../../../ledger/job-id.ts';
-import { shownState } from '../../../jobs/reconcile.ts';
-import { printableLine } from '../../../printable.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { oneOf, repeatable, single, someOf, wholeNumber } from '../../options.ts';
-import { protocolNames } from '../../../protocols/named.ts';
-import { promptOf } from '../../../protocols/asked-for.ts';
-import { fittedTable, type Column } from '../../output/fitted-table.ts';
-import { ago } from '../../output/human.ts';
-import { jobView } from '../../../jobs/view.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import { cutToWidth } from '../../output/text-width.ts';
-import type { Run } from '../../action.ts';
-import { sinceOption, sinceTime } from '../../since.ts';
 import { columnsOf } from '../../io.ts';
+import { oneOf, repeatable, sinceOption, sinceTime, single, someOf, wholeNumber } from '../../options.ts';
+import { ago } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { type Column, fittedTable } from '../../output/table.ts';
+import { cutToWidth } from '../../output/text-width.ts';
+import type { Job } from '../../../job.ts';
+import { shownState } from '../../../jobs/reconcile.ts';
+import { jobView } from '../../../jobs/view.ts';
+import { type Ids, timeOf } from '../../../ledger/job-id.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
+import { printableLine } from '../../../printable.ts';
+import { promptOf } from '../../../protocols/asked-for.ts';
+import { protocolNames } from '../../../protocols/named.ts';
 
 interface LsOptions {
   state?: string[];

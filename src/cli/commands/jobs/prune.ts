@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { usageError } from '../../../errors.ts';
 import { keepReasons, prune, type KeepReason, type Pruned } from '../../../jobs/prune.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';

@@ -1,16 +1,15 @@
 import type { Command } from 'commander';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { decodeUtf8, readInputFile, readStdin } from '../../input.ts';
+import { single } from '../../options.ts';
+import type { Outcome } from '../../output/outcome.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import type { Job, Rating } from '../../../job.ts';
 import { longestNote, rateJob } from '../../../jobs/rate.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
-import type { Run } from '../../action.ts';
-import type { Context } from '../../context.ts';
-import { readInputFile } from '../../input-file.ts';
-import { single } from '../../options.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import { decodeUtf8, readStdin } from '../../stdin.ts';
 
 interface RateOptions {
   note?: string;

@@ -1,19 +1,18 @@
 import type { Command } from 'commander';
-import { deadlineIn } from '../../../clock.ts';
-import { usageError } from '../../../errors.ts';
-import type { Resolution } from '../../../jobs/resolve.ts';
-import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { single } from '../../options.ts';
+import { budgetOptions, type BudgetOptions, single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
 import {
   addOutputOptions,
   addWaitOptions,
   checkStdout,
-  targetOf,
   type OutputOptions,
+  targetOf,
 } from '../../wait-options.ts';
+import { deadlineIn } from '../../../clock.ts';
+import { usageError } from '../../../errors.ts';
+import type { Resolution } from '../../../jobs/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
   adopt?: string;

@@ -7,8 +7,8 @@ import { waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
-import { readRefs } from '../../refs.ts';
+import type { Run } from '../../command-tree.ts';
+import { readRefs } from '../../input.ts';
 
 /** `mgw jobs rm REF...`: forgets jobs; open and unknown ones only with `--force`. Saved files stay. */
 export function registerRm(command: Command, run: Run): void {

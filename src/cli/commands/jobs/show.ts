@@ -1,15 +1,15 @@
 import type { Command } from 'commander';
-import type { Job, RecordedEvent } from '../../../job.ts';
-import { recordedJob } from '../../../jobs/ref.ts';
-import { printable, printableLine } from '../../../printable.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { eventText } from '../../output/history.ts';
-import { jobView } from '../../../jobs/view.ts';
 import { wrapped } from '../../help/wrap.ts';
+import { columnsOf } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { widthOf } from '../../output/text-width.ts';
-import type { Run } from '../../action.ts';
-import { columnsOf } from '../../io.ts';
+import { size } from '../../output/wording.ts';
+import type { Goal, Job, JobError, RecordedEvent } from '../../../job.ts';
+import { recordedJob } from '../../../jobs/ref.ts';
+import { jobView } from '../../../jobs/view.ts';
+import { printable, printableLine } from '../../../printable.ts';
 
 /** `mgw jobs show REF`: everything that the ledger knows about a job, without a request. */
 export function registerShow(command: Command, run: Run): void {
@@ -64,4 +64,74 @@ function timeText(at: string | undefined, isShort: boolean): string {
 function labelled(label: string, room: number, lines: readonly string[], width: number): string[] {
   const broken = lines.flatMap((line) => wrapped(line, Math.max(8, width - room), '', widthOf).split('\n'));
   return broken.map((line, index) => `${(index === 0 ? label : '').padEnd(room)}${line}`.trimEnd());
+}
+
+/** What an event of a job's record means, in a line; `undefined` is a line that cannot be read. */
+function eventText(event: RecordedEvent | undefined): string {
+  return event === undefined ? 'a line of the record that cannot be read' : printableLine(textOf(event), 500);
+}
+
+function textOf(event: RecordedEvent): string {
+  switch (event.type) {
+    case 'prepared':
+      return `recorded for ${event.base_url || 'an unknown gateway'}; nothing was sent yet`;
+    case 'began':
+      return `${commandText(event)} (process ${event.owner.pid})`;
+    case 'sending':
+      return `attempt ${event.attempt}: sending${costText(event.cost?.at_most)}`;
+    case 'reply':
+      return `attempt ${event.attempt}: the gateway answered ${event.reply.status}${event.reply.complete ? '' : '; its body is not recorded in full'}`;
+    case 'unavailable':
+      return `attempt ${event.attempt}: not handled, nothing was charged: ${errorText(event.error)}`;
+    case 'rejected':
+      return `rejected, nothing was charged: ${errorText(event.error)}`;
+    case 'unknown':
+      return `unknown whether it was accepted: ${errorText(event.error)}`;
+    case 'resolved':
+      return resolutionTexts[event.how];
+    case 'rated':
+      return `rated ${event.rating ?? '-'}${event.note === undefined ? '' : `: ${event.note}`}`;
+    case 'accepted':
+      return `accepted as ${event.handle}${nativeText(event.native_status)}`;
+    case 'observed':
+    case 'finished':
+      return observationText(event);
+    case 'file':
+      return `saved ${event.file.path} (${size(event.file.bytes)})`;
+    case 'delivered':
+      return 'the command had what it asked for';
+    case 'detached':
+      return `the command ended with exit ${event.exit_code}`;
+  }
+}
+
+const resolutionTexts = {
+  adopted: 'settled by hand: the task exists',
+  'not-created': 'settled by hand: the task does not exist',
+  resubmit: 'settled by hand: to be sent again',
+};
+
+const askTexts = { accept: 'to be accepted', finish: 'to finish', file: 'to be saved' };
+
+function commandText({ command, ask, output }: Goal): string {
+  const where = output === undefined ? '' : ` as ${output === '-' ? 'standard output' : output}`;
+  return `a ${command} command began: ${askTexts[ask]}${where}`;
+}
+
+function observationText(event: RecordedEvent & { type: 'observed' | 'finished' }): string {
+  const percent = event.progress === undefined ? '' : ` ${Math.round(event.progress)}%`;
+  const error = event.type === 'finished' && event.error ? `: ${errorText(event.error)}` : '';
+  return `${event.state}${nativeText(event.native_status)}${percent}${error}`;
+}
+
+function nativeText(native: string | undefined): string {
+  return native ? ` (${native})` : '';
+}
+
+function costText(cost: string | undefined): string {
+  return cost === undefined ? ', at a price that is not known' : `, at most ${cost}`;
+}
+
+function errorText({ code, message }: JobError): string {
+  return `${message} [${code}]`;
 }

@@ -1,20 +1,17 @@
 import type { Command } from 'commander';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { decodeUtf8, readInputFile, readRefs, readStdin } from '../../input.ts';
+import { escapeControls, type Outcome } from '../../output/outcome.ts';
 import { usageError } from '../../../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { namedJob } from '../../../jobs/named-job.ts';
-import { isObject, tryParseJson, type Json, type JsonObject } from '../../../json.ts';
-import type { exportedEvents } from '../../../ledger/event-schema.ts';
-import { enrol } from '../../../ledger/chain.ts';
-import { jobIdForm } from '../../../ledger/job-id.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
-import type { Context } from '../../context.ts';
 import { jobView } from '../../../jobs/view.ts';
-import { escapeControls } from '../../output/json.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
-import { readRefs } from '../../refs.ts';
-import { readInputFile } from '../../input-file.ts';
-import { decodeUtf8, readStdin } from '../../stdin.ts';
+import { isObject, type Json, type JsonObject, tryParseJson } from '../../../json.ts';
+import { enrol } from '../../../ledger/chain.ts';
+import type { exportedEvents } from '../../../ledger/event-schema.ts';
+import { jobIdForm } from '../../../ledger/job-id.ts';
 
 /** `mgw jobs export [REF...]`: jobs as JSON Lines on stdout, for another machine. */
 export function registerExport(command: Command, run: Run): void {

@@ -8,9 +8,9 @@ import { columnsOf, write } from '../../io.ts';
 import { paintOn, plain, withStates } from '../../output/colour.ts';
 import { jobLine } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import { severalOutcomes } from '../../output/several.ts';
-import { readRefs } from '../../refs.ts';
+import { readRefs } from '../../input.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
 /** `mgw jobs wait REF...`: waits until every job has ended; prints a line for each as it ends. */

@@ -1,13 +1,18 @@
 import type { Command } from 'commander';
-import { deadlineIn } from '../../../clock.ts';
-import { bearer } from '../../../exchange.ts';
-import type { Run } from '../../action.ts';
+import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { bodyOptions, requestOptions } from '../../job-options.ts';
+import { optionObject, optionText } from '../../input.ts';
+import { interruptions, write } from '../../io.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
-import type { ResponsesOptions } from './body.ts';
+import { addRetriesOption, bodyOptions, requestOptions, requestTimeoutOption } from '../../wait-options.ts';
+import { deadlineIn } from '../../../clock.ts';
+import { MgwError, usageError } from '../../../errors.ts';
+import { bearer } from '../../../exchange.ts';
+import type { JsonObject } from '../../../json.ts';
+import { printable } from '../../../printable.ts';
+import { applySets } from '../../../protocols/compose.ts';
+import type { ResponseEnd } from '../../../responses/wire.ts';
 
 const examples = `
 Examples:
@@ -44,7 +49,6 @@ async function responses(
   input: string | undefined,
   options: ResponsesOptions,
 ): Promise<Outcome> {
-  const { responsesBody } = await import('./body.ts');
   const body = await responsesBody(context, input, options);
   const settings = await context.settings();
   if (options.dryRun) {
@@ -54,12 +58,7 @@ async function responses(
     ]);
     return dryRun(responsesExchange(body), bearer, settings);
   }
-  const [{ respond }, { interruptions }, { outcomeOf }, { Printer }] = await Promise.all([
-    import('../../../responses/respond.ts'),
-    import('../../signals.ts'),
-    import('./outcome.ts'),
-    import('./printer.ts'),
-  ]);
+  const { respond } = await import('../../../responses/respond.ts');
   const { clock, progress } = context;
   const deps = {
     client: await context.client(),
@@ -78,5 +77,131 @@ async function responses(
     return outcomeOf(end, printer.text);
   } finally {
     await printer.finish();
+  }
+}
+
+/** The options of `mgw responses`. */
+interface ResponsesOptions {
+  model?: string;
+  stream?: boolean;
+  instructions?: string;
+  file?: string;
+  body?: string;
+  set?: string[];
+  dryRun?: boolean;
+}
+
+/**
+ * The body from input, flags, `--body` and `--set`.
+ * @throws MgwError('usage') naming what is wrong or missing.
+ */
+async function responsesBody(
+  context: Context,
+  input: string | undefined,
+  options: ResponsesOptions,
+): Promise<JsonObject> {
+  const { model, instructions, stream } = options;
+  const given = await inputOf(context, input, options);
+  const base =
+    options.body === undefined
+      ? {}
+      : optionObject(await optionText(context, options.body, '--body'), '--body');
+  const body: JsonObject = {
+    ...base,
+    ...(model !== undefined && { model }),
+    ...(given !== undefined && { input: given }),
+    ...(instructions !== undefined && { instructions }),
+    ...(stream && { stream: true }),
+  };
+  applySets(body, options.set ?? []);
+  if (typeof body['model'] !== 'string' || body['model'].trim() === '')
+    throw usageError('Which model? Give --model NAME; mgw models lists those of the key.');
+  if (body['input'] === undefined || body['input'] === '')
+    throw usageError('What to ask? Give INPUT, --file FILE, or - to read it from standard input.');
+  return body;
+}
+
+async function inputOf(
+  context: Context,
+  input: string | undefined,
+  { file, body }: ResponsesOptions,
+): Promise<string | undefined> {
+  if (input !== undefined && file !== undefined) throw usageError('Give INPUT or --file, not both.');
+  const source = file === undefined ? input : file === '-' ? '-' : `@${file}`;
+  if (source === undefined) return undefined;
+  if (source === '-' && (body === '-' || body === '@-'))
+    throw usageError('The input and --body cannot both be standard input.');
+  if (file === undefined && source !== '-') return source;
+  return (await optionText(context, source, '--file')).replace(/^\ufeff/, '').replace(/\r?\n$/, '');
+}
+
+/** What a response came to: its JSON, the text that was printed, and why it is not ok where it is not. */
+function outcomeOf(end: ResponseEnd, text: string): Outcome {
+  const response = 'response' in end ? end.response : undefined;
+  const json = { ...(response && { response }), ...(text !== '' && { text }) };
+  const error = errorOf(end);
+  return { json, error, paid: error?.charged ?? 'yes' };
+}
+
+function errorOf(end: ResponseEnd): MgwError | undefined {
+  const charged = { charged: 'yes', retry: 'never' } as const;
+  switch (end.kind) {
+    case 'completed':
+      return undefined;
+    case 'incomplete':
+      return new MgwError('result_corrupt', `The answer is not whole: ${end.reason}.`, charged);
+    case 'failed': {
+      const { code, message, requestId } = end.failure;
+      return new MgwError(code, message, { exit: 'failed', charged: 'maybe', retry: 'never', requestId });
+    }
+    case 'pending': {
+      const { id } = end.response;
+      const next =
+        typeof id === 'string' ? ['mgw', 'api', 'GET', `/v1/responses/${encodeURIComponent(id)}`] : undefined;
+      return new MgwError('pending', `The response is still ${end.status}.`, { ...charged, next });
+    }
+    case 'cut':
+      return new MgwError('result_corrupt', `Nothing proves that the answer is whole: ${end.why}.`, charged);
+  }
+}
+
+// Nothing is recorded of a response that it could be printed from again.
+function lost(error: unknown): never {
+  if (!(error instanceof MgwError)) throw error;
+  throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
+}
+
+/** The answer on its way to standard output: at once where it streams, else when it is whole. */
+class Printer {
+  text = '';
+  readonly #context: Context;
+  readonly #atOnce: boolean;
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(context: Context, streams: boolean) {
+    this.#context = context;
+    this.#atOnce = streams && context.globals.json !== true;
+  }
+
+  take(text: string): void {
+    this.text += text;
+    if (this.#atOnce) this.#put(text);
+  }
+
+  /** Ends with a newline, as text on a terminal does. */
+  async finish(): Promise<void> {
+    if (this.#context.globals.json) return;
+    if (!this.#atOnce) this.#put(this.text);
+    if (this.text !== '' && !this.text.endsWith('\n')) this.#put('\n');
+    await this.#writing;
+  }
+
+  // A terminal must not obey what a model says; a pipe gets it as it is.
+  #put(text: string): void {
+    const { stdout } = this.#context.io;
+    const safe = this.#context.redact(text);
+    const shown = stdout.isTTY ? printable(safe, Number.MAX_SAFE_INTEGER) : safe;
+    this.#writing = this.#writing.then(() => write(stdout, shown, 'yes').catch(lost));
+    this.#writing.catch(() => undefined);
   }
 }

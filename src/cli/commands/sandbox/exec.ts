@@ -1,19 +1,19 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { parseDuration } from '../../../duration.ts';
-import { MgwError, usageError } from '../../../errors.ts';
-import type { Finding } from '../../../sandbox/verify.ts';
-import { sandboxFolder } from '../../../flows/places.ts';
+import type { Run } from '../../command-tree.ts';
+import { equipScript, makeScriptFolder, runScript, scriptEnvironment, type ScriptFolder } from './script.ts';
+import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { single } from '../../options.ts';
-import { errorView } from '../../output/json.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import type { Run } from '../../action.ts';
-import { configuredKeys } from './configured-keys.ts';
-import { equipScript, makeScriptFolder, runScript, scriptEnvironment, type ScriptFolder } from './script.ts';
-import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
+import { errorView, type Outcome } from '../../output/outcome.ts';
+import { keyOfFile, readKeyFile } from '../../../config/key.ts';
+import type { ConfigFile } from '../../../config/schema.ts';
+import { parseDuration } from '../../../duration.ts';
+import { MgwError, usageError } from '../../../errors.ts';
+import { sandboxFolder } from '../../../flows/places.ts';
+import type { Finding } from '../../../sandbox/verify.ts';
 
 interface ExecOptions extends ServeOptions {
   verify?: boolean;
@@ -111,4 +111,19 @@ function complaint(findings: readonly Finding[], scriptExitCode: number, total: 
   const lines = findings.map(({ kind, message }) => `  ${kind}: ${message}`);
   const text = `The script ended with ${scriptExitCode}, and did what it should not:\n${lines.join('\n')}`;
   return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
+}
+
+/** Every key that is configured, whichever is in use: in MGW_API_KEY, in MGW_API_KEY_FILE's file, in each profile. */
+function configuredKeys(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
+  const keys = [env['MGW_API_KEY'], keyInFile(env), ...Object.values(profiles).map((each) => each.api_key)];
+  return keys.filter((key) => key !== undefined);
+}
+
+function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | undefined {
+  try {
+    return path ? keyOfFile(readKeyFile(path)).trim() : undefined;
+  } catch {
+    // In CI, often a secret that was not passed on: what cannot be read is not copied either.
+    return undefined;
+  }
 }

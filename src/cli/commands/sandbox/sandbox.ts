@@ -1,13 +1,21 @@
+import { rm } from 'node:fs/promises';
 import type { Command } from 'commander';
-import type { Run } from '../../action.ts';
-import { list } from '../../command-tree.ts';
+import { list, type Run } from '../../command-tree.ts';
+import { gatewayFolder } from './serve.ts';
+import type { Context } from '../../context.ts';
+import { columnsOf } from '../../io.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { table } from '../../output/table.ts';
+import type { Settings } from '../../../config/resolve.ts';
+import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../flows/places.ts';
+import type { BillLine } from '../../../sandbox/bill.ts';
 
 /** `mgw sandbox start|exec|bill|reset|faults`: the stand-in gateway, offline and free of charge. */
 export function registerSandbox(sandbox: Command, run: Run): void {
   list(sandbox, run, {
     start: {
       about: 'serve the sandbox on loopback until Ctrl-C; prints what to export',
-      load: async () => (await import('./start.ts')).registerStart,
+      load: async () => (await import('./serve.ts')).registerStart,
     },
     exec: {
       about: "run a script against a sandbox of its own; its exit code is the script's",
@@ -15,16 +23,81 @@ export function registerSandbox(sandbox: Command, run: Run): void {
     },
     bill: {
       about: 'what would have been charged',
-      load: async () => (await import('./bill.ts')).registerBill,
+      load: () => Promise.resolve(registerBill),
     },
     reset: {
       about: 'forget the tasks, the bill and the jobs of the sandbox; real jobs are untouched',
-      load: async () => (await import('./reset.ts')).registerReset,
+      load: () => Promise.resolve(registerReset),
     },
     faults: {
       about:
         'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely)',
-      load: async () => (await import('./faults.ts')).registerFaults,
+      load: () => Promise.resolve(registerFaults),
     },
   });
+}
+
+/** `mgw sandbox bill`: what would have been charged. */
+function registerBill(command: Command, run: Run): void {
+  command
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox bill\n  $ mgw sandbox bill --json')
+    .action(() => run(command, bill));
+}
+
+async function bill(context: Context): Promise<Outcome> {
+  const { readBill, totalOf } = await import('../../../sandbox/bill.ts');
+  const lines = readBill(gatewayFolder(sandboxFolder(await context.settings())));
+  const total = totalOf(lines);
+  return { json: { bill: lines, total }, text: billText(lines, total, columnsOf(context.io.stdout)) };
+}
+
+function billText(lines: readonly BillLine[], total: number, width: number | undefined): string {
+  const rows = lines.map((line) => [
+    new Date(line.at).toISOString(),
+    line.area,
+    line.model,
+    line.task,
+    line.seconds === undefined ? `${line.characters ?? 0} characters` : `${line.seconds} s`,
+    `${line.amount}${line.refunded ? ' (refunded)' : ''}`,
+  ]);
+  const head = ['at', 'area', 'model', 'task', 'for', 'credits'];
+  return `${table(head, rows, width)}\n\ntotal: ${total} credits`;
+}
+
+/** `mgw sandbox reset`: forgets the sandbox's tasks, its bill and its ledger; real jobs are untouched. */
+function registerReset(command: Command, run: Run): void {
+  command
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox reset\n  $ mgw sandbox reset --json')
+    .action(() => run(command, reset));
+}
+
+async function reset(context: Context): Promise<Outcome> {
+  const settings = await context.settings();
+  const { reset: forget } = await import('../../../sandbox/bill.ts');
+  forget(gatewayFolder(sandboxFolder(settings)));
+  const play: Settings = { ...settings, sandbox: { value: true, source: 'default' } };
+  await rm(ledgerFolder(play), {
+    recursive: true,
+    force: true,
+  });
+  const shared = sharedLedger(play);
+  if (shared !== undefined) {
+    const { dropLedger } = await import('../../../ledger/postgres/examine.ts');
+    await dropLedger(shared);
+  }
+  context.progress.note('The sandbox has no tasks, no bill and no jobs any more.');
+  return { json: { reset: true } };
+}
+
+/** `mgw sandbox faults`: every fault by name. */
+function registerFaults(command: Command, run: Run): void {
+  command
+    .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')
+    .action(() => run(command, faults));
+}
+
+async function faults({ io }: Context): Promise<Outcome> {
+  const { FAULTS } = await import('../../../sandbox/fault-catalogue.ts');
+  const rows = FAULTS.map(({ name, on, does }) => [name, on, does]);
+  return { json: { faults: FAULTS }, text: table(['name', 'on', 'does'], rows, columnsOf(io.stdout)) };
 }

@@ -1,14 +1,13 @@
 import { resolve } from 'node:path';
+import type { Context } from '../../context.ts';
+import { readInputText, readStdin } from '../../input.ts';
+import type { BudgetOptions } from '../../options.ts';
+import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError } from '../../../errors.ts';
 import { at, type JsonObject } from '../../../json.ts';
 import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
 import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { splitText } from '../../../speech/split.ts';
-import type { BudgetOptions } from '../../budget-options.ts';
-import type { Context } from '../../context.ts';
-import { readInputText } from '../../input-file.ts';
-import { readStdin } from '../../stdin.ts';
-import { targetOf, type OutputOptions } from '../../wait-options.ts';
 
 /** The options of `mgw tts` apart from those that are settings. */
 export interface TtsOptions extends OutputOptions, BudgetOptions {

@@ -1,23 +1,24 @@
 import type { Command } from 'commander';
-import { xApiKey } from '../../../exchange.ts';
-import { checkKeyName } from '../../../key-name.ts';
-import { speechFlags } from '../../../speech/flags.ts';
-import type { Run } from '../../action.ts';
-import { budgetOptions } from '../../budget-options.ts';
+import type { Run } from '../../command-tree.ts';
+import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 import type { Context } from '../../context.ts';
-import { jobOptions, noCheckOption, requestOptions } from '../../job-options.ts';
-import { single, wholeNumber } from '../../options.ts';
+import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
   addOutputOptions,
   addRetriesOption,
   checkSidecar,
   checkStdout,
+  jobOptions,
+  noCheckOption,
   notifyOption,
+  requestOptions,
   requestTimeoutOption,
   sidecarOption,
 } from '../../wait-options.ts';
-import type { PreparedSpeech, TtsOptions } from './prepare.ts';
+import { xApiKey } from '../../../exchange.ts';
+import { checkKeyName } from '../../../key-name.ts';
+import { speechFlags } from '../../../speech/flags.ts';
 
 /** Adds the flags of `mgw tts`. */
 function addTtsOptions(command: Command): void {

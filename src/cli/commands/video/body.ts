@@ -1,18 +1,18 @@
+import { type Command, Option } from 'commander';
+import type { Context } from '../../context.ts';
+import { optionObject, optionText, readInputFile, readInputText, readStdin } from '../../input.ts';
+import { repeatable, single } from '../../options.ts';
+import { readLine } from '../../prompt.ts';
 import { usageError } from '../../../errors.ts';
 import {
-  composeVideo,
   type BodyParts,
   type ComposedVideo,
+  composeVideo,
   type Listing,
 } from '../../../flows/compose-video.ts';
 import type { JsonObject } from '../../../json.ts';
-import { compose } from '../../../protocols/compose.ts';
-import type { Protocol } from '../../../protocols/protocol.ts';
-import { optionObject, optionText } from '../../body-option.ts';
-import type { Context } from '../../context.ts';
-import { readLine } from '../../prompt.ts';
-import { readStdin } from '../../stdin.ts';
-import { givenFlags } from './flags.ts';
+import { compose, type FlagValue, longName } from '../../../protocols/compose.ts';
+import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 
 /** The options that a body is made of, apart from the protocol's own flags. */
 export interface BodyOptions extends Pick<BodyParts, 'set' | 'check' | 'dryRun' | 'endpoint'> {
@@ -77,4 +77,43 @@ async function givenBody(
 ): Promise<JsonObject | undefined> {
   if (typeof source !== 'string') return source;
   return optionObject(await optionText(context, source, '--body'), '--body');
+}
+
+/** Adds a protocol's table of flags to its `submit`. */
+export function addProtocolFlags(command: Command, protocol: Protocol): void {
+  for (const flag of protocol.flags) {
+    for (const option of optionsFor(flag)) command.addOption(option.helpGroup(`${flag.group ?? 'Video'}:`));
+  }
+}
+
+function optionsFor(flag: Flag): Option[] {
+  if (flag.kind === 'list') return [repeatable(flag.flags, flag.description)];
+  if (flag.kind !== 'switch') return [single(flag.flags, flag.description)];
+  const name = longName(flag);
+  return [new Option(`--${name}`, flag.description), new Option(`--no-${name}`, `the opposite of --${name}`)];
+}
+
+/** Returns the given flags of the protocol by their long names, with files read. */
+async function givenFlags(
+  protocol: Protocol,
+  options: Record<string, unknown>,
+): Promise<Record<string, FlagValue>> {
+  const given: Record<string, FlagValue> = {};
+  for (const flag of protocol.flags) {
+    const name = longName(flag);
+    const value = options[camelCase(name)];
+    if (value !== undefined) given[name] = await valueOf(flag, `--${name}`, value as FlagValue);
+  }
+  return given;
+}
+
+async function valueOf(flag: Flag, name: string, value: FlagValue): Promise<FlagValue> {
+  if (flag.kind === 'file') return readInputFile(String(value), name);
+  if (flag.atFile !== true || typeof value !== 'string' || !value.startsWith('@')) return value;
+  const text = await readInputText(value.slice(1), name);
+  return text.replace(/\r?\n$/, '');
+}
+
+function camelCase(name: string): string {
+  return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }

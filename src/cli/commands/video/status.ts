@@ -1,16 +1,15 @@
 import type { Command } from 'commander';
-import { exitCodes, toMgwError, type MgwError } from '../../../errors.ts';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { columnsOf } from '../../io.ts';
+import { jobLine } from '../../output/human.ts';
+import { errorView, type Outcome } from '../../output/outcome.ts';
+import { readRefs } from '../../input.ts';
+import { exitCodes, type MgwError, toMgwError } from '../../../errors.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import type { Job } from '../../../job.ts';
-import type { Protocol } from '../../../protocols/protocol.ts';
-import { jobLine } from '../../output/human.ts';
 import { jobView } from '../../../jobs/view.ts';
-import { errorView } from '../../output/json.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import type { Context } from '../../context.ts';
-import type { Run } from '../../action.ts';
-import { columnsOf } from '../../io.ts';
-import { readRefs } from '../../refs.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
 
 /** `mgw video X status REF...`: one query for each job, no waiting. */
 export function registerStatus(command: Command, protocol: Protocol, run: Run): void {

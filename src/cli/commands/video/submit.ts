@@ -1,25 +1,27 @@
-import { Option, type Command } from 'commander';
-import { deadlineIn } from '../../../clock.ts';
-import { checkKeyName } from '../../../key-name.ts';
-import type { Protocol } from '../../../protocols/protocol.ts';
-import { budgetOptions, type BudgetOptions } from '../../budget-options.ts';
+import { type Command, Option } from 'commander';
+import type { Run } from '../../command-tree.ts';
+import { addProtocolFlags, type BodyOptions, composedVideo, missingPrompt } from './body.ts';
+import { dryRun, withCost } from './dry-run.ts';
 import type { Context } from '../../context.ts';
-import type { Run } from '../../action.ts';
-import { bodyOptions, jobOptions, noCheckOption, requestOptions } from '../../job-options.ts';
+import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
   addOutputOptions,
   addWaitOptions,
+  bodyOptions,
   checkSidecar,
   checkStdout,
+  jobOptions,
+  noCheckOption,
+  type OutputOptions,
+  requestOptions,
   sidecarOption,
   targetOf,
-  type OutputOptions,
   type WaitOptions,
 } from '../../wait-options.ts';
-import { addProtocolFlags } from './flags.ts';
-import { composedVideo, missingPrompt, type BodyOptions } from './body.ts';
-import { dryRun, withCost } from './dry-run.ts';
+import { deadlineIn } from '../../../clock.ts';
+import { checkKeyName } from '../../../key-name.ts';
+import type { Protocol } from '../../../protocols/protocol.ts';
 
 interface SubmitOptions extends BodyOptions, WaitOptions, OutputOptions, BudgetOptions {
   wait?: boolean;

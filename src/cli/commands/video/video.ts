@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
+import { list, type Register, type Run } from '../../command-tree.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import type { Register, Run } from '../../action.ts';
-import { list } from '../../command-tree.ts';
 import { protocols } from '../../../protocols/registry.ts';
 
 /** `mgw video PROTOCOL submit|status|fetch`. */

@@ -1,9 +1,11 @@
-import type { KeyPath } from '../config/keys.ts';
-import { messageOf, usageError } from '../errors.ts';
-import { compose, longName } from '../protocols/compose.ts';
-import type { Flag } from '../protocols/protocol.ts';
-import { protocolNamed } from '../protocols/named.ts';
-import { violationMessage } from '../protocols/violations.ts';
+import { parsePrice } from '../../budget/prices.ts';
+import type { KeyPath } from '../../config/keys.ts';
+import { messageOf, usageError } from '../../errors.ts';
+import { pricedBy } from '../../flows/prices.ts';
+import { compose, longName } from '../../protocols/compose.ts';
+import { protocolNamed } from '../../protocols/named.ts';
+import type { Flag } from '../../protocols/protocol.ts';
+import { violationMessage } from '../../protocols/violations.ts';
 
 /**
  * Checks a default of the config (`defaults.video.a.MODEL.FLAG`) as the flag itself would be checked.
@@ -34,5 +36,15 @@ function checkWord(flag: Flag, path: KeyPath, word: string): void {
     flag.parse?.(flag.kind === 'switch' ? word === 'true' : word);
   } catch (error) {
     throw usageError(`${path.join('.')} ${word}: allowed is ${messageOf(error)}.`);
+  }
+}
+
+/** Checks a price of the config (`prices.c.MODEL`). @throws MgwError('usage') saying what is allowed. */
+export function checkPrice(path: KeyPath, words: readonly string[]): void {
+  const { flags, units } = pricedBy(path[1] ?? '');
+  try {
+    parsePrice(words.join('; '), flags, units);
+  } catch (error) {
+    throw usageError(`${path.join('.')}: ${messageOf(error)}.`);
   }
 }

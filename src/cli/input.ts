@@ -1,0 +1,120 @@
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import type { Context } from './context.ts';
+import { type Io, write } from './io.ts';
+import { messageOf, systemCode, usageError } from '../errors.ts';
+import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';
+
+const mostBytes = 64 * 1024 * 1024;
+
+/**
+ * All of standard input as text.
+ * @throws MgwError('usage') where it is not valid UTF-8, or larger than 64 MiB.
+ */
+export async function readStdin(io: Io): Promise<string> {
+  // Nothing moves on a terminal until something is typed: it must not look as if mgw hung.
+  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal; Ctrl-D ends it.\n');
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of io.stdin) {
+    const bytes = Buffer.from(chunk as Uint8Array);
+    chunks.push(bytes);
+    size += bytes.length;
+    if (size > mostBytes) throw usageError('Standard input is larger than 64 MiB.');
+  }
+  return decodeUtf8(Buffer.concat(chunks), 'Standard input');
+}
+
+/** Bytes as text. @throws MgwError('usage') naming `what` where they are not valid UTF-8. */
+export function decodeUtf8(bytes: Uint8Array, what: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw usageError(`${what} is not valid UTF-8.`);
+  }
+}
+
+/**
+ * The bytes of a file that a flag names; a FIFO is not waited for.
+ * @throws MgwError('usage') naming the flag where there is none, or it is no plain file, or over 64 MiB.
+ */
+export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
+    throw usageError(`${flag}: cannot read ${path}: ${whyUnreadable(error)}.`);
+  });
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) throw usageError(`${flag}: ${path} is not a file.`);
+    if (stat.size > mostBytes) throw usageError(`${flag}: ${path} is larger than 64 MiB.`);
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
+}
+
+function whyUnreadable(error: unknown): string {
+  const words: Record<string, string> = {
+    ENOENT: 'there is no such file',
+    EACCES: 'permission denied',
+    ENOTDIR: 'a part of the path is not a folder',
+    ELOOP: 'its links lead in a circle',
+  };
+  return words[systemCode(error) ?? ''] ?? messageOf(error);
+}
+
+/** The text of a file that a flag names. @throws MgwError('usage') like {@link readInputFile}, or for bad UTF-8. */
+export async function readInputText(path: string, flag: string): Promise<string> {
+  return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
+}
+
+/**
+ * The text that a flag such as `--body` stands for: itself, the file after an `@`, or standard input for `-`
+ * and `@-`. @throws MgwError('usage') naming the flag.
+ */
+export async function optionText(context: Context, source: string, flag: string): Promise<string> {
+  if (source === '-' || source === '@-') return readStdin(context.io);
+  return source.startsWith('@') ? readInputText(source.slice(1), flag) : source;
+}
+
+/** Text as JSON. @throws MgwError('usage') naming the flag. */
+export function optionJson(text: string, flag: string): Json {
+  return parsed(text, flag, parseJson);
+}
+
+/**
+ * Text as a JSON object that is to be sent.
+ * @throws MgwError('usage') naming the flag, also for a number that would be sent as another one.
+ */
+export function optionObject(text: string, flag: string): JsonObject {
+  const json = parsed(text, flag, parseBodyJson);
+  if (!isObject(json)) throw usageError(`${flag}: the JSON must be an object.`);
+  return json;
+}
+
+// The name of a file without its @.
+function fileHint(text: string, flag: string): string {
+  const isName = /^[^\s{}[\]"]{1,255}$/.test(text) && /[./\\]/.test(text);
+  return isName ? `. To read the file, put an @ before its name: ${flag} @${text}` : '';
+}
+
+function parsed(text: string, flag: string, parse: (text: string) => Json): Json {
+  try {
+    return parse(text);
+  } catch (error) {
+    const what = error instanceof RangeError ? flag : `${flag} is not JSON`;
+    throw usageError(`${what}: ${messageOf(error)}${fileHint(text, flag)}`);
+  }
+}
+
+/** The REFs of a command; `-` stands for those on standard input, one a line or separated by blanks. */
+export async function readRefs(refs: string[], io: Io): Promise<string[]> {
+  let read: string[] = [];
+  for (const ref of refs) {
+    // Not pushed one by one as arguments: a ledger may hold more jobs than a call takes.
+    const named = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
+    read = read.concat(named);
+  }
+  const empty = read.find((ref) => ref.trim() === '');
+  if (empty !== undefined) throw usageError('A REF is empty. Give a job id, @key, @last or a handle.');
+  return [...new Set(read)];
+}
