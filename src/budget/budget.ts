@@ -33,6 +33,9 @@ export type ChargeOutcome =
   /** Nobody can tell yet: it is being sent, or its answer was lost. */
   | 'open';
 
+/** Tells what became of a reservation; `none` only if its process can send nothing more under it. */
+export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome>;
+
 /** The state of a budget, for the current day or month if its limit is for one. */
 export interface Standing {
   /** Absent if none was set, or if the budget was removed. */
@@ -60,8 +63,11 @@ export interface Budget {
   keep(id: string): Promise<void>;
   /** The submission was certainly not accepted: the amount is given back. */
   release(id: string): Promise<void>;
-  /** Keeps or gives back every reservation whose outcome is proven by now. */
-  settle(): Promise<void>;
+  /**
+   * Keeps or gives back every reservation whose outcome is proven by now; durable if `outcomeOf` is given.
+   * @param outcomeOf decides instead of the ledger
+   */
+  settle(outcomeOf?: OutcomeOf): Promise<void>;
   /** Sets the limit, or makes the budget. */
   setLimit(limit: Limit): Promise<void>;
   /** Removes the limit, and forgets what was spent. */

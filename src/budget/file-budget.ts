@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { type BudgetEvent, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
 import { type BudgetLog, openBudgetLog } from './budget-log.ts';
-import type { Budget, Charge, ChargeOutcome, Decision, Limit, Reservation, Standing } from './budget.ts';
+import type { Budget, Charge, Decision, Limit, OutcomeOf, Standing } from './budget.ts';
 
 /** What a budget in a file needs to know of the world. */
 interface FileBudgetOptions {
@@ -13,7 +13,7 @@ interface FileBudgetOptions {
   /** Milliseconds since 1970. */
   now: () => number;
   /** What the ledger proves of a reservation; `none` only if its run can send nothing more under it. */
-  outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome>;
+  outcomeOf: OutcomeOf;
 }
 
 /**
@@ -50,9 +50,9 @@ export class FileBudget implements Budget {
     await this.#append([{ type: 'release', id }]);
   }
 
-  async settle(): Promise<void> {
+  async settle(outcomeOf?: OutcomeOf): Promise<void> {
     await this.#read();
-    await this.#settleOpen();
+    await this.#settleOpen(outcomeOf);
   }
 
   async setLimit(limit: Limit): Promise<void> {
@@ -87,15 +87,16 @@ export class FileBudget implements Budget {
   }
 
   // True if an amount was released. The outcome is recorded first, so that the lines alone decide.
-  async #settleOpen(): Promise<boolean> {
+  async #settleOpen(given?: OutcomeOf): Promise<boolean> {
+    const outcomeOf = given ?? this.#options.outcomeOf;
     const settled: BudgetEvent[] = [];
     for (const reservation of this.#reservations.open()) {
       const { id } = reservation;
-      const outcome = await this.#options.outcomeOf(reservation);
+      const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') settled.push({ type: 'keep', id });
       if (outcome === 'none') settled.push({ type: 'release', id });
     }
-    if (settled.length > 0) await this.#append(settled);
+    if (settled.length > 0) await this.#append(settled, given !== undefined);
     return settled.some(({ type }) => type === 'release');
   }
 

@@ -2,7 +2,7 @@ import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
-import type { Budget, Charge, ChargeOutcome, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
+import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, Standing } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 import { ownerIn } from './reservations.ts';
 
@@ -12,7 +12,7 @@ export interface PostgresBudgetOptions {
   kind: BudgetKind;
   name: string;
   /** What the ledger proves of a reservation; `none` only where its run can send nothing more under it. */
-  outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome>;
+  outcomeOf: OutcomeOf;
   /** Ms since 1970; the database's own clock where absent, so that a day begins at one moment for all. */
   now?: () => number;
 }
@@ -52,8 +52,8 @@ export class PostgresBudget implements Budget {
     await this.#settleOne(id, 'released', ['reserved']);
   }
 
-  async settle(): Promise<void> {
-    await this.#settleOpen();
+  async settle(outcomeOf?: OutcomeOf): Promise<void> {
+    await this.#settleOpen(outcomeOf);
   }
 
   async setLimit({ amount, per }: Limit): Promise<void> {
@@ -154,10 +154,10 @@ export class PostgresBudget implements Budget {
   }
 
   // True where something was given back.
-  async #settleOpen(): Promise<boolean> {
+  async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
     let isReleased = false;
     for (const reservation of await this.#open()) {
-      const outcome = await this.#options.outcomeOf(reservation);
+      const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
       isReleased ||= outcome === 'none';
@@ -202,6 +202,15 @@ export async function standingNames(database: Database): Promise<string[]> {
     `SELECT name FROM ${database.table('budgets')} WHERE kind = 'standing' ORDER BY name`,
   );
   return rows.map(({ name }) => name);
+}
+
+/** Lists the open reservations of all budgets in a database. */
+export function openReservations(
+  database: Database,
+): Promise<{ kind: BudgetKind; name: string; id: string }[]> {
+  return database.query(
+    `SELECT kind, budget AS name, id FROM ${database.table('reservations')} WHERE state = 'reserved'`,
+  );
 }
 
 function amountsOf(held: string, kept: string): Pick<Standing, 'spent' | 'reserved'> {

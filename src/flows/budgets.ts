@@ -5,12 +5,14 @@ import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import { parseAmount } from '../decimal.ts';
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
-import { chargeOutcome } from '../jobs/charge-outcome.ts';
+import { chargeOutcome, jobOfReservation } from '../jobs/charge-outcome.ts';
+import type { BudgetsOf } from '../jobs/forget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/hold.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { ledgerFolder } from './places.ts';
+import type { Session } from './session.ts';
 
 /** The parts of a session that budgets are opened with. */
 interface Sources {
@@ -58,6 +60,68 @@ export async function budgetsIn(folder: string): Promise<string[]> {
       cause: error,
     });
   }
+}
+
+/**
+ * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent under
+ * it.
+ * @returns what opens the budgets in which a job has an open reservation
+ * @throws MgwError if the budgets cannot be listed.
+ */
+export async function budgetsHolding(session: Sources & Pick<Session, 'budget'>): Promise<BudgetsOf> {
+  const database = await session.database();
+  let holding: Promise<Map<string, Map<string, OpenReservation>>> | undefined;
+  const opened = new Map<string, Promise<Budget>>();
+  return async (jobId) => {
+    holding ??= (database === undefined ? openInFiles(session) : openInDatabase(database)).then(byJob);
+    const own = [...((await holding).get(jobId) ?? [])];
+    return Promise.all(
+      own.map(([path, { kind, name }]) => {
+        const budget = opened.get(path) ?? session.budget(kind, name);
+        opened.set(path, budget);
+        return budget;
+      }),
+    );
+  };
+}
+
+// One reservation of each budget.
+function byJob(open: readonly OpenReservation[]): Map<string, Map<string, OpenReservation>> {
+  const found = new Map<string, Map<string, OpenReservation>>();
+  for (const each of open) {
+    const jobId = jobOfReservation(each.id);
+    const budgets = found.get(jobId) ?? new Map<string, OpenReservation>();
+    found.set(jobId, budgets.set(`${each.kind}/${each.name}`, each));
+  }
+  return found;
+}
+
+/** An open reservation, and its budget. */
+interface OpenReservation {
+  kind: BudgetKind;
+  name: string;
+  id: string;
+}
+
+async function openInDatabase(database: Database): Promise<OpenReservation[]> {
+  const { openReservations } = await import('../budget/postgres-budget.ts');
+  return openReservations(database);
+}
+
+async function openInFiles(session: Pick<Sources, 'settings'>): Promise<OpenReservation[]> {
+  const folder = ledgerFolder(await session.settings());
+  const { readBudgetFile } = await import('../budget/budget-entries.ts');
+  const open: OpenReservation[] = [];
+  for (const kind of ['standing', 'command', 'batch'] as const) {
+    for (const name of await budgetsIn(budgetFolder(folder, kind))) {
+      const { entries } = await readBudgetFile(budgetPath(folder, kind, name)).catch((error: unknown) => {
+        if (error instanceof MgwError) return { entries: [] };
+        throw error;
+      });
+      for (const { id, state } of entries) if (state === 'reserved') open.push({ kind, name, id });
+    }
+  }
+  return open;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { chargesOf } from '../budget/spend.ts';
-import type { ChargeOutcome, Reservation } from '../budget/budget.ts';
+import type { Budget, ChargeOutcome, Reservation } from '../budget/budget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { nextAttempt } from './attempt-claim.ts';
 
@@ -7,8 +7,13 @@ import { nextAttempt } from './attempt-claim.ts';
  * What the ledger proves of a reservation for a job: `accepted` where an attempt under it was, `none` where nothing under it
  * was and its process can send nothing more, being dead, or since the job was accepted otherwise.
  * @throws MgwError('local_io') where the ledger cannot be read.
+ * @param isClosed true if the caller has claimed the job's next attempt, so that no process can send it
  */
-export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation): Promise<ChargeOutcome> {
+export async function chargeOutcome(
+  ledger: Ledger,
+  { id, owner }: Reservation,
+  isClosed = false,
+): Promise<ChargeOutcome> {
   const jobId = jobOfReservation(id);
   // Asked before the record is read: what the process wrote last must not be overlooked.
   const isOver = (await ledger.lifeOf(owner)) === 'dead';
@@ -18,12 +23,34 @@ export async function chargeOutcome(ledger: Ledger, { id, owner }: Reservation):
   if (charges.some(({ reservation, fate }) => reservation === id && fate === 'accepted')) return 'accepted';
   const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
   if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
+  if (isClosed) return 'none';
   if (!isOver && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);
   return next === 'free' || (isOver && next === 'unsent') ? 'none' : 'open';
 }
 
-// It bears the job's id, then what tells it from others for the same job.
-function jobOfReservation(id: string): string {
+/**
+ * Settles the open reservations of a job that is about to be removed: if nothing proves that nothing was paid, the amount
+ * stays spent.
+ * @param isClosed as for {@link chargeOutcome}
+ * @throws MgwError('local_io') if the ledger cannot be read, or a budget cannot be written.
+ */
+export async function settleRemoved(
+  ledger: Ledger,
+  budgets: readonly Budget[],
+  jobId: string,
+  isClosed: boolean,
+): Promise<void> {
+  for (const budget of budgets) {
+    await budget.settle(async (reservation) => {
+      if (jobOfReservation(reservation.id) !== jobId) return 'open';
+      const outcome = await chargeOutcome(ledger, reservation, isClosed);
+      return outcome === 'open' ? 'accepted' : outcome;
+    });
+  }
+}
+
+/** Returns the id of the job that a reservation is for: the part before the dot. */
+export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }

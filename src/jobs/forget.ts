@@ -1,18 +1,29 @@
+import type { Budget } from '../budget/budget.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { attemptClaim, nextAttempt } from './attempt-claim.ts';
+import { settleRemoved } from './charge-outcome.ts';
 
 /** Why a job is not removed: a process works on it, or it is not over and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';
 
+/** Opens the budgets in which a job has an open reservation. */
+export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
+
 /**
- * Removes a job from the ledger, and gives its `--key` to the next job of that name. Saved files stay. If the job could
+ * Removes a job from the ledger, once its reservations are settled, and gives its `--key` to the next job of that name. Saved files stay. If the job could
  * still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
  * @param force removes it whatever stands in the way
  * @returns what stands in the way; undefined if it was removed
  * @throws MgwError('local_io') if that cannot be recorded.
  */
-export async function forget(ledger: Ledger, given: Job, force: boolean): Promise<Obstacle | undefined> {
+export async function forget(
+  ledger: Ledger,
+  given: Job,
+  force: boolean,
+  budgetsOf: BudgetsOf,
+): Promise<Obstacle | undefined> {
+  let isClosed = false;
   for (let job: Job | undefined = given; job !== undefined; job = await ledger.read(job.id)) {
     if (!force) {
       const obstacle = await obstacleOf(ledger, job);
@@ -20,12 +31,15 @@ export async function forget(ledger: Ledger, given: Job, force: boolean): Promis
     }
     const next = await keepFromSending(ledger, job, force);
     if (next === 'claimed') return 'in_use';
-    if (next === 'kept') break;
+    isClosed = next === 'closed';
+    if (next === 'kept' || isClosed) break;
   }
   const last = force ? undefined : await ledger.read(given.id);
   const obstacle = last && (await obstacleOf(ledger, last));
-  if (obstacle === undefined) await ledger.remove(given.id);
-  return obstacle;
+  if (obstacle !== undefined) return obstacle;
+  await settleRemoved(ledger, await budgetsOf(given.id), given.id, isClosed);
+  await ledger.remove(given.id);
+  return undefined;
 }
 
 /** What stands in the way of removing a job; undefined if nothing does. */
@@ -34,17 +48,17 @@ export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promis
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 
-// A job with a handle is sent no more.
+// A job with a handle is sent no more: it is `kept`. `closed`: its next attempt is claimed here.
 async function keepFromSending(
   ledger: Ledger,
   job: Job,
   force: boolean,
-): Promise<'kept' | 'claimed' | 'again'> {
+): Promise<'kept' | 'closed' | 'claimed' | 'again'> {
   if (job.handle !== undefined) return 'kept';
   const next = await nextAttempt(ledger, job);
   if (next === 'free') {
     const { owner } = await ledger.lease();
-    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined ? 'kept' : 'again';
+    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined ? 'closed' : 'again';
   }
   if (next === 'changed') return 'again';
   if (force) return 'kept';

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { isFinal, type Job } from '../job.ts';
 import { timeOf } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { forget } from './forget.ts';
+import { forget, type BudgetsOf } from './forget.ts';
 
 /**
  * Why a job is kept, in the order in which they are asked: it is not old enough; it has not ended, or its record is
@@ -35,7 +35,7 @@ export interface Pruned {
  * not pay for again stays.
  * @throws MgwError('local_io') where the ledger cannot be read or written.
  */
-export async function prune(ledger: Ledger, options: PruneOptions): Promise<Pruned> {
+export async function prune(ledger: Ledger, options: PruneOptions, budgetsOf: BudgetsOf): Promise<Pruned> {
   const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as Pruned['kept'];
   const removed: string[] = [];
   // The oldest first: what a later take of the same made superfluous goes before that take does.
@@ -46,7 +46,7 @@ export async function prune(ledger: Ledger, options: PruneOptions): Promise<Prun
       kept[reason ?? 'newer'] += 1;
       continue;
     }
-    const obstacle = options.dryRun ? undefined : await forget(ledger, job, false);
+    const obstacle = options.dryRun ? undefined : await forget(ledger, job, false, budgetsOf);
     if (obstacle === undefined) removed.push(id);
     else kept[obstacle] += 1;
   }

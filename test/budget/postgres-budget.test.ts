@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { Charge, ChargeOutcome, Limit, Per, Reservation, Standing } from '../../src/budget/budget.ts';
-import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
+import { openReservations, PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { Reservations } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
@@ -50,6 +50,22 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     const { database } = await (await newPlace()).open();
     return new PostgresBudget({ database, kind: 'standing', name: `b${(count += 1)}`, outcomeOf, now });
   };
+
+  it('lists its open reservations, and settles them as it is told', async () => {
+    const { database } = await (await newPlace()).open();
+    const [kind, name] = ['standing', `b${(count += 1)}`] as const;
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const budget = new PostgresBudget({ database, kind, name, outcomeOf });
+    const owner = { pid: 7, start: '1', host: 'afar' };
+    for (const id of ['kept', 'released'])
+      await budget.reserve({ id, amount: decimalOf(1), owner }, { amount: decimalOf(3) });
+    const open = ['kept', 'released'].map((id) => ({ kind, name, id }));
+    const listed = await openReservations(database);
+    expect(listed.sort((one, other) => (one.id < other.id ? -1 : 1))).toEqual(open);
+    await budget.settle(({ id }) => Promise.resolve(id === 'kept' ? 'accepted' : 'none'));
+    expect(await openReservations(database)).toEqual([]);
+    expect(await budget.standing()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
+  });
 
   it('decides as that of plain files does, whatever is done to it', async () => {
     const { database } = await (await newPlace()).open();

@@ -211,6 +211,11 @@ it('jobs resolve --resubmit pays under a budget, and leaves the doubt where ther
       spent: { charges: 1, amount: '10' },
       doubt: { charges: 1, amount: '10' },
     });
+    // Nothing proves that the first attempt cost nothing.
+    expect(await runAll(user, [['jobs', 'rm', '@last', '--force']])).toEqual([0]);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+      { name: 'clips', limit: '20', spent: '20', reserved: '0', left: '0' },
+    ]);
   } finally {
     sandbox.child.kill();
     await sandbox.result;

@@ -6,7 +6,9 @@ import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import type { JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
+import { forget } from '../../src/jobs/forget.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
+import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -209,6 +211,53 @@ const deaths: [
     { spent: '0.4', reserved: '0' },
   ],
 ];
+
+describe('a job that is removed', () => {
+  it.each<[string, JobEvent[], { spent: string; reserved: string }]>([
+    ['was never sent', [], { spent: '0', reserved: '0' }],
+    [
+      'was rejected',
+      [{ type: 'rejected', attempt: 1, error: { code: 'auth', message: '' } }],
+      { spent: '0', reserved: '0' },
+    ],
+    ['was accepted', [{ type: 'accepted', handle: 'task_1' }], { spent: '0.4', reserved: '0' }],
+    [
+      'is in doubt',
+      [{ type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } }],
+      { spent: '0.4', reserved: '0' },
+    ],
+  ])('and %s settles its reservation first', async (_, events, standing) => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const jobId = job?.id ?? '';
+    // Nothing is known of its process but the ledger.
+    const owner: Owner = { pid: 7, start: '1', host: 'afar' };
+    const reservation = `${jobId}.afar`;
+    await budget.reserve({ id: reservation, amount: parseAmount('0.4'), owner }, limit);
+    if (events.length > 0)
+      await deps.ledger.append(jobId, { type: 'sending', attempt: 1, owner: deadOwner(), reservation });
+    for (const event of events) await deps.ledger.append(jobId, event);
+    const other = `${newJobId(1)}.other`;
+    await budget.reserve({ id: other, amount: parseAmount('0.1'), owner }, limit);
+    const found = await deps.ledger.read(jobId);
+    if (found === undefined) throw new Error('no job');
+    expect(await forget(deps.ledger, found, true, () => Promise.resolve([budget]))).toBeUndefined();
+    await budget.release(other);
+    expect(shown(await budget.standing())).toEqual(standing);
+    expect(await deps.ledger.read(jobId)).toBeUndefined();
+  });
+
+  it('by force while another process is about to send it keeps its reservation', async () => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    if (job === undefined) throw new Error('no job');
+    await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));
+    const amount = parseAmount('0.4');
+    await budget.reserve({ id: `${job.id}.here`, amount, owner: currentOwner() }, limit);
+    expect(await forget(deps.ledger, job, true, () => Promise.resolve([budget]))).toBeUndefined();
+    expect(shown(await budget.standing())).toEqual({ spent: '0.4', reserved: '0' });
+  });
+});
 
 describe('a process that dies', () => {
   it.each(deaths)('%s: what it reserved is settled from the ledger alone', async (_, events, standing) => {

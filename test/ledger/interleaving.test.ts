@@ -96,7 +96,7 @@ const completes: Command = async ({ ledger }, { state }) => {
 };
 
 const removes: Command = async ({ ledger }) => {
-  for (const job of await jobsOf(ledger)) await forget(ledger, job, false);
+  for (const job of await jobsOf(ledger)) await forget(ledger, job, false, () => Promise.resolve([]));
   return 0;
 };
 

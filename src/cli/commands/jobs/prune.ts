@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { usageError } from '../../../errors.ts';
+import { budgetsHolding } from '../../../flows/budgets.ts';
 import { keepReasons, prune, type KeepReason, type Pruned } from '../../../jobs/prune.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
@@ -42,7 +43,7 @@ async function pruneJobs(
 ): Promise<Outcome> {
   if (olderThan === undefined) throw usageError('How old? Give --older-than, such as --older-than 30d.');
   const before = context.clock.now() - olderThan;
-  const pruned = await prune(await context.ledger(), { before, keys, dryRun });
+  const pruned = await prune(await context.ledger(), { before, keys, dryRun }, await budgetsHolding(context));
   context.progress.note(`${summary(pruned, dryRun)}${keptText(pruned)}.`);
   return {
     json: { removed: pruned.removed, kept: pruned.kept, ...(dryRun && { dry_run: true }) },

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { usageError, type MgwError } from '../../../errors.ts';
+import { budgetsHolding } from '../../../flows/budgets.ts';
 import type { Job } from '../../../job.ts';
 import { forget, obstacleOf, type Obstacle } from '../../../jobs/forget.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
@@ -42,8 +43,9 @@ async function rm(context: Context, refs: string[], options: { force?: boolean }
     const obstacle = await obstacleOf(ledger, job);
     if (obstacle !== undefined) throw notRemoved(job, obstacle);
   }
+  const budgetsOf = await budgetsHolding(context);
   for (const job of jobs) {
-    const obstacle = await forget(ledger, job, force);
+    const obstacle = await forget(ledger, job, force, budgetsOf);
     if (obstacle !== undefined) throw notRemoved(job, obstacle);
   }
   return { json: { removed: jobs.map((job) => job.id) }, text: jobs.map((job) => job.id).join('\n') };
