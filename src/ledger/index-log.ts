@@ -84,7 +84,7 @@ export class IndexLog {
   /** Ids of all jobs, newest first. Their records may be gone. */
   async ids(leaveOutSucceeded: boolean): Promise<Ids> {
     await this.#whole();
-    return this.#lines.ids(leaveOutSucceeded).reverse();
+    return this.#lines.ids(leaveOutSucceeded);
   }
 
   /** Ids that are known to be removed. */
