@@ -194,6 +194,9 @@ export interface JobRecord {
 /** The fingerprint of a job whose record has lost its beginning: it may be any. */
 export const lostFingerprint = 'lost';
 
+/** The protocol of a job whose record has lost its beginning and names none: it may be any, or speech. */
+export const lostProtocol = 'unknown';
+
 /** True where one goal is the other: the same command, typed again. */
 export function isSameGoal(one: Goal, other: Goal): boolean {
   return one.command === other.command && one.ask === other.ask && one.output === other.output;

@@ -1,12 +1,13 @@
 import { usageError } from '../errors.ts';
-import type { Job } from '../job.ts';
+import { lostProtocol, type Job } from '../job.ts';
+import { showCommand } from '../jobs/errors.ts';
 import { isSameGateway } from '../jobs/order.ts';
 import { reconcile } from '../jobs/reconcile.ts';
 import { findJob, importHandle, missing } from '../jobs/ref.ts';
 import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { protocolNamed } from '../protocols/named.ts';
+import { protocolNamed, protocolNames } from '../protocols/named.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
 /** A job that a REF names, and its protocol; speech has none. */
@@ -35,14 +36,24 @@ export async function findJobHere(
     return { job: await importHandle(ref, configured, deps), protocol: configured };
   }
   checkGateway(found, deps.gateway, [...words, found.id]);
-  if (protocol !== undefined && found.protocol !== protocol.name)
+  if (protocol !== undefined && found.protocol !== protocol.name && found.protocol !== lostProtocol)
     throw usageError(`${ref} is a job of ${found.protocol}.`, ['mgw', 'jobs', ...words.slice(-1), found.id]);
   if (found.protocol === 'tts') return { job: found };
-  const configured = deps.configured(protocolNamed(found.protocol));
+  const configured = deps.configured(protocol ?? protocolOf(found));
   const job = await reconcile(deps.ledger, found, (reply, body) =>
     configured.readSubmission(reply, (body ?? {}) as JsonObject),
   );
   return { job, protocol: configured };
+}
+
+/**
+ * Returns the protocol of a video job.
+ * @throws MgwError('usage') if this mgw has no such protocol, or the record of the job has lost it.
+ */
+export function protocolOf(job: Job): Protocol {
+  if (job.protocol !== lostProtocol) return protocolNamed(job.protocol);
+  const text = `The record of ${job.id} is damaged and names no protocol. Run "mgw video PROTOCOL fetch ${job.id}" with its protocol (${protocolNames.join(', ')}).`;
+  throw usageError(text, showCommand(job)).with({ job });
 }
 
 /**

@@ -36,7 +36,7 @@ export function withOutput(
   const { job, next, retry } = error;
   if (output === undefined || job === undefined || job.protocol === 'tts') return error;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
-  if (own.includes('-o') || (own !== next && retry !== 'resume')) return error;
+  if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return error;
   return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : [])] });
 }
 

@@ -1,18 +1,17 @@
 import { messageOf, usageError } from '../errors.ts';
 import type { SubmitVerdict } from '../exchange.ts';
-import type { Job } from '../job.ts';
+import { lostProtocol, type Job } from '../job.ts';
 import { reconcile } from '../jobs/reconcile.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import { resolveJob, type Resolution } from '../jobs/resolve.ts';
 import { takeOn } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { holdFor } from '../payment/hold.ts';
-import { protocolNamed } from '../protocols/named.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { withBudget } from './budgets.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
-import { checkGateway } from './find-job.ts';
+import { checkGateway, protocolOf } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, configuredGateway } from './places.ts';
 import type { Session } from './session.ts';
@@ -39,11 +38,12 @@ export async function resolve(
   // Only --resubmit needs a gateway; the others are refused if another one is configured.
   const gateway = configuredGateway(settings);
   if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution, wanted));
-  if (found.protocol === 'tts') {
-    const settled = await reconcile(ledger, found, () => unreadSpeech);
-    return done(await resolveJob(ledger, settled, notCreated(resolution)));
+  const isSpeech = found.protocol === 'tts';
+  if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {
+    const settled = await reconcile(ledger, found, () => unreadReply);
+    return done(await resolveJob(ledger, settled, isSpeech ? notCreated(resolution) : resolution));
   }
-  const protocol = configured(protocolNamed(found.protocol), settings);
+  const protocol = configured(protocolOf(found), settings);
   const job = await reconcile(ledger, found, (reply, body) =>
     protocol.readSubmission(reply, isObject(body) ? body : {}),
   );
@@ -67,10 +67,11 @@ function wordsOf({ id }: Job, resolution: Resolution, { budget }: WantedResolved
   return ['jobs', 'resolve', id, how, ...handle, ...(budget === undefined ? [] : ['--budget', budget])];
 }
 
-// The answer to a speech call is its audio: what was not recorded cannot be read again.
-const unreadSpeech: SubmitVerdict = {
+// The answer to a speech call is its audio: what was not recorded cannot be read again. Nor can an answer whose protocol
+// is lost.
+const unreadReply: SubmitVerdict = {
   kind: 'unknown',
-  failure: { code: 'submit_unknown', message: 'The process ended before the speech did.' },
+  failure: { code: 'submit_unknown', message: 'The process ended before the answer was read.' },
 };
 
 function notCreated(resolution: Resolution): Resolution {

@@ -2,7 +2,7 @@ import { basename, dirname, extname } from 'node:path';
 import { expensesOf } from '../budget/spend.ts';
 import { formatDecimal } from '../decimal.ts';
 import type { Job, JobFile, RecordedEvent } from '../job.ts';
-import { fetchCommand, showCommand } from '../jobs/errors.ts';
+import { fetchCommand, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
@@ -184,9 +184,7 @@ function fetched(job: Job): string[] {
 }
 
 function resolved(job: Job): string[] {
-  const resolve = ['mgw', 'jobs', 'resolve', job.id];
-  if (job.protocol === 'tts') return [...resolve, '--not-created'];
-  return [...resolve, '--adopt', job.record.possibleHandle ?? 'HANDLE'];
+  return job.protocol === 'tts' ? ['mgw', 'jobs', 'resolve', job.id, '--not-created'] : resolveCommand(job);
 }
 
 function retried(job: Job): string[] {

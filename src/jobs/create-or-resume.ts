@@ -26,8 +26,8 @@ interface Earlier {
   conflict?: MgwError;
   /** The job of which a new one is a second take. */
   secondTakeOf?: Job;
-  /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet. */
-  place: { name: string } | { id: string };
+  /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet; empty for a new id without a claim. */
+  place: { name?: string; id?: undefined } | { name?: undefined; id: string };
 }
 
 /**
@@ -103,8 +103,8 @@ async function create(
 ): Promise<Job | undefined> {
   const { ledger, gateway, account } = deps;
   const fingerprint = fingerprintOf(order, gateway);
-  const id = 'id' in place ? place.id : await ledger.newId(deps.clock.now());
-  if ('name' in place) {
+  const id = place.id ?? (await ledger.newId(deps.clock.now()));
+  if (place.name !== undefined) {
     const { owner } = await deps.lease();
     const holder = await ledger.claim(place.name, holderText({ job: id, fingerprint, owner }));
     if (holder !== undefined) return undefined;
@@ -142,7 +142,7 @@ export async function findEarlier(order: Submission, deps: Deps): Promise<Earlie
   const named = order.key === undefined ? undefined : await findByKey(order.key, order, deps);
   if (named?.job !== undefined || named?.conflict !== undefined) return named;
   const fingerprint = fingerprintOf(order, deps.gateway);
-  const { jobs, lost, place } = await takesOf(fingerprint, deps);
+  const { jobs, lost, place } = await takesOf(fingerprint, deps, order.fresh);
   if (lost !== undefined && !order.fresh) throw lostRecord('an earlier job of this submission', lost);
   let secondTakeOf: Job | undefined;
   for (const job of jobs) {
@@ -161,6 +161,7 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
 async function takesOf(
   fingerprint: string,
   { ledger }: Deps,
+  fresh = false,
 ): Promise<{ jobs: Job[]; lost?: string; place: Earlier['place'] }> {
   const found = new Map<string, FoundJob>();
   let unmade: string | undefined;
@@ -169,12 +170,15 @@ async function takesOf(
     unmade = link.fate === 'unmade' ? link.holder.job : undefined;
     return unmade !== undefined;
   });
-  if (end?.isFree === false) throw lostClaim(end.name);
+  const isDamaged = end?.isFree === false;
+  if (isDamaged && !fresh) throw lostClaim(end.name);
   for (const id of await ledger.lookup('fingerprint', fingerprint))
     if (!found.has(id)) found.set(id, await findOut(ledger, id));
   const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
   const jobs = known.flatMap(([, { job }]) => (job !== undefined && concerns(job, fingerprint) ? [job] : []));
   const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
+  // The job of a damaged claim is found in the jobs: a new one needs no other claim.
+  if (isDamaged) return { jobs, lost, place: {} };
   return { jobs, lost, place: unmade === undefined ? { name: end?.name ?? '' } : { id: unmade } };
 }
 
@@ -217,7 +221,7 @@ async function findByKey(key: string, order: Submission, deps: Deps): Promise<Ea
     found = await placeAt(link, key, fingerprint, order, deps);
     return found !== undefined;
   });
-  if (end?.isFree === false) throw lostClaim(end.name);
+  if (end?.isFree === false) throw lostClaim(end.name, key);
   return found ?? { place: { name: end?.name ?? '' } };
 }
 

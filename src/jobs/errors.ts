@@ -1,7 +1,7 @@
 import { messageOf, MgwError, type Charged, type ErrorCode, type ErrorDetails } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
-import { ownWord, type Job, type JobKind } from '../job.ts';
+import { lostProtocol, ownWord, type Job, type JobKind } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Observation } from '../protocols/protocol.ts';
 import { shownState } from './reconcile.ts';
@@ -11,8 +11,9 @@ export function waitCommand(job: Job): string[] {
   return ['mgw', 'jobs', 'wait', job.id];
 }
 
-/** The command that fetches a job's result. */
+/** The command that fetches a job's result; the one that shows the job if its record has lost the protocol. */
 export function fetchCommand(job: { id: string; protocol: JobKind }): string[] {
+  if (job.protocol === lostProtocol) return showCommand(job);
   return ['mgw', 'video', job.protocol, 'fetch', job.id];
 }
 
@@ -21,15 +22,22 @@ export function showCommand(job: { id: string }): string[] {
   return ['mgw', 'jobs', 'show', job.id];
 }
 
+/** The command that ends the doubt about a job if its possible handle is known; else the one that shows the job. */
+export function resolveCommand(job: Job): string[] {
+  const { possibleHandle } = job.record;
+  return possibleHandle === undefined
+    ? showCommand(job)
+    : ['mgw', 'jobs', 'resolve', job.id, '--adopt', possibleHandle];
+}
+
 /** Exit 7: nothing tells whether the task exists (design 5). */
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;
-  const way = 'Find out whether the task exists, and tell mgw by "mgw jobs resolve".';
-  const next = ['mgw', 'jobs', 'resolve', job.id, '--adopt', job.record.possibleHandle ?? 'HANDLE'];
+  const way = `Find out whether the task exists, then run "mgw jobs resolve ${job.id}" with --adopt and its handle, or with --not-created.`;
   return new MgwError('submit_unknown', `${text} ${way}`, {
     charged: 'maybe',
     retry: 'never',
-    next,
+    next: resolveCommand(job),
     requestId,
     job,
   });

@@ -2,6 +2,7 @@ import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
 import { findOut, follow } from '../ledger/chain.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { showCommand } from './errors.ts';
 
 /**
  * The job that a key names in a ledger; undefined if the name is free, or its job was never created.
@@ -14,7 +15,7 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
     named = job;
     return fate === 'there' || fate === 'unmade';
   });
-  if (end?.isFree === false) throw lostClaim(end.name);
+  if (end?.isFree === false) throw lostClaim(end.name, key);
   return named;
 }
 
@@ -32,13 +33,16 @@ export async function lostJob(ledger: Ledger, id: string): Promise<Job | undefin
 
 /** Exit 7: a claim names a job whose record is gone, so that nothing tells whether it was paid for. */
 export function lostRecord(what: string, id: string): MgwError {
-  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again.`;
-  const next = ['mgw', 'jobs', 'resolve', id, '--adopt', 'HANDLE'];
-  return new MgwError('submit_unknown', text, { charged: 'maybe', next });
+  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then run "mgw jobs resolve ${id}" with --adopt and its handle, or with --not-created.`;
+  return new MgwError('submit_unknown', text, { charged: 'maybe', next: showCommand({ id }) });
 }
 
-/** Exit 7: a claim is damaged, and no job tells whose it is. */
-export function lostClaim(name: string): MgwError {
-  const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again.`;
+/**
+ * Exit 7: a claim is damaged, and no job tells whose it is.
+ * @param key the key that it is of, if any
+ */
+export function lostClaim(name: string, key?: string): MgwError {
+  const way = key === undefined ? '--new submits it anyway.' : 'Another --key submits it anyway.';
+  const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again. ${way}`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }

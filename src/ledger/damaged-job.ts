@@ -1,5 +1,5 @@
 import { MgwError } from '../errors.ts';
-import { lostFingerprint, type Job, type JobRecord, type RecordedEvent } from '../job.ts';
+import { lostFingerprint, lostProtocol, type Job, type JobRecord, type RecordedEvent } from '../job.ts';
 import { foldJob } from './fold.ts';
 import { timeOf } from './job-id.ts';
 
@@ -13,7 +13,7 @@ export function damagedJob(
   lines: readonly (RecordedEvent | undefined)[],
   lifeOf: JobRecord['lifeOf'],
 ): Job {
-  const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? 'c';
+  const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? lostProtocol;
   const prepared = {
     type: 'prepared' as const,
     at: new Date(timeOf(id)).toISOString(),

@@ -88,7 +88,7 @@ describe('a run', () => {
       {
         id: 'a',
         state: 'unknown',
-        next: ['mgw', 'jobs', 'resolve', expect.any(String), '--adopt', 'HANDLE'],
+        next: ['mgw', 'jobs', 'show', expect.any(String)],
       },
     ]);
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });

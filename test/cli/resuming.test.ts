@@ -104,10 +104,9 @@ describe('jobs resolve', () => {
   it('--adopt -o saves what the task made', async () => {
     gateway.script.submit.push({ status: 500 });
     const lost = await user.run([...submit, '-o', 'own.mp4', '--json']);
-    expect(lost.json.error.next?.slice(-2)).toEqual(['-o', join(user.cwd, 'own.mp4')]);
     await user.run([...submit, '--new']);
-    const next = lost.json.error.next?.map((word) => (word === 'HANDLE' ? 'task_0001' : word)) ?? [];
-    const adopted = await user.run([...next.slice(1), ...fast]);
+    const adopt = ['jobs', 'resolve', lost.json.job.id, '--adopt', 'task_0001', '-o', 'own.mp4'];
+    const adopted = await user.run([...adopt, ...fast]);
     expect(adopted.code, adopted.stderr).toBe(0);
     expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.served.content);
   });

@@ -97,7 +97,7 @@ describe('one key', () => {
     const lost = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     expect(lost).toMatchObject({
       exit: 7,
-      error: { next: ['mgw', 'jobs', 'resolve', id, '--adopt', 'HANDLE'] },
+      error: { next: ['mgw', 'jobs', 'show', id] },
     });
     expect(server.requests).toHaveLength(1);
     const found = await findJob(deps.ledger, id);

@@ -5,8 +5,10 @@ import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import type { JobEvent } from '../../src/job.ts';
+import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/jobs/resolve.ts';
+import { names } from '../../src/ledger/names.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import {
   closedPort,
@@ -467,6 +469,25 @@ describe('the same command again', () => {
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it.each<[string, string | undefined, Partial<Order>, RegExp]>([
+    ['--new', undefined, { fresh: true }, /--new submits it anyway/],
+    ['another key', 'k', { key: 'l' }, /Another --key submits it anyway/],
+  ])('whose claim is damaged and has no job is in doubt, which %s ends', async (_, key, other, way) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const order = orderOf({ key });
+    const fingerprint = fingerprintOf(order, deps.gateway);
+    await deps.ledger.claim(names.first({ key, fingerprint }), 'damaged');
+    const lost = await run(deps, order);
+    expect(lost).toMatchObject({ exit: 7, error: { next: ['mgw', 'jobs', 'ls'] } });
+    expect(lost.error?.message).toMatch(way);
+    expect(server.requests).toHaveLength(0);
+    expect(await run(deps, orderOf({ key, ...other }))).toMatchObject({ exit: 0 });
+    expect(server.created).toBe(1);
+    if (key === undefined)
+      expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
   });
 
   it('under a key whose claim and index were lost finds the job in the jobs', async () => {

@@ -15,6 +15,7 @@ import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../deci
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { localError } from '../../files/local-error.ts';
 import { globalArguments } from '../../flows/next.ts';
+import { resolveCommand } from '../../jobs/errors.ts';
 import { jobView } from '../../jobs/view.ts';
 import { printableLine } from '../../printable.ts';
 
@@ -147,8 +148,7 @@ export class BatchReport {
 
   #nextOf({ id, take }: PlannedRow, state: RowState, error?: MgwError): string[] {
     const job = error?.job ?? take.job;
-    if (state === 'unknown' && job !== undefined)
-      return ['mgw', 'jobs', 'resolve', job.id, '--adopt', job.record.possibleHandle ?? 'HANDLE'];
+    if (state === 'unknown' && job !== undefined) return resolveCommand(job);
     const isOver = state === 'failed' || state === 'changed' || error?.exitCode === exitCodes.incomplete;
     if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), '--id', id];
     return ['mgw', 'batch', 'run', this.#file, ...this.#flags()];

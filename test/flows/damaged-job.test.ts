@@ -1,0 +1,64 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { FaultGateway } from '../faults/gateway.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { newUser, type CliResult, type User } from '../support/cli.ts';
+import { runHere } from '../support/one-process.ts';
+
+let gateway: FaultGateway;
+let user: User;
+let id: string;
+
+const mgw = (...args: string[]): Promise<CliResult> => runHere([...args, '--json'], user.env);
+
+function pathOf(): string {
+  return join(user.env['MGW_STATE_DIR'] ?? '', 'jobs', `${id}.jsonl`);
+}
+
+beforeEach(async () => {
+  gateway = await FaultGateway.start({ protocol: 'c' });
+  onEnd(() => gateway.close());
+  user = newUser(gateway.url);
+  const made = await mgw('video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--duration', '6');
+  id = made.json.job.id;
+});
+
+describe('a job of whose record nothing can be read', () => {
+  beforeEach(() => {
+    writeFileSync(pathOf(), 'nothing\n');
+  });
+
+  it('is shown and listed with an unknown protocol', async () => {
+    expect((await mgw('jobs', 'show', id)).json.job).toMatchObject({ protocol: 'unknown', state: 'unknown' });
+    expect((await mgw('jobs', 'ls')).json['jobs']).toMatchObject([{ id, protocol: 'unknown' }]);
+  });
+
+  it.each([[['wait']], [['fetch']]])('is refused with exit 2 by jobs %j, whose next works', async (words) => {
+    const asked = gateway.seen.length;
+    const { code, json } = await mgw('jobs', ...words, id);
+    expect(code).toBe(2);
+    expect(JSON.stringify(json)).toContain(`mgw video PROTOCOL fetch ${id}`);
+    expect(JSON.stringify(json)).toContain(`"next":["mgw","jobs","show","${id}"]`);
+    expect((await mgw('jobs', 'show', id)).code).toBe(0);
+    expect(gateway.seen).toHaveLength(asked);
+  });
+
+  it('is removed by force', async () => {
+    expect((await mgw('jobs', 'rm', id, '--force')).code).toBe(0);
+    expect((await mgw('jobs', 'show', id)).code).toBe(2);
+  });
+
+  it('is resolved by --not-created', async () => {
+    const { code, json } = await mgw('jobs', 'resolve', id, '--not-created');
+    expect([code, json.job.state]).toEqual([0, 'rejected']);
+  });
+
+  it('is resolved by --adopt, and is then fetched with its protocol', async () => {
+    gateway.polls = 0;
+    expect((await mgw('jobs', 'resolve', id, '--adopt', 'task_0001')).code).toBe(0);
+    const fetched = await mgw('video', 'c', 'fetch', id, '-o', join(user.cwd, 'boat.mp4'));
+    expect(fetched.code, fetched.stdout).toBe(0);
+    expect(readFileSync(join(user.cwd, 'boat.mp4'))).toEqual(gateway.served.content);
+  });
+});
