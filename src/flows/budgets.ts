@@ -12,7 +12,6 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/hold.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { ledgerFolder } from './places.ts';
-import type { Session } from './session.ts';
 
 /** The parts of a session that budgets are opened with. */
 interface Sources {
@@ -68,7 +67,9 @@ export async function budgetsIn(folder: string): Promise<string[]> {
  * @returns what opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
-export async function budgetsHolding(session: Sources & Pick<Session, 'budget'>): Promise<BudgetsOf> {
+export async function budgetsHolding(
+  session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
+): Promise<BudgetsOf> {
   const database = await session.database();
   let holding: Promise<Map<string, Map<string, OpenReservation>>> | undefined;
   const opened = new Map<string, Promise<Budget>>();
