@@ -108,14 +108,14 @@ const commands = {
 };
 type Name = keyof typeof commands;
 
+const unsent = { key: 'other', body: { model: 'm', prompt: 'p' } };
+
 async function newWorld(): Promise<World> {
   const world = { state: freshFolder(), created: [], takes: 0 };
   // A job that was never sent, which is there to be found or removed.
   const deps = await depsOf(world);
   const client = { ...deps.client, exchange: () => Promise.reject(new Error('nothing is sent')) };
-  await run({ ...deps, client }, orderOf({ key: 'other', body: { model: 'm', prompt: 'p' } })).catch(
-    () => undefined,
-  );
+  await run({ ...deps, client }, orderOf(unsent)).catch(() => undefined);
   return world;
 }
 
@@ -171,4 +171,24 @@ describe('at each change that a process makes,', () => {
       await expectSound(world, one.startsWith('submits') ? one : other, what, true);
     }
   });
+});
+
+it('a job that is removed while another process is about to send it is not paid for, or is kept', async () => {
+  const sends: Command = async (deps) =>
+    (await run(deps, orderOf({ ...unsent, deadline: deadlineIn(500, deps.clock) }))).exit;
+  let [at, steps] = [0, 0];
+  do {
+    at += 1;
+    const world = await newWorld();
+    const act = async (): Promise<void> => {
+      await process_(world, sends);
+    };
+    ({ steps } = await process_(world, removes, { at, act }));
+    const known = (await jobsOf((await depsOf(world)).ledger)).map(({ handle }) => handle);
+    expect(
+      world.created.filter((handle) => !known.includes(handle)),
+      `sent before change ${at} of ${steps}`,
+    ).toEqual([]);
+  } while (at < steps);
+  expect(at).toBeGreaterThan(1);
 });
