@@ -78,7 +78,7 @@ export class Answer extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
-    // A body that nobody reads any more must not keep its connection.
+    // A body without a reader must not keep its connection.
     if (!this.#isEnded) this.#controller.abort(error ?? givenUp);
     callback(error);
   }

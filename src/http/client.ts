@@ -32,8 +32,8 @@ export interface CallOptions {
   /** Ends the making of a connection only; once it stands, `signal` alone counts. */
   connectSignal?: AbortSignal;
   /**
-   * Runs once the connection stands and before the first byte of the request; the call then has a connection of
-   * its own. What it throws ends the call as it is: nothing was sent.
+   * Runs when the connection is ready, before the first byte of the request; the call then has a connection of its own.
+   * If it throws, nothing is sent, and the call fails with that error.
    */
   onConnected?: (socket?: Socket) => Promise<void>;
   /** Runs directly before the first byte of the request. What it throws keeps the request from being sent. */

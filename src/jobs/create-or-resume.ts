@@ -24,7 +24,7 @@ interface Earlier {
   job?: Job;
   /** The key is about to name another submission, whose job is not there yet. */
   conflict?: MgwError;
-  /** The job of which a new one is a second take. */
+  /** The earlier job, if a new one would be its second take. */
   secondTakeOf?: Job;
   /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet; empty for a new id without a claim. */
   place: { name?: string; id?: undefined } | { name?: undefined; id: string };
@@ -53,7 +53,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
         await order.beforeSending?.();
         isReady = true;
       } catch (error) {
-        // What stands in the way of sending may be the result that another process has just put there.
+        // The output may exist because another process has just saved the result there.
         const { job } = await findEarlier(order, deps);
         if (needsPlace(job, order)) throw error;
         continue;

@@ -11,10 +11,10 @@ export type Obstacle = 'in_use' | 'open';
 export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
 
 /**
- * Removes a job from the ledger, once its reservations are settled, and gives its `--key` to the next job of that name. Saved files stay. If the job could
- * still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
- * @param force removes it whatever stands in the way
- * @returns what stands in the way; undefined if it was removed
+ * Removes a job from the ledger once its reservations are settled. Its `--key` is free for another job; saved files stay.
+ * If the job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
+ * @param force removes it despite an obstacle
+ * @returns the obstacle; undefined if the job was removed
  * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function forget(
@@ -42,7 +42,7 @@ export async function forget(
   return undefined;
 }
 
-/** What stands in the way of removing a job; undefined if nothing does. */
+/** The obstacle to removing a job; undefined if there is none. */
 export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promise<Obstacle | undefined> {
   for (const { owner } of record.runs) if ((await ledger.lifeOf(owner)) !== 'dead') return 'in_use';
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';

@@ -66,7 +66,7 @@ export interface AppendOptions {
 /**
  * Appends text in one write, durable on return unless `isDurable` is false, and returns the file's status before and
  * after the write.
- * @throws ENOENT if the file is missing, or was replaced meanwhile: then it is not known to have what was written.
+ * @throws ENOENT if the file is missing, or was replaced meanwhile: then the text may be lost.
  */
 export async function appendFile(
   path: string,

@@ -81,7 +81,7 @@ function idsIn(bytes: Buffer): (start: number) => string {
   return (start) => bytes.toString('latin1', start + idAt, start + hashAt - 1);
 }
 
-/** The lines of an index that are whole; what was torn, or damaged otherwise, is passed over. */
+/** The lines of an index that are whole; torn and damaged lines are skipped. */
 export class IndexLines {
   #buffer = Buffer.alloc(0);
   #view = viewOf(this.#buffer);
