@@ -106,10 +106,10 @@ export class PostgresBudget implements Budget {
         lease,
         instance,
       ]);
-      if (row?.made === true) return { fits: true };
+      // An earlier try may have been committed, and its response lost: then it is reserved, and counts against the limit.
+      if (row?.made === true || (await this.#isReserved(id))) return { fits: true };
       if (row?.held !== true && lease !== null) throw leaseLost();
     } catch (error) {
-      // The answer to an earlier try was lost: it is reserved.
       if (isDuplicate(error)) return { fits: true };
       throw error;
     }
@@ -132,6 +132,11 @@ export class PostgresBudget implements Budget {
       made AS (INSERT INTO ${this.#reservations} (id, kind, budget, amount, at, owner, state)
         SELECT $7, $1, $2, $4::numeric, fitted.at, $8, 'reserved' FROM fitted RETURNING id)
       SELECT EXISTS (SELECT FROM made) AS made, EXISTS (SELECT FROM lease) AS held`;
+  }
+
+  async #isReserved(id: string): Promise<boolean> {
+    const text = `SELECT FROM ${this.#reservations} WHERE kind = $1 AND budget = $2 AND id = $4 AND state = 'reserved'`;
+    return (await this.#run(text, [id])).length > 0;
   }
 
   async #settleOne(id: string, to: 'kept' | 'released', from: readonly string[]): Promise<void> {

@@ -4,6 +4,7 @@ import type { Charge, ChargeOutcome, Limit, Per, Reservation, Standing } from '.
 import { openReservations, PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { Reservations } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import { CuttingProxy } from '../support/cutting-proxy.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
 
 const owner = { pid: 7, start: '1', host: 'h' };
@@ -124,6 +125,24 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(fits).toHaveLength(100);
     expect(shown((await all[0]?.standing()) as Standing)).toMatchObject({ reserved: '100', spent: '0' });
   });
+
+  it.each(['message', 'answer'] as const)(
+    'reserves once if the %s is lost, up to the limit',
+    async (lose) => {
+      const place = await newPlace();
+      const proxy = await CuttingProxy.open(place.server.port);
+      const { database } = await place.open({ port: proxy.port });
+      const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+      const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
+      const cut = proxy.cutAt({ at: /INSERT INTO mgw.reservations/, lose });
+      expect(await budget.reserve(chargeOf('r', 6), { amount: decimalOf(10) })).toEqual({ fits: true });
+      await cut;
+      expect(shown(await budget.standing())).toMatchObject({ reserved: '6' });
+      expect(await budget.reserve(chargeOf('s', 6), { amount: decimalOf(10) })).toMatchObject({
+        fits: false,
+      });
+    },
+  );
 
   it('keeps exact amounts', async () => {
     const budget = await budgetIn();

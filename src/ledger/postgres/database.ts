@@ -123,9 +123,9 @@ export class Database {
 const missing = new Set(['42P01', '3F000', '42703']);
 const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
 
-/** True for PostgreSQL's code of a row that is there already. */
+/** Whether PostgreSQL refused a row because its key exists. `error` may be what {@link Database.query} threw. */
 export function isDuplicate(error: unknown): boolean {
-  return systemCode(error) === '23505';
+  return systemCode(error instanceof MgwError ? error.cause : error) === '23505';
 }
 
 const serverCodes =

@@ -170,8 +170,9 @@ export class EventWriter {
       return true;
     }
     if (row?.known !== true) return false;
-    if (row.n === null) throw leaseLost();
-    if (seen !== undefined && row.n === seen.n + 1) this.#seen.set(id, { n: row.n, lines });
+    // An earlier try may have been committed while this one ran.
+    if (row.n === null && !(await this.#isThere(uid))) throw leaseLost();
+    if (row.n !== null && row.n - 1 === seen?.n) this.#seen.set(id, { n: row.n, lines });
     else this.forget(id);
     return true;
   }

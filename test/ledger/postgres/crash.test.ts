@@ -219,6 +219,31 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
   });
 
+  it.each<[string, (lease: Lease) => JobEvent]>([
+    ['sending', sendingBy],
+    ['accepted', () => accepted],
+    ['finished', () => ({ type: 'finished', state: 'succeeded', native_status: 'ok' })],
+  ])(
+    'records "%s" once if the connection breaks while the server is working on it',
+    async (type, eventBy) => {
+      const { proxy, ledger, other, id, server, database } = await behindProxy();
+      const lease = await ledger.lease();
+      const lock = server.query(`BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(300)`, database);
+      const ended = expect(lock).rejects.toThrow();
+      const waiting = (): Promise<string> =>
+        server.query(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`, database);
+      const sleeping = `FROM pg_stat_activity WHERE wait_event = 'PgSleep'`;
+      await expect.poll(() => server.query(`SELECT count(*) ${sleeping}`)).toBe('1');
+      const appended = ledger.append(id, eventBy(lease));
+      await expect.poll(waiting).toBe('1');
+      proxy.cutAll();
+      await expect.poll(waiting).toBe('2');
+      await server.query(`SELECT pg_terminate_backend(pid) ${sleeping}`);
+      await Promise.all([appended, ended]);
+      expect(await typesOf(other, id)).toEqual(['prepared', type]);
+    },
+  );
+
   it('has its lease renewed while it lives, and ended when it is closed', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open({ parameters: 'lease=1s' }), await place.open()];
