@@ -75,10 +75,6 @@ export type BodyC = {
   duration?: number;
   /** Says the same as duration. */
   seconds?: number | string;
-  /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
-  aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
-  /** Says the same as aspect_ratio. */
-  ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
   /** T2v, i2v or r2v; left out, the assets decide. */
   generation_mode?: 't2v' | 'i2v' | 'r2v';
   /** Says the same as generation_mode. */
@@ -103,20 +99,42 @@ export type BodyC = {
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: 'vendor-h3';
-      /** What the video shows, at most 30000 characters. */
+      /** What the video shows; the self-hosted models take at most 30000 characters. */
       prompt?: string;
       /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
       resolution?: '768P' | '2K';
+      /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
+      aspect_ratio?: string;
+      /** Says the same as aspect_ratio. */
+      ratio?: string;
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: never;
     }
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: 'vendor-h3-base' | 'vendor-h3-base-fast' | 'vendor-h3-mini';
-      /** What the video shows, at most 30000 characters. */
+      /** What the video shows; the self-hosted models take at most 30000 characters. */
       prompt: string;
       /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
       resolution?: '720p' | '768P';
+      /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
+      aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
+      /** Says the same as aspect_ratio. */
+      ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
+      /** Let the upstream rewrite the prompt (self-hosted models). */
+      prompt_optimization?: boolean;
+    }
+  | {
+      /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
+      model: string;
+      /** What the video shows; the self-hosted models take at most 30000 characters. */
+      prompt?: string;
+      /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
+      resolution?: string;
+      /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
+      aspect_ratio?: string;
+      /** Says the same as aspect_ratio. */
+      ratio?: string;
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: boolean;
     }

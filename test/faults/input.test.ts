@@ -267,20 +267,25 @@ describe.concurrent("images of A's that are none", () => {
 
 describe.concurrent('models that do not exist', () => {
   refuses([
-    [['video', 'c', 'submit', '--model', 'vendor-h4', '--prompt', 'a boat'], '--model'],
-    [['video', 'c', 'submit', '--model', 'Vendor-H3', '--prompt', 'a boat'], '--model'],
     [['video', 'a', 'submit', '--model', 'a/../b', '--prompt', 'a boat'], 'model'],
     [['video', 'c', 'submit', '--prompt', 'a boat'], '--model'],
   ]);
-  it("refuses B's by the listing, and submits nothing", async ({ open }) => {
-    const scene = await open('b');
-    const other = ['video', 'b', 'submit', '--model', 'video-b', '--prompt', 'a boat'];
-    const json = await scene.here(other);
-    expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2 });
-    expect(json.error.message).toContain('Video-B');
-    expect(scene.gateway.submissions).toEqual([]);
-    await scene.expectInvariants(0);
-  });
+  it.for([
+    ['b', 'video-b', 'Video-B'],
+    ['c', 'vendor-h4', 'vendor-h3-base'],
+    ['c', 'Vendor-H3', 'vendor-h3-base'],
+  ] as const)(
+    'refuses the model of %s by the listing, and submits nothing: %s',
+    async ([name, model, listed], { open }) => {
+      const scene = await open(name);
+      const other = ['video', name, 'submit', '--model', model, '--prompt', 'a boat'];
+      const json = await scene.here(other);
+      expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2 });
+      expect(json.error.message).toContain(listed);
+      expect(scene.gateway.submissions).toEqual([]);
+      await scene.expectInvariants(0);
+    },
+  );
 });
 
 describe.concurrent('names of jobs and lengths of time', () => {

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { isObject, type Json, type JsonObject } from '../../json.ts';
+import { isObject, type JsonObject } from '../../json.ts';
 import {
   adviseOfDefaults,
   adviseOfUnlisted,
@@ -10,35 +10,25 @@ import {
   judged,
   oneOfWords,
   text,
-  whole,
   type BodySchema,
 } from '../body-schema.ts';
 import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
-import { charactersIn } from '../violations.ts';
+import { charactersIn, shownValue } from '../violations.ts';
+import { adviseOfAssets, isGiven } from './assets.ts';
 import { flags } from './flags.ts';
-import { familyOf, longest, official, selfHosted, type Family } from './models.ts';
+import { familyOf, longest, official, ratios, selfHosted, type Family } from './models.ts';
 
-const anyFamily: Family = {
-  ...official,
-  models: [...official.models, ...selfHosted.models],
-  resolutions: [...official.resolutions, ...selfHosted.resolutions],
-  resolution: '768P, 2K or 720p',
-};
-
-const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
-const ratio = () => z.optional(oneOfWords(ratios));
-
-function urls(most: number, allowed = `a list of at most ${most} URLs`) {
-  return z.array(assetUrl(), { error: allowed }).check(z.maxLength(most, { error: allowed }));
+function urls(max: number, allowed = `a list of at most ${max} URLs`) {
+  return z.array(assetUrl(), { error: allowed }).check(z.maxLength(max, { error: allowed }));
 }
 
-const longestPrompt = 30_000;
-const promptWords = `a text of 1 to ${longestPrompt} characters`;
-const isTooLong = (prompt: string) => (charactersIn(prompt) > longestPrompt ? promptWords : undefined);
-const prompt = () => {
+const maxPrompt = 30_000;
+const promptWords = `a text of 1 to ${maxPrompt} characters`;
+const isTooLong = (prompt: string) => (charactersIn(prompt) > maxPrompt ? promptWords : undefined);
+const longPrompt = () => {
   const schema = text(promptWords).check(judged(isTooLong));
-  return schema.register(z.globalRegistry, { maxLength: longestPrompt });
+  return schema.register(z.globalRegistry, { maxLength: maxPrompt });
 };
 
 // Its type is not shown beyond "an image source": URLs are looked for where such objects hold them.
@@ -49,19 +39,34 @@ const imageSource = z.any().check(({ value, issues }) => {
     issues.push({ code: 'custom', path, message, input: value });
 });
 
-function bodyOf(family: Family, own: z.core.$ZodShape): BodySchema {
-  const { shortest, resolutions, resolution, models } = family;
-  const length = `${shortest} to ${longest} whole seconds`;
-  const digits = new RegExp(`^([${shortest}-9]|1[0-${longest - 10}])$`);
-  const seconds = [whole(length, shortest, longest), z.string().check(z.regex(digits, { error: length }))];
+// The fields of specification 2.5, with the limits of section 8 if the family of the model is known.
+function bodyOf(model: z.core.$ZodType, family: Family | undefined, own: z.core.$ZodShape): BodySchema {
+  const shortest = family?.shortest;
+  const allowed =
+    shortest === undefined ? 'a number of seconds above 0' : `${shortest} to ${longest} seconds`;
+  const duration = () =>
+    z
+      .number({ error: allowed })
+      .check(
+        ...(shortest === undefined
+          ? [z.gt(0, { error: allowed })]
+          : [z.minimum(shortest, { error: allowed }), z.maximum(longest, { error: allowed })]),
+      );
+  const isInRange = (seconds: string): boolean =>
+    /^(0|[1-9]\d*)(\.\d+)?$/.test(seconds) && z.safeParse(duration(), Number(seconds)).success;
+  const digits = z.string().check(z.refine(isInRange, { error: allowed }));
+  const ratio = () =>
+    family === selfHosted ? oneOfWords(ratios) : text('a ratio such as 16:9, or adaptive');
   return described(
     z.strictObject({
-      model: oneOfWords(models, `one of ${anyFamily.models.join(', ')}`),
-      prompt: z.optional(prompt()),
-      duration: z.optional(whole(length, shortest, longest)),
-      seconds: native('duration', z.union(seconds, { error: length })),
-      resolution: z.optional(oneOfWords(resolutions, resolution)),
-      aspect_ratio: ratio(),
+      model,
+      prompt: z.optional(z.string({ error: 'a text' })),
+      duration: z.optional(duration()),
+      seconds: native('duration', z.union([duration(), digits], { error: allowed })),
+      resolution: z.optional(
+        family === undefined ? text() : oneOfWords(family.resolutions, family.resolution),
+      ),
+      aspect_ratio: z.optional(ratio()),
       ratio: native('aspect_ratio', ratio()),
       generation_mode: z.optional(oneOfWords(['t2v', 'i2v', 'r2v'])),
       mode: native('generation_mode', oneOfWords(['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])),
@@ -86,25 +91,31 @@ function native<T extends z.core.$ZodType>(field: string, schema: T) {
   return optional;
 }
 
+const named = [...official.models, ...selfHosted.models];
+const modelWords = `the name of a model, such as ${named.join(', ')}`;
+const oneOfModels = ({ models }: Family) => oneOfWords(models, modelWords);
 const optimizing = z.never({ error: 'only with a self-hosted model' });
+const otherModel = text(modelWords).check(
+  z.regex(new RegExp(`^(?!(${named.join('|')})$)`), { error: modelWords }),
+);
 const schemas = {
-  official: bodyOf(official, { prompt_optimization: z.optional(optimizing) }),
-  selfHosted: bodyOf(selfHosted, {
-    prompt: prompt(),
+  official: bodyOf(oneOfModels(official), official, { prompt_optimization: z.optional(optimizing) }),
+  selfHosted: bodyOf(oneOfModels(selfHosted), selfHosted, {
+    prompt: longPrompt(),
     reference_video_urls: z.optional(urls(0, 'none, since only vendor-h3 takes reference videos')),
   }),
-  any: bodyOf(anyFamily, {}),
+  other: bodyOf(otherModel, undefined, {}),
 };
 
 function schemaOf(body: JsonObject): BodySchema {
   const family = familyOf(body);
-  return family === undefined ? schemas.any : family === official ? schemas.official : schemas.selfHosted;
+  return family === undefined ? schemas.other : family === official ? schemas.official : schemas.selfHosted;
 }
 
-/** The bodies of specification 2.5 with the limits of section 8: that of the official model, or of a self-hosted one. */
-export const schema = z.union([schemas.official, schemas.selfHosted]);
+/** The bodies of specification 2.5, with the limits of section 8 for the models that it names. */
+export const schema = z.union([schemas.official, schemas.selfHosted, schemas.other]);
 
-/** Every rule of specification 2.5 and 8 that a body breaks. */
+/** Returns every rule of specification 2.5 and 8 that a body breaks. */
 export function check(body: JsonObject): Violation[] {
   return [
     ...checkShape(schemaOf(body), body, flags),
@@ -126,14 +137,10 @@ function checkReferences(body: JsonObject): Violation[] {
   const isUnified = body['generation_mode'] === 'r2v';
   if (!isUnified && body['mode'] !== 'ref2va') return [];
   const field = isUnified ? 'generation_mode' : 'mode';
-  const fields = familyOf(body) === official ? [...references, 'reference_video_urls'] : references;
+  const fields = familyOf(body) === selfHosted ? references : [...references, 'reference_video_urls'];
   if (fields.some((name) => isGiven(body[name]))) return [];
   const allowed = 'multi-reference only with at least one reference image or audio';
   return [violation(flags, field, body[field], allowed)];
-}
-
-function isGiven(value: Json | undefined): boolean {
-  return Array.isArray(value) ? value.length > 0 : value !== undefined;
 }
 
 // Fields that say the same; which one wins is not shown (specification 2.5).
@@ -149,21 +156,40 @@ function checkPair(body: JsonObject, unified: string, native: string): Violation
   return [violation(flags, unified, body[unified], `${unified} or ${native}, not both`)];
 }
 
-/** Fields left to the model's defaults, native ones that vendor-h3 may not know, and what no list shows. */
+/** Returns notes on defaults, on what the specification advises, and on what it does not list (design 7). */
 export function advise(body: JsonObject): string[] {
-  const isOfficial = familyOf(body) === official;
+  const family = familyOf(body);
   const left = [
     ...(body['duration'] === undefined && body['seconds'] === undefined ? ['duration'] : []),
-    ...(body['resolution'] === undefined && isOfficial ? ['resolution'] : []),
+    ...(body['resolution'] === undefined && family !== selfHosted ? ['resolution'] : []),
   ];
   const native = ['seconds', 'audios', 'mode'].filter((field) => body[field] !== undefined);
+  const seconds = body['duration'] ?? body['seconds'];
+  const ratio = body['aspect_ratio'] ?? body['ratio'];
   const notes: [boolean, string][] = [
     [
-      isOfficial && native.length > 0,
+      family === undefined,
+      `The specification does not name ${shownValue(body['model'])}: its limits are not checked.`,
+    ],
+    [
+      family === official && native.length > 0,
       `Native fields of the self-hosted models, not known to work with vendor-h3: ${native.join(', ')}.`,
     ],
-    [familyOf(body) === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
+    [family === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
+    [
+      seconds !== undefined && !Number.isInteger(Number(seconds)),
+      `${shownValue(seconds)} seconds is not a whole number: the model may round it or refuse it.`,
+    ],
+    [
+      typeof ratio === 'string' && !ratios.includes(ratio),
+      `The specification does not list the aspect ratio ${shownValue(ratio)}: the model may refuse it.`,
+    ],
   ];
   const due = notes.filter(([isDue]) => isDue).map(([, note]) => note);
-  return [...adviseOfDefaults('c', body['model'], left), ...due, ...adviseOfUnlisted(schemaOf(body), body)];
+  return [
+    ...adviseOfDefaults('c', body['model'], left),
+    ...due,
+    ...adviseOfAssets(body),
+    ...adviseOfUnlisted(schemaOf(body), body),
+  ];
 }

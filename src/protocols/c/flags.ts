@@ -1,8 +1,8 @@
 import { decimalNumber, listFlag, switchFlag, valueFlag } from '../parse.ts';
 import type { Flag } from '../protocol.ts';
+import { ratios } from './models.ts';
 
 const asset = { group: 'Assets' };
-const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 
 /**
  * The flags of `mgw video c submit`, for the unified fields (specification 2.5). The native fields of the self-hosted
@@ -14,7 +14,11 @@ export const flags: readonly Flag[] = [
     'model',
     'the model, such as vendor-h3-mini: mgw models --protocol c lists them',
   ),
-  valueFlag('--prompt <text>', 'prompt', 'what the video shows, at most 30000 characters'),
+  valueFlag(
+    '--prompt <text>',
+    'prompt',
+    'what the video shows; the self-hosted models take at most 30000 characters',
+  ),
   valueFlag(
     '-d, --duration <seconds>',
     'duration',

@@ -1,18 +1,25 @@
-import type { JsonObject } from '../../json.ts';
+import { usageError } from '../../errors.ts';
+import { textAt, type JsonObject } from '../../json.ts';
+import type { Model } from '../model.ts';
+import type { ListingUse } from '../protocol.ts';
+import { shownValue, violationMessage } from '../violations.ts';
 
-/** What section 8 of the specification grants a family of models. */
+/** The limits of a family of models (specification 8). */
 export interface Family {
   models: readonly string[];
-  /** The fewest seconds that a video has. */
+  /** The minimum length of a video in seconds. */
   shortest: number;
   resolutions: readonly string[];
   /** The resolutions in words. */
   resolution: string;
-  /** What is billed where a body leaves it out; of the self-hosted models only what a video has at most is shown. */
+  /** What is billed if a body leaves it out. For the self-hosted models only the maximum is known. */
   defaults: { duration: number; resolution: string };
 }
 
-/** The most seconds that a video has. */
+/** The aspect ratios that the self-hosted models take; of the official model none are listed. */
+export const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
+
+/** The maximum length of a video in seconds. */
 export const longest = 15;
 
 export const official: Family = {
@@ -31,7 +38,23 @@ export const selfHosted: Family = {
   defaults: { duration: longest, resolution: '720p' },
 };
 
-/** The family of a body's model; undefined for an unknown one. */
+/** Returns the family of a body's model; undefined if the specification does not name the model. */
 export function familyOf({ model }: JsonObject): Family | undefined {
   return [official, selfHosted].find(({ models }) => models.includes(model as string));
+}
+
+/** A model that the specification does not name has to be in the listing (design 7). */
+export function needsListing(body: JsonObject): ListingUse | undefined {
+  return textAt(body, 'model') === undefined || familyOf(body) !== undefined ? undefined : 'check';
+}
+
+/** Returns the body. @throws MgwError('usage') if the listing does not have its model. */
+export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
+  const model = textAt(body, 'model') ?? '';
+  if (models.some(({ id }) => id === model)) return body;
+  const served = models.filter(({ protocols }) => protocols.includes('c')).map(({ id }) => id);
+  const allowed = [...new Set([...served, ...official.models, ...selfHosted.models])].join(', ');
+  throw usageError(
+    violationMessage([{ field: 'model', value: shownValue(model), allowed, flag: '--model' }]),
+  );
 }

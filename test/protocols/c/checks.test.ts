@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Json, JsonObject } from '../../../src/json.ts';
 import { check } from '../../../src/protocols/c/checks.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
+import { readModels } from '../../../src/protocols/models.ts';
 import { violationMessage } from '../../../src/protocols/violations.ts';
 
 const url = 'https://cdn.example.com/a.png';
@@ -65,7 +66,14 @@ describe('each limit at its edge and one past it', () => {
       [model, 15, true],
       [model, 16, false],
     ]),
-    [official, 4.5, false],
+    [official, 3.9, false],
+    [official, 4.5, true],
+    ['vendor-h3-mini', 4.9, false],
+    ['vendor-h3-mini', 5.5, true],
+    ['vendor-h3-mini', 15.1, false],
+    ['vendor-h4', 2.5, true],
+    ['vendor-h4', 0, false],
+    ['vendor-h4', '5', false],
     [official, 0, false],
     [official, -5, false],
     [official, 1e3, false],
@@ -88,6 +96,8 @@ describe('each limit at its edge and one past it', () => {
     ['16', false],
     ['4.5', false],
     [4.5, false],
+    ['5.5', true],
+    [5.5, true],
     ['05', false],
     ['5 ', false],
     ['1e1', false],
@@ -121,11 +131,14 @@ describe('each limit at its edge and one past it', () => {
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual([]);
       expect(broken({ model, prompt: 'x', ratio })).toEqual([]);
     }
-    for (const ratio of ['2:1', '16x9', 'Adaptive', '16:9 ', '', null, 1.78])
+    for (const ratio of ['', null, 1.78])
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual(['aspect_ratio']);
+    // The list is that of the self-hosted models alone.
+    for (const ratio of ['2:1', '16x9', 'Adaptive', '16:9 '])
+      expect(broken({ model, prompt: 'x', ratio })).toEqual(model === official ? [] : ['aspect_ratio']);
   });
 
-  it.each(models)('prompts of %s, counted in characters', (model) => {
+  it.each(selfHosted)('prompts of %s, counted in characters', (model) => {
     for (const character of ['x', '字', '😀']) {
       expect(broken({ model, prompt: character.repeat(30_000) })).toEqual([]);
       expect(message({ model, prompt: character.repeat(30_001) })).toBe(
@@ -133,6 +146,11 @@ describe('each limit at its edge and one past it', () => {
       );
     }
     for (const prompt of ['', ' \n', null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
+  });
+
+  it.each([official, 'vendor-h4'])('has no limit for the prompt of %s', (model) => {
+    expect(broken({ model, prompt: 'x'.repeat(30_001) })).toEqual([]);
+    for (const prompt of [null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
   it('a prompt is needed by the self-hosted models', () => {
@@ -217,26 +235,42 @@ describe('fields that say the same', () => {
 });
 
 describe('models', () => {
+  const named = 'the name of a model, such as vendor-h3, vendor-h3-base, vendor-h3-base-fast, vendor-h3-mini';
   it.each<[Json | undefined, string]>([
     [undefined, '--model: missing; needed'],
     ['', '--model: "" is not allowed; allowed'],
-    ['vendor-h4', '--model: vendor-h4 is not allowed; allowed'],
-    ['Vendor-H3', '--model: Vendor-H3 is not allowed; allowed'],
     [null, '--model: null is not allowed; allowed'],
     [['vendor-h3'], '--model: a list of 1 is not allowed; allowed'],
   ])('%j is none', (model, start) => {
-    expect(message({ model, prompt: 'x' })).toBe(
-      `${start}: one of vendor-h3, vendor-h3-base, vendor-h3-base-fast, vendor-h3-mini`,
-    );
+    expect(message({ model, prompt: 'x' })).toBe(`${start}: ${named}`);
   });
 
-  it('that are unknown are judged by what holds for any model', () => {
-    expect(broken({ model: 'other', duration: 3, resolution: '8K', prompt: '' })).toEqual([
-      'model',
-      'prompt',
+  it('that the specification does not name are judged by types and counts alone', () => {
+    const model = 'vendor-h4';
+    expect(
+      broken({ model, duration: 60, resolution: '8K', ratio: '2:1', reference_video_urls: urls(3) }),
+    ).toEqual([]);
+    expect(broken({ model, duration: 'long', images: urls(10), duratoin: 5 })).toEqual([
       'duration',
-      'resolution',
+      'images',
+      'duratoin',
     ]);
+  });
+
+  it('that the specification does not name have to be listed', () => {
+    const listed = readModels({
+      status: 200,
+      headers: {},
+      text: JSON.stringify({ data: [{ id: 'vendor-h4', protocol: 'c' }, { id: 'plain' }] }),
+      complete: true,
+    });
+    const known = 'models' in listed ? listed.models : [];
+    expect(c.needsListing?.({ model: official })).toBeUndefined();
+    expect(c.needsListing?.({ model: 'vendor-h4' })).toBe('check');
+    for (const model of ['vendor-h4', 'plain']) expect(c.complete?.({ model }, known)).toEqual({ model });
+    expect(() => c.complete?.({ model: 'vendor-h5' }, known)).toThrow(
+      '--model: vendor-h5 is not allowed; allowed: vendor-h4, vendor-h3,',
+    );
   });
 });
 
@@ -275,7 +309,7 @@ describe('messages', () => {
   it('name the flag, the value and what is allowed, and are short', () => {
     expect(
       violationMessage(check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),
-    ).toBe('--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 whole seconds');
+    ).toBe('--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 seconds');
     fc.assert(
       fc.property(
         fc.constantFrom('model', 'prompt', 'resolution', 'image', 'mode'),

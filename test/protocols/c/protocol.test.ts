@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../../src/json.ts';
 import { compose } from '../../../src/protocols/compose.ts';
 import { advise, check } from '../../../src/protocols/c/checks.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
@@ -91,7 +92,73 @@ describe('what is said next to a body that may be sent', () => {
       { model: 'vendor-h3', seconds: 5, mode: 't2va', resolution: '2K' },
       ['Native fields of the self-hosted models, not known to work with vendor-h3: seconds, mode.'],
     ],
+    [
+      { model: 'vendor-h3-mini', duration: 5.5 },
+      ['5.5 seconds is not a whole number: the model may round it or refuse it.'],
+    ],
+    [{ model: 'vendor-h3-mini', seconds: '5' }, []],
+    [
+      { model: 'vendor-h3', duration: 5, resolution: '2K', aspect_ratio: '2:1' },
+      ['The specification does not list the aspect ratio 2:1: the model may refuse it.'],
+    ],
+    [
+      { model: 'vendor-h4', duration: 5, resolution: '4K' },
+      ['The specification does not name vendor-h4: its limits are not checked.'],
+    ],
   ])('%j', (body, notes) => {
+    expect(advise(body)).toEqual(notes);
+  });
+
+  const adaptive = 'The specification advises --aspect-ratio adaptive for frames and references.';
+  const noFirst =
+    'last_frame_image_url without image: the specification describes it together with a first frame.';
+  const against = (field: string, mode: string, why: string): string =>
+    `${field} contradicts the assets: "${mode}" ${why}.`;
+  const [first, last, references] = [
+    { image: 'https://x.example/1.png' },
+    { last_frame_image_url: 'https://x.example/2.png' },
+    { reference_image_urls: ['https://x.example/3.png'] },
+  ];
+  const [takesFirst, takesLast] = ['a first frame (image)', 'a last frame (last_frame_image_url)'];
+  it.each<[string, JsonObject, string[]]>([
+    ['vendor-h3', { ...first, ...last }, [adaptive]],
+    ['vendor-h3', references, [adaptive]],
+    ['vendor-h3', { ...references, aspect_ratio: 'adaptive' }, []],
+    ['vendor-h3-mini', { ...first, ...last, ...references }, []],
+    ['vendor-h3-mini', last, [noFirst]],
+    ['vendor-h3-mini', { ...last, mode: 'l2va' }, []],
+    ['vendor-h3-mini', { ...last, images: [], generation_mode: 'i2v' }, [noFirst]],
+    [
+      'vendor-h3-mini',
+      { ...first, generation_mode: 't2v' },
+      [against('generation_mode', 't2v', `does not take ${takesFirst}`)],
+    ],
+    ['vendor-h3-mini', { generation_mode: 'i2v' }, [against('generation_mode', 'i2v', 'needs an image')]],
+    [
+      'vendor-h3-mini',
+      { ...first, ...references, generation_mode: 'i2v' },
+      [against('generation_mode', 'i2v', 'does not take references')],
+    ],
+    ['vendor-h3-mini', { ...references, generation_mode: 'r2v' }, []],
+    ['vendor-h3-mini', { ...first, generation_mode: 'r2v' }, []],
+    [
+      'vendor-h3-mini',
+      { audios: ['https://x.example/a.mp3'], mode: 't2va' },
+      [against('mode', 't2va', 'does not take references')],
+    ],
+    ['vendor-h3-mini', { ...first, mode: 'fl2va' }, [against('mode', 'fl2va', `needs ${takesLast}`)]],
+    [
+      'vendor-h3-mini',
+      { ...last, mode: 'i2va' },
+      [against('mode', 'i2va', `needs ${takesFirst}, does not take ${takesLast}`)],
+    ],
+    [
+      'vendor-h3-mini',
+      { ...first, ...last, mode: 'ref2va' },
+      [against('mode', 'ref2va', `does not take ${takesLast}`)],
+    ],
+  ])('assets of %s: %j', (model, assets, notes) => {
+    const body = { model, duration: 5, resolution: model === 'vendor-h3' ? '2K' : '720p', ...assets };
     expect(advise(body)).toEqual(notes);
   });
 });
@@ -128,7 +195,7 @@ describe('flags', () => {
   });
 
   it.each([
-    ['4.5', 4.5],
+    ['3.5', 3.5],
     ['0', 0],
     ['-1', -1],
   ])('leave the duration %s to the check', (duration, number) => {
