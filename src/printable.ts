@@ -24,6 +24,11 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
   return printable(bounded.replace(/[\s\u{85}]+/gu, ' ').trim(), limit);
 }
 
+/** Whether a text holds a character that {@link printable} escapes, a line break or a tab. */
+export function hasUnsafe(text: string): boolean {
+  return /[\t\n\r\u{85}]/u.test(text) || text.search(unsafe) >= 0;
+}
+
 function escaped(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }

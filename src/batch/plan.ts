@@ -32,6 +32,8 @@ export interface Batch {
   place: OutputPlace;
   /** Replaces what stands where files go. */
   force: boolean;
+  /** Real paths of the folders below which its rows may name files. */
+  readable: readonly string[];
 }
 
 /** The rows of one model that are still to be paid for. */
@@ -180,6 +182,7 @@ class Planning {
       const about = { ...found, isNamed: row.id !== undefined, hash: hashOf(work) };
       return this.#isAlone(about, row.line) ? found : undefined;
     } catch (error) {
+      if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
       return undefined;
     }
@@ -238,7 +241,7 @@ class Planning {
 
 // A row has fields, and no flags.
 function asField(message: string): string {
-  return message.replace(/(^|\s)--(?=[a-z])/g, '$1');
+  return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
 /** The line that had a value before; it is remembered where none had. */

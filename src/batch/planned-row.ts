@@ -1,3 +1,4 @@
+import { messageOf, usageError } from '../errors.ts';
 import type { Row } from './manifest/row.ts';
 import type { Standing } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
@@ -24,7 +25,7 @@ const hashDigits = 16;
 
 /**
  * Gives a row its name and the place of its file.
- * @throws Error whose message says what is wrong with its output.
+ * @throws MgwError('usage') saying what is wrong with its output.
  */
 export function named(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
   const id = row.id ?? hashOf(work).slice(0, hashDigits);
@@ -43,9 +44,17 @@ export function named(row: Row, work: Work, name: string, place: OutputPlace): N
     job: undefined,
     n: undefined,
   };
-  const path = outputPath(place, values, row.output);
+  const path = pathOf(place, values, row.output);
   if (work.protocol === 'tts' && /\{job\}/.test(path))
-    throw new Error('{job} is not known before speech is sent: leave it out');
+    throw usageError('{job} is not known before speech is sent: leave it out');
   if (countOf(work) === 1) return { row, work, id, key: `${name}/${id}`, path: path.replaceAll('{n}', '1') };
   return { row, work, id, key: `${name}/${id}`, path };
+}
+
+function pathOf(...given: Parameters<typeof outputPath>): string {
+  try {
+    return outputPath(...given);
+  } catch (error) {
+    throw usageError(messageOf(error));
+  }
 }

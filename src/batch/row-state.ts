@@ -138,6 +138,7 @@ function changesOf(job: Job, work: Work, deps: StandingDeps): string[] | undefin
   const submission = submissionOf(work);
   if (fingerprint === lostFingerprint || fingerprint === fingerprintOf(submission, deps.gateway))
     return undefined;
-  const changes = differences(job.request as Json, recordedBody(submission.body).request).slice(0, 8);
+  const all = differences(job.request as Json, recordedBody(submission.body).request, work.isFromFile);
+  const changes = all.slice(0, 8);
   return changes.length > 0 ? changes : ['the gateway, the protocol or the format is another one'];
 }

@@ -14,7 +14,7 @@ export type Work = VideoWork | SpeechWork;
 export type VideoWork = ComposedVideo;
 
 /** A row that `tts` would speak. */
-export type SpeechWork = ComposedSpeech & { protocol: 'tts' };
+export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<VideoWork, 'isFromFile'>;
 
 /** True for speech. */
 export function isSpeech(work: Work): work is SpeechWork {

@@ -67,26 +67,33 @@ export async function readInputText(path: string, flag: string): Promise<string>
   return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
 }
 
+/** The text of an option. No error quotes the text of a file. */
+export interface OptionText {
+  text: string;
+  isFile: boolean;
+}
+
 /**
  * The text that a flag such as `--body` stands for: itself, the file after an `@`, or standard input for `-`
  * and `@-`. @throws MgwError('usage') naming the flag.
  */
-export async function optionText(context: Context, source: string, flag: string): Promise<string> {
-  if (source === '-' || source === '@-') return readStdin(context.io);
-  return source.startsWith('@') ? readInputText(source.slice(1), flag) : source;
+export async function optionText(context: Context, source: string, flag: string): Promise<OptionText> {
+  if (source === '-' || source === '@-') return { text: await readStdin(context.io), isFile: false };
+  if (!source.startsWith('@')) return { text: source, isFile: false };
+  return { text: await readInputText(source.slice(1), flag), isFile: true };
 }
 
 /** Text as JSON. @throws MgwError('usage') naming the flag. */
-export function optionJson(text: string, flag: string): Json {
-  return parsed(text, flag, parseJson);
+export function optionJson(given: OptionText, flag: string): Json {
+  return parsed(given, flag, parseJson);
 }
 
 /**
  * Text as a JSON object that is to be sent.
  * @throws MgwError('usage') naming the flag, also for a number that would be sent as another one.
  */
-export function optionObject(text: string, flag: string): JsonObject {
-  const json = parsed(text, flag, parseBodyJson);
+export function optionObject(given: OptionText, flag: string): JsonObject {
+  const json = parsed(given, flag, parseBodyJson);
   if (!isObject(json)) throw usageError(`${flag}: the JSON must be an object.`);
   return json;
 }
@@ -97,13 +104,28 @@ function fileHint(text: string, flag: string): string {
   return isName ? `. To read the file, put an @ before its name: ${flag} @${text}` : '';
 }
 
-function parsed(text: string, flag: string, parse: (text: string) => Json): Json {
+function parsed({ text, isFile }: OptionText, flag: string, parse: (text: string) => Json): Json {
   try {
     return parse(text);
   } catch (error) {
-    const what = error instanceof RangeError ? flag : `${flag} is not JSON`;
-    throw usageError(`${what}: ${messageOf(error)}${fileHint(text, flag)}`);
+    const isJson = error instanceof RangeError;
+    if (!isFile)
+      throw usageError(
+        `${isJson ? flag : `${flag} is not JSON`}: ${messageOf(error)}${fileHint(text, flag)}`,
+      );
+    const why = isJson
+      ? 'it holds a number that cannot be sent unchanged, or is nested too deep'
+      : `it is not JSON${placeIn(text, messageOf(error))}`;
+    throw usageError(`${flag}: the file cannot be used: ${why}.`);
   }
+}
+
+// V8 names a position for some errors only.
+function placeIn(text: string, message: string): string {
+  const [, position] = /at position (\d+)/.exec(message) ?? [];
+  if (position === undefined) return '';
+  const before = text.slice(0, Number(position)).split('\n');
+  return ` (line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1})`;
 }
 
 /** The REFs of a command; `-` stands for those on standard input, one a line or separated by blanks. */

@@ -7,8 +7,9 @@ import { compose, longName, type ComposeInput } from '../protocols/compose.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { Model } from '../protocols/model.ts';
 import { findProtocol, protocolNames } from '../protocols/named.ts';
-import type { Checks, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
-import { violationMessage } from '../protocols/violations.ts';
+import { dottedPath } from '../protocols/field-path.ts';
+import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
+import { valueInFile, violationMessage } from '../protocols/violations.ts';
 import { configured } from './places.ts';
 import type { Session } from './session.ts';
 
@@ -31,6 +32,8 @@ export interface ComposedVideo {
   /** The body as the user gave it, with aliases replaced: two commands with the same `asked` ask for the same video. */
   asked: JsonObject;
   exchange: Exchange;
+  /** Whether a field of the body has its value from a file: no message quotes that value. */
+  isFromFile?: (field: string) => boolean;
 }
 
 /**
@@ -50,8 +53,9 @@ export async function composeVideo(
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; advice: string[] }> {
-  const { body: given, flags, set, check: isChecked = true, endpoint } = parts;
-  const input = { body: given, flags, set };
+  const { body: given, flags, set, fromFiles, check: isChecked = true, endpoint } = parts;
+  const input = { body: given, flags, set, fromFiles };
+  const isFromFile = fileFields(registered, parts);
   const settings = await session.settings();
   const protocol = configured(registered, settings);
   checkDefaultNames(settings);
@@ -61,15 +65,46 @@ export async function composeVideo(
   const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : asked;
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
-  if (isChecked) refuse(faultsOfItsOwn(checks, composed, mayFill), protocol, composed);
+  const judge = (violations: Violation[], judged: JsonObject): void =>
+    refuse(violations, isFromFile, protocol.modelOf(judged));
+  if (isChecked) judge(faultsOfItsOwn(checks, composed, mayFill), composed);
   const body = await completed(session, protocol, composed, parts, listing);
-  if (isChecked && (mayFill || body !== composed)) refuse(checks.check(body), protocol, body);
+  if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
-  return { video: { protocol, body, asked, exchange }, advice: checks.advise(body) };
+  return { video: { protocol, body, asked, exchange, isFromFile }, advice: checks.advise(body) };
 }
 
-function refuse(violations: Violation[], protocol: Protocol, body: JsonObject): void {
-  if (violations.length > 0) throw usageError(violationMessage(violations, protocol.modelOf(body)));
+function refuse(
+  violations: Violation[],
+  isFromFile: (field: string) => boolean,
+  model: string | undefined,
+): void {
+  if (violations.length === 0) return;
+  const shown = violations.map((violation) =>
+    isFromFile(violation.field) && violation.value !== ''
+      ? { ...violation, value: valueInFile, allowed: violation.allowedAnyway ?? violation.allowed }
+      : violation,
+  );
+  throw usageError(violationMessage(shown, isFromFile('model') ? undefined : model));
+}
+
+// A flag wins over a body, whose other fields all come from its file.
+function fileFields(
+  { flags: table }: Protocol,
+  { flags, set = [], fromFiles = [] }: BodyParts,
+): (field: string) => boolean {
+  const given = table.filter((flag) => Object.hasOwn(flags, longName(flag)));
+  const isRead = (flag: Flag): boolean => flag.kind === 'file' || fromFiles.includes(longName(flag));
+  const isIn = (field: string, fields: readonly string[]): boolean =>
+    fields.some((each) => field === each || field.startsWith(`${each}.`));
+  const read = given.filter(isRead).map(({ field }) => field);
+  const written = [
+    ...given.filter((flag) => !isRead(flag)).map(({ field }) => field),
+    ...set.map((entry) => dottedPath(entry.slice(0, Math.max(0, entry.indexOf('='))))),
+  ];
+  const holdsRead = (field: string): boolean => read.some((each) => each.startsWith(`${field}.`));
+  return (field) =>
+    isIn(field, read) || holdsRead(field) || (fromFiles.includes('body') && !isIn(field, written));
 }
 
 // Faults that no listing can mend are reported before the listing is fetched. A missing field may be filled in from it.

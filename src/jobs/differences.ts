@@ -1,14 +1,23 @@
 import { canonicalJson, isObject, type Json } from '../json.ts';
 
-/** What is different in a body, a line for each field: `duration was 5, is 8`. */
-export function differences(before: Json | undefined, now: Json | undefined, path = ''): string[] {
+/**
+ * Returns what is different in a body, a line for each field: `duration was 5, is 8`. The values of fields that
+ * `isHidden` are not shown.
+ */
+export function differences(
+  before: Json | undefined,
+  now: Json | undefined,
+  isHidden: (path: string) => boolean = () => false,
+  path = '',
+): string[] {
   if (canonicalJson(before) === canonicalJson(now)) return [];
   if (isObject(before) && isObject(now)) {
     const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort();
     return names.flatMap((name) =>
-      differences(before[name], now[name], path === '' ? name : `${path}.${name}`),
+      differences(before[name], now[name], isHidden, path === '' ? name : `${path}.${name}`),
     );
   }
+  if (isHidden(path)) return [`${path || 'body'} is another`];
   return [`${path || 'body'} was ${shown(before)}, is ${shown(now)}`];
 }
 

@@ -1,5 +1,5 @@
 import { extname, isAbsolute, join, relative, resolve, sep } from 'node:path';
-import { printableLine } from '../printable.ts';
+import { hasUnsafe, printableLine } from '../printable.ts';
 
 /** Where the files of several jobs go: a folder, and the template of their names in it. */
 export interface OutputPlace {
@@ -90,7 +90,13 @@ function inside(folder: string, name: string): string {
   if (isAbsolute(name) || within === '' || within.split(sep)[0] === '..')
     throw new Error(`${printableLine(name, 100)} is not in the output folder ${folder}`);
   if (/[\\/]$/.test(name)) throw new Error(`${printableLine(name, 100)} names a folder: name a file in it`);
-  const long = within.split(sep).find((part) => Buffer.byteLength(part) > longestName);
+  const parts = within.split(sep);
+  if (hasUnsafe(name))
+    throw new Error(`${printableLine(name, 100)} holds a line break or a control character`);
+  const hidden = parts.find((part) => part.startsWith('.'));
+  if (hidden !== undefined)
+    throw new Error(`${printableLine(hidden, 60)} starts with a dot: hidden files are not written`);
+  const long = parts.find((part) => Buffer.byteLength(part) > longestName);
   if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${longestName} bytes`);
   return path;
 }

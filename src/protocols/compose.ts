@@ -2,7 +2,7 @@ import { messageOf, MgwError, usageError } from '../errors.ts';
 import { parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import type { Flag, Protocol, Violation } from './protocol.ts';
 import { dottedPath, fieldSteps, hasField, setField } from './field-path.ts';
-import { shownValue, violationMessage } from './violations.ts';
+import { shownValue, valueInFile, violationMessage } from './violations.ts';
 
 /** What one flag was given: as the command line has it, `file` flags as the bytes that were read. */
 export type FlagValue = string | string[] | boolean | Uint8Array;
@@ -17,6 +17,8 @@ export interface ComposeInput {
   flags: Record<string, FlagValue>;
   /** The values of `--set`: `path=value` in native spelling. */
   set?: string[];
+  /** The flags whose text was read from a file, and `body`: no error quotes it. */
+  fromFiles?: readonly string[];
 }
 
 // Asked for many times for each row of a batch.
@@ -54,10 +56,17 @@ export function longName(flag: Flag): string {
  */
 export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
   const body = input.body === undefined ? {} : structuredClone(input.body);
-  applyFlags(body, protocol, input.flags);
+  applyFlags(body, protocol, input);
   applySets(body, input.set ?? []);
   applyDefaults(body, protocol, input.defaults ?? {});
   return body;
+}
+
+/** The path of the local file that the value of a flag names; undefined if it names none. */
+export function fileNamedBy({ kind, atFile }: Flag, value: FlagValue): string | undefined {
+  if (typeof value !== 'string') return undefined;
+  if (kind === 'file') return value;
+  return atFile === true && value.startsWith('@') ? value.slice(1) : undefined;
 }
 
 const tables = new WeakMap<Protocol['flags'], Map<string, Flag>>();
@@ -70,14 +79,18 @@ function tableOf({ flags }: Protocol): Map<string, Flag> {
   return table;
 }
 
-function applyFlags(body: JsonObject, protocol: Protocol, given: Record<string, FlagValue>): void {
+function applyFlags(
+  body: JsonObject,
+  protocol: Protocol,
+  { flags: given, fromFiles }: Pick<ComposeInput, 'flags' | 'fromFiles'>,
+): void {
   const table = tableOf(protocol);
   const unknown = Object.keys(given).find((name) => !table.has(name));
   if (unknown !== undefined) throw usageError(`--${unknown} is not a flag of Protocol ${protocol.name}.`);
   const written = new Map<string, Json>();
   for (const [name, flag] of table) {
     if (!Object.hasOwn(given, name)) continue;
-    const value = flagValue(flag, `--${name}`, given[name]);
+    const value = flagValue(flag, `--${name}`, given[name], fromFiles?.includes(name));
     const joined = join(written.get(flag.field), value);
     written.set(flag.field, joined);
     write(body, flag.field, joined, `--${name}`);
@@ -88,23 +101,24 @@ function join(before: Json | undefined, value: Json): Json {
   return Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
 }
 
-function flagValue(flag: Flag, name: string, given: unknown): Json {
+function flagValue(flag: Flag, name: string, given: unknown, isFromFile = false): Json {
   if (flag.kind === 'file') {
     if (!(given instanceof Uint8Array) || flag.fromFile === undefined)
       throw new MgwError('internal', `${name} was given no bytes.`);
     return parsed(flag, name, 'the file', () => flag.fromFile?.(given) ?? null);
   }
   if (flag.kind === 'list') return [given].flat().map((entry) => one(flag, name, entry));
-  return one(flag, name, given);
+  return one(flag, name, given, isFromFile);
 }
 
-function one(flag: Flag, name: string, given: unknown): Json {
+function one(flag: Flag, name: string, given: unknown, isFromFile = false): Json {
   if (Array.isArray(given)) throw usageError(`${name} was given more than once; it takes one value.`);
   const fits = flag.kind === 'switch' ? typeof given === 'boolean' : typeof given === 'string';
   if (!fits)
     throw refused(flag, name, shownValue(given), flag.kind === 'switch' ? 'true or false' : 'a text');
   const value = given as string | boolean;
-  return parsed(flag, name, shownValue(value), () => (flag.parse === undefined ? value : flag.parse(value)));
+  const shown = isFromFile ? valueInFile : shownValue(value);
+  return parsed(flag, name, shown, () => (flag.parse === undefined ? value : flag.parse(value)));
 }
 
 function parsed(flag: Flag, name: string, shown: string, parse: () => Json): Json {

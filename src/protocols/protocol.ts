@@ -50,6 +50,8 @@ export interface Violation {
   flag?: string;
   /** The field that was probably meant, where this one is not in the specification. */
   meant?: string;
+  /** What is allowed, for a value that came from a file, if `allowed` quotes that value. */
+  allowedAnyway?: string;
 }
 
 /** The local checks of a protocol's bodies (design 7), which only a command that makes a body loads. */

@@ -1,5 +1,8 @@
 import type { Violation } from './protocol.ts';
 
+/** Shown in place of a value that was read from a file: no error quotes a file. */
+export const valueInFile = 'the value in the file';
+
 const limit = 60;
 const longText = 10_000;
 

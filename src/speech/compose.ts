@@ -6,7 +6,7 @@ import { at, isObject, type JsonObject } from '../json.ts';
 import { type BodySchema, checkShape, described, text, whole } from '../protocols/body-schema.ts';
 import { applySets } from '../protocols/compose.ts';
 import type { Violation } from '../protocols/protocol.ts';
-import { violationMessage } from '../protocols/violations.ts';
+import { valueInFile, violationMessage } from '../protocols/violations.ts';
 import { speechFlags } from './flags.ts';
 import { speakable } from './split.ts';
 
@@ -20,6 +20,8 @@ export interface SpeechFields {
   set?: string[];
   /** False skips the local checks. */
   check?: boolean;
+  /** Whether the text was read from a file: no error quotes it then. */
+  isFromFile?: boolean;
 }
 
 /**
@@ -34,8 +36,12 @@ export function composeSpeech(
 ): { body: JsonObject; format: SpeechFormat; sampleRate: number } {
   const format = formatFor(fields.format, target, settings.ttsFormat.value);
   const body = bodyOf(text, format, fields, settings);
+  const shown = (violation: Violation): Violation =>
+    fields.isFromFile && violation.field === 'req_params.text' && violation.value !== ''
+      ? { ...violation, value: valueInFile }
+      : violation;
   const violations = fields.check === false ? [] : checkSpeech(body);
-  if (violations.length > 0) throw usageError(violationMessage(violations));
+  if (violations.length > 0) throw usageError(violationMessage(violations.map(shown)));
   const rate = at(body, 'req_params.audio_params.sample_rate');
   return { body, format, sampleRate: typeof rate === 'number' ? rate : defaultRate };
 }

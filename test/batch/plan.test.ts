@@ -38,6 +38,20 @@ describe('a plan', () => {
   });
 
   it.each([
+    ['a line break', 'a\nb.mp4', /line break or a control/],
+    ['a bidi override', 'a\u202e4pm.sh', /line break or a control/],
+    ['a NUL', 'a\0.mp4', /line break or a control/],
+    ['an escape', '\u001b[31m.mp4', /line break or a control/],
+    ['a hidden file', '.bashrc', /starts with a dot/],
+    ['a hidden folder', 'x/.git/hooks', /starts with a dot/],
+  ])('refuses an output with %s', async (_, output, why) => {
+    const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat', output };
+    const { code, stderr } = await scene.batch('plan', scene.file('o.jsonl', JSON.stringify(row)));
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/o\.jsonl:1: output: /)]);
+    expect(stderr).toMatch(why);
+  });
+
+  it.each([
     ['that no row may have', 'duration: [5, five]', 4],
     ['that its model does not take', 'duration: [5, 99]', 2],
   ])('counts every row of a value of a matrix %s, and tells of it once', async (_, list, line) => {

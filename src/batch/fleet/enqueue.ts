@@ -1,11 +1,11 @@
 import { usageError } from '../../errors.ts';
 import { mostLineBytes } from '../manifest/source.ts';
-import type { Row } from '../manifest/row.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import type { NamedRow } from '../planned-row.ts';
-import { fieldOf, hashOf, isSpeech } from '../work.ts';
+import { fieldOf, hashOf, isSpeech, type SpeechWork } from '../work.ts';
 import type { Ask } from './fleet-state.ts';
-import { addBatch, addRows, type NewRow, type QueuedHead } from './row-queue.ts';
+import type { QueuedHead, QueuedRow } from './queued-row.ts';
+import { addBatch, addRows, type NewRow } from './row-queue.ts';
 
 /** The result of putting a batch into the queue. */
 export interface Enqueued {
@@ -57,17 +57,23 @@ function untouched(deps: PlanDeps): PlanDeps {
   return { ...deps, standing: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// The files that a row names are read here and become part of it: no worker needs them.
+// The files that a row names are read here and become part of it: no worker reads them.
 function newRow({ id, row, work }: NamedRow): { row: NewRow; size: number } {
-  const spoken = fieldOf(work, 'prompt');
-  const own: Row = isSpeech(work)
-    ? { ...row, file: undefined, text: typeof spoken === 'string' ? spoken : row.text }
-    : { ...row, flags: {}, set: [], body: work.asked };
-  const carried = { id, hash: hashOf(work), row: { ...own, id } };
-  const size = JSON.stringify(carried.row).length;
+  const { index, line, output, endpoint, tags, set, flags } = row;
+  const common = { id, index, line, output, tags };
+  const own: QueuedRow = isSpeech(work)
+    ? { ...common, kind: 'tts', text: spokenBy(work), flags: { ...flags, format: work.format.name }, set }
+    : { ...common, kind: work.protocol.name, body: work.asked, endpoint };
+  const carried = { id, hash: hashOf(work), row: own };
+  const size = JSON.stringify(own).length;
   if (size > mostLineBytes)
     throw usageError(
       `line ${row.line}: with the files that it names, the row ${id} has ${Math.ceil(size / 2 ** 20)} MiB, and a row that is enqueued has room for 8: give their addresses instead.`,
     );
   return { row: carried, size };
+}
+
+function spokenBy(work: SpeechWork): string {
+  const spoken = fieldOf(work, 'prompt');
+  return typeof spoken === 'string' ? spoken : '';
 }

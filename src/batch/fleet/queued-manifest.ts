@@ -1,6 +1,7 @@
+import { messageOf } from '../../errors.ts';
 import type { Item, LeftOut, Manifest } from '../manifest/manifest.ts';
 import type { Ask } from './fleet-state.ts';
-import { parseHead, parseRow } from './row-queue.ts';
+import { parseHead, parseRow } from './queued-row.ts';
 
 /** The rows of a batch in the queue that have not ended. */
 export interface Standings {
@@ -17,11 +18,10 @@ const page = 500;
 export async function queuedManifest(ask: Ask, name: string): Promise<Manifest | undefined> {
   const [found] = await ask<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (found === undefined) return undefined;
-  const { output, concurrency, budget } = parseHead(name, found.head);
+  const { concurrency, budget } = parseHead(name, found.head);
   const head = {
     name,
     concurrency: String(concurrency),
-    ...(output && { output }),
     ...(budget && { budget }),
   };
   const items = async function* (isLeftOut?: LeftOut): AsyncGenerator<Item> {
@@ -35,9 +35,8 @@ export async function queuedManifest(ask: Ask, name: string): Promise<Manifest |
       for (const { id, content } of rows) {
         index += 1;
         // Two files that were enqueued under one name both have a first row.
-        const row = { ...parseRow(id, content), index };
-        const record = { line: row.line, fields: [] };
-        if ((await isLeftOut?.(record, index)) !== true) yield { row, record };
+        const item = itemOf(id, content, index);
+        if ('problems' in item || (await isLeftOut?.(item.record, index)) !== true) yield item;
       }
       const last = rows.at(-1);
       if (last === undefined) return;
@@ -45,6 +44,15 @@ export async function queuedManifest(ask: Ask, name: string): Promise<Manifest |
     }
   };
   return { path: name, head, defaults: [], items };
+}
+
+function itemOf(id: string, content: string, index: number): Item {
+  try {
+    const row = { ...parseRow(id, content), index };
+    return { row, record: { line: row.line, fields: [] } };
+  } catch (error) {
+    return { problems: [{ line: index, message: messageOf(error) }], isRow: true };
+  }
 }
 
 /** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */

@@ -1,25 +1,6 @@
-import { z } from 'zod';
-import { MgwError } from '../../errors.ts';
-import { tryParseJson, type JsonObject } from '../../json.ts';
-import { kinds } from '../manifest/fields.ts';
-import type { Row } from '../manifest/row.ts';
+import { messageOf, MgwError } from '../../errors.ts';
 import { isLive, type Ask, type FleetState } from './fleet-state.ts';
-
-const headSchema = z.object({
-  /** The `base_url` of the records: a worker takes only rows for its own gateway. */
-  gateway: z.string(),
-  /** The maximum number of tasks in progress at the gateway, over all workers. */
-  concurrency: z.number().int().positive(),
-  perMinute: z.number().positive().optional(),
-  /** An amount in plain digits. */
-  budget: z.string().optional(),
-  /** A template for workers that have none of their own. */
-  output: z.string().optional(),
-  sidecar: z.boolean().optional(),
-});
-
-/** How an enqueued batch is carried out, on any machine. */
-export type QueuedHead = z.infer<typeof headSchema>;
+import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
 /** A batch in the queue. */
 export interface QueuedBatch {
@@ -32,7 +13,7 @@ export interface NewRow {
   id: string;
   /** The hash of what it asks for. */
   hash: string;
-  row: Row;
+  row: QueuedRow;
 }
 
 /** A row that this process has taken. */
@@ -52,40 +33,6 @@ export interface Added {
   changed: string[];
 }
 
-const rowSchema = z.object({
-  index: z.number().int(),
-  line: z.number().int(),
-  kind: z.enum(kinds),
-  id: z.string().optional(),
-  flags: z.record(z.string(), z.union([z.string(), z.array(z.string()), z.boolean()])),
-  set: z.array(z.string()),
-  body: z
-    .union([z.string(), z.custom<JsonObject>((value) => z.looseObject({}).safeParse(value).success)])
-    .optional(),
-  text: z.string().optional(),
-  file: z.string().optional(),
-  endpoint: z.string().optional(),
-  output: z.string().optional(),
-  tags: z.array(z.string()),
-}) satisfies z.ZodType<Row>;
-
-/** Reads how an enqueued batch is carried out. @throws MgwError('local_io') if the database holds something else. */
-export function parseHead(batch: string, text: string): QueuedHead {
-  const parsed = headSchema.safeParse(tryParseJson(text));
-  if (parsed.success) return parsed.data;
-  throw new MgwError(
-    'local_io',
-    `The queue's entry of the batch ${batch} is damaged. Enqueue its file again.`,
-  );
-}
-
-/** Reads a row of the queue. @throws MgwError('usage') if the database holds something else. */
-export function parseRow(id: string, text: string): Row {
-  const parsed = rowSchema.safeParse(tryParseJson(text));
-  if (parsed.success) return parsed.data;
-  throw new MgwError('usage', `The row ${id} of the queue is damaged.`);
-}
-
 /**
  * The rows of enqueued batches, handed out to workers one by one. A row belongs to its worker's lease: when the lease
  * ends, another worker takes the row, and the first one can no longer write to it. A row whose workers died twice is
@@ -93,10 +40,14 @@ export function parseRow(id: string, text: string): Row {
  */
 export class RowQueue {
   readonly #fleet: FleetState;
+  readonly #note: (text: string) => void;
   readonly #taken = new Set<TakenRow>();
+  readonly #damaged = new Set<string>();
 
-  constructor(fleet: FleetState) {
+  /** @param note receives a note for each batch whose entry is damaged, once */
+  constructor(fleet: FleetState, note: (text: string) => void = () => undefined) {
     this.#fleet = fleet;
+    this.#note = note;
   }
 
   /** The number of rows that this process has taken. */
@@ -110,7 +61,18 @@ export class RowQueue {
     const lease = await this.#fleet.lease();
     const values = [gateway, lease, own.map(({ batch }) => batch), own.map(({ id }) => id)];
     const found = await this.#fleet.ask<{ name: string; head: string }>(waiting, values);
-    return found.map(({ name, head }) => ({ name, head: parseHead(name, head) }));
+    return found.flatMap(({ name, head }) => this.#queuedBatch(name, head) ?? []);
+  }
+
+  // Other batches go on.
+  #queuedBatch(name: string, head: string): QueuedBatch | undefined {
+    try {
+      return { name, head: parseHead(name, head) };
+    } catch (error) {
+      if (!this.#damaged.has(name)) this.#note(messageOf(error));
+      this.#damaged.add(name);
+      return undefined;
+    }
   }
 
   /** Takes a row; undefined if there is none to take. Call it for one row of a batch at a time. */

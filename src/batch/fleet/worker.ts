@@ -8,7 +8,8 @@ import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
 import { heldMs, retryDelayMs, shortDelayMs } from './retry-delay.ts';
-import { parseRow, type QueuedBatch, type RowQueue, type TakenRow } from './row-queue.ts';
+import { parseRow } from './queued-row.ts';
+import type { QueuedBatch, RowQueue, TakenRow } from './row-queue.ts';
 
 /** A batch of the queue, opened to be worked on. */
 export interface OpenedBatch {

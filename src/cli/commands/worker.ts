@@ -2,7 +2,7 @@ import { Option, type Command } from 'commander';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
 import type { OpenedBatch } from '../../batch/fleet/worker.ts';
 import { parseDuration } from '../../duration.ts';
-import { exitCodes } from '../../errors.ts';
+import { exitCodes, usageError } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/deps.ts';
 import { withBudget } from '../../flows/budgets.ts';
 import type { Run } from '../command-tree.ts';
@@ -13,7 +13,7 @@ import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, sidecarOption, type WaitOptions } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/execute.ts';
-import { batchOf, planDepsOf } from './batch/open.ts';
+import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
 import { paceOf, rowOptionsOf } from './batch/options.ts';
 
 interface WorkerOptions extends WaitOptions {
@@ -42,7 +42,7 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(
       single(
         '-o, --output <template>',
-        'where files go on this machine, such as /clips/{name}/{id}.{ext} (default: what the batch says)',
+        'where files go on this machine, such as /clips/{name}/{id}.{ext} (required)',
       ).helpGroup('Output:'),
     )
     .addOption(new Option('--force', 'overwrite files that are not of the batch').helpGroup('Output:'))
@@ -78,8 +78,12 @@ export function registerWorker(command: Command, run: Run): void {
     .action(() => run(command, (context) => work(context, command.opts())));
 }
 
-async function work(context: Context, options: WorkerOptions): Promise<Outcome> {
+async function work(context: Context, { output, ...others }: WorkerOptions): Promise<Outcome> {
   const fleet = await fleetOf(context);
+  if (output === undefined)
+    throw usageError('Where to save files? Give -o, such as: mgw worker -o clips/{name}/{id}.{ext}');
+  placeOf(output);
+  const options = { ...others, output };
   const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([
     import('../../batch/fleet/row-queue.ts'),
     import('../../batch/fleet/worker.ts'),
@@ -92,7 +96,7 @@ async function work(context: Context, options: WorkerOptions): Promise<Outcome> 
   try {
     const worker = new Worker(
       {
-        queue: new RowQueue(fleet),
+        queue: new RowQueue(fleet, (text) => context.progress.note(text)),
         gateway: gateway.name,
         concurrency: options.concurrency ?? defaultConcurrency,
         maxIdleMs: options.maxIdle,
@@ -115,18 +119,13 @@ async function work(context: Context, options: WorkerOptions): Promise<Outcome> 
 async function opened(
   context: Context,
   { name, head }: QueuedBatch,
-  { output, force = false, sidecar = head.sidecar ?? false }: WorkerOptions,
+  { output, force = false, sidecar = head.sidecar ?? false }: WorkerOptions & { output: string },
   signals: JobDeps['signals'],
   tellLimit: LimitTeller,
 ): Promise<OpenedBatch> {
-  const {
-    output: template = head.output,
-    budget,
-    concurrency,
-    perMinute,
-  } = { ...head, ...(output && { output }) };
+  const { budget, concurrency, perMinute } = head;
   const manifest = { path: name, head: {}, defaults: [], items: nothing };
-  const batch = batchOf(manifest, name, { output: template, force });
+  const batch = batchOf(manifest, name, { output, force });
   const plan = await planDepsOf(context, batch);
   const job = { ...(await withBudget(await context.jobDeps(), 'batch', name, budget)), signals };
   const rows = await rowOptionsOf(context, { force, sidecar });

@@ -22,9 +22,9 @@ export function withReturnUsage(extInfo: Json | undefined): string | undefined {
 /** Every broken rule of `ExtInfo`'s double serialisation (specification 2.3). */
 export function checkExtInfo(extInfo: Json | undefined): Violation[] {
   if (extInfo === undefined) return [];
-  if (typeof extInfo !== 'string') return [violation(flags, 'ExtInfo', extInfo, rightForm(extInfo))];
+  if (typeof extInfo !== 'string') return [wrongForm('ExtInfo', extInfo, extInfo)];
   const ext = objectIn(extInfo);
-  if (ext === undefined) return [violation(flags, 'ExtInfo', extInfo, rightForm(undefined))];
+  if (ext === undefined) return [wrongForm('ExtInfo', extInfo, undefined)];
   return [
     ...misnamed(ext, 'ExtInfo', 'ExtVideoParameters'),
     ...misplacedUsage(ext),
@@ -43,8 +43,7 @@ function misplacedUsage(ext: JsonObject): Violation[] {
 function checkParameters(ext: JsonObject, given: Json | undefined): Violation[] {
   if (given === undefined) return [];
   const parameters = typeof given === 'string' ? objectIn(given) : undefined;
-  if (parameters === undefined)
-    return [violation(flags, 'ExtInfo.ExtVideoParameters', given, rightForm(ext))];
+  if (parameters === undefined) return [wrongForm('ExtInfo.ExtVideoParameters', given, ext)];
   const usage = parameters['ReturnUsage'];
   const wrongType = usage !== undefined && typeof usage !== 'boolean';
   const name = 'ExtInfo.ExtVideoParameters';
@@ -58,6 +57,10 @@ function misnamed(object: JsonObject, where: string, name: string): Violation[] 
   return Object.keys(object)
     .filter((key) => key !== name && squeezed(key) === squeezed(name))
     .map((key) => violation(flags, `${where}.${key}`, object[key], `the name ${name}, spelled exactly so`));
+}
+
+function wrongForm(field: string, value: Json | undefined, meant: Json | undefined): Violation {
+  return { ...violation(flags, field, value, rightForm(meant)), allowedAnyway: rightForm(undefined) };
 }
 
 // What was meant, in the form in which the body takes it; an example where that is too long or cannot be told.

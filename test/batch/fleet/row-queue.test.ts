@@ -17,7 +17,7 @@ function rows(...ids: string[]): NewRow[] {
   return ids.map((id, at) => ({
     id,
     hash: `hash of ${id}`,
-    row: { index: at + 1, line: at + 2, kind: 'c', id, flags: {}, set: [], tags: [] },
+    row: { index: at + 1, line: at + 2, kind: 'c' as const, id, body: {}, tags: [] },
   }));
 }
 

@@ -80,6 +80,68 @@ describeFleet('mgw worker', {}, (place) => {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
 
+  it('ends a row that a stranger wrote as bad, reads no file for it, and goes on', async () => {
+    const good = {
+      index: 1,
+      line: 2,
+      kind: 'c',
+      tags: [],
+      body: { model: 'vendor-h3-mini', prompt: 'a boat' },
+    };
+    const spoken = { index: 1, line: 2, kind: 'tts', tags: [], text: 'hello', flags: {}, set: [] };
+    const secret = join(machines.shared, 'secret');
+    writeFileSync(secret, '{"model":"vendor-h3-mini","prompt":"the secret"}');
+    const contents: unknown[] = [
+      { ...good, body: `@${secret}` },
+      { ...good, flags: { image: secret } },
+      { ...good, endpoint: '../../x' },
+      { ...good, output: '../x.mp4' },
+      { ...good, output: '/tmp/x.mp4' },
+      { ...good, output: 'a\nb.mp4' },
+      { ...good, output: '{seed}.mp4' },
+      { ...good, kind: 'z' },
+      { ...good, id: 'another' },
+      { ...spoken, text: undefined, file: secret },
+      { ...spoken, file: secret },
+      { ...spoken, flags: { 'ext-info': `@${secret}` } },
+      null,
+      [],
+    ];
+    const rows = contents.map((row, n) => {
+      const id = `bad-${n}`;
+      const text = JSON.stringify(row !== null && !Array.isArray(row) ? { id, ...(row as object) } : row);
+      return `('clips', '${id}', 'h', '${text.replaceAll("'", "''")}')`;
+    });
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    await place.query(
+      `insert into mgw.batch_rows (batch, id, hash, content) values ${rows.join(', ')}, ('clips', 'text', 'h', 'no JSON')`,
+    );
+    await place.query(
+      `insert into mgw.batches (name, gateway, head) select '../x', gateway, '{"output":"/tmp"}' from mgw.batches`,
+    );
+    await place.query(
+      `insert into mgw.batch_rows (batch, id, hash, content) values ('../x', 'x', 'h', 'null')`,
+    );
+    const { code, stderr } = await work();
+    expect([code, stderr]).toEqual([11, expect.not.stringContaining('This is a bug')]);
+    expect(stderr.match(/entry of the batch ..\/x is damaged/g)).toHaveLength(1);
+    expect([...gateway.charges.keys()]).toEqual(['prompt 0']);
+    const outcomes = await place.query(
+      `select outcome, count(*) from mgw.batch_rows where batch = 'clips' group by outcome order by 1`,
+    );
+    expect(outcomes).toBe(`bad\t${contents.length + 1}\ndone\t1`);
+    expect(await place.query(`select count(*) from mgw.events where line like '%secret%'`)).toBe('0');
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect([status.code, status.json.batch]).toMatchObject([11, { rows: 16, bad: 15 }]);
+  });
+
+  it('saves below its own -o, which is required', async () => {
+    const { code, stderr } = await runHereAs(here, ['worker', ...quick]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
+    const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);
+    expect([enqueued.code, await rowsInQueue()]).toEqual([2, '']);
+  });
+
   it('needs none of the files that a row names', async () => {
     const text = join(machines.shared, 'text.txt');
     const body = join(machines.shared, 'body.json');

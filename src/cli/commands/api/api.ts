@@ -142,7 +142,7 @@ async function apiRequest(
   const body = await optionText(context, options.body, '--body');
   headers['content-type'] ??= 'application/json';
   if (/json/i.test(headers['content-type'])) optionJson(body, '--body');
-  return { ...exchange, body };
+  return { ...exchange, body: body.text };
 }
 
 /**

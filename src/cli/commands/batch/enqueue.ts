@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Enqueued } from '../../../batch/fleet/enqueue.ts';
 import { type Ask, type FleetState, fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
-import type { QueuedHead } from '../../../batch/fleet/row-queue.ts';
+import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './execute.ts';
@@ -65,6 +65,8 @@ export function registerEnqueue(command: Command, run: Run): void {
 
 async function enqueueBatch(context: Context, given: string, options: EnqueueOptions): Promise<Outcome> {
   const { ask } = await fleetOf(context);
+  if (options.output !== undefined)
+    throw usageError('Each worker saves where its own -o says: leave out --output here.');
   const { file, batch, isQueued } = await openNamed(context, given, options);
   if (options.again) return handOutAgain(context, ask, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
@@ -128,7 +130,6 @@ async function headOf(context: Context, { manifest }: Batch, options: EnqueueOpt
     concurrency: options.concurrency ?? Number(head.concurrency ?? defaultConcurrency),
     perMinute: options.perMinute,
     budget: options.budget ?? head.budget,
-    output: options.output ?? head.output,
     sidecar: options.sidecar,
   };
 }

@@ -13,6 +13,8 @@ export interface BatchOptions {
   default?: string[];
   name?: string;
   force?: boolean;
+  /** Folders that rows may name files in, besides the manifest's and the current one. */
+  allowFiles?: string[];
 }
 
 /** Adds the flags by which a batch is told. */
@@ -22,6 +24,12 @@ export function addBatchOptions(command: Command): void {
       repeatable(
         '-d, --default <name=value>',
         'a field of every row that does not give it: -d model=vendor-h3',
+      ),
+    )
+    .addOption(
+      repeatable(
+        '--allow-files <dir>',
+        "a folder whose files rows may name, besides the file's and the current one",
       ),
     )
     .addOption(single('--name <name>', "names the batch (default: the file's, without its ending)"))

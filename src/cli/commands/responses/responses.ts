@@ -132,7 +132,7 @@ async function inputOf(
   if (source === '-' && (body === '-' || body === '@-'))
     throw usageError('The input and --body cannot both be standard input.');
   if (file === undefined && source !== '-') return source;
-  return (await optionText(context, source, '--file')).replace(/^\ufeff/, '').replace(/\r?\n$/, '');
+  return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
 /** What a response came to: its JSON, the text that was printed, and why it is not ok where it is not. */

@@ -52,7 +52,12 @@ export async function prepareSpeech(
   const settings = await context.settings();
   const target = outputOf(context, options);
   const text = await textOf(context, given, options);
-  const { body, ...composed } = composeSpeech(text, target, options, settings);
+  const { body, ...composed } = composeSpeech(
+    text,
+    target,
+    { ...options, isFromFile: options.file !== undefined && options.file !== '-' },
+    settings,
+  );
   if (!options.split) return { bodies: [body], ...composed, target };
   const { format } = composed;
   const joiner = joinerFor(format.wire);

@@ -11,13 +11,13 @@ import {
   type Listing,
 } from '../../../flows/compose-video.ts';
 import type { JsonObject } from '../../../json.ts';
-import { compose, type FlagValue, longName } from '../../../protocols/compose.ts';
+import { compose, fileNamedBy, type FlagValue, longName } from '../../../protocols/compose.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 
 /** The options that a body is made of, apart from the protocol's own flags. */
 export interface BodyOptions extends Pick<BodyParts, 'set' | 'check' | 'dryRun' | 'endpoint'> {
-  /** The body itself, or the argument of `--body`. */
-  body?: string | JsonObject | undefined;
+  /** The argument of `--body`. */
+  body?: string | undefined;
 }
 
 /**
@@ -31,14 +31,16 @@ export async function composedVideo(
   options: BodyOptions,
   listing?: Listing,
 ): Promise<{ video: ComposedVideo; advice: string[] }> {
-  const flags = await givenFlags(protocol, { ...options });
+  const { flags, fromFiles } = await givenFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
     throw usageError('Give PROMPT or --prompt, not both.');
   if (prompt === '-' && options.body === '@-')
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
   const { set, check, dryRun, endpoint } = options;
-  const parts = { body: await givenBody(context, options.body), flags, set, check, dryRun, endpoint };
+  const body = await givenBody(context, options.body);
+  if (options.body?.startsWith('@') && options.body !== '@-') fromFiles.push('body');
+  const parts = { body, flags, set, fromFiles, check, dryRun, endpoint };
   return composeVideo(context, protocol, parts, listing);
 }
 
@@ -54,7 +56,8 @@ export async function missingPrompt(
   const { io } = context;
   const { noInput, defaultsFor } = await context.settings();
   if (noInput.value || options.body !== undefined || options.check === false) return undefined;
-  const input = { flags: await givenFlags(protocol, { ...options }), set: options.set };
+  const { flags } = await givenFlags(protocol, { ...options });
+  const input = { flags, set: options.set };
   const model = protocol.modelOf(protocol.normalise(compose(protocol, input))) ?? '';
   const defaults = defaultsFor(protocol.name, model);
   const body = protocol.normalise(compose(protocol, { ...input, defaults }));
@@ -71,11 +74,8 @@ async function promptFromStdin(context: Context): Promise<string> {
   return text;
 }
 
-async function givenBody(
-  context: Context,
-  source: string | JsonObject | undefined,
-): Promise<JsonObject | undefined> {
-  if (typeof source !== 'string') return source;
+async function givenBody(context: Context, source: string | undefined): Promise<JsonObject | undefined> {
+  if (source === undefined) return undefined;
   return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
@@ -93,25 +93,26 @@ function optionsFor(flag: Flag): Option[] {
   return [new Option(`--${name}`, flag.description), new Option(`--no-${name}`, `the opposite of --${name}`)];
 }
 
-/** Returns the given flags of the protocol by their long names, with files read. */
+/** Returns the given flags of the protocol by their long names, with files read, and the names of those that are texts of files. */
 async function givenFlags(
   protocol: Protocol,
   options: Record<string, unknown>,
-): Promise<Record<string, FlagValue>> {
-  const given: Record<string, FlagValue> = {};
+): Promise<{ flags: Record<string, FlagValue>; fromFiles: string[] }> {
+  const flags: Record<string, FlagValue> = {};
+  const fromFiles: string[] = [];
   for (const flag of protocol.flags) {
     const name = longName(flag);
-    const value = options[camelCase(name)];
-    if (value !== undefined) given[name] = await valueOf(flag, `--${name}`, value as FlagValue);
+    const value = options[camelCase(name)] as FlagValue | undefined;
+    if (value === undefined) continue;
+    const file = fileNamedBy(flag, value);
+    if (file === undefined) flags[name] = value;
+    else if (flag.kind === 'file') flags[name] = await readInputFile(file, `--${name}`);
+    else {
+      flags[name] = (await readInputText(file, `--${name}`)).replace(/\r?\n$/, '');
+      fromFiles.push(name);
+    }
   }
-  return given;
-}
-
-async function valueOf(flag: Flag, name: string, value: FlagValue): Promise<FlagValue> {
-  if (flag.kind === 'file') return readInputFile(String(value), name);
-  if (flag.atFile !== true || typeof value !== 'string' || !value.startsWith('@')) return value;
-  const text = await readInputText(value.slice(1), name);
-  return text.replace(/\r?\n$/, '');
+  return { flags, fromFiles };
 }
 
 function camelCase(name: string): string {

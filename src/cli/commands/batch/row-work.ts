@@ -1,0 +1,97 @@
+import { rowFlags } from '../../../batch/manifest/fields.ts';
+import type { Row } from '../../../batch/manifest/row.ts';
+import type { Batch } from '../../../batch/plan.ts';
+import type { SpeechWork, Work } from '../../../batch/work.ts';
+import { usageError } from '../../../errors.ts';
+import { composeVideo, listedModels, type Listing } from '../../../flows/compose-video.ts';
+import { fixedExtension } from '../../../jobs/output-template.ts';
+import type { JsonObject } from '../../../json.ts';
+import { fileNamedBy, longName, type FlagValue } from '../../../protocols/compose.ts';
+import type { Model } from '../../../protocols/model.ts';
+import { protocolNamed } from '../../../protocols/named.ts';
+import type { ListingUse } from '../../../protocols/protocol.ts';
+import { composeSpeech } from '../../../speech/compose.ts';
+import type { Context } from '../../context.ts';
+import { optionObject } from '../../input.ts';
+import { RowFiles } from './row-files.ts';
+
+/** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */
+export function rowComposer(context: Context, { place, readable }: Batch): (row: Row) => Promise<Work> {
+  const listing = oneListing(context);
+  const files = new RowFiles(readable);
+  return async (row) => {
+    if (row.kind === 'tts') return speechWork(row, place.template, files, context);
+    const { flags, fromFiles } = await givenFlags(row, files);
+    const body = await givenBody(row.body, files);
+    if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
+    const parts = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
+    return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
+  };
+}
+
+// The content of a file is never read as the name of another.
+async function givenFlags(
+  { kind, flags: written }: Row,
+  files: RowFiles,
+): Promise<{ flags: Record<string, FlagValue>; fromFiles: string[] }> {
+  const flags: Record<string, FlagValue> = { ...written };
+  const fromFiles: string[] = [];
+  for (const flag of rowFlags(kind)) {
+    const name = longName(flag);
+    const value = written[name];
+    const file = value === undefined ? undefined : fileNamedBy(flag, value);
+    if (file === undefined) continue;
+    if (flag.kind === 'file') flags[name] = await files.bytes(file, name);
+    else {
+      flags[name] = withoutEnd(await files.text(file, name));
+      fromFiles.push(name);
+    }
+  }
+  return { flags, fromFiles };
+}
+
+async function givenBody(given: Row['body'], files: RowFiles): Promise<JsonObject | undefined> {
+  if (typeof given !== 'string') return given;
+  if (!given.startsWith('@')) return optionObject({ text: given, isFile: false }, 'body');
+  return optionObject({ text: await files.text(given.slice(1), 'body'), isFile: true }, 'body');
+}
+
+async function speechWork(
+  row: Row,
+  template: string,
+  files: RowFiles,
+  context: Context,
+): Promise<SpeechWork> {
+  const { flags, set, text, file, output } = row;
+  if (text !== undefined && file !== undefined) throw usageError('Give text or file, not both.');
+  if (text === undefined && file === undefined)
+    throw usageError('text: missing; needed: what is spoken, or file');
+  const isRead = file !== undefined;
+  const spoken = isRead ? withoutEnd(await files.text(file, 'file')).replace(/^\ufeff/, '') : (text ?? '');
+  const rate = flags['sample-rate'];
+  const fields = {
+    set,
+    isFromFile: isRead,
+    ...(typeof flags['format'] === 'string' && { format: flags['format'] }),
+    ...(typeof flags['speaker'] === 'string' && { speaker: flags['speaker'] }),
+    ...(rate !== undefined && { sampleRate: Number(rate) }),
+  };
+  const target = `speech${fixedExtension(output ?? template)}`;
+  const isFromFile = (field: string): boolean => isRead && 'req_params.text'.startsWith(field);
+  return { protocol: 'tts', ...composeSpeech(spoken, target, fields, await context.settings()), isFromFile };
+}
+
+function withoutEnd(text: string): string {
+  return text.replace(/\r?\n$/, '');
+}
+
+function oneListing(context: Context): Listing {
+  const asked = new Map<ListingUse, Promise<Model[] | undefined>>();
+  let found: Model[] | undefined;
+  return async (use) => {
+    if (found !== undefined) return found;
+    const answer = asked.get(use) ?? listedModels(context, use);
+    asked.set(use, answer);
+    return (found = await answer);
+  };
+}

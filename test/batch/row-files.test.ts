@@ -1,0 +1,151 @@
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { runHereAs } from '../support/one-process.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
+import { openScene, type Scene } from './scene.ts';
+
+const secret = 'PGPASSWORD=hunter2';
+const png = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
+
+let scene: Scene;
+let outside: string;
+beforeAll(async () => {
+  scene = await openScene();
+});
+beforeEach(() => {
+  outside = freshFolder();
+  writeFileSync(join(outside, 'secret'), secret);
+  writeFileSync(
+    join(outside, 'body.json'),
+    JSON.stringify({ model: 'vendor-h3', prompt: 'a boat', duration: 5 }),
+  );
+  writeFileSync(join(outside, 'image.png'), png);
+  scene.gateway.requests.splice(0);
+});
+afterAll(() => scene.gateway.close());
+
+const jsonl = (row: object): string => JSON.stringify({ id: 'a', ...row });
+
+describe('a local file that a manifest names', () => {
+  const fields: [string, (path: string) => object][] = [
+    ['file', (file) => ({ protocol: 'tts', file })],
+    ['body', (path) => ({ protocol: 'c', body: `@${path}` })],
+    ['image', (image) => ({ protocol: 'a', model: 'veo-3', prompt: 'a boat', image })],
+    [
+      'ext-info',
+      (path) => ({
+        protocol: 'b',
+        model: 'Kling',
+        'model-version': '2.0',
+        prompt: 'a boat',
+        'ext-info': `@${path}`,
+      }),
+    ],
+  ];
+  const ways: [string, () => string][] = [
+    ['an absolute path', () => join(outside, 'secret')],
+    ['..', () => `../../../../../../../../../../${join(outside, 'secret')}`],
+    ['a symbolic link', () => link('link', join(outside, 'secret'))],
+    ['a linked folder', () => join(link('folder', outside), 'secret')],
+    ['/proc', () => '/proc/self/environ'],
+    ['nothing', () => join(outside, 'missing')],
+  ];
+  it.each(fields.flatMap(([field, row]) => ways.map(([way, path]) => [field, way, row, path] as const)))(
+    '%s: is not read outside the folders, by %s',
+    async (field, _, row, path) => {
+      const file = scene.file('m.jsonl', jsonl(row(path())));
+      for (const command of ['plan', 'run', 'status']) {
+        const { stderr, stdout, code } = await scene.batch(command, file);
+        expect([command, code]).toEqual([command, command === 'status' ? 11 : 2]);
+        expect(stderr).toMatch(new RegExp(`m\\.jsonl:1: ${field}: .* outside the folders.*--allow-files`));
+        expect(stderr + stdout).not.toContain('hunter2');
+      }
+      expect(scene.gateway.requests).toEqual([]);
+    },
+  );
+
+  it.each(fields.slice(1, 3))('%s: is read below a folder of --allow-files', async (field, row) => {
+    const name = field === 'image' ? 'image.png' : 'body.json';
+    const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
+    expect((await scene.batch('plan', file)).code).toBe(2);
+    expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
+    expect(await scene.batch('plan', file, '--allow-files', join(outside, 'none'))).toMatchObject({
+      code: 2,
+    });
+  });
+
+  it("is read below the manifest's folder, whatever the current one is", async () => {
+    const file = join(outside, 'm.jsonl');
+    writeFileSync(file, jsonl({ protocol: 'c', body: `@${join(outside, 'body.json')}` }));
+    expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
+  });
+
+  it('is never a name of another file', async () => {
+    const inner = scene.at('inner');
+    writeFileSync(inner, `@${join(outside, 'secret')}`);
+    const row = fields[3]?.[1](inner) ?? {};
+    const { stderr, code } = await scene.batch('plan', scene.file('m.jsonl', jsonl(row)));
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringMatching(/ext-info.*: the value in the file is not allowed/i),
+    ]);
+    expect(stderr).not.toContain('hunter2');
+  });
+
+  const wrong: [string, string, (path: string) => object][] = [
+    ['text that is no JSON', secret, (path) => ({ protocol: 'c', body: `@${path}` })],
+    ['a number', `{"hunter2":12345678901234567890}`, (path) => ({ protocol: 'c', body: `@${path}` })],
+    [
+      'a field',
+      `{"model":"hunter2","prompt":"p","duration":"hunter2"}`,
+      (path) => ({ protocol: 'c', body: `@${path}` }),
+    ],
+    ['extension parameters', `{"ExtVideoParameters":{"hunter2":1}}`, (path) => fields[3]?.[1](path) ?? {}],
+    ['text that cannot be sent', secret, (path) => fields[3]?.[1](path) ?? {}],
+    ['an image', secret, (path) => fields[2]?.[1](path) ?? {}],
+    ['nothing that is spoken', '...', (path) => ({ protocol: 'tts', file: path })],
+  ];
+  it.each(wrong)('is not quoted if it holds %s', async (_, content, row) => {
+    writeFileSync(scene.at('inside'), content);
+    const { code, stderr } = await scene.batch('plan', scene.file('m.jsonl', jsonl(row(scene.at('inside')))));
+    expect(code).toBe(2);
+    expect(stderr).not.toMatch(/hunter2|PGPASS|1234|\.\.\.(?!,)/);
+  });
+
+  it('is not quoted by what differs from the job of a row', async () => {
+    writeFileSync(
+      scene.at('b.json'),
+      JSON.stringify({ model: 'vendor-h3-mini', prompt: 'a boat', duration: 5 }),
+    );
+    const file = scene.file('diff.jsonl', jsonl({ protocol: 'c', body: `@${scene.at('b.json')}` }));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    writeFileSync(
+      scene.at('b.json'),
+      JSON.stringify({ model: 'vendor-h3-mini', prompt: secret, duration: 5 }),
+    );
+    const { rows } = await scene.read('plan', file);
+    expect(rows).toMatchObject([{ state: 'changed', changes: ['prompt is another'] }]);
+  });
+
+  function link(name: string, target: string): string {
+    const folder = scene.at(`links-${Math.random()}`);
+    mkdirSync(folder);
+    symlinkSync(target, join(folder, name));
+    return join(folder, name);
+  }
+});
+
+it.each([
+  [['video', 'c', 'submit', '--body', '@secret', '--dry-run']],
+  [['video', 'b', 'submit', 'a boat', '-m', 'Kling', '--ext-info', '@secret', '--dry-run']],
+  [['responses', '--body', '@secret']],
+  [['api', 'POST', '/v1/x', '--body', '@secret']],
+])('%j does not quote the file', async (args) => {
+  writeFileSync(scene.at('secret'), secret);
+  const { code, stderr } = await runHereAs(scene.user, args);
+  expect([code, stderr]).toEqual([2, expect.not.stringMatching(/hunter2|PGPASS/)]);
+});
