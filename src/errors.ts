@@ -109,6 +109,8 @@ export interface ErrorDetails {
   handle?: string;
   /** The budget that it did not fit into. */
   budget?: BudgetShortfall;
+  /** The video protocols that would take the command. */
+  protocols?: readonly string[];
   cause?: unknown;
 }
 
@@ -124,6 +126,7 @@ export class MgwError extends Error {
   readonly job: Job | undefined;
   readonly handle: string | undefined;
   readonly budget: BudgetShortfall | undefined;
+  readonly protocols: readonly string[] | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -136,13 +139,14 @@ export class MgwError extends Error {
     this.job = details.job;
     this.handle = details.handle;
     this.budget = details.budget;
+    this.protocols = details.protocols;
   }
 
   /** The same error with other details, and with another message if one is given. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    const { charged, retry, next, requestId, job, handle, budget, cause } = this;
-    const own = { exit, charged, retry, next, requestId, job, handle, budget, cause };
+    const { charged, retry, next, requestId, job, handle, budget, protocols, cause } = this;
+    const own = { exit, charged, retry, next, requestId, job, handle, budget, protocols, cause };
     return new MgwError(this.code, message, { ...own, ...details });
   }
 }

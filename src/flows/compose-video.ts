@@ -1,15 +1,14 @@
 import type { Exchange } from '../exchange.ts';
-import { exitCodes, messageOf, MgwError, usageError } from '../errors.ts';
-import { asSentence } from '../http/advice.ts';
-import { TransportError } from '../http/transport-error.ts';
+import { messageOf, MgwError, usageError } from '../errors.ts';
 import { at, type JsonObject } from '../json.ts';
 import { compose, longName, type ComposeInput } from '../protocols/compose.ts';
 import type { Settings } from '../config/resolve.ts';
-import type { Model } from '../protocols/model.ts';
 import { findProtocol, protocolNames } from '../protocols/named.ts';
 import { dottedPath } from '../protocols/field-path.ts';
 import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
 import { valueInFile, violationMessage } from '../protocols/violations.ts';
+import { listedModels, type Listing } from './listing.ts';
+import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
 import { configured } from './places.ts';
 import type { Session } from './session.ts';
 
@@ -37,12 +36,6 @@ export interface ComposedVideo {
 }
 
 /**
- * Returns the model listing; undefined if it could not be fetched and is not needed.
- * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
- */
-export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
-
-/**
  * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
  * @returns the video, and advice about its body
  * @throws MgwError('usage') naming everything that is wrong, before anything is sent.
@@ -68,7 +61,7 @@ export async function composeVideo(
   const judge = (violations: Violation[], judged: JsonObject): void =>
     refuse(violations, isFromFile, protocol.modelOf(judged));
   if (isChecked) judge(faultsOfItsOwn(checks, composed, mayFill), composed);
-  const body = await completed(session, protocol, composed, parts, listing);
+  const body = await completed(session, protocol, composed, parts, listing, isFromFile);
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
   return { video: { protocol, body, asked, exchange, isFromFile }, advice: checks.advise(body) };
@@ -119,31 +112,36 @@ async function completed(
   body: JsonObject,
   { check = true, dryRun = false }: BodyParts,
   listing: Listing,
+  isFromFile: (field: string) => boolean,
 ): Promise<JsonObject> {
-  const use = protocol.needsListing?.(body);
-  if (use === undefined || (use === 'check' && (dryRun || !check))) return body;
-  const models = await listing(use);
+  const model = protocol.modelOf(body);
+  const modelField = protocol.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
+  const isQuoted = !isFromFile(modelField);
+  const use = await listingUse(session, protocol, body);
+  const isFetched = use === 'fill' || (use === 'check' && check && !dryRun);
+  const models = isFetched ? await listing(use) : undefined;
+  if (check && model !== undefined) refuseOtherProtocol(protocol, model, models ?? [], isQuoted);
   if (models === undefined) return body;
   try {
     return protocol.complete?.(body, models) ?? body;
   } catch (error) {
-    if (check) throw error;
+    if (check)
+      throw isQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
     session.note(`Not completed from the model listing: ${messageOf(error)}`);
     return body;
   }
 }
 
-// A listing that is only checked against may be unavailable. If the certificate is wrong, the submission would fail too.
-function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
-  if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
-  return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';
-}
-
-function explain(error: MgwError, use: ListingUse): MgwError {
-  if (use === 'check' || error.code === 'auth') return error;
-  const { code, message, requestId, cause } = error;
-  const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Give it (--model-version), or run this again.`;
-  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
+// A model that is not known to be one of the protocol may belong to another.
+async function listingUse(
+  session: Session,
+  protocol: Protocol,
+  body: JsonObject,
+): Promise<ListingUse | undefined> {
+  const own = protocol.needsListing?.(body);
+  const model = protocol.modelOf(body);
+  if (own !== undefined || model === undefined) return own;
+  return isKnownToServe(protocol, model, await session.settings()) ? undefined : 'check';
 }
 
 // A default under a misspelt protocol would be ignored, and the video may then cost more than was meant.
@@ -159,20 +157,4 @@ function known(protocol: Protocol, defaults: Record<string, unknown>): Record<st
   const stray = Object.keys(defaults).find((name) => !names.has(name));
   if (stray !== undefined) throw usageError(`defaults.video.${protocol.name}: there is no flag --${stray}.`);
   return defaults;
-}
-
-/**
- * Fetches the model listing. A submission that can do without it does not wait for it long.
- * @returns undefined if it could not be fetched and is not needed: the checks and the gateway judge the body
- * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
- */
-export async function listedModels(session: Session, use: ListingUse): Promise<Model[] | undefined> {
-  const { fetchModels } = await import('./models.ts');
-  try {
-    return await fetchModels(session, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
-  } catch (error) {
-    if (error instanceof MgwError && isFatal(error, use)) throw explain(error, use);
-    session.note(`Could not fetch the model list: ${messageOf(error)}`);
-    return undefined;
-  }
 }

@@ -3,13 +3,12 @@ import type { Row } from '../../../batch/manifest/row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { SpeechWork, Work } from '../../../batch/work.ts';
 import { usageError } from '../../../errors.ts';
-import { composeVideo, listedModels, type Listing } from '../../../flows/compose-video.ts';
+import { composeVideo } from '../../../flows/compose-video.ts';
+import { oneListing } from '../../../flows/listing.ts';
 import { fixedExtension } from '../../../jobs/output-template.ts';
 import type { JsonObject } from '../../../json.ts';
 import { fileNamedBy, longName, type FlagValue } from '../../../protocols/compose.ts';
-import type { Model } from '../../../protocols/model.ts';
 import { protocolNamed } from '../../../protocols/named.ts';
-import type { ListingUse } from '../../../protocols/protocol.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { optionObject } from '../../input.ts';
@@ -83,15 +82,4 @@ async function speechWork(
 
 function withoutEnd(text: string): string {
   return text.replace(/\r?\n$/, '');
-}
-
-function oneListing(context: Context): Listing {
-  const asked = new Map<ListingUse, Promise<Model[] | undefined>>();
-  let found: Model[] | undefined;
-  return async (use) => {
-    if (found !== undefined) return found;
-    const answer = asked.get(use) ?? listedModels(context, use);
-    asked.set(use, answer);
-    return (found = await answer);
-  };
 }

@@ -4,12 +4,8 @@ import { optionObject, optionText, readInputFile, readInputText, readStdin } fro
 import { repeatable, single } from '../../options.ts';
 import { readLine } from '../../prompt.ts';
 import { usageError } from '../../../errors.ts';
-import {
-  type BodyParts,
-  type ComposedVideo,
-  composeVideo,
-  type Listing,
-} from '../../../flows/compose-video.ts';
+import { type BodyParts, type ComposedVideo, composeVideo } from '../../../flows/compose-video.ts';
+import type { Listing } from '../../../flows/listing.ts';
 import type { JsonObject } from '../../../json.ts';
 import { compose, fileNamedBy, type FlagValue, longName } from '../../../protocols/compose.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
