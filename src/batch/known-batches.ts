@@ -1,42 +1,47 @@
 import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isObject, tryParseJson, type Json } from '../json.ts';
+import * as z from 'zod/mini';
 import { makeFolder } from '../files/make-folder.ts';
+import { tryParseJson } from '../json.ts';
 
-/** What tells a batch that was run, so that it can be named again. */
-export interface KnownBatch {
+const knownBatch = z.object({
+  name: z.string(),
+  /** Whether the command line gave the name. */
+  isNamed: z.boolean(),
   /** Absolute path of the manifest. */
-  file: string;
+  file: z.string(),
   /** The template of its files, its folder being absolute. */
-  output: string;
+  output: z.string(),
+  /** The template that the manifest gave; null if the command line gave one, which then wins. */
+  written: z.nullable(z.string()),
   /** The values of `-d`. */
-  defaults: string[];
-}
+  defaults: z.array(z.string()),
+  /** The folders of `--allow-files`, absolute. */
+  allowFiles: z.array(z.string()),
+});
 
-/** Remembers how a batch was run last; it is a convenience, and nothing rests on it. `folder` is the ledger's. */
-export async function rememberBatch(folder: string, name: string, batch: KnownBatch): Promise<void> {
+/** How a batch was run last. */
+export type KnownBatch = z.infer<typeof knownBatch>;
+
+/** Records how a batch was run last, under its name and its file. `folder` is the ledger's. */
+export async function rememberBatch(folder: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
-  await writeFile(`${pathOfBatch(folder, name)}.json`, `${JSON.stringify({ name, ...batch })}\n`, {
-    mode: 0o600,
-  });
+  for (const key of [batch.name, batch.file])
+    await writeFile(`${pathOfBatch(folder, key)}.json`, `${JSON.stringify(batch)}\n`, { mode: 0o600 });
 }
 
-/** How a batch was run last; undefined where none of that name is known. */
-export async function recallBatch(folder: string, name: string): Promise<KnownBatch | undefined> {
-  const text = await readFile(`${pathOfBatch(folder, name)}.json`, 'utf8').catch(() => '');
-  const json = tryParseJson(text);
-  if (!isObject(json) || json['name'] !== name) return undefined;
-  const { file, output, defaults } = json;
-  const isKnown = typeof file === 'string' && typeof output === 'string' && isTexts(defaults);
-  return isKnown ? { file, output, defaults } : undefined;
+/**
+ * Returns how a batch was run last; undefined if it is not known.
+ * @param key its name, or the absolute path of its manifest
+ */
+export async function recallBatch(folder: string, key: string): Promise<KnownBatch | undefined> {
+  const text = await readFile(`${pathOfBatch(folder, key)}.json`, 'utf8').catch(() => '');
+  const { data } = z.safeParse(knownBatch, tryParseJson(text));
+  return data?.name === key || data?.file === key ? data : undefined;
 }
 
-function isTexts(value: Json | undefined): value is string[] {
-  return Array.isArray(value) && value.every((each) => typeof each === 'string');
-}
-
-/** Where things are kept of a batch: the beginning of their paths. Any name will do on any file system. */
-export function pathOfBatch(folder: string, name: string): string {
-  return join(folder, 'batches', createHash('sha256').update(name).digest('hex').slice(0, 32));
+/** The beginning of the paths where something is kept for a batch, such that any name works on any file system. */
+export function pathOfBatch(folder: string, key: string): string {
+  return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
 }

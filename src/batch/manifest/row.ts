@@ -37,7 +37,10 @@ export type Defaults = ReadonlyMap<string, WrittenField>;
 export function defaultsOf(fields: readonly WrittenField[], report: (problem: Problem) => void): Defaults {
   const defaults = new Map<string, WrittenField>();
   for (const field of fields) {
-    if (field.value === null) continue;
+    if (field.value === null) {
+      defaults.delete(fieldName(field.name));
+      continue;
+    }
     const fault = defaultFault(field);
     if (fault === undefined) defaults.set(fieldName(field.name), field);
     else report({ line: field.line, message: fault });
@@ -62,7 +65,7 @@ export function givenDefaults(given: readonly string[]): WrittenField[] {
   const fields = given.map((entry): WrittenField => {
     const split = entry.indexOf('=');
     if (split < 1) throw usageError(`-d ${shownValue(entry)}: write it as NAME=VALUE.`);
-    return { name: entry.slice(0, split), value: entry.slice(split + 1), line: 0, isText: true };
+    return { name: entry.slice(0, split), value: entry.slice(split + 1) || null, line: 0, isText: true };
   });
   defaultsOf(fields, ({ message }) => {
     throw usageError(`-d: ${asSentence(message)}`);

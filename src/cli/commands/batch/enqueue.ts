@@ -5,7 +5,7 @@ import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './execute.ts';
-import { openNamed } from './known.ts';
+import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -67,7 +67,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   const { ask } = await fleetOf(context);
   if (options.output !== undefined)
     throw usageError('Each worker saves where its own -o says: leave out --output here.');
-  const { file, batch, isQueued } = await openNamed(context, given, options);
+  const { file, batch, isQueued, options: named } = await openNamed(context, given, options);
   if (options.again) return handOutAgain(context, ask, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
@@ -75,6 +75,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   const checked = await checkRows(batch, deps);
   await tellProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };
+  await remember(context, batch, named);
   const head = await headOf(context, batch, options);
   const done = await enqueue(batch, head, deps, ask);
   tellChanged(context, file, batch, done);

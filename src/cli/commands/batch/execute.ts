@@ -46,7 +46,9 @@ export async function execute(
     throw usageError(`--id: no row that can be carried out is called ${printableLine(stray, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad)
     return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
-  if (!isQueued) await remember(context, batch, options);
+  // A run that only found rows changed, such as by a -d that was tried, is not what later ones continue.
+  const { chosen, counts } = ready.tally;
+  if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
   const results = options.results === undefined ? undefined : await openResults(options.results);
   const display = displayOf(context, ready, report);
   context.progress.giveWay();

@@ -1,6 +1,7 @@
 import { extname, join, resolve } from 'node:path';
-import { recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
+import { type KnownBatch, recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import { fieldName } from '../../../batch/manifest/fields.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
@@ -10,18 +11,19 @@ import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
 
 /** A batch as a command line names it. */
-interface NamedBatch<T> {
+export interface NamedBatch<T> {
   /** Its file; the name of one that was enqueued. */
   file: string;
   options: T;
   batch: Batch;
-  /** True where its rows come from the queue. */
+  /** Whether its rows come from the queue. */
   isQueued: boolean;
 }
 
 /**
- * Opens a batch by its file, or by its name: one that was enqueued, or was run here before.
- * @throws MgwError('usage') where there is none, or its file cannot be read.
+ * Opens a batch by its file, or by its name if it was enqueued or was run here before. What the command line does not
+ * say is as it was in the last run (design 13).
+ * @throws MgwError('usage') if there is none, or its file cannot be read.
  */
 export async function openNamed<T extends BatchOptions>(
   context: Context,
@@ -37,46 +39,68 @@ export async function openNamed<T extends BatchOptions>(
       return { file: given, options: asked, batch, isQueued: true };
     }
   }
-  const { file, options } = await fileOf(context, given, asked);
-  return { file, options, batch: await openBatch(file, options), isQueued: false };
+  const known = await knownOf(context, given, asked);
+  const file = known !== undefined && !isPath(given) ? known.file : given;
+  const options = known === undefined ? asked : asInLastRun(known, asked, !isPath(given));
+  return { file, options, batch: await openBatch(file, options, known), isQueued: false };
 }
 
 function isPath(given: string): boolean {
-  return extname(given) !== '' || /[\\/]/.test(given);
+  return given === '-' || extname(given) !== '' || /[\\/]/.test(given);
 }
 
-/**
- * The file of a batch, and how it was run last where its name is given; what the command line says wins.
- * @throws MgwError('usage') where no batch of that name was run here.
- */
-async function fileOf<T extends BatchOptions>(
+async function knownOf(
   context: Context,
   given: string,
-  options: T,
-): Promise<{ file: string; options: T }> {
-  if (isPath(given)) return { file: given, options };
-  const known = await recallBatch(ledgerFolder(await context.settings()), given);
-  if (known === undefined)
-    throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`);
-  const { file, output, defaults } = known;
+  { name }: BatchOptions,
+): Promise<KnownBatch | undefined> {
+  const folder = ledgerFolder(await context.settings());
+  if (given === '-') return undefined;
+  if (isPath(given)) {
+    const known = await recallBatch(folder, name ?? resolve(given));
+    return known?.file === resolve(given) ? known : undefined;
+  }
+  const known = await recallBatch(folder, given);
+  if (known !== undefined) return known;
+  throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`);
+}
+
+function asInLastRun<T extends BatchOptions>(known: KnownBatch, options: T, isByName: boolean): T {
+  const given = options.default ?? [];
+  const nameOf = (entry: string): string => fieldName(entry.slice(0, entry.indexOf('=')));
+  const names = given.map(nameOf);
   return {
-    file,
-    options: { output, name: given, ...options, default: [...defaults, ...(options.default ?? [])] },
+    ...options,
+    name: options.name ?? (isByName || known.isNamed ? known.name : undefined),
+    default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...given],
+    allowFiles: options.allowFiles ?? known.allowFiles,
   };
 }
 
-/** Remembers how a batch is run, for {@link fileOf}. */
-export async function remember(context: Context, batch: Batch, options: BatchOptions): Promise<void> {
-  const { manifest, name, place } = batch;
+/** Records how a batch is run, for {@link openNamed}. */
+export async function remember(
+  context: Context,
+  { manifest, name, place, isPlaceGiven }: Batch & { isPlaceGiven?: boolean },
+  options: BatchOptions,
+): Promise<void> {
+  if (manifest.path === '-') return;
   const [file, output] = [resolve(manifest.path), join(place.folder, place.template)];
   const folder = ledgerFolder(await context.settings());
   const before = await recallBatch(folder, name);
   if (before !== undefined && before.file !== file)
     context.progress.note(
-      `The batch ${name} was run from ${before.file} before: its rows go by the same names.`,
+      `The batch ${name} was last run from another file, ${before.file}. Rows of the same id are the same rows.`,
     );
-  await rememberBatch(folder, name, { file, output, defaults: options.default ?? [] }).catch(
-    (error: unknown) =>
-      context.progress.note(`How the batch is run could not be recorded: ${messageOf(error)}`),
+  const known = {
+    name,
+    isNamed: options.name !== undefined,
+    file,
+    output,
+    written: isPlaceGiven ? null : (manifest.head.output ?? ''),
+    defaults: options.default ?? [],
+    allowFiles: (options.allowFiles ?? []).map((each) => resolve(each)),
+  };
+  await rememberBatch(folder, known).catch((error: unknown) =>
+    context.progress.note(`Could not record how the batch is run: ${messageOf(error)}`),
   );
 }

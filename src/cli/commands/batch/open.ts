@@ -1,6 +1,6 @@
 import { basename, extname } from 'node:path';
 import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
-import { pathOfBatch } from '../../../batch/known-batches.ts';
+import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
 import { givenDefaults } from '../../../batch/manifest/row.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
@@ -22,10 +22,22 @@ import { version } from '../../../version.ts';
  * Opens the manifest of a batch; the command line wins over what a manifest in YAML says.
  * @throws MgwError('usage') where there is no such file, or its name or place cannot be one.
  */
-export async function openBatch(file: string, options: BatchOptions): Promise<Batch> {
+export async function openBatch(
+  file: string,
+  options: BatchOptions,
+  known?: KnownBatch,
+): Promise<Batch & { isPlaceGiven: boolean }> {
   const manifest = await openManifest(file, givenDefaults(options.default ?? []));
-  const batch = batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), options);
-  return { ...batch, readable: await readableFolders(file, options.allowFiles) };
+  const output = options.output ?? lastOutput(manifest, known);
+  const batch = batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), { ...options, output });
+  const isPlaceGiven = options.output !== undefined || (output !== undefined && known?.written === null);
+  return { ...batch, readable: await readableFolders(file, options.allowFiles), isPlaceGiven };
+}
+
+// An output that was edited in the manifest since wins over that of the last run.
+function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
+  const isAsItWas = known?.written === null || known?.written === (head.output ?? '');
+  return isAsItWas ? known?.output : undefined;
 }
 
 /** A batch of a manifest that is open. @throws MgwError('usage') where its files cannot go where they should. */

@@ -5,7 +5,8 @@ import type { Context } from '../../context.ts';
 import { planView, refusal, rowView, planText, tellProblems } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { openBatch, planDepsOf } from './open.ts';
+import { openNamed } from './known.ts';
+import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 
 const examples = `
@@ -16,15 +17,15 @@ Examples:
 
 /** `mgw batch plan FILE`: checks every row, and shows what would be done and what it would cost; nothing is sent. */
 export function registerPlan(command: Command, run: Run): void {
-  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml');
+  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; or the name of a batch that was run here');
   addBatchOptions(command);
   command
     .addHelpText('after', examples)
     .action((file: string) => run(command, (context) => plan(context, file, command.opts())));
 }
 
-async function plan(context: Context, file: string, options: BatchOptions): Promise<Outcome> {
-  const batch = await openBatch(file, options);
+async function plan(context: Context, given: string, options: BatchOptions): Promise<Outcome> {
+  const { file, batch } = await openNamed(context, given, options);
   const rows: Record<string, unknown>[] = [];
   const told: PlannedRow[] = [];
   const made = await planBatch(batch, await planDepsOf(context, batch), (planned) => {

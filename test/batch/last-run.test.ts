@@ -1,0 +1,77 @@
+import { existsSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { CliResult } from '../support/cli.ts';
+import { runHereAs } from '../support/one-process.ts';
+import { clips, openScene, type Scene } from './scene.ts';
+
+let scene: Scene;
+beforeEach(async () => {
+  scene = await openScene();
+});
+afterEach(() => scene.gateway.close());
+
+/** Runs a command of `mgw batch` without an output. */
+function batch(...args: string[]): Promise<CliResult> {
+  const polls = args[0] === 'run' || args[0] === 'retry' ? ['--poll-interval', '10ms'] : [];
+  return runHereAs(scene.user, ['batch', ...args, ...polls]);
+}
+
+const charges = (): number => [...scene.gateway.charges.values()].reduce((sum, times) => sum + times, 0);
+
+describe('a batch that was run with --output, --name and -d', () => {
+  let file: string;
+  beforeEach(async () => {
+    file = scene.file('shots.csv', clips(['a', 'a boat'], ['b', 'a cat']).replace(/,5,/g, ',,'));
+    const options = ['-o', scene.at('out/{id}.{ext}'), '--name', 'film', '-d', 'duration=5'];
+    expect(await batch('run', file, ...options)).toMatchObject({ code: 0 });
+    scene.gateway.requests.splice(0);
+  });
+
+  it.each([
+    ['status', 'file', 0],
+    ['plan', 'file', 0],
+    ['run', 'file', 0],
+    ['status', 'name', 0],
+    ['plan', 'name', 0],
+    ['run', 'name', 0],
+  ])('is done for %s by its %s', async (command, by, code) => {
+    const result = await batch(command, by === 'file' ? file : 'film', '--json');
+    expect(result).toMatchObject({ code });
+    expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
+    expect(charges()).toBe(2);
+    expect(scene.gateway.requests.filter(({ method }) => method === 'POST')).toEqual([]);
+    expect(existsSync('a.mp4')).toBe(false);
+  });
+
+  it('is retried there', async () => {
+    expect(await batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
+    expect(existsSync('a.mp4')).toBe(false);
+  });
+
+  it('saves elsewhere, and has another field, if it is told to', async () => {
+    const other = scene.at('other/{id}.{ext}');
+    expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });
+    expect(existsSync(scene.at('other/a.mp4'))).toBe(true);
+    expect(charges()).toBe(2);
+    expect((await batch('plan', file, '-d', 'duration=6', '--json')).json.batch).toMatchObject({
+      states: { changed: 2 },
+    });
+    expect(await batch('plan', file, '-d', 'duration=')).toMatchObject({ code: 0 });
+  });
+
+  it('has nothing to do with another file of that name', async () => {
+    const other = scene.file('other.csv', clips(['a', 'a fox']));
+    const { stdout } = await batch('plan', other, '--name', 'film', '--json');
+    expect(stdout).not.toContain(scene.at('out'));
+  });
+});
+
+it('takes an output that was edited in the manifest since', async () => {
+  const text = (folder: string): string =>
+    `output: ${scene.at(folder)}/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]`;
+  const file = scene.file('film.yaml', text('one'));
+  expect(await batch('run', file)).toMatchObject({ code: 0 });
+  expect((await batch('status', file)).code).toBe(0);
+  scene.file('film.yaml', text('two'));
+  expect((await batch('status', file)).code).toBe(11);
+});
