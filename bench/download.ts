@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { deadlineIn, systemClock } from '../src/clock.ts';
 import { bearer } from '../src/exchange.ts';
 import { download } from '../src/http/download.ts';
-import { lockOutput } from '../src/files/output-lock.ts';
+import { acquireOutputLock } from '../src/files/output-lock.ts';
 import { publish } from '../src/files/publish.ts';
 
 const size = 1024 ** 3;
@@ -60,7 +60,7 @@ async function get(url: string, path: string): Promise<void> {
   };
   const late = (): Error => new Error('it is locked');
   const lock = { claimant, clock: systemClock, deadline, late, charged: 'no' as const };
-  const output = await lockOutput(path, url, lock);
+  const output = await acquireOutputLock(path, url, lock);
   const outcome = await download({ url, key: 'never' }, output, {
     gateway: { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [] },
     clock: systemClock,

@@ -5,11 +5,11 @@ export interface JsonObject {
 }
 
 /** The depth to which JSON is read, so that recursion over a value is safe. No gateway nests deeper. */
-export const mostLevels = 200;
+export const maxLevels = 200;
 
 /**
  * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text. What is
- * nested deeper than {@link mostLevels} becomes null: the rest of an answer counts all the same.
+ * nested deeper than {@link maxLevels} becomes null: the rest of an answer counts all the same.
  * @throws SyntaxError if the text is not JSON.
  */
 export function parseJson(text: string): Json {
@@ -19,7 +19,7 @@ export function parseJson(text: string): Json {
 function parse(text: string): { value: Json; isCut: boolean } {
   const clean = text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
   const value = JSON.parse(/\d{16}/.test(clean) ? quoteLongIntegers(clean) : clean) as Json;
-  return { value, isCut: cutBelow(value, mostLevels) };
+  return { value, isCut: cutBelow(value, maxLevels) };
 }
 
 // In place; true if something was cut.
@@ -54,7 +54,7 @@ function quoteLongIntegers(text: string): string {
  */
 export function parseBodyJson(text: string): Json {
   const { value, isCut } = parse(text);
-  if (isCut) throw new RangeError(`it is nested deeper than ${mostLevels} levels`);
+  if (isCut) throw new RangeError(`it is nested deeper than ${maxLevels} levels`);
   const lost = unkeptNumber(text);
   if (lost !== undefined)
     throw new RangeError(
@@ -86,9 +86,9 @@ export function tryParseJson(text: string): Json | undefined {
   }
 }
 
-const mostCuts = 64;
+const maxCuts = 64;
 // How much text is parsed in search of a cut, UTF-16 code units: all cuts of a small answer, the last few of a large one.
-const mostParsed = 1024 * 1024;
+const maxParsed = 1024 * 1024;
 
 /**
  * Reads what is whole at the head of a JSON text that was cut: complete members are kept, a half-written
@@ -97,7 +97,7 @@ const mostParsed = 1024 * 1024;
 export function parseCutJson(text: string): Json | undefined {
   const whole = tryParseJson(text);
   if (whole !== undefined) return whole;
-  const most = Math.max(4, Math.floor(mostParsed / (text.length + 1)));
+  const most = Math.max(4, Math.floor(maxParsed / (text.length + 1)));
   for (const { end, open } of lastCuts(text).slice(0, most)) {
     const value = tryParseJson(text.slice(0, end) + closersOf(open));
     if (value !== undefined) return value;
@@ -127,11 +127,11 @@ function lastCuts(text: string): { end: number; open?: Open }[] {
     if (token === '{' || token === '[')
       open = { closer: token === '{' ? '}' : ']', level: (open?.level ?? 0) + 1, around: open };
     else if (token === '}' || token === ']') open = open?.around;
-    if ((open?.level ?? 0) > mostLevels) continue;
+    if ((open?.level ?? 0) > maxLevels) continue;
     cuts.push({ end: token === ',' ? index : index + 1, open });
-    if (cuts.length >= 2 * mostCuts) cuts = cuts.slice(-mostCuts);
+    if (cuts.length >= 2 * maxCuts) cuts = cuts.slice(-maxCuts);
   }
-  return cuts.slice(-mostCuts).reverse();
+  return cuts.slice(-maxCuts).reverse();
 }
 
 /** True for a JSON object: not null, not an array. */
@@ -164,7 +164,7 @@ export function idAt(value: Json | undefined, path: string): string | undefined 
   return typeof found === 'number' && Number.isSafeInteger(found) ? String(found) : textAt(value, path);
 }
 
-/** JSON with sorted members and no white space: equal values give equal text. By recursion, see {@link mostLevels}. */
+/** JSON with sorted members and no white space: equal values give equal text. By recursion, see {@link maxLevels}. */
 export function canonicalJson(value: Json | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (!isObject(value)) return JSON.stringify(value ?? null);

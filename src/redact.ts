@@ -43,12 +43,12 @@ function patternOf(secrets: readonly string[]): RegExp {
 }
 
 // Escapes of several kinds inside each other: JSON of HTML of an address has three.
-const mostLevels = 6;
+const maxLevels = 6;
 
 // Looked for in the text as it is, and as it is without one more level of escapes each time.
 function hidden(text: string, pattern: RegExp): string {
   const texts = [text];
-  for (let next = withoutEscapes(text); next !== texts.at(-1) && texts.length <= mostLevels;) {
+  for (let next = withoutEscapes(text); next !== texts.at(-1) && texts.length <= maxLevels;) {
     texts.push(next);
     next = withoutEscapes(next);
   }
@@ -195,13 +195,13 @@ function withoutEscapes(text: string, found?: (escape: Escape) => void): string 
 
 // A text may consist of escapes only, few of them different.
 const known = new Map<string, string>();
-const mostKnown = 1000;
+const maxKnown = 1000;
 
 function knownCharacter(escape: string): string {
   let character = known.get(escape);
   if (character === undefined) {
     character = characterOf(escape);
-    if (known.size < mostKnown && escape.length < 32) known.set(escape, character);
+    if (known.size < maxKnown && escape.length < 32) known.set(escape, character);
   }
   return character;
 }

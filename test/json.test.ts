@@ -5,7 +5,7 @@ import {
   canonicalJson,
   idAt,
   isObject,
-  mostLevels,
+  maxLevels,
   parseBodyJson,
   parseCutJson,
   parseJson,
@@ -54,8 +54,8 @@ describe('parseJson', () => {
 
   it('reads what is nested too deep as null, and all next to it', () => {
     const deep = (levels: number): string => `${'['.repeat(levels)}7${']'.repeat(levels)}`;
-    expect(canonicalJson(parseJson(deep(mostLevels)))).toBe(deep(mostLevels));
-    expect(canonicalJson(parseJson(deep(mostLevels + 1)))).toBe(deep(mostLevels).replace('7', 'null'));
+    expect(canonicalJson(parseJson(deep(maxLevels)))).toBe(deep(maxLevels));
+    expect(canonicalJson(parseJson(deep(maxLevels + 1)))).toBe(deep(maxLevels).replace('7', 'null'));
     const text = `{"a":{"b":${deep(200_000)}},"id":"t-1","__proto__":${deep(300)}}`;
     expect(textAt(parseJson(text), 'id')).toBe('t-1');
     expect(JSON.stringify(parseJson(text)).length).toBeLessThan(1000);
@@ -235,7 +235,7 @@ describe('parseBodyJson', () => {
   });
 
   it('refuses what is nested too deep', () => {
-    expect(() => parseBodyJson(`${'['.repeat(mostLevels + 1)}${']'.repeat(mostLevels + 1)}`)).toThrow(
+    expect(() => parseBodyJson(`${'['.repeat(maxLevels + 1)}${']'.repeat(maxLevels + 1)}`)).toThrow(
       /^it is nested deeper than 200 levels$/,
     );
   });

@@ -41,7 +41,7 @@ const newline = 0x0a;
 /** The number of lines that are written together. */
 const atOnce = 100;
 /** A larger file is replaced, bytes. */
-const mostBytes = 256 * 1024 * 1024;
+const maxBytes = 256 * 1024 * 1024;
 
 /**
  * The rows of a batch that were found done, by a hash of the row as the manifest writes it: such a row is recognised
@@ -70,7 +70,7 @@ export class DoneRowCache {
         other !== own && other.startsWith(`${path}.`) && other.endsWith('.rows');
       for (const other of others.filter(isStale)) removeFile(other);
       const bytes = readBytes(own) ?? Buffer.alloc(0);
-      if (bytes.length <= mostBytes) return new DoneRowCache(own, bytes, place);
+      if (bytes.length <= maxBytes) return new DoneRowCache(own, bytes, place);
       removeFile(own);
       return new DoneRowCache(own, Buffer.alloc(0), place);
     } catch {

@@ -23,16 +23,16 @@ export interface SendWindow {
 }
 
 /** How long a window is open, ms: for the connection, and for what is recorded before the first byte. */
-const mostLateMs = 2000;
+const maxDelayMs = 2000;
 
 /** Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than `perMinute`. */
 export function gapOf(perMinute: number | undefined): number {
-  return perMinute === undefined ? 0 : (60_000 + mostLateMs) / perMinute;
+  return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
 }
 
 /** Returns the window that opens at a time, monotonic ms. */
 export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: PaceOptions): SendWindow {
-  return { epoch, isOpen: () => perMinute === undefined || clock.monotonic() <= at + mostLateMs };
+  return { epoch, isOpen: () => perMinute === undefined || clock.monotonic() <= at + maxDelayMs };
 }
 
 /**

@@ -2,13 +2,13 @@ import { statSync } from 'node:fs';
 import { join, parse } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
-import { removeLeft } from '../jobs/hold-output.ts';
+import { removeLeft } from '../jobs/lock-output.ts';
 import { differences } from '../jobs/differences.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { fingerprintOf, recordedBody } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { pathsAt } from '../jobs/target.ts';
-import { latestTake, type Take } from '../jobs/takes.ts';
+import { latestRetry, type Retry } from '../jobs/takes.ts';
 import type { Json } from '../json.ts';
 import { countOf, submissionOf, type Work } from './work.ts';
 
@@ -24,7 +24,7 @@ export type RowState = (typeof rowStates)[number];
 /** What the ledger knows of a row. */
 export interface Standing {
   state: RowState;
-  take: Take;
+  take: Retry;
   /** What differs from the job, where the row was changed. */
   changes?: string[];
   /** Where the take's file goes, where that is next to an earlier one's; `rowPath` is where the row's goes. */
@@ -39,7 +39,7 @@ export interface StandingDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'acco
 }
 
 /** What tells a row's jobs and files. */
-export interface Whereabouts {
+export interface RowIdentity {
   /** Names its jobs. */
   key: string;
   work: Work;
@@ -48,8 +48,8 @@ export interface Whereabouts {
 }
 
 /** Where a row stands. Where the record of its job is lost, nobody knows whether it was paid for. */
-export async function standingOf({ key, work, path }: Whereabouts, deps: StandingDeps): Promise<Standing> {
-  const take = await latestTake(deps.ledger, key).catch((error: unknown) => {
+export async function standingOf({ key, work, path }: RowIdentity, deps: StandingDeps): Promise<Standing> {
+  const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
     if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
     throw error;
   });
@@ -119,7 +119,7 @@ export async function tidyRow(
   await removeLeft(job, pathsAt({ kind: 'file', path: pathFor(path, job) }, job, count), deps);
 }
 
-type Tidied = Standing & Pick<Whereabouts, 'work' | 'path'>;
+type Tidied = Standing & Pick<RowIdentity, 'work' | 'path'>;
 
 // Synchronous: a batch asks for every file that it has, and each trip to the thread pool takes ten times as long.
 /** True for a plain file of this size. */

@@ -35,9 +35,9 @@ export interface RunOptions extends RowOptions {
 }
 
 /** Downloads and rows that wait for another try, in addition to those under way at the gateway. */
-const mostBeside = 8;
+const maxInParallel = 8;
 /** Rows in a row that found the gateway unreachable, after which it is left alone. */
-const mostUnreachable = 5;
+const maxUnreachable = 5;
 
 /**
  * The rows of one run, many at once: each is begun in its turn, as soon as there is room for it, and forgotten when it
@@ -84,7 +84,7 @@ export class BatchRun {
   /** Begins a row as soon as there is room for it; does nothing where the run is over. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
     const { pace, timeoutMs } = this.#options;
-    while (this.#open >= pace.limit + mostBeside && !this.isOver) await this.#nextEnd();
+    while (this.#open >= pace.limit + maxInParallel && !this.isOver) await this.#nextEnd();
     if (this.isOver) return;
     if (pace.heldMs > timeoutMs) {
       this.#stop = held(pace.heldMs);
@@ -173,7 +173,7 @@ export class BatchRun {
       error.code === 'budget' ||
       error.code === 'internal' ||
       (error.code === 'local_io' && error.job === undefined) ||
-      this.#unreachable >= mostUnreachable;
+      this.#unreachable >= maxUnreachable;
     if (isForAll) this.#stop ??= error;
   }
 }

@@ -5,7 +5,7 @@ import { type Io, write } from './io.ts';
 import { messageOf, systemCode, usageError } from '../errors.ts';
 import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';
 
-const mostBytes = 64 * 1024 * 1024;
+const maxBytes = 64 * 1024 * 1024;
 
 /**
  * All of standard input as text.
@@ -20,7 +20,7 @@ export async function readStdin(io: Io): Promise<string> {
     const bytes = Buffer.from(chunk as Uint8Array);
     chunks.push(bytes);
     size += bytes.length;
-    if (size > mostBytes) throw usageError('Standard input is larger than 64 MiB.');
+    if (size > maxBytes) throw usageError('Standard input is larger than 64 MiB.');
   }
   return decodeUtf8(Buffer.concat(chunks), 'Standard input');
 }
@@ -45,7 +45,7 @@ export async function readInputFile(path: string, flag: string): Promise<Uint8Ar
   try {
     const stat = await file.stat();
     if (!stat.isFile()) throw usageError(`${flag}: ${path} is not a file.`);
-    if (stat.size > mostBytes) throw usageError(`${flag}: ${path} is larger than 64 MiB.`);
+    if (stat.size > maxBytes) throw usageError(`${flag}: ${path} is larger than 64 MiB.`);
     return await file.readFile();
   } finally {
     await file.close();

@@ -6,7 +6,7 @@ import type { Screen, Screens } from './help/format.ts';
 import { wrapped } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommands, write } from './io.ts';
 import { type Paint, paintOn, plain, withStates } from './output/colour.ts';
-import { type Ways, withWay } from './output/next.ts';
+import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome } from './output/outcome.ts';
 import { createProgram, type Program } from './program.ts';
 import { helpOf } from './usage.ts';
@@ -85,9 +85,9 @@ async function outcomeOf(
 
 async function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Promise<Outcome> {
   if (outcome.error === undefined || program === undefined) return outcome;
-  const job = outcome.json['job'] as Ways['job'];
+  const job = outcome.json['job'] as Hint['job'];
   const help = await helpOf(program.root, argv);
-  return { ...outcome, error: withWay(outcome.error, { argv, help, job }) };
+  return { ...outcome, error: withHint(outcome.error, { argv, help, job }) };
 }
 
 // Which key was refused, and where: there may be several of either.

@@ -74,7 +74,7 @@ function checked(where: string, read: () => string): string {
   }
 }
 
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 
 /**
  * The text of the file that MGW_API_KEY_FILE names: a plain file, or a pipe such as `<(pass show gateway)`.
@@ -98,11 +98,11 @@ function readBounded(path: string): string {
   const file = openSync(path, 'r');
   try {
     if (fstatSync(file).isDirectory()) throw new Error('it is a folder');
-    const bytes = Buffer.alloc(mostBytes + 1);
+    const bytes = Buffer.alloc(maxBytes + 1);
     let size = 0;
     for (let read = -1; read !== 0 && size < bytes.length; size += read)
       read = readSync(file, bytes, size, bytes.length - size, null);
-    if (size > mostBytes) throw new Error('it is larger than 64 KiB');
+    if (size > maxBytes) throw new Error('it is larger than 64 KiB');
     return new TextDecoder('utf-8').decode(bytes.subarray(0, size));
   } finally {
     closeSync(file);

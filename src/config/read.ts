@@ -9,7 +9,7 @@ import type { Env } from './layers.ts';
 import { configFolder, thisHost, type Host } from './places.ts';
 import type { ConfigFile } from './schema.ts';
 
-const mostBytes = 1024 * 1024;
+const maxBytes = 1024 * 1024;
 
 /** Where the config file is. */
 export function configPath(env: Env, host: Host = thisHost()): string {
@@ -56,7 +56,7 @@ function readText(file: string): { text: string; stat: Stats } | undefined {
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
-    if (stat.size > mostBytes) throw broken(file, 'it is larger than 1 MiB');
+    if (stat.size > maxBytes) throw broken(file, 'it is larger than 1 MiB');
     return { text: decode(file, readFileSync(descriptor)), stat };
   } catch (error) {
     if (systemCode(error) === 'ENOENT' && !isLink(file)) return undefined;

@@ -6,7 +6,7 @@ import { localError } from './local-error.ts';
 import { giveBack } from './reused-buffers.ts';
 import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
-const mostPending = 4 * 1024 * 1024;
+const maxPending = 4 * 1024 * 1024;
 
 /**
  * A file that is hashed while it is written, from its beginning to its end. What comes during a write goes out together
@@ -19,7 +19,7 @@ export class HashedFile {
   /** Of what went through here; undefined once a thread does it, or where something stands in the file that did not. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
-  readonly #mostHere: number;
+  readonly #maxHashedHere: number;
   #isFollowed = false;
   #length: number;
   #pending: Uint8Array[] = [];
@@ -30,13 +30,13 @@ export class HashedFile {
   /**
    * @param file its descriptor, open for reading and writing; it is closed here
    * @param length how much of what stands in the open file is kept, bytes
-   * @param mostHere a file that is longer, bytes, is hashed by a thread; that takes tens of MB, and a moment to begin
+   * @param maxHashedHere a file that is longer, bytes, is hashed by a thread; that takes tens of MB, and a moment to begin
    */
-  constructor(path: string, file: number, length = 0, mostHere = Infinity) {
+  constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
     this.path = path;
     this.#file = file;
     this.#length = length;
-    this.#mostHere = mostHere;
+    this.#maxHashedHere = maxHashedHere;
     this.#hash = length === 0 ? createHash('sha256') : undefined;
   }
 
@@ -62,7 +62,7 @@ export class HashedFile {
     // While the first of them are on their way to the disk.
     for (const chunk of chunks) this.#hash?.update(chunk);
     if (isLittle) this.#drainLittle();
-    if (this.#pendingBytes >= mostPending) await this.settle();
+    if (this.#pendingBytes >= maxPending) await this.settle();
   }
 
   /** Writes over what stands at `at`, such as the lengths in a header. */
@@ -125,7 +125,7 @@ export class HashedFile {
 
   // Tried once; what has no thread is hashed here.
   #follow(): void {
-    if (this.#length > this.#mostHere && !this.#isFollowed) {
+    if (this.#length > this.#maxHashedHere && !this.#isFollowed) {
       this.#isFollowed = true;
       this.#thread = HashThread.begin(this.#file);
       if (this.#thread !== undefined) this.#hash = undefined;

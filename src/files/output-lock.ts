@@ -70,7 +70,7 @@ export interface OpenedPart {
  * @param identity what is to be made: what an earlier process left of the same is continued
  * @throws what `late` says; the signal's reason; MgwError('local_io').
  */
-export async function lockOutput(
+export async function acquireOutputLock(
   target: string,
   identity: string,
   options: LockOptions,

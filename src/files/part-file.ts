@@ -9,7 +9,7 @@ import type { SealedFile } from './whole-file.ts';
 import { headBytes } from '../media/media-kind.ts';
 
 /** Bytes; a thread is not begun for less. */
-const mostHashedHere = 32 * 1024 * 1024;
+const maxHashedHere = 32 * 1024 * 1024;
 const syncBytes = 32 * 1024 * 1024;
 const syncMs = 2000;
 
@@ -42,7 +42,7 @@ export class PartFile {
     try {
       const part = await lock.openPart();
       return new PartFile(
-        new HashedFile(part.path, part.file, keptLength(part, lock), mostHashedHere),
+        new HashedFile(part.path, part.file, keptLength(part, lock), maxHashedHere),
         lock,
         clock,
       );

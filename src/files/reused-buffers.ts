@@ -11,7 +11,7 @@ interface ReadInto {
 /** How much is read at a time at first, and where that is all that is wanted, bytes. */
 export const readBytes = 256 * 1024;
 /** So much of each size is kept for the next use, bytes. */
-const mostFree = 16 * 1024 * 1024;
+const maxFree = 16 * 1024 * 1024;
 
 /** By their size. */
 const free = new Map<number, Buffer[]>();
@@ -65,5 +65,5 @@ export function giveBack(chunk: Uint8Array): void {
 function keep(buffer: Buffer): void {
   const kept = free.get(buffer.length) ?? [];
   free.set(buffer.length, kept);
-  if (kept.length * buffer.length < mostFree) kept.push(buffer);
+  if (kept.length * buffer.length < maxFree) kept.push(buffer);
 }

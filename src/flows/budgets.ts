@@ -9,7 +9,7 @@ import { chargeOutcome, jobOfReservation } from '../jobs/charge-outcome.ts';
 import type { BudgetsOf } from '../jobs/forget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
-import type { Allowance } from '../payment/hold.ts';
+import type { Allowance } from '../payment/reserve.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { ledgerFolder } from './places.ts';
 

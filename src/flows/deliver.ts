@@ -4,7 +4,7 @@ import type { DownloadProgress } from '../http/download.ts';
 import type { Ask, Job, JobFile } from '../job.ts';
 import { failedError, fetchCommand, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fetchResults } from '../jobs/fetch.ts';
-import { removeLeft } from '../jobs/hold-output.ts';
+import { removeLeft } from '../jobs/lock-output.ts';
 import { pathsAt, type Target } from '../jobs/target.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';

@@ -5,7 +5,7 @@ import { parseAmount } from '../decimal.ts';
 import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
-import type { Priced } from '../payment/hold.ts';
+import type { Priced } from '../payment/reserve.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { protocolNamed } from '../protocols/named.ts';
 import { priceText } from '../sandbox/models.ts';

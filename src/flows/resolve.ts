@@ -6,7 +6,7 @@ import { recordedJob } from '../jobs/ref.ts';
 import { resolveJob, type Resolution } from '../jobs/resolve.ts';
 import { takeOn } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
-import { holdFor } from '../payment/hold.ts';
+import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { withBudget } from './budgets.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
@@ -122,6 +122,6 @@ async function checkRoom(
   deps: FlowDeps,
 ): Promise<void> {
   const purchase = { ...(await deps.priceOf(order)), name };
-  const hold = await holdFor(purchase, await deps.allowances(), deps.lease, deps.note);
-  await hold.settle('none');
+  const reservation = await reserve(purchase, await deps.allowances(), deps.lease, deps.note);
+  await reservation.settle('none');
 }

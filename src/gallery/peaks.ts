@@ -5,9 +5,9 @@ import { loudness } from './data.ts';
 
 const sampleRate = 8000;
 /** No more of a sound is read. */
-const mostBytes = 64 * 1024 * 1024;
+const maxBytes = 64 * 1024 * 1024;
 /** How often ffmpeg is started for one page at most: each takes a moment. */
-const mostStarts = 200;
+const maxStarts = 200;
 
 /**
  * Finds how loud sounds are, so that a page can draw their waveform even if the browser may not read the files. WAV and raw samples are read here;
@@ -24,11 +24,11 @@ export class Peaks {
   }
 
   async #decoded(path: string): Promise<Int16Array | undefined> {
-    if (!this.#isThere || this.#starts >= mostStarts) return undefined;
+    if (!this.#isThere || this.#starts >= maxStarts) return undefined;
     this.#starts += 1;
     const args = ['-v', 'error', '-nostdin', '-i', `file:${path}`, '-ac', '1', '-ar', String(sampleRate)];
     return new Promise((resolve) => {
-      const options = { encoding: 'buffer', maxBuffer: mostBytes, timeout: 20_000 } as const;
+      const options = { encoding: 'buffer', maxBuffer: maxBytes, timeout: 20_000 } as const;
       execFile('ffmpeg', [...args, '-f', 's16le', 'pipe:1'], options, (error, bytes) => {
         if (systemCode(error) === 'ENOENT') this.#isThere = false;
         resolve(error === null ? samplesOf(bytes) : undefined);
@@ -42,7 +42,7 @@ async function readSamples(path: string): Promise<Int16Array | undefined> {
   try {
     const file = await open(path, 'r');
     try {
-      const length = Math.min((await file.stat()).size, mostBytes);
+      const length = Math.min((await file.stat()).size, maxBytes);
       const { bytesRead, buffer } = await file.read(Buffer.alloc(length), 0, length, 0);
       const bytes = buffer.subarray(0, bytesRead);
       if (bytes.toString('latin1', 0, 4) !== 'RIFF') return samplesOf(bytes);

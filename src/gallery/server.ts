@@ -30,7 +30,7 @@ interface GalleryServer {
   close(): Promise<void>;
 }
 
-const mostRatingBytes = 64 * 1024;
+const maxRatingBytes = 64 * 1024;
 const ratingsPath = 'ratings';
 
 /**
@@ -113,7 +113,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   for await (const chunk of request) {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
-    if (size > mostRatingBytes) throw new Error('The rating is too long.');
+    if (size > maxRatingBytes) throw new Error('The rating is too long.');
   }
   return Buffer.concat(chunks).toString('utf8');
 }

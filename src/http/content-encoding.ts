@@ -12,7 +12,7 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
 /** So little is decoded at a time that a bomb stays small until the reader has seen of it, bytes. */
 const sliceBytes = 1024;
 /** After so many slices without an outcome the coding is believed. */
-const mostHeld = 256;
+const maxHeldBytes = 256;
 
 /**
  * A body with its content coding undone. mgw asks for `identity`; some gateways compress all the same. An unknown
@@ -41,7 +41,7 @@ async function* undone(
     for await (const slice of slices(body)) {
       held?.push(slice);
       await step(decoder, slice);
-      if (out.length > 0 || (held?.length ?? 0) > mostHeld) held = undefined;
+      if (out.length > 0 || (held?.length ?? 0) > maxHeldBytes) held = undefined;
       yield* out.splice(0);
       if (failure === undefined) continue;
       // An end that comes too early is no sign of another coding.

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 
 /** So much of a head is looked at, bytes; undici refuses a longer one. */
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 const headEnd = /\r?\n\r?\n/;
 
 /**
@@ -18,7 +18,7 @@ export function mendHead(socket: Readable): void {
     for (let chunk = read(); chunk !== null; chunk = read()) head += chunk.toString('latin1');
     while (/^HTTP\/1\.[01] 100\b/.test(head) && headEnd.test(head)) head = head.slice(endOf(head));
     const isHead = 'HTTP/1.'.startsWith(head.slice(0, 7));
-    if (isHead && head.length < mostBytes && !headEnd.test(head)) return null;
+    if (isHead && head.length < maxBytes && !headEnd.test(head)) return null;
     socket.read = read;
     return Buffer.from(isHead ? mended(head) : head, 'latin1');
   };

@@ -1,5 +1,5 @@
 import type { Ledger } from '../ledger/ledger.ts';
-import type { Priced } from '../payment/hold.ts';
+import type { Priced } from '../payment/reserve.ts';
 import type { PayDeps } from '../payment/pay-once.ts';
 import type { Order } from './order.ts';
 

@@ -15,7 +15,7 @@ import { isFolder } from '../files/make-folder.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
-import { holdOutput, identityOf, removeLeft, tidily } from './hold-output.ts';
+import { lockOutput, identityOf, removeLeft, bestEffort } from './lock-output.ts';
 import { inlineMedia } from './inline-media.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
@@ -80,7 +80,7 @@ export async function fetchResults(
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
     return files.map((file) => ({ ...file, path: '-' }));
   } finally {
-    await tidily(deps, () => rm(scratch, { recursive: true, force: true }));
+    await bestEffort(deps, () => rm(scratch, { recursive: true, force: true }));
   }
 }
 
@@ -119,7 +119,7 @@ async function fetchTo(
     const identity = identityOf(job, place.index);
     const held =
       locks.get(place.path) ??
-      (await holdOutput(place.path, deps, { identity, job, deadline: options.deadline }));
+      (await lockOutput(place.path, deps, { identity, job, deadline: options.deadline }));
     locks.set(place.path, held);
     return held;
   };
@@ -139,7 +139,7 @@ async function fetchTo(
       others ??
       (await saveAll(target, { ...watched, job: latest }, protocol, deps, { ...options, inline, lock }));
   } finally {
-    for (const held of locks.values()) await tidily(deps, () => held.release());
+    for (const held of locks.values()) await bestEffort(deps, () => held.release());
   }
   return tidied(files, job, deps);
 }

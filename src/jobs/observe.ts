@@ -1,8 +1,8 @@
 import { deadlineIn, type Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
-import { afterDeadlineMs, type CallOptions } from '../http/client.ts';
-import { impatiently } from '../http/impatiently.ts';
+import type { CallOptions } from '../http/client.ts';
+import { withIdleTimeout } from '../http/with-idle-timeout.ts';
 import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
@@ -26,6 +26,9 @@ export interface Observed {
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
 
 const never: Deadline = { leftMs: () => Infinity };
+
+/** How long the last poll may go on after the deadline, ms. */
+const lastPollMs = 1000;
 
 /**
  * Polls a job once, records what changed, and returns the verdict with the job as recorded. Network errors, unreadable
@@ -78,8 +81,7 @@ export async function query(
   const request = protocol.query(handle, model);
   const options = {
     auth: protocol.auth,
-    timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,
-    ...(deadline !== never && { deadline }),
+    timeoutMs: Math.min(deps.requestTimeoutMs ?? queryTimeoutMs, afterDeadline(deadline)),
     signal: deps.signals.soft,
   };
   try {
@@ -98,7 +100,7 @@ export async function query(
 }
 
 function afterDeadline(deadline: Deadline): number {
-  return deadline.leftMs() + afterDeadlineMs;
+  return Math.max(0, Math.ceil(deadline.leftMs())) + lastPollMs;
 }
 
 // Media go to their sinks while they arrive; the rest of the response is small.
@@ -121,7 +123,7 @@ async function spooledExchange(
   const spool = new MediaSpool({ members, openSink: open, maxTextBytes: 16 * 1024 * 1024 });
   let complete = true;
   try {
-    for await (const chunk of impatiently(answer.body, { idleMs: options.timeoutMs, deadline: end })) {
+    for await (const chunk of withIdleTimeout(answer.body, { idleMs: options.timeoutMs, deadline: end })) {
       await spool.push(chunk);
       if (spool.overflow) break;
     }

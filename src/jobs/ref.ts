@@ -7,7 +7,7 @@ import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { lostJob, namedJob } from './named-job.ts';
 import type { JobDeps } from './deps.ts';
 import { query, recordSeen } from './observe.ts';
-import { latestTake } from './takes.ts';
+import { latestRetry } from './takes.ts';
 
 /**
  * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is
@@ -25,7 +25,7 @@ export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): 
 
 // Only the keys of a batch's rows have a slash. A row that was tried again is its latest job.
 async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
-  return key.includes('/') ? (await latestTake(ledger, key)).job : namedJob(ledger, key);
+  return key.includes('/') ? (await latestRetry(ledger, key)).job : namedJob(ledger, key);
 }
 
 async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<Job> {
@@ -83,9 +83,7 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
     const { verdict } = await query(handle, undefined, protocol, deps);
     if (verdict.kind === 'observation') return verdict;
     const { code, message, requestId, retryAfterMs } = verdict.failure;
-    const pauseMs = backoffMs(tries, { floorMs: retryAfterMs });
-    const isLate = pauseMs >= (deps.client.deadline?.leftMs() ?? Infinity);
-    const isLast = verdict.kind !== 'again' || verdict.isWell === true || isLate || tries >= deps.retries;
+    const isLast = verdict.kind !== 'again' || verdict.isWell === true || tries >= deps.retries;
     if (isLast) {
       const isOpen = verdict.kind === 'again' && verdict.isWell !== true;
       const exit = verdict.kind === 'unauthorized' ? 'auth' : isOpen ? 'unavailable' : 'incomplete';
@@ -95,11 +93,11 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
       throw new MgwError(isOpen || exit === 'auth' ? code : 'not_found', text, {
         exit,
         retry: isOpen ? 'safe' : 'never',
-        ...(!isOpen && { next: ['mgw', 'jobs', 'ls'] }),
+        next: ['mgw', 'jobs', 'ls'],
         requestId,
       });
     }
-    await deps.clock.sleep(pauseMs, deps.signals.soft);
+    await deps.clock.sleep(backoffMs(tries, { floorMs: retryAfterMs }), deps.signals.soft);
   }
 }
 

@@ -43,7 +43,7 @@ export interface Place {
 }
 
 /** How often an address that has gone stale is asked for afresh. */
-const mostRefreshes = 3;
+const maxRefreshes = 3;
 
 /** Bytes: no container has a header that is shorter. */
 const shortestVideo = 8;
@@ -123,7 +123,7 @@ async function obtained(given: readonly Source[], place: Place, work: Work): Pro
     if (outcome.kind === 'done') return outcome;
     if (outcome.kind === 'broken') throw corrupt(work.job, outcome.failure.message);
     if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
-    if (outcome.kind === 'expired' && refreshes >= mostRefreshes) throw gone(outcome.failure, work.job);
+    if (outcome.kind === 'expired' && refreshes >= maxRefreshes) throw gone(outcome.failure, work.job);
     if (outcome.kind === 'expired') refreshes += 1;
     else if (rounds === 0) work.deps.note(`Not ready yet: ${asSentence(outcome.failure.message)}`);
     await pause(rounds, outcome.failure, work);

@@ -3,7 +3,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { namedJob } from './named-job.ts';
 
 /** One of the jobs that a row of a batch has had: each is paid for, and a later one takes the place of the one before. */
-export interface Take {
+export interface Retry {
   /** From 1. */
   number: number;
   /** What names its job: the row's own key, then `KEY/2`, `KEY/3` … */
@@ -21,8 +21,8 @@ export function takeKey(key: string, number: number): string {
  * The latest take of what a key names, the first one where there is none.
  * @throws MgwError('submit_unknown') where the record of a take is lost.
  */
-export async function latestTake(ledger: Ledger, key: string): Promise<Take> {
-  let latest: Take = { number: 1, key, job: await namedJob(ledger, key) };
+export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
+  let latest: Retry = { number: 1, key, job: await namedJob(ledger, key) };
   // Where the first take was removed by hand, a second one counts all the same.
   for (let number = 2; ; number += 1) {
     const next = takeKey(key, number);

@@ -10,7 +10,7 @@ import { jobIdForm } from './job-id.ts';
 import { lifeOf } from './owner.ts';
 
 /** So many records are kept, of at most so many bytes each. */
-const mostKept = 256;
+const maxKept = 256;
 const longestKept = 64 * 1024;
 
 /** A record without damage at its beginning or its end, as it was when it had a version. */
@@ -144,7 +144,7 @@ export class JobRecords {
     this.#kept.delete(id);
     if (stat.size > longestKept || lines[0]?.type !== 'prepared') return;
     this.#kept.set(id, { version: versionOf(stat), lines });
-    if (this.#kept.size > mostKept) this.#kept.delete(this.#kept.keys().next().value ?? '');
+    if (this.#kept.size > maxKept) this.#kept.delete(this.#kept.keys().next().value ?? '');
   }
 }
 

@@ -29,7 +29,7 @@ export interface SpooledBody {
   overflow: boolean;
 }
 
-const mostMedia = 256;
+const maxMedia = 256;
 
 /**
  * Splits a JSON body while it streams (design 6, "A"): strings of the watched members are decoded as strict
@@ -116,7 +116,7 @@ export class MediaSpool {
     const index = this.#spooled.length;
     this.#heldFrom = undefined;
     this.#escaped = false;
-    this.#overflow ||= index >= mostMedia;
+    this.#overflow ||= index >= maxMedia;
     this.#append(Buffer.from(`mgw-spool:${index}`));
     if (this.#overflow) return;
     this.#buffers ??= new SpoolBuffers();

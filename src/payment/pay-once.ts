@@ -8,7 +8,7 @@ import { TransportError } from '../http/transport-error.ts';
 import type { AttemptMoney, Owner } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
 import { interrupted, tooLong, unsentError } from './errors.ts';
-import { holdFor, type Allowance, type Hold, type Purchase } from './hold.ts';
+import { reserve, type Allowance, type Reservation, type Purchase } from './reserve.ts';
 
 /** What a paid call works with, whatever it is that is paid for. */
 export interface PayDeps {
@@ -89,18 +89,18 @@ export async function payOnce(payment: Payment, record: PaymentRecord, deps: Pay
   // One lease for the whole of it: whoever is found dead in between has no right to what it reserved or claimed.
   let lease: Promise<Lease> | undefined;
   const leased = (): Promise<Lease> => (lease ??= deps.lease());
-  const hold = await holdFor(payment.purchase, await deps.allowances(), leased, deps.note);
-  const course: Course = { hold, leased, begun: false, outcome: 'none' };
+  const reservation = await reserve(payment.purchase, await deps.allowances(), leased, deps.note);
+  const progress: PaymentProgress = { reservation, leased, begun: false, outcome: 'none' };
   try {
-    return await tryUntilDecided(payment, record, deps, course);
+    return await tryUntilDecided(payment, record, deps, progress);
   } finally {
-    await hold.settle(course.outcome);
+    await reservation.settle(progress.outcome);
   }
 }
 
 /** How far a payment has come. */
-interface Course {
-  hold: Hold;
+interface PaymentProgress {
+  reservation: Reservation;
   leased: () => Promise<Lease>;
   /** True from the moment that a byte of the present attempt may have left. */
   begun: boolean;
@@ -112,10 +112,10 @@ async function tryUntilDecided(
   payment: Payment,
   record: PaymentRecord,
   deps: PayDeps,
-  course: Course,
+  progress: PaymentProgress,
 ): Promise<Paid> {
   for (let tries = 1; ; tries += 1) {
-    const { verdict, reply, unsent } = await attemptOnce(payment, record, deps, course);
+    const { verdict, reply, unsent } = await attemptOnce(payment, record, deps, progress);
     if (verdict !== undefined && (verdict.kind !== 'unavailable' || tries > deps.retries))
       return { verdict, reply, tries };
     if (unsent !== undefined && tries > deps.retries) throw unsentError(unsent.message);
@@ -133,21 +133,21 @@ async function attemptOnce(
   payment: Payment,
   record: PaymentRecord,
   deps: PayDeps,
-  course: Course,
+  progress: PaymentProgress,
 ): Promise<Attempt> {
-  course.begun = false;
+  progress.begun = false;
   let reply: Reply;
   try {
-    reply = await exchange(payment, record, deps, course);
+    reply = await exchange(payment, record, deps, progress);
   } catch (error) {
     if (error instanceof TransportError && error.reason === 'aborted_before_send') {
       // That nothing was sent is known, whoever takes this process for dead.
-      course.outcome = 'none';
+      progress.outcome = 'none';
       const unsent = { code: 'unreachable', message: error.message } as const;
       await record.verdict?.({ kind: 'unavailable', failure: unsent });
       return { unsent };
     }
-    const unsent = failureBeforeSending(error, course.begun, deps);
+    const unsent = failureBeforeSending(error, progress.begun, deps);
     if (unsent !== undefined) return { unsent };
     const verdict = {
       kind: 'unknown',
@@ -158,7 +158,7 @@ async function attemptOnce(
   }
   await record.reply?.(reply);
   const verdict = judged(payment.read(reply), reply, deps.retry5xx ?? false);
-  course.outcome = outcomeAfter(verdict);
+  progress.outcome = outcomeAfter(verdict);
   await record.verdict?.(verdict);
   return { verdict, reply };
 }
@@ -168,13 +168,13 @@ function outcomeAfter({ kind }: SubmitVerdict): ChargeOutcome {
 }
 
 async function exchange(
-  { exchange: request, auth, send, purchase, deadline }: Payment,
+  { exchange: request, auth, send, purchase }: Payment,
   record: PaymentRecord,
   { client, signals, note, requestTimeoutMs = submitTimeoutMs }: PayDeps,
-  course: Course,
+  progress: PaymentProgress,
 ): Promise<Reply> {
   const interrupted = (): void => {
-    if (course.begun && signals.hard !== signals.soft)
+    if (progress.begun && signals.hard !== signals.soft)
       note(
         `Interrupted; the answer to what was sent (${purchase.name}) is awaited, since it may be charged. Again gives it up.`,
       );
@@ -184,24 +184,23 @@ async function exchange(
   const options: CallOptions = {
     auth,
     timeoutMs: requestTimeoutMs,
-    deadline,
     maxBytes: 1024 * 1024,
     signal: signals.hard,
     connectSignal: signals.soft,
     onConnected: async () => {
       signals.soft.throwIfAborted();
       // Whatever becomes of it from here on is not proven until the answer is read.
-      course.outcome = 'open';
+      progress.outcome = 'open';
       try {
-        const { money } = course.hold;
+        const { money } = progress.reservation;
         // What is neither recorded nor reserved needs no ledger.
-        if (record.sending !== undefined || money.reservation !== undefined) lease = await course.leased();
+        if (record.sending !== undefined || money.reservation !== undefined) lease = await progress.leased();
         if (lease !== undefined) await record.sending?.(money, lease.owner);
       } catch (error) {
-        course.outcome = 'none';
+        progress.outcome = 'none';
         throw error;
       }
-      course.begun = true;
+      progress.begun = true;
     },
     beforeFirstByte: () => {
       try {

@@ -1,7 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
-import { impatiently } from '../http/impatiently.ts';
+import { withIdleTimeout } from '../http/with-idle-timeout.ts';
 import { readBounded } from '../http/read-bounded.ts';
 
 /** Bytes. */
@@ -31,14 +31,15 @@ export class StreamedCall {
    * @throws TransportError where no head came.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
-    const answer = await client.stream(request, { ...options, maxBuffered: this.#maxBuffered });
+    const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#deadline.leftMs()));
+    const answer = await client.stream(request, { ...options, timeoutMs, maxBuffered: this.#maxBuffered });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {
       this.stream = answer;
       return { status, headers, text: '', complete: false };
     }
     const limits = { idleMs: this.#idleMs, deadline: this.#deadline };
-    const { bytes, complete } = await readBounded(impatiently(answer.body, limits), longestErrorBody);
+    const { bytes, complete } = await readBounded(withIdleTimeout(answer.body, limits), longestErrorBody);
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   }

@@ -1,7 +1,7 @@
 import { isObject, type Json, type JsonObject } from '../json.ts';
 
 // A body is walked by recursion.
-const mostSteps = 100;
+const maxSteps = 100;
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** A path as it is read here: `FileInfos[0].Url` is `FileInfos.0.Url`. */
@@ -14,8 +14,8 @@ export function dottedPath(path: string): string {
  * @throws Error where there are too many, or one is empty or would reach what an object inherits.
  */
 export function fieldSteps(path: string): string[] {
-  const steps = path.split('.', mostSteps + 1);
-  if (steps.length > mostSteps) throw new Error(`the path has more than ${mostSteps} steps`);
+  const steps = path.split('.', maxSteps + 1);
+  if (steps.length > maxSteps) throw new Error(`the path has more than ${maxSteps} steps`);
   if (steps.some((step) => step.trim() === '')) throw new Error('the path has an empty step');
   const bad = steps.find((step) => forbidden.has(step));
   if (bad !== undefined) throw new Error(`${bad} cannot be a step of a path`);

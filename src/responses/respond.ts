@@ -3,7 +3,7 @@ import type { Deadline } from '../clock.ts';
 import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
 import { adviceFor, advised } from '../http/advice.ts';
 import type { StreamedReply } from '../http/client.ts';
-import { impatiently, type TimeLimits } from '../http/impatiently.ts';
+import { withIdleTimeout, type TimeLimits } from '../http/with-idle-timeout.ts';
 import { readBounded } from '../http/read-bounded.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';
@@ -46,7 +46,7 @@ export async function respond(
   deadline: Deadline,
 ): Promise<ResponseEnd> {
   const { signal, requestTimeoutMs = headTimeoutMs, idleTimeoutMs: idleMs = defaultIdleMs } = deps;
-  const call = new StreamedCall(idleMs, deadline, mostBytes);
+  const call = new StreamedCall(idleMs, deadline, maxBytes);
   const payment = {
     exchange: responsesExchange(body),
     // Its tokens are counted when it is over, and nothing bounds them before.
@@ -83,7 +83,7 @@ function readHead(reply: Reply): SubmitVerdict {
 }
 
 /** The most of an answer that is read, or held before it is, bytes. */
-const mostBytes = 64 * 1024 * 1024;
+const maxBytes = 64 * 1024 * 1024;
 
 /**
  * Reads the answer of a call that was accepted: a response, or the events of one.
@@ -96,7 +96,7 @@ async function readAnswer(
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
   const type = answer.headers['content-type'] ?? '';
-  const body = impatiently(answer.body, limits);
+  const body = withIdleTimeout(answer.body, limits);
   const end = await read(readEither(body, /json|html/i.test(type), onText));
   answer.close();
   return end;
@@ -146,7 +146,7 @@ async function readWhole(
   body: AsyncIterable<Uint8Array>,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
-  const { bytes, complete } = await readBounded(body, mostBytes);
+  const { bytes, complete } = await readBounded(body, maxBytes);
   if (!complete) return { kind: 'cut', why: 'the answer was cut' };
   const end = readResponse(tryParseJson(new TextDecoder().decode(bytes)));
   if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);

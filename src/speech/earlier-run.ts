@@ -4,7 +4,7 @@ import type { Job, JobFile } from '../job.ts';
 import { isRunning } from '../jobs/create-or-resume.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
-import { holdOutput, speechIdentity, tidily } from '../jobs/hold-output.ts';
+import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
 import { failedSpeechError, goneError, incompleteError, unknownSpeechError } from './errors.ts';
@@ -117,7 +117,7 @@ export async function deliverSaved(
   deps: JobDeps,
 ): Promise<JobFile | undefined> {
   const held =
-    sink.target && (await holdOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
+    sink.target && (await lockOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
   if (held) sink.held = held;
   try {
     const recovered = await sink.recover(savedSpeech(job));
@@ -127,7 +127,7 @@ export async function deliverSaved(
     if (isNew) await deps.ledger.append(job.id, { type: 'file', file });
     return file;
   } finally {
-    if (held) await tidily(deps, () => held.release());
+    if (held) await bestEffort(deps, () => held.release());
   }
 }
 

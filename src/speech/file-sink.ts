@@ -15,7 +15,7 @@ import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
 /** Bytes. Of less than that a thread would not make up for its beginning. */
-const mostHashedHere = 64 * 1024 * 1024;
+const maxHashedHere = 64 * 1024 * 1024;
 
 /** How a file of speech is made. */
 export interface FileSinkOptions {
@@ -60,7 +60,7 @@ export class FileSink implements AudioSink {
       const { file, path } = part === undefined ? await this.#lock().openPart() : await openAnew(part);
       this.#part = path;
       // The header of a WAV is written at the end, so that all of it is read again.
-      this.#file = new HashedFile(path, file, 0, wavRate === undefined ? mostHashedHere : Infinity);
+      this.#file = new HashedFile(path, file, 0, wavRate === undefined ? maxHashedHere : Infinity);
     } catch (error) {
       throw localError(error, target, 'no');
     }

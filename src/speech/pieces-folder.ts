@@ -4,7 +4,7 @@ import { systemCode } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
 import { removeLeftovers } from '../files/leftovers.ts';
 import type { Claimant } from '../files/output-lock.ts';
-import { speechIdentity } from '../jobs/hold-output.ts';
+import { speechIdentity } from '../jobs/lock-output.ts';
 import { makeOwnFolder } from '../files/make-folder.ts';
 
 /**

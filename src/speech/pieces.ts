@@ -7,7 +7,7 @@ import type { OutputLock } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { findEarlier, jobsOf } from '../jobs/create-or-resume.ts';
-import { claimantOf, holdOutput, tidily } from '../jobs/hold-output.ts';
+import { claimantOf, lockOutput, bestEffort } from '../jobs/lock-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
@@ -66,9 +66,9 @@ export async function speakPieces(
       throw localError(error, folder, 'no');
     });
   // Two processes that speak one text to one place: the second waits, and then finds the output there.
-  const output = await holdOutput(sink.target ?? folder, deps, { identity, deadline });
+  const output = await lockOutput(sink.target ?? folder, deps, { identity, deadline });
   sink.held = output;
-  const release = (): Promise<void> => tidily(deps, () => output.release());
+  const release = (): Promise<void> => bestEffort(deps, () => output.release());
   try {
     const spoken = await new Pieces(order, withoutRepeats(deps), sink, output).speak();
     return { ...spoken, delivered: release };
@@ -128,7 +128,7 @@ class Pieces {
     if (this.#failures.length === 0 && written !== undefined && written.error !== notBegun)
       this.#failures.push({ index: undefined, error: written.error });
     if (this.#failures.length > 0 || this.#whole < this.#files.length) {
-      await tidily(this.#deps, () => this.#folder.leave());
+      await bestEffort(this.#deps, () => this.#folder.leave());
       throw this.#error();
     }
     return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
@@ -162,7 +162,7 @@ class Pieces {
 
   async #clear(): Promise<void> {
     const targets = this.#files.map((_, index) => this.#target(index));
-    await tidily(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
+    await bestEffort(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
   }
 
   async #work(): Promise<void> {

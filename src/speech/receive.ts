@@ -1,6 +1,6 @@
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
-import { impatiently, type TimeLimits } from '../http/impatiently.ts';
+import { withIdleTimeout, type TimeLimits } from '../http/with-idle-timeout.ts';
 import { filledBuffer, giveBack, takeBuffer } from '../files/reused-buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
@@ -36,7 +36,7 @@ export async function receive(
   const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
   let why: string | undefined;
   try {
-    const ending = await listen(impatiently(body, limits), write, splitter);
+    const ending = await listen(withIdleTimeout(body, limits), write, splitter);
     if (ending !== undefined) return ending;
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;

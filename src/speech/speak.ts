@@ -3,7 +3,7 @@ import { MgwError } from '../errors.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobEvent, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { holdOutput, speechIdentity, tidily } from '../jobs/hold-output.ts';
+import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
@@ -55,13 +55,13 @@ export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSin
   // Not before the job is known: a run that is alive holds the output, and is joined.
   const hold = async (): Promise<void> => {
     if (sink.target !== undefined && sink.held === undefined)
-      sink.held = await holdOutput(sink.target, deps, { identity: speechIdentity, deadline });
+      sink.held = await lockOutput(sink.target, deps, { identity: speechIdentity, deadline });
   };
   try {
     return await spoken(order, deps, sink, hold);
   } finally {
     const { held } = sink;
-    if (held) await tidily(deps, () => held.release());
+    if (held) await bestEffort(deps, () => held.release());
   }
 }
 

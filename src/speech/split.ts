@@ -13,7 +13,7 @@ const places: readonly RegExp[] = [
 ];
 
 // How much white space is looked at after a place.
-const mostBlanks = 256;
+const maxSpaces = 256;
 
 /**
  * Cuts a text into pieces of at most `maxCharacters` code points, each at the last place that fits: the end of a
@@ -52,7 +52,7 @@ function pieceEnd(text: string, maxCharacters: number): number {
 // Behind the last place whose visible part is within the limit; the white space that belongs to it may stand out.
 function lastPlace(text: string, limit: number, place: RegExp): number | undefined {
   let end: number | undefined;
-  for (const match of text.slice(0, limit + mostBlanks).matchAll(place)) {
+  for (const match of text.slice(0, limit + maxSpaces).matchAll(place)) {
     const visible = match.index + match[0].trimEnd().length;
     if (visible > limit) break;
     if (text.slice(0, visible).trim() !== '') end = match.index + match[0].length;

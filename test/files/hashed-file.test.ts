@@ -15,9 +15,9 @@ function noise(length: number, seed: number): Buffer {
   return bytes;
 }
 
-function opened(mostHere: number): HashedFile {
+function opened(maxHashedHere: number): HashedFile {
   const path = join(freshFolder(), 'out.part');
-  return new HashedFile(path, openSync(path, 'wx+'), 0, mostHere);
+  return new HashedFile(path, openSync(path, 'wx+'), 0, maxHashedHere);
 }
 
 /** How many threads have been ended since. */
@@ -32,9 +32,9 @@ const sha256 = (...pieces: Uint8Array[]): string =>
 
 describe.each([Infinity, 4 * mib])(
   'a file that is hashed while it is written (here up to %s bytes)',
-  (mostHere) => {
+  (maxHashedHere) => {
     it('has the hash of all that was written', async () => {
-      const file = opened(mostHere);
+      const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
       for (const piece of pieces) {
         await file.write([piece]);
@@ -46,23 +46,23 @@ describe.each([Infinity, 4 * mib])(
     });
 
     it('has that of what was written since it began anew', async () => {
-      const file = opened(mostHere);
+      const file = opened(maxHashedHere);
       for (let index = 0; index < 6; index += 1) await file.write([noise(mib, index)]);
       const ended = endedThreads();
       await file.restart();
-      expect(ended()).toBe(mostHere === Infinity ? 0 : 1);
+      expect(ended()).toBe(maxHashedHere === Infinity ? 0 : 1);
       await file.write([Buffer.from('a boat')]);
       expect(await file.seal()).toMatchObject({ bytes: 6, sha256: sha256(Buffer.from('a boat')) });
       await file.close();
     });
 
     it('has that of what was written over', async () => {
-      const file = opened(mostHere);
+      const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 6 }, (_, index) => noise(mib, index));
       await file.write(pieces);
       const ended = endedThreads();
       await file.overwrite(Buffer.from('RIFF'), 0);
-      expect(ended()).toBe(mostHere === Infinity ? 0 : 1);
+      expect(ended()).toBe(maxHashedHere === Infinity ? 0 : 1);
       const whole = Buffer.concat(pieces);
       whole.write('RIFF');
       expect(await file.seal()).toMatchObject({ bytes: 6 * mib, sha256: sha256(whole) });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { deadlineIn, systemClock } from '../../src/clock.ts';
-import { lockOutput, type OutputLock } from '../../src/files/output-lock.ts';
+import { acquireOutputLock, type OutputLock } from '../../src/files/output-lock.ts';
 import { inlineMedia, kindOf, type InlineMedia } from '../../src/jobs/inline-media.ts';
 import { fakeMp4 } from '../support/film.ts';
 
@@ -32,7 +32,7 @@ afterEach(() => {
 });
 
 function lockIn(place: string): Promise<OutputLock> {
-  return lockOutput(join(place, 'out.mp4'), 'job 0', {
+  return acquireOutputLock(join(place, 'out.mp4'), 'job 0', {
     claimant: {
       owner: { pid: process.pid, start: '', host: '' },
       assertHeld: () => undefined,

@@ -3,7 +3,7 @@ import { closeSync, existsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { lockOutput } from '../../src/files/output-lock.ts';
+import { acquireOutputLock } from '../../src/files/output-lock.ts';
 import { publish } from '../../src/files/publish.ts';
 import { deadlineIn, systemClock } from '../../src/clock.ts';
 import type { Lease } from '../../src/ledger/ledger.ts';
@@ -50,7 +50,7 @@ describe('a process that others may have found dead', () => {
     const assertHeld = (): void => {
       if (!isHeld) lost();
     };
-    const output = await lockOutput(target, 'a boat', {
+    const output = await acquireOutputLock(target, 'a boat', {
       claimant: { owner: currentOwner(), assertHeld, lifeOf },
       clock: systemClock,
       deadline: deadlineIn(1000, systemClock),

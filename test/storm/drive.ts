@@ -12,7 +12,7 @@ export interface Ended {
 }
 
 /** More runs than this of one process mean that it does not end. */
-const mostRuns = 25;
+const maxRuns = 25;
 
 /** What tells the intent in prompts and texts. */
 export function tokenOf(n: number): string {
@@ -74,7 +74,7 @@ export async function untilEnded(
   args: string[],
   hasIt: (ran: Ran) => boolean = () => false,
 ): Promise<number> {
-  for (let count = 0; count < mostRuns; count += 1) {
+  for (let count = 0; count < maxRuns; count += 1) {
     const ran = await run(args);
     if (hasIt(ran)) return 0;
     if (!isOpen(plan.kind, ran.code)) return ran.code;

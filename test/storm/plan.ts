@@ -66,12 +66,12 @@ function killsOf(random: Random, isOwnProcess: boolean): (Kill | undefined)[] {
 }
 
 /** About as many operations on the disk as a run has that submits and saves. */
-const mostOperations = 100;
+const maxOperations = 100;
 
 // By the clock alone a kill hardly ever comes between two operations that follow each other at once. Of those by
 // the clock half come early, around the submission, which is over within a few milliseconds.
 function killOf(kind: number, when: number, isOwnProcess: boolean): Kill {
   if (kind < 0.25 || isOwnProcess) return { killAfterMs: Math.round(when * (kind < 0.125 ? 60 : 700)) };
-  const at = 1 + Math.floor(when * mostOperations);
+  const at = 1 + Math.floor(when * maxOperations);
   return { crash: { at, how: kind < 0.75 ? 'killed' : 'torn' } };
 }

@@ -3,7 +3,7 @@ import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { bearer } from '../../src/exchange.ts';
 import { download } from '../../src/http/download.ts';
-import { lockOutput } from '../../src/files/output-lock.ts';
+import { acquireOutputLock } from '../../src/files/output-lock.ts';
 import { publish } from '../../src/files/publish.ts';
 
 const [url = '', target = '', baseUrl = '', key = ''] = process.argv.slice(2);
@@ -17,7 +17,7 @@ async function run(): Promise<object> {
   };
   const late = (): Error => new Error('late');
   const lock = { claimant, clock: systemClock, deadline, late, charged: 'yes' as const };
-  const output = await lockOutput(target, 'job 0', lock);
+  const output = await acquireOutputLock(target, 'job 0', lock);
   try {
     const outcome = await download({ url, key: 'own-site' }, output, {
       gateway: { baseUrl: new URL(baseUrl), key, auth: bearer, trustedOrigins: [] },

@@ -12,7 +12,12 @@ import {
   type DownloadOutcome,
   type DownloadSource,
 } from '../../src/http/download.ts';
-import { lockOutput, type Claimant, type LockOptions, type OutputLock } from '../../src/files/output-lock.ts';
+import {
+  acquireOutputLock,
+  type Claimant,
+  type LockOptions,
+  type OutputLock,
+} from '../../src/files/output-lock.ts';
 import type { Certificate } from './certificates.ts';
 import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
 import { TestClock } from './test-clock.ts';
@@ -62,7 +67,7 @@ export function claimantOf(
 /** Locks an output as soon as it is free. */
 export function lockAs(claimant: Claimant, target: string, identity: string): Promise<OutputLock> {
   const deadline = deadlineIn(1e9, systemClock);
-  return lockOutput(target, identity, {
+  return acquireOutputLock(target, identity, {
     claimant,
     clock: systemClock,
     deadline,
@@ -95,7 +100,7 @@ export function useDownloads(): Downloads {
   };
   Object.defineProperty(ctx, 'part', { get: () => `${ctx.target}.part` });
   const lockNow: Downloads['lock'] = (options = {}, identity = 'job 0') =>
-    lockOutput(ctx.target, identity, {
+    acquireOutputLock(ctx.target, identity, {
       claimant: claimantOf(process.pid),
       clock: ctx.clock,
       deadline: deadlineIn(1e9, ctx.clock),

@@ -1,5 +1,5 @@
 import { usageError } from '../../errors.ts';
-import { mostLineBytes } from '../manifest/source.ts';
+import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import type { NamedRow } from '../planned-row.ts';
 import { fieldOf, hashOf, isSpeech, type SpeechWork } from '../work.ts';
@@ -16,7 +16,7 @@ export interface Enqueued {
 }
 
 /** The most rows and bytes of one statement. */
-const [mostRows, mostBytes] = [500, 4 * 1024 * 1024];
+const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
 /**
  * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that takes
@@ -47,7 +47,7 @@ export async function enqueue(batch: Batch, head: QueuedHead, deps: PlanDeps, as
     const { row, size } = newRow(planned);
     chunk.push(row);
     bytes += size;
-    if (chunk.length >= mostRows || bytes >= mostBytes) await flush();
+    if (chunk.length >= maxRows || bytes >= maxBytes) await flush();
   });
   await flush();
   return { plan, ...result };
@@ -66,7 +66,7 @@ function newRow({ id, row, work }: NamedRow): { row: NewRow; size: number } {
     : { ...common, kind: work.protocol.name, body: work.asked, endpoint };
   const carried = { id, hash: hashOf(work), row: own };
   const size = JSON.stringify(own).length;
-  if (size > mostLineBytes)
+  if (size > maxLineBytes)
     throw usageError(
       `line ${row.line}: with the files that it names, the row ${id} has ${Math.ceil(size / 2 ** 20)} MiB, and a row that is enqueued has room for 8: give their addresses instead.`,
     );

@@ -53,7 +53,7 @@ export interface WorkerOptions {
 }
 
 /** Between two looks for rows, ms. */
-const [leastLookMs, mostLookMs] = [200, 2000];
+const [minPauseMs, maxPauseMs] = [200, 2000];
 
 /** Takes rows of whatever batch is in the queue, and carries each out as `batch run` does. */
 export class Worker {
@@ -64,7 +64,7 @@ export class Worker {
   /** Batches that are left alone until then, monotonic ms. */
   readonly #held = new Map<string, number>();
   #inHand = 0;
-  #lookMs = leastLookMs;
+  #lookMs = minPauseMs;
   #idleSince: number;
   #wake: () => void = () => undefined;
   #stop: MgwError | undefined;
@@ -106,7 +106,7 @@ export class Worker {
     } catch (error) {
       this.#watcher.note(`${messageOf(error)} It is asked again.`);
     }
-    this.#lookMs = begun > 0 ? leastLookMs : Math.min(mostLookMs, 1.5 * this.#lookMs);
+    this.#lookMs = begun > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#lookMs);
     const ms = this.#lookMs * (0.5 + Math.random() / 2);
     // One for each pause: rows that end must not leave as many listeners on one signal.
     const woken = new AbortController();

@@ -3,7 +3,7 @@ import { CsvError, Parser } from 'csv-parse';
 import { printableLine } from '../../printable.ts';
 import { fieldName, nameFault } from './fields.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
-import { mostLineBytes, Unreadable, type Source } from './source.ts';
+import { maxLineBytes, Unreadable, type Source } from './source.ts';
 
 interface CsvRecord {
   cells: string[];
@@ -90,7 +90,7 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     record_delimiter: ['\r\n', '\n', '\r'],
     relax_column_count: true,
     skip_empty_lines: true,
-    max_record_size: mostLineBytes,
+    max_record_size: maxLineBytes,
     raw: true,
     // With `raw` the record comes inside an object, which the types do not know.
     on_record: (one: unknown) => {

@@ -129,8 +129,8 @@ async function contentOfYaml(
   const faults: Problem[] = [];
   const report = (problem: Problem): void => void faults.push(problem);
   try {
-    const { readYaml, mostYamlBytes } = await import('./yaml.ts');
-    const manifest = readYaml(await textOf(new Source(bytesOf(path), report), mostYamlBytes), report);
+    const { readYaml, maxYamlBytes } = await import('./yaml.ts');
+    const manifest = readYaml(await textOf(new Source(bytesOf(path), report), maxYamlBytes), report);
     const fields = [...manifest.defaults, ...given];
     const defaults = defaultsOf(fields, report);
     return { head: readHead(manifest.head, report), fields, faults, defaults, records: manifest.records };
@@ -141,12 +141,12 @@ async function contentOfYaml(
   }
 }
 
-async function textOf(source: Source, mostBytes: number): Promise<string> {
+async function textOf(source: Source, maxBytes: number): Promise<string> {
   const blocks: Buffer[] = [];
   let size = 0;
   for await (const { bytes } of source.blocks()) {
     size += bytes.length;
-    if (size > mostBytes)
+    if (size > maxBytes)
       throw new Unreadable({
         line: 1,
         message: 'the file is larger than 2 MiB; one in JSON Lines or CSV may be of any size',

@@ -9,7 +9,7 @@ export interface Block {
 }
 
 /** The longest line that is read: an image in Base64 has room in it. */
-export const mostLineBytes = 8 * 1024 * 1024;
+export const maxLineBytes = 8 * 1024 * 1024;
 
 const newline = 0x0a;
 
@@ -47,7 +47,7 @@ export class Source {
       if (end === 0) {
         parts.push(chunk);
         held += chunk.length;
-        if (held > mostLineBytes) throw this.#tooLong();
+        if (held > maxLineBytes) throw this.#tooLong();
         continue;
       }
       yield this.#block(Buffer.concat([...parts, chunk.subarray(0, end)]), atStart);

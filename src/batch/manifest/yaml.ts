@@ -26,11 +26,11 @@ export interface YamlManifest {
 }
 
 /** The largest file: its tree takes a hundred times the room of its text. */
-export const mostYamlBytes = 2 * 1024 * 1024;
+export const maxYamlBytes = 2 * 1024 * 1024;
 
-const mostProducts = 1_000_000;
-const mostDepth = 32;
-const mostNodes = 100_000;
+const maxProducts = 1_000_000;
+const maxDepth = 32;
+const maxNodes = 100_000;
 
 /**
  * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
@@ -116,10 +116,10 @@ class Tree {
       );
     });
     const count = lists.reduce((product, { length }) => product * length, 1);
-    if (lists.length === 0 || count > mostProducts)
+    if (lists.length === 0 || count > maxProducts)
       throw unreadable(
         line,
-        `matrix comes to ${lists.length === 0 ? 'no' : count} rows; allowed: 1 to ${mostProducts}`,
+        `matrix comes to ${lists.length === 0 ? 'no' : count} rows; allowed: 1 to ${maxProducts}`,
       );
     return lists;
   }
@@ -149,7 +149,7 @@ class Tree {
     const node = this.#resolved(given);
     const at = this.#lineOf(given, line);
     this.#nodes += 1;
-    if (depth > mostDepth || this.#nodes > mostNodes)
+    if (depth > maxDepth || this.#nodes > maxNodes)
       throw unreadable(at, 'the value is too deep or too large');
     if (isSeq(node)) return (node.items as Node[]).map((item) => this.#value(item, at, scalar, depth + 1));
     if (isMap(node)) return this.#object(node, at, scalar, depth);

@@ -9,15 +9,15 @@ import { folderFault } from '../../ownership.ts';
 import type { Io } from '../io.ts';
 import { attempt, fail, ok, warn, type Check } from './check.ts';
 
-const [leastMajor, leastMinor] = [20, 18];
+const [minMajor, minMinor] = [20, 18];
 
 /** Whether this Node is one that mgw is made for. */
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
-  const fine = major > leastMajor || (major === leastMajor && minor >= leastMinor);
+  const fine = major > minMajor || (major === minMajor && minor >= minMinor);
   if (fine) return ok('node', `Node ${version}`);
-  const error = new MgwError('config', `Node ${version} is older than ${leastMajor}.${leastMinor}`);
-  return fail('node', error, `Install Node ${leastMajor}.${leastMinor} or newer.`);
+  const error = new MgwError('config', `Node ${version} is older than ${minMajor}.${minMinor}`);
+  return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }
 
 /** Whether the config file can be read, and who else could. */

@@ -15,7 +15,7 @@ import { attempt, fail, ok, skip, warn, type Check } from './check.ts';
 const connectionHint = 'Check the address, the network, the proxy and the firewall.';
 const certificateHint = 'A private certificate authority is named by NODE_EXTRA_CA_CERTS=FILE.';
 const timeoutMs = 10_000;
-const mostDriftMs = 5 * 60_000;
+const maxClockSkewMs = 5 * 60_000;
 const shortCertificateMs = 14 * 86_400_000;
 
 /** Whether a gateway is named, can be reached, and takes the key: name, proxy, DNS, TCP, TLS, key, clock. */
@@ -147,7 +147,7 @@ export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
   if (Number.isNaN(theirs)) return skip('clock', 'the gateway tells no time');
   const drift = now - theirs;
   const seconds = Math.round(Math.abs(drift) / 1000);
-  if (Math.abs(drift) <= mostDriftMs)
+  if (Math.abs(drift) <= maxClockSkewMs)
     return ok('clock', seconds < 2 ? 'agrees with the gateway' : `${seconds} s off`);
   const way = drift > 0 ? 'ahead of' : 'behind';
   return warn(

@@ -25,7 +25,7 @@ export const pages: Screens = { out: page, err: page };
 type Entry = [term: string, description: string];
 
 // Beside less than this a description begins below its term, and so it does below a longer term than the second.
-const leastText = 24;
+const minText = 24;
 const longestTerm = 30;
 const labelled = 72;
 
@@ -140,7 +140,7 @@ function columnOf(groups: Group[]): number {
 }
 
 function item([term, description]: Entry, column: number, { width, paint }: Screen): string {
-  const isNarrow = width - column < leastText;
+  const isNarrow = width - column < minText;
   const indent = ' '.repeat(isNarrow ? 8 : column);
   const text = wrapped(indent + description, width, indent);
   const shown = `  ${paint('cyan', isNarrow ? term.trimStart() : term)}`;

@@ -119,7 +119,7 @@ function linked(text: string): string {
 }
 
 const gap = 2;
-const leastColumn = 14;
+const minColumn = 14;
 
 function tableText(rows: string[][], screen: Screen): string {
   const columns = rows[0]?.length ?? 0;
@@ -137,7 +137,7 @@ function shares(natural: number[], room: number): number[] | undefined {
   const widths = [...natural];
   while (widths.reduce((sum, width) => sum + width, 0) > room) {
     const widest = widths.indexOf(Math.max(...widths));
-    if ((widths[widest] ?? 0) <= leastColumn) return undefined;
+    if ((widths[widest] ?? 0) <= minColumn) return undefined;
     widths[widest] = (widths[widest] ?? 0) - 1;
   }
   return widths;

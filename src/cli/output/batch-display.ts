@@ -5,12 +5,12 @@ import { rowStates, type RowState } from '../../batch/row-state.ts';
 import type { Tally } from '../../batch/tally.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printableLine } from '../../printable.ts';
-import { isLively } from './create-progress.ts';
+import { isInteractive } from './create-progress.ts';
 import type { ProgressOptions } from './progress.ts';
 import { elapsed } from './wording.ts';
 
 const heartbeatMs = 60_000;
-const mostRows = 8;
+const maxRows = 8;
 
 /** What a person sees of a run: a block on a terminal that has room for one, else lines and a heartbeat. */
 export class BatchDisplay {
@@ -19,7 +19,7 @@ export class BatchDisplay {
   readonly #money: () => string;
   readonly #rows = new Map<string, string>();
   readonly #started: number;
-  readonly #isLively: boolean;
+  readonly #isInteractive: boolean;
   #spinner: Ora | undefined;
   #pulse: NodeJS.Timeout | undefined;
   #isOver = false;
@@ -30,13 +30,13 @@ export class BatchDisplay {
     this.#tally = tally;
     this.#money = money;
     this.#started = options.clock.monotonic();
-    this.#isLively = isLively(options) && !options.quiet;
+    this.#isInteractive = isInteractive(options) && !options.quiet;
   }
 
   /** Begins to show the run. */
   async start(): Promise<void> {
     if (this.#options.quiet) return;
-    if (!this.#isLively) {
+    if (!this.#isInteractive) {
       this.#pulse = setInterval(() => this.#line(this.#summary()), heartbeatMs).unref();
       return;
     }
@@ -66,7 +66,7 @@ export class BatchDisplay {
   /** A row has ended; `text` says how. Rows that ended well are told in a log alone. */
   ended({ key }: PlannedRow, state: RowState, text: string): void {
     this.#rows.delete(key);
-    if (state !== 'done' || !this.#isLively) this.note(text);
+    if (state !== 'done' || !this.#isInteractive) this.note(text);
     else this.#draw();
   }
 
@@ -106,8 +106,8 @@ export class BatchDisplay {
   #block(): string {
     const width = Math.max(20, (this.#options.stderr.columns ?? 80) - 4);
     const rows = [...this.#rows.values()];
-    const more = rows.length > mostRows ? [`… and ${rows.length - mostRows} more`] : [];
-    const lines = [this.#summary(), ...rows.slice(0, mostRows), ...more];
+    const more = rows.length > maxRows ? [`… and ${rows.length - maxRows} more`] : [];
+    const lines = [this.#summary(), ...rows.slice(0, maxRows), ...more];
     return lines.map((line, index) => (index === 0 ? '' : '  ') + printableLine(line, width)).join('\n');
   }
 

@@ -41,7 +41,7 @@ interface Typed {
   budgetName?: string;
 }
 
-const mostTold = 20;
+const maxShown = 20;
 
 /** What a run has to tell at its end, and of each row as it ends. */
 export class BatchReport {
@@ -119,10 +119,10 @@ export class BatchReport {
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
     const undone = this.#undone.sort((one, other) => one.line - other.line);
-    for (const row of undone.slice(0, mostTold)) context.progress.note(this.#undoneText(row));
-    if (undone.length > mostTold)
+    for (const row of undone.slice(0, maxShown)) context.progress.note(this.#undoneText(row));
+    if (undone.length > maxShown)
       context.progress.note(
-        `… and ${undone.length - mostTold} more: mgw batch status ${shellWord(this.#file)}`,
+        `… and ${undone.length - maxShown} more: mgw batch status ${shellWord(this.#file)}`,
       );
     await this.#stepSummary(context, summary, undone);
     const view = planView(batch, plan);
@@ -181,7 +181,7 @@ export class BatchReport {
 
   async #stepSummary(context: Context, summary: string, undone: readonly Undone[]): Promise<void> {
     const rows = undone
-      .slice(0, mostTold)
+      .slice(0, maxShown)
       .map(({ id, state, why, next }) => [id, state, why, next.map(shellWord).join(' ')]);
     const lines = rows.length === 0 ? [] : ['', ...markdownTable(['row', 'state', 'why', 'next'], rows)];
     const { io, progress } = context;

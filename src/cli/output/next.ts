@@ -5,7 +5,7 @@ import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
 
 /** What the next command is found by, if an error names none. */
-export interface Ways {
+export interface Hint {
   /** The command line as it was typed, without `mgw`. */
   argv: readonly string[];
   /** The help of the command that was typed. */
@@ -25,7 +25,7 @@ const byCode: Partial<Record<ErrorCode, string[]>> = {
 };
 
 /** Returns the error with a command to type (design 2), if there is one that helps. */
-export function withWay(error: MgwError, { argv, help, job }: Ways): MgwError {
+export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
   const corrected = correct(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
   if (error.next !== undefined) return error;

@@ -4,7 +4,7 @@ import { exitCodes } from '../../errors.ts';
 import type { JobFile } from '../../job.ts';
 
 // The gateway is spared, and so are the files that may be open.
-const mostAtOnce = 8;
+const maxAtOnce = 8;
 
 /**
  * The outcome of a command that takes several REFs: that of the one where there is one, else all of them in their
@@ -14,7 +14,7 @@ export async function severalOutcomes(
   refs: readonly string[],
   one: (ref: string) => Promise<Outcome>,
   progress: Progress,
-  atOnce = mostAtOnce,
+  atOnce = maxAtOnce,
 ): Promise<Outcome> {
   const outcomes: Outcome[] = [];
   // One iterator for all workers: each takes the next ref, however many there are.

@@ -74,7 +74,7 @@ export function fittedTable<Row>(
 ): string {
   let shown = columns.map((column) => measured(column, rows));
   if (width !== undefined) {
-    while (leastWidth(shown) > width) {
+    while (minWidth(shown) > width) {
       const next = leftOutNext(shown);
       if (next === undefined) break;
       shown = shown.filter((column) => column !== next);
@@ -96,7 +96,7 @@ function measured<Row>({ head, cell, least, rank }: Column<Row>, rows: readonly 
   return { head, cells, width, least, rank, isEmpty: cells.every((text) => text === empty) };
 }
 
-function leastWidth(columns: readonly Measured[]): number {
+function minWidth(columns: readonly Measured[]): number {
   return columns.reduce((sum, { width, least = width }) => sum + gap + Math.min(width, least), -gap);
 }
 

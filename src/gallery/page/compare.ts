@@ -7,7 +7,7 @@ import { waveform } from './sound.ts';
 import { stars, type Stars } from './stars.ts';
 
 /** How many items play at once at most: each takes a decoder. */
-export const mostCompared = 9;
+export const maxCompared = 9;
 /** How far one may be ahead of another, s. */
 const tolerance = 0.04;
 
@@ -68,7 +68,7 @@ export class CompareView {
       this.element.close();
       return;
     }
-    this.#panes = items.slice(0, mostCompared).map((item, place) => this.#paneOf(item, place));
+    this.#panes = items.slice(0, maxCompared).map((item, place) => this.#paneOf(item, place));
     const columns = this.#panes.length < 4 ? this.#panes.length : Math.ceil(Math.sqrt(this.#panes.length));
     const panes = make('div', { class: 'panes' }, ...this.#panes.map(({ element }) => element));
     panes.style.setProperty('--columns', String(columns));

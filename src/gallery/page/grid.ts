@@ -15,7 +15,7 @@ const rowHeight = 92;
 export class Grid {
   readonly element = make('div', { class: 'items', role: 'list', 'aria-label': 'Jobs' });
   readonly #deps: TileDeps;
-  readonly #markOf: (id: string) => Mark;
+  readonly #getMark: (id: string) => Mark;
   readonly #isCompared: (id: string) => boolean;
   readonly #tiles = new Map<string, Tile>();
   #items: GalleryItem[] = [];
@@ -27,9 +27,9 @@ export class Grid {
   #current = 0;
   #isDrawing = false;
 
-  constructor(deps: TileDeps, markOf: (id: string) => Mark, isCompared: (id: string) => boolean) {
+  constructor(deps: TileDeps, getMark: (id: string) => Mark, isCompared: (id: string) => boolean) {
     this.#deps = deps;
-    this.#markOf = markOf;
+    this.#getMark = getMark;
     this.#isCompared = isCompared;
     addEventListener('scroll', () => this.#soon(), { passive: true });
     new ResizeObserver(() => this.#measure()).observe(this.element);
@@ -59,7 +59,7 @@ export class Grid {
 
   /** Shows what is said of an item now. */
   update(id: string): void {
-    this.#tiles.get(id)?.show(this.#markOf(id), this.#isCompared(id));
+    this.#tiles.get(id)?.show(this.#getMark(id), this.#isCompared(id));
   }
 
   /** Plays the current item in its tile, or ends that. */
@@ -150,7 +150,7 @@ export class Grid {
       tile = tileOf(item, this.#deps);
       tile.focus.tabIndex = place === this.#current ? 0 : -1;
       this.#tiles.set(id, tile);
-      tile.show(this.#markOf(id), this.#isCompared(id));
+      tile.show(this.#getMark(id), this.#isCompared(id));
       this.element.insertBefore(tile.element, next);
     }
     const { style } = tile.element;

@@ -1,6 +1,6 @@
 import type { GalleryData, GalleryItem } from '../data.ts';
 import { BigView } from './big.ts';
-import { CompareView, mostCompared } from './compare.ts';
+import { CompareView, maxCompared } from './compare.ts';
 import { make, onKeys, ratingKeys } from './dom.ts';
 import { ExportView } from './export.ts';
 import { Grid } from './grid.ts';
@@ -57,7 +57,7 @@ const empty = make('p', { class: 'empty' }, 'Nothing fits these filters.');
 
 function idsOf(list: readonly GalleryItem[]): string {
   return list
-    .slice(0, mostCompared)
+    .slice(0, maxCompared)
     .map(({ id }) => id)
     .join(',');
 }
@@ -110,7 +110,7 @@ function toggleAgain(id: string): void {
 }
 
 function toggleCompare(id: string): void {
-  if (!picked.delete(id) && picked.size < mostCompared) picked.add(id);
+  if (!picked.delete(id) && picked.size < maxCompared) picked.add(id);
   grid.update(id);
   toolbar.show(view, shown.length, data.items.length, picked.size);
 }

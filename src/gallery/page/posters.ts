@@ -1,7 +1,7 @@
 /** How many posters are made at once: each takes a decoder. */
 const atOnce = 3;
 /** How many posters are kept; of those that were not seen for longest the first go. */
-const mostKept = 400;
+const maxKept = 400;
 const width = 480;
 const patienceMs = 15_000;
 
@@ -56,7 +56,7 @@ export class Posters {
   #keep(href: string, poster: ImageBitmap): void {
     this.#kept.set(href, poster);
     const [oldest] = this.#kept;
-    if (this.#kept.size <= mostKept || oldest === undefined) return;
+    if (this.#kept.size <= maxKept || oldest === undefined) return;
     this.#kept.delete(oldest[0]);
     oldest[1].close();
   }

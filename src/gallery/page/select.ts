@@ -62,7 +62,7 @@ export const ratings: Record<string, [label: string, fits: (mark: Mark) => boole
   again: ['to be made again', ({ again = false }) => again],
 };
 
-type Order = (one: GalleryItem, other: GalleryItem, markOf: (id: string) => Mark) => number;
+type Order = (one: GalleryItem, other: GalleryItem, getMark: (id: string) => Mark) => number;
 
 /** The orders, by their values; items are given newest first. */
 export const orders: Record<string, [label: string, order: Order | undefined]> = {
@@ -86,7 +86,7 @@ function compare(one: string, other: string): number {
 export function chosen(
   items: readonly GalleryItem[],
   view: View,
-  markOf: (id: string) => Mark,
+  getMark: (id: string) => Mark,
 ): GalleryItem[] {
   const wanted = view.text
     .toLowerCase()
@@ -99,11 +99,11 @@ export function chosen(
       (view.model === '' || item.model === view.model) &&
       (view.protocol === '' || item.protocol === view.protocol) &&
       (view.tag === '' || item.tags?.includes(view.tag) === true) &&
-      (fits === undefined || fits(markOf(item.id))) &&
-      (wanted.length === 0 || holds(item, markOf(item.id), wanted)),
+      (fits === undefined || fits(getMark(item.id))) &&
+      (wanted.length === 0 || holds(item, getMark(item.id), wanted)),
   );
   const order = orders[view.sort]?.[1];
-  return order === undefined ? found : found.sort((one, other) => order(one, other, markOf));
+  return order === undefined ? found : found.sort((one, other) => order(one, other, getMark));
 }
 
 function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]): boolean {
@@ -184,12 +184,12 @@ interface RedoRows {
  */
 export function redoRows(
   items: readonly GalleryItem[],
-  markOf: (id: string) => Mark,
+  getMark: (id: string) => Mark,
   atMost: number,
   hasSeeds: boolean,
 ): RedoRows {
   const wanted = items.filter(({ id }) => {
-    const { again = false, rating = 9 } = markOf(id);
+    const { again = false, rating = 9 } = getMark(id);
     return again || rating <= atMost;
   });
   const lines = wanted.flatMap(({ redo }) =>

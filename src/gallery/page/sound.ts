@@ -3,7 +3,7 @@ import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 
 /** Larger files are not read as a whole to be drawn. */
-const mostBytes = 32 * 1024 * 1024;
+const maxBytes = 32 * 1024 * 1024;
 
 const known = new Map<string, Promise<string | undefined>>();
 let turn: Promise<unknown> = Promise.resolve();
@@ -14,7 +14,7 @@ let turn: Promise<unknown> = Promise.resolve();
  */
 export function peaksOf(file: GalleryFile): Promise<string | undefined> {
   if (file.peaks !== undefined) return Promise.resolve(file.peaks);
-  if (!location.protocol.startsWith('http') || file.bytes > mostBytes) return Promise.resolve(undefined);
+  if (!location.protocol.startsWith('http') || file.bytes > maxBytes) return Promise.resolve(undefined);
   let peaks = known.get(file.href);
   if (peaks === undefined) {
     peaks = turn.then(() => decoded(file.href)).catch(() => undefined);

@@ -40,7 +40,7 @@ export interface MediaReply {
   clean: (text: string) => string;
 }
 
-const mostRedirects = 5;
+const maxRedirects = 5;
 const redirectStatuses = new Set([301, 302, 303, 307, 308]);
 
 /**
@@ -82,7 +82,7 @@ export async function follow(
         clean,
       };
     message.destroy();
-    if (redirects === mostRedirects) throw tooMany(source.url);
+    if (redirects === maxRedirects) throw tooMany(source.url);
     url = await checkTarget(location, gateway, url);
   }
 }
@@ -110,7 +110,7 @@ function keyInAddress(url: URL): MgwError {
 function tooMany(address: string): MgwError {
   return new MgwError(
     'result_unavailable',
-    `${new URL(address).origin} redirected more than ${mostRedirects} times.`,
+    `${new URL(address).origin} redirected more than ${maxRedirects} times.`,
     { charged: 'yes', retry: 'resume' },
   );
 }

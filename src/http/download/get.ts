@@ -21,7 +21,7 @@ const highWaterMark = 1024 * 1024;
 const ended = new Error('the download has ended');
 
 /** So many results of one gateway come at a time. */
-const mostKept = 1024;
+const maxKept = 1024;
 
 /**
  * One GET: the head of the answer, its body still to come. Follows nothing. What comes from the gateway's own origin
@@ -31,7 +31,7 @@ const mostKept = 1024;
 export async function get(url: URL, options: GetOptions): Promise<Answer> {
   const { baseUrl, signal, kept } = options;
   if (kept !== undefined && url.origin === baseUrl.origin) {
-    const connections = await kept(() => opened(url, options, mostKept));
+    const connections = await kept(() => opened(url, options, maxKept));
     try {
       return await asked(url, connections, options);
     } catch (error) {

@@ -11,7 +11,7 @@ export class DatabaseGone extends MgwError {}
 export type Row = Record<string, unknown>;
 
 /** So many connections at most: of fifty processes each has room on a server as it comes. */
-const mostConnections = 4;
+const maxConnections = 4;
 /** A connection that is not used goes back to the server, ms. */
 const idleMs = 5000;
 
@@ -34,7 +34,7 @@ export class Database {
     this.#pool = new pg.Pool({
       connectionString: url.href,
       application_name: 'mgw',
-      max: mostConnections,
+      max: maxConnections,
       connectionTimeoutMillis: url.patienceMs,
       query_timeout: url.patienceMs,
       idleTimeoutMillis: idleMs,

@@ -17,7 +17,7 @@ interface Seen {
 }
 
 /** So many jobs are remembered. */
-const mostSeen = 512;
+const maxSeen = 512;
 
 /**
  * Writes events. One that names an owner says what its process is about to do: it is refused unless that process holds
@@ -43,7 +43,7 @@ export class EventWriter {
     this.#seen.delete(id);
     this.#seen.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
     const [oldest] = this.#seen.keys();
-    if (this.#seen.size > mostSeen && oldest !== undefined) this.#seen.delete(oldest);
+    if (this.#seen.size > maxSeen && oldest !== undefined) this.#seen.delete(oldest);
   }
 
   forget(id: string): void {

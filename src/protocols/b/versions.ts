@@ -4,7 +4,7 @@ import type { Model } from '../model.ts';
 import type { ListingUse, Violation } from '../protocol.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 
-const mostShown = 12;
+const maxShown = 12;
 
 /** The versions that the listing gives for a model; empty where it knows no such model or gives none. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
@@ -60,6 +60,6 @@ function unknownModel(name: string, models: readonly Model[]): Violation {
 }
 
 function some(values: readonly string[]): string {
-  const shown = values.slice(0, mostShown).map(shownValue).join(', ');
-  return values.length > mostShown ? `${shown} and ${values.length - mostShown} more` : shown;
+  const shown = values.slice(0, maxShown).map(shownValue).join(', ');
+  return values.length > maxShown ? `${shown} and ${values.length - maxShown} more` : shown;
 }

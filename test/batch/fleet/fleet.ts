@@ -28,7 +28,7 @@ export interface Outcome {
   unknown: number;
   done: number;
   /** Tasks that were under way at the gateway at once, at most. */
-  mostAtOnce: number;
+  maxAtOnce: number;
   deaths: number;
 }
 
@@ -50,7 +50,7 @@ export class Fleet {
   #deaths = 0;
   #posts = 0;
   #isOver = false;
-  #mostAtOnce = 0;
+  #maxAtOnce = 0;
   /** One thing befalls them at a time. */
   #befalling: Promise<void> = Promise.resolve();
 
@@ -113,7 +113,7 @@ export class Fleet {
 
   #judge(prompt: string): Deed | undefined {
     const posts = (this.#posts += 1);
-    this.#mostAtOnce = Math.max(this.#mostAtOnce, this.gateway.underWay() + 1);
+    this.#maxAtOnce = Math.max(this.#maxAtOnce, this.gateway.underWay() + 1);
     if (posts % this.#trial.every === 0)
       this.#befalling = this.#befalling.then(() => this.#befall((this.#deaths += 1)));
     const number = Number(prompt.split(' ')[1]);
@@ -153,7 +153,7 @@ export class Fleet {
       astray,
       unknown: [...bad.values()].filter(({ state }) => state === 'unknown').length,
       done: this.#trial.rows - bad.size,
-      mostAtOnce: this.#mostAtOnce,
+      maxAtOnce: this.#maxAtOnce,
       deaths: this.#deaths,
     };
   }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { withWay } from '../../../src/cli/output/next.ts';
+import { withHint } from '../../../src/cli/output/next.ts';
 import { MgwError, type ErrorCode, type ErrorDetails } from '../../../src/errors.ts';
 
 const help = ['mgw', 'video', 'c', 'submit', '--help'];
 const job = { id: 'job_1', protocol: 'c' } as const;
 
 function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): string | undefined {
-  return withWay(new MgwError(code, 'no', details), { argv: [], help, job: about }).next?.join(' ');
+  return withHint(new MgwError(code, 'no', details), { argv: [], help, job: about }).next?.join(' ');
 }
 
 describe('the command to type after an error that names none', () => {
@@ -29,7 +29,7 @@ describe('the command to type after an error that names none', () => {
   });
 
   it('is never the command that has just failed', () => {
-    const error = withWay(new MgwError('unreachable', 'no'), {
+    const error = withHint(new MgwError('unreachable', 'no'), {
       argv: ['doctor'],
       help: ['mgw', 'doctor', '--help'],
     });
@@ -67,7 +67,7 @@ describe('the command to type after an error that names none', () => {
       'spend',
     ],
   ])('after %s is what was typed, with the flag corrected: %j %s', (code, details, typed, corrected) => {
-    const error = withWay(new MgwError(code, 'no', details), { argv: typed.split(' '), help });
+    const error = withHint(new MgwError(code, 'no', details), { argv: typed.split(' '), help });
     expect(error.next?.join(' ')).toBe(corrected && `mgw ${corrected}`);
   });
 });

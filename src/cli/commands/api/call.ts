@@ -3,8 +3,6 @@ import { MgwError } from '../../../errors.ts';
 import type { Exchange, Reply, SubmitVerdict } from '../../../exchange.ts';
 import type { CallOptions, StreamedReply } from '../../../http/client.ts';
 import { readFailure } from '../../../http/failures.ts';
-import { asSentence } from '../../../http/advice.ts';
-import { retryHint } from '../../../http/retry-after.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
@@ -12,7 +10,7 @@ import { payOnce, unrecorded, type PayDeps } from '../../../payment/pay-once.ts'
 import { StreamedCall } from '../../../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
-const mostOfARefusal = 16 * 1024 * 1024;
+const maxRefusalBytes = 16 * 1024 * 1024;
 
 /** An answer: a refusal read whole, or a success whose body is still arriving. */
 export interface ApiAnswer {
@@ -33,7 +31,7 @@ export async function apiCall(
   deps: PayDeps,
   deadline: Deadline,
 ): Promise<ApiAnswer> {
-  if (exchange.method === 'GET') return apiGet(exchange, { ...options, deadline }, deps, deadline);
+  if (exchange.method === 'GET') return apiGet(exchange, options, deps);
   const call = new StreamedCall(options.timeoutMs, deadline);
   const payment = {
     exchange,
@@ -50,12 +48,7 @@ export async function apiCall(
   throw notAccepted(verdict, tries);
 }
 
-async function apiGet(
-  exchange: Exchange,
-  options: CallOptions,
-  deps: PayDeps,
-  deadline: Deadline,
-): Promise<ApiAnswer> {
+async function apiGet(exchange: Exchange, options: CallOptions, deps: PayDeps): Promise<ApiAnswer> {
   let stream: StreamedReply | undefined;
   const once = async (): Promise<Reply> => {
     const answer = await deps.client.stream(exchange, options);
@@ -64,11 +57,11 @@ async function apiGet(
       stream = answer;
       return { status, headers, text: '', complete: true };
     }
-    const { bytes, complete } = await readBounded(answer.body, mostOfARefusal);
+    const { bytes, complete } = await readBounded(answer.body, maxRefusalBytes);
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   };
-  const reply = await readWithRetries(once, { ...deps, deadline, signal: deps.signals.soft });
+  const reply = await readWithRetries(once, { ...deps, signal: deps.signals.soft });
   return { reply, stream };
 }
 
@@ -76,11 +69,10 @@ async function apiGet(
 export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
-  const words = wordsOf(reply, failure.message);
+  const said = wordsOf(reply, failure.message);
   if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
-    return notAccepted({ ...verdict, failure: { ...failure, message: words } }, 1);
+    return notAccepted({ ...verdict, failure: { ...failure, message: said } }, 1);
   const again = verdict === undefined && (reply.status === 429 || reply.status >= 500);
-  const said = again && failure.retryAfterMs ? asSentence(words) + retryHint(failure) : words;
   const exit = again ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
   const next = failure.code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
   const { code, requestId } = failure;

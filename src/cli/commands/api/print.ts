@@ -7,7 +7,7 @@ import { redactHeaders } from '../../../redact.ts';
 import { write, type Io } from '../../io.ts';
 import type { ApiAnswer } from './call.ts';
 
-const mostText = 64 * 1024 * 1024;
+const maxTextBytes = 64 * 1024 * 1024;
 
 /** How an answer is shown. */
 interface PrintOptions {
@@ -105,7 +105,7 @@ export async function answerView(
 
 async function textOf({ reply, stream }: ApiAnswer): Promise<string> {
   if (stream === undefined) return reply.text;
-  const { bytes, complete } = await readBounded(stream.body, mostText);
+  const { bytes, complete } = await readBounded(stream.body, maxTextBytes);
   stream.close();
   if (!complete) throw new TransportError('sent', 'broken', 'the answer was cut, or is larger than 64 MiB');
   return new TextDecoder().decode(bytes);

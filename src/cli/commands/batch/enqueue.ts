@@ -25,7 +25,7 @@ interface EnqueueOptions extends BatchOptions {
   again?: boolean;
 }
 
-const mostTold = 20;
+const maxShown = 20;
 
 const examples = `
 Examples:
@@ -136,9 +136,9 @@ async function headOf(context: Context, { manifest }: Batch, options: EnqueueOpt
 }
 
 function tellChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
-  for (const id of changed.slice(0, mostTold))
+  for (const id of changed.slice(0, maxShown))
     context.progress.note(
       `${printableLine(id, 100)}: it was enqueued asking for something else, which stands. Another take: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
     );
-  if (changed.length > mostTold) context.progress.note(`… and ${changed.length - mostTold} more.`);
+  if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
 }

@@ -4,7 +4,6 @@ import type { Context } from '../../context.ts';
 import { columnsOf } from '../../io.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, type Outcome } from '../../output/outcome.ts';
-import { timeoutOption } from '../../wait-options.ts';
 import { readRefs } from '../../input.ts';
 import { exitCodes, type MgwError, toMgwError } from '../../../errors.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
@@ -16,7 +15,6 @@ import type { Protocol } from '../../../protocols/protocol.ts';
 export function registerStatus(command: Command, protocol: Protocol, run: Run): void {
   command
     .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
-    .addOption(timeoutOption())
     .addHelpText(
       'after',
       `\nExamples:${['@last', '@last --json', '-q @last'].map((rest) => `\n  $ mgw video ${protocol.name} status ${rest}`).join('')}`,
@@ -31,7 +29,7 @@ interface Seen {
 }
 
 async function status(context: Context, protocol: Protocol, refs: string[]): Promise<Outcome> {
-  const [deps] = await Promise.all([context.jobDeps(), context.deadline()]);
+  const deps = await context.jobDeps();
   const seen: Seen[] = [];
   for (const ref of await readRefs(refs, context.io))
     seen.push({ ref, ...(await look(ref, protocol, deps)) });

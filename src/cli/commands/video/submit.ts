@@ -19,6 +19,7 @@ import {
   targetOf,
   type WaitOptions,
 } from '../../wait-options.ts';
+import { deadlineIn } from '../../../clock.ts';
 import { checkKeyName } from '../../../key-name.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 
@@ -64,7 +65,6 @@ async function submitCommand(
   checkSidecar(options);
   const settings = await context.settings();
   const given = prompt ?? (await missingPrompt(context, protocol, options));
-  const deadline = await context.deadline();
   const { video, advice } = await composedVideo(context, protocol, given, options);
   for (const note of advice) context.progress.note(note);
   if (options.dryRun) {
@@ -74,6 +74,7 @@ async function submitCommand(
   }
   const target = targetOf(options);
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
+  const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
   const deps = await context.jobDeps();
   const [{ submitVideo }, { deliveredOutcome, submitHooks }] = await Promise.all([
     import('../../../flows/submit-video.ts'),

@@ -1,7 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import { removeLeftovers } from '../files/leftovers.ts';
-import { lockOutput, type Claimant, type OutputLock } from '../files/output-lock.ts';
+import { acquireOutputLock, type Claimant, type OutputLock } from '../files/output-lock.ts';
 import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
@@ -37,7 +37,7 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
  * Waits for the right to make an output: of two processes that make one, the second finds what the first has made.
  * @throws MgwError: exit 8 where another process is still at it at the deadline, 10, 130/143 interrupted.
  */
-export async function holdOutput(path: string, deps: JobDeps, holding: Holding): Promise<OutputLock> {
+export async function lockOutput(path: string, deps: JobDeps, holding: Holding): Promise<OutputLock> {
   const { identity, deadline, job } = holding;
   const charged = job === undefined ? 'no' : 'yes';
   const busy = `Another process is still writing ${path}.`;
@@ -46,7 +46,7 @@ export async function holdOutput(path: string, deps: JobDeps, holding: Holding):
   const { clock, signals } = deps;
   const claimant = await claimantOf(deps);
   const lock = { claimant, clock, deadline, signal: signals.soft, late, charged } as const;
-  return lockOutput(path, identity, lock).catch((error: unknown) => {
+  return acquireOutputLock(path, identity, lock).catch((error: unknown) => {
     throw signals.soft.aborted ? interruptedError(signals.soft, job, charged) : error;
   });
 }
@@ -61,11 +61,11 @@ export async function removeLeft(
   deps: Pick<JobDeps, 'note' | 'lease' | 'ledger'>,
 ): Promise<void> {
   for (const [index, path] of paths.entries())
-    await tidily(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
+    await bestEffort(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
 }
 
 /** Cleans up. What is left behind costs a little room: no reason to call a result that stands a failure. Never throws. */
-export async function tidily(
+export async function bestEffort(
   { note }: Pick<JobDeps, 'note'>,
   action: () => Promise<void> | void,
 ): Promise<void> {

@@ -14,7 +14,7 @@ export interface TimeLimits {
  * each chunk counts as no silence. The connection is the caller's to close.
  * @throws TransportError where it is given up, and whatever the body throws.
  */
-export async function* impatiently(
+export async function* withIdleTimeout(
   body: AsyncIterable<Uint8Array>,
   limits: TimeLimits,
 ): AsyncGenerator<Uint8Array, void> {

@@ -35,7 +35,7 @@ export interface Purchase extends Priced {
 }
 
 /** What is set aside for one payment in every budget it is made under. */
-export interface Hold {
+export interface Reservation {
   /** What is recorded with each attempt. */
   money: AttemptMoney;
   /** Keeps it or gives it back; never throws. `open` leaves it to the ledger to prove what became of it. */
@@ -46,12 +46,12 @@ export interface Hold {
  * Sets aside what a payment may cost at most, durably, in every allowance or in none.
  * @throws MgwError('budget'), exit 12, where it does not fit or no price is known; MgwError('local_io').
  */
-export async function holdFor(
+export async function reserve(
   purchase: Purchase,
   allowances: readonly Allowance[],
   lease: () => Promise<Lease>,
   note: (text: string) => void,
-): Promise<Hold> {
+): Promise<Reservation> {
   const { cost } = purchase;
   const [first] = allowances;
   if (first === undefined) return { money: { cost }, settle: () => Promise.resolve() };
