@@ -13,7 +13,7 @@ import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
 import { watchIdle, type IdleWatch } from './idle-watch.ts';
 import { headBytes, isText, isTextType } from '../../media/media-kind.ts';
 import type { PartFile } from '../../files/part-file.ts';
-import { isSameRepresentation, readContentRange, strongValidator } from './validator.ts';
+import { isSameRepresentation, namesRepresentation, readContentRange, strongValidator } from './validator.ts';
 
 /** What one try works with. */
 export interface AttemptOptions {
@@ -173,7 +173,14 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
   const { validator, length } = part;
   const range = readContentRange(reply.headers['content-range']);
   const total = range?.total ?? part.total;
-  const isNext = range?.start === length && total !== undefined && total === (part.total ?? total);
+  // A Content-Length may have been too long: a smaller size in a response that names the representation replaces it.
+  const isProven = validator !== undefined && namesRepresentation(reply.headers, validator);
+  const announced = part.total ?? total;
+  const isNext =
+    range?.start === length &&
+    total !== undefined &&
+    announced !== undefined &&
+    (total === announced || (isProven && total < announced));
   const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
   const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
   if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'another range than it was asked for');
@@ -183,7 +190,10 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
-  // A body that told no length is whole where the answer to the rest of it tells the length that is there.
+  // A Content-Length may have been too long. If the representation is shown to be the same, its size is the one of this response.
+  const isProven = part.validator !== undefined && namesRepresentation(reply.headers, part.validator);
+  if (isProven && told === part.length) part.expect(told);
+  // A body without a length is complete if the response to a request for the rest gives the length that was received.
   const total = part.total ?? told;
   if (part.length !== total || (told ?? total) !== total) return startOver(reply, part, 'no such range');
   return { kind: 'received' };

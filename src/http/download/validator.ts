@@ -14,10 +14,18 @@ export function strongValidator(headers: Record<string, string>): string | undef
   return age >= clockDoubtMs ? changed : undefined;
 }
 
-/** False where an answer's headers name another representation than the validator does. */
+/** Returns false if the headers of a response name another representation than the validator does. */
 export function isSameRepresentation(headers: Record<string, string>, validator: string): boolean {
-  const named = validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
-  return named === undefined || named === validator;
+  return namedBy(headers, validator) === undefined || namesRepresentation(headers, validator);
+}
+
+/** Whether the headers of a response name the representation of the validator. */
+export function namesRepresentation(headers: Record<string, string>, validator: string): boolean {
+  return namedBy(headers, validator) === validator;
+}
+
+function namedBy(headers: Record<string, string>, validator: string): string | undefined {
+  return validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
 }
 
 /** A `Content-Range`: which bytes come (not those of a 416), and of how many where that is told. */

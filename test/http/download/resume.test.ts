@@ -223,6 +223,47 @@ describe('a continuation that is one', () => {
   });
 });
 
+describe('a Content-Length that is too long', () => {
+  const tooLong: Answer = (_, socket) => {
+    socket.write(head('200 OK', { etag: '"one"', 'content-length': size + 1000 }));
+    socket.end(content);
+  };
+  const partly: Answer = (_, socket) => {
+    socket.write(head('200 OK', { etag: '"one"', 'content-length': size + 1000 }));
+    socket.end(content.subarray(0, half));
+  };
+
+  it.each<[string, Answer, Answer, number]>([
+    [
+      'a 416 with the size',
+      tooLong,
+      (_, socket) => say(socket, '416 No', { 'content-range': `bytes */${size}`, etag: '"one"' }),
+      size,
+    ],
+    [
+      'a 206 with the size',
+      partly,
+      partial(`bytes ${half}-${size - 1}/${size}`, content.subarray(half), { etag: '"one"' }),
+      half,
+    ],
+  ])('is corrected by %s under the same ETag', async (_, first, second, from) => {
+    const server = await ctx.start(inTurn(first, second));
+    await expectWhole(await ctx.fetch(server.url()), content);
+    expect(server.header('range')).toEqual(['', `bytes=${from}-`]);
+  });
+
+  it('is not corrected by a 416 that names another ETag, or none', async () => {
+    const lie = (etag?: string): Answer => (_, socket) =>
+      say(socket, '416 No', { 'content-range': `bytes */${size}`, ...(etag && { etag }) });
+    for (const etag of ['"two"', undefined]) {
+      const server = await ctx.start(inTurn(tooLong, lie(etag), file(one)));
+      ctx.target += '.x';
+      await expectWhole(await ctx.fetch(server.url()), content);
+      expect(server.header('range')).toEqual(['', `bytes=${size}-`, '']);
+    }
+  });
+});
+
 describe('a connection on which nothing comes', () => {
   async function stalled(answer: Answer): Promise<void> {
     const server = await ctx.start(inTurn(answer, file(one)));
