@@ -2,7 +2,9 @@ import { dirname } from 'node:path';
 import { deadlineIn } from '../clock.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import { localError } from '../files/local-error.ts';
+import { messageOf, MgwError } from '../errors.ts';
 import { isFolder, makeFolder } from '../files/make-folder.ts';
+import { checkLinks } from '../jobs/output-template.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import { speak } from '../flows/speak.ts';
@@ -37,7 +39,7 @@ export interface RowRun {
  * @throws MgwError as `submitVideo` and `speak` do.
  */
 export async function carryOut(
-  { work, path, take, row }: PlannedRow,
+  { work, path, root, take, row }: PlannedRow,
   deps: FlowDeps,
   { force, sidecar, timeoutMs }: RowOptions,
   { pace, slot, onUpdate }: RowRun,
@@ -49,7 +51,7 @@ export async function carryOut(
   const deadline = deadlineIn(timeoutMs, deps.clock);
   const wanted = { force, sidecar, fresh: false, deadline, key: take.key, tags: row.tags };
   if (isSpeech(work)) {
-    await makeFolderOf(path);
+    await makeFolderOf(path, root);
     return speak(work, { ...wanted, output: path }, { ...deps, client });
   }
   const update = (job: Job): void => {
@@ -59,19 +61,30 @@ export async function carryOut(
   const target = { kind: 'file', path } as const;
   return submitVideo(
     work,
-    { ...wanted, ask: 'file', target, makeFolder: makeFolderOf },
+    { ...wanted, ask: 'file', target, makeFolder: (made) => makeFolderOf(made, root) },
     { ...deps, client },
     { onAccepted: update, onUpdate: update },
   );
 }
 
 // Others may use the folder as the user's umask says. A result must not be lost because its folder is.
-async function makeFolderOf(path: string): Promise<void> {
+async function makeFolderOf(path: string, root: string): Promise<void> {
   // Rows that begin together go on together, and share their syncs.
   await new Promise((resolve) => setImmediate(resolve));
   const folder = dirname(path);
+  checkFolder(root, folder);
   if (isFolder(folder)) return;
   await makeFolder(folder, 0o777).catch((error: unknown) => {
     throw localError(error, folder, 'no');
   });
+}
+
+// A link may have been made since the plan. Checked before anything is sent, and again before the result is saved.
+function checkFolder(root: string, folder: string): void {
+  try {
+    checkLinks(root, folder);
+  } catch (error) {
+    const text = `Cannot write there: ${messageOf(error)}. Remove the link, or name another output.`;
+    throw new MgwError('local_io', text, { charged: 'no', retry: 'never' });
+  }
 }

@@ -13,6 +13,8 @@ export interface NamedRow {
   key: string;
   /** The absolute path of its file, with `{job}` and `{n}` where they are not known yet. */
   path: string;
+  /** The folder that its files never leave. */
+  root: string;
   /** What it is remembered by. */
   mark?: string | undefined;
 }
@@ -47,8 +49,9 @@ export function named(row: Row, work: Work, name: string, place: OutputPlace): N
   const path = pathOf(place, values, row.output);
   if (work.protocol === 'tts' && /\{job\}/.test(path))
     throw usageError('{job} is not known before speech is sent: leave it out');
-  if (countOf(work) === 1) return { row, work, id, key: `${name}/${id}`, path: path.replaceAll('{n}', '1') };
-  return { row, work, id, key: `${name}/${id}`, path };
+  const root = place.root ?? place.folder;
+  const own = countOf(work) === 1 ? path.replaceAll('{n}', '1') : path;
+  return { row, work, id, key: `${name}/${id}`, path: own, root };
 }
 
 function pathOf(...given: Parameters<typeof outputPath>): string {

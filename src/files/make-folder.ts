@@ -1,4 +1,4 @@
-import { closeSync, fsync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { closeSync, fsync, lstatSync, mkdirSync, openSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { systemCode } from '../errors.ts';
 import { together } from '../together.ts';
@@ -36,6 +36,28 @@ export function checkOwnFolder(folder: string, mayBeLink = false): void {
   const fault = isLink ? 'is a link' : folderFault(folder);
   if (fault === undefined) return;
   throw new Error(`${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`);
+}
+
+/**
+ * Returns the real path of a folder, or of its nearest parent that exists, if that is outside `root`: a symbolic link
+ * leads there. Returns undefined for a folder inside `root`. @throws the system's error.
+ */
+export function escapeFrom(root: string, folder: string): string | undefined {
+  if (folder === root) return undefined;
+  // If the root does not exist, both are its nearest parent.
+  const real = existingPath(folder);
+  const within = path.relative(existingPath(root), real);
+  return within.split(path.sep)[0] === '..' || path.isAbsolute(within) ? real : undefined;
+}
+
+function existingPath(folder: string): string {
+  for (let existing = folder; ; existing = path.dirname(existing)) {
+    try {
+      return realpathSync.native(existing);
+    } catch (error) {
+      if (systemCode(error) !== 'ENOENT' || path.dirname(existing) === existing) throw error;
+    }
+  }
 }
 
 async function makeOne(folder: string, mode: number): Promise<void> {

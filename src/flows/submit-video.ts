@@ -1,6 +1,8 @@
+import { MgwError } from '../errors.ts';
 import { version } from '../version.ts';
 import type { Job, JobEvent } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
+import { fetchCommand } from '../jobs/errors.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
@@ -88,10 +90,13 @@ export async function payAndDeliver(
   return { job, files, isResumed, delivered };
 }
 
-async function placeOf({ id }: Job, { target, makeFolder }: WantedVideo): Promise<Target | undefined> {
+async function placeOf(job: Job, { target, makeFolder }: WantedVideo): Promise<Target | undefined> {
   if (makeFolder === undefined || target === undefined || target.kind === 'stdout') return target;
-  const path = target.path.replaceAll('{job}', id);
-  await makeFolder(path);
+  const path = target.path.replaceAll('{job}', job.id);
+  await makeFolder(path).catch((error: unknown) => {
+    if (!(error instanceof MgwError)) throw error;
+    throw error.with({ charged: 'yes', retry: 'resume', next: [...fetchCommand(job), '-o', './'] });
+  });
   return { ...target, path };
 }
 

@@ -1,4 +1,5 @@
-import { extname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { dirname, extname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { escapeFrom } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 
 /** Where the files of several jobs go: a folder, and the template of their names in it. */
@@ -6,6 +7,8 @@ export interface OutputPlace {
   /** Absolute path. */
   folder: string;
   template: string;
+  /** Absolute path of the folder that no file leaves, also through a symbolic link; `folder` if absent. */
+  root?: string;
 }
 
 /** What stands for each placeholder; undefined where a row or a job has none. */
@@ -67,7 +70,7 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
     if (value === undefined || value === '') throw new Error(`{${placeholder}}: there is none`);
     return inName(value);
   });
-  return inside(place.folder, name);
+  return inside(place, name);
 }
 
 function checkPlaceholders(template: string): void {
@@ -84,7 +87,8 @@ function inName(value: string): string {
   return plain.slice(0, longestName);
 }
 
-function inside(folder: string, name: string): string {
+function inside(place: OutputPlace, name: string): string {
+  const { folder } = place;
   const path = resolve(folder, name);
   const within = relative(folder, path);
   if (isAbsolute(name) || within === '' || within.split(sep)[0] === '..')
@@ -96,9 +100,19 @@ function inside(folder: string, name: string): string {
   const hidden = parts.find((part) => part.startsWith('.'));
   if (hidden !== undefined)
     throw new Error(`${printableLine(hidden, 60)} starts with a dot: hidden files are not written`);
+  checkLinks(place.root ?? folder, dirname(path));
   const long = parts.find((part) => Buffer.byteLength(part) > longestName);
   if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${longestName} bytes`);
   return path;
+}
+
+/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error that says where it leads. */
+export function checkLinks(root: string, folder: string): void {
+  const real = escapeFrom(root, folder);
+  if (real === undefined) return;
+  throw new Error(
+    `a symbolic link leads from ${printableLine(folder)} to ${printableLine(real)}, outside the output folder ${printableLine(root)}`,
+  );
 }
 
 /** A text in words that a file can be named by: `A boat, at sea!` is `a-boat-at-sea`. */

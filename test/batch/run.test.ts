@@ -1,6 +1,7 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/cli.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
 import { runHereAs } from '../support/one-process.ts';
 import type { Deed } from './gateway.ts';
 import { clips, openScene, type BatchJson, type Scene } from './scene.ts';
@@ -65,6 +66,42 @@ describe('a run', () => {
     rmSync(scene.at('a.mp4'));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     expect(existsSync(scene.at('a.mp4'))).toBe(true);
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
+
+  const below = 'id,protocol,model,duration,prompt,output\na,c,vendor-h3-mini,5,a boat,sub/{id}.{ext}\n';
+
+  it.each([
+    ['in a folder of a row', 'm.csv', below, ['-o', 'out/']],
+    [
+      'in the output of a manifest',
+      'm.yaml',
+      'output: out/sub/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]',
+      [],
+    ],
+  ])('follows no symbolic link out of its folder: %s', async (_, name, text, output) => {
+    const outside = freshFolder();
+    mkdirSync(scene.at('out'));
+    symlinkSync(outside, scene.at('out/sub'));
+    const ran = await scene.user.run(['batch', 'run', scene.file(name, text), ...output]);
+    expect(ran.code, ran.stderr).toBe(2);
+    expect(ran.stderr).toContain('a symbolic link leads from');
+    expect(scene.gateway.charges.size).toBe(0);
+    expect(readdirSync(outside)).toEqual([]);
+  });
+
+  it('saves nothing through a symbolic link that was made after it had paid', async () => {
+    const outside = freshFolder();
+    scene.gateway.judge = () => {
+      rmSync(scene.at('out/sub'), { recursive: true });
+      symlinkSync(outside, scene.at('out/sub'));
+      return undefined;
+    };
+    const run = ['batch', 'run', scene.file('m.csv', below), '-o', 'out/', '--json'];
+    const { code, json } = await runHereAs(scene.user, run);
+    expect(code).toBe(11);
+    expect(JSON.stringify(json)).toContain('a symbolic link leads from');
+    expect(readdirSync(outside)).toEqual([]);
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 

@@ -174,7 +174,7 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
   const range = readContentRange(reply.headers['content-range']);
   const total = range?.total ?? part.total;
   // A Content-Length may have been too long: a smaller size in a response that names the representation replaces it.
-  const isProven = validator !== undefined && namesRepresentation(reply.headers, validator);
+  const isProven = namesRepresentation(reply.headers, validator);
   const announced = part.total ?? total;
   const isNext =
     range?.start === length &&
@@ -190,10 +190,9 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
-  // A Content-Length may have been too long. If the representation is shown to be the same, its size is the one of this response.
-  const isProven = part.validator !== undefined && namesRepresentation(reply.headers, part.validator);
-  if (isProven && told === part.length) part.expect(told);
-  // A body without a length is complete if the response to a request for the rest gives the length that was received.
+  // The Content-Length may have been too long: of the same representation, this is the size.
+  if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
+  // A body without a length is complete if the response about the rest gives the length that was received.
   const total = part.total ?? told;
   if (part.length !== total || (told ?? total) !== total) return startOver(reply, part, 'no such range');
   return { kind: 'received' };

@@ -20,8 +20,8 @@ export function isSameRepresentation(headers: Record<string, string>, validator:
 }
 
 /** Whether the headers of a response name the representation of the validator. */
-export function namesRepresentation(headers: Record<string, string>, validator: string): boolean {
-  return namedBy(headers, validator) === validator;
+export function namesRepresentation(headers: Record<string, string>, validator: string | undefined): boolean {
+  return validator !== undefined && namedBy(headers, validator) === validator;
 }
 
 function namedBy(headers: Record<string, string>, validator: string): string | undefined {

@@ -1,4 +1,4 @@
-import { basename, extname } from 'node:path';
+import { basename, extname, relative } from 'node:path';
 import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
@@ -30,8 +30,16 @@ export async function openBatch(
   const manifest = await openManifest(file, givenDefaults(options.default ?? []));
   const output = options.output ?? lastOutput(manifest, known);
   const batch = batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), { ...options, output });
+  const isOwn = options.output === undefined && known?.written !== null && manifest.head.output !== undefined;
   const isPlaceGiven = options.output !== undefined || (output !== undefined && known?.written === null);
-  return { ...batch, readable: await readableFolders(file, options.allowFiles), isPlaceGiven };
+  const place = isOwn ? insideCurrent(batch.place) : batch.place;
+  return { ...batch, place, readable: await readableFolders(file, options.allowFiles), isPlaceGiven };
+}
+
+// The manifest may come from a stranger, with a folder in which its output is a symbolic link.
+function insideCurrent(place: OutputPlace): OutputPlace {
+  const isBelow = !relative(process.cwd(), place.folder).startsWith('..');
+  return isBelow ? { ...place, root: process.cwd() } : place;
 }
 
 // An output that was edited in the manifest since wins over that of the last run.
