@@ -31,7 +31,7 @@ export async function findJobHere(
 ): Promise<FoundJob> {
   const found = await findJob(deps.ledger, ref, protocol?.name);
   if (found === undefined) {
-    if (protocol === undefined) return missing(ref);
+    if (protocol === undefined) return words[0] === 'video' ? unknownHandle(ref) : missing(ref);
     const configured = deps.configured(protocol);
     return { job: await importHandle(ref, configured, deps), protocol: configured };
   }
@@ -44,6 +44,12 @@ export async function findJobHere(
     configured.readSubmission(reply, (body ?? {}) as JsonObject),
   );
   return { job, protocol: configured };
+}
+
+// Nothing in a handle tells its protocol for certain.
+function unknownHandle(ref: string): never {
+  const text = `No such job: ${ref}. If it is a handle of the gateway, give its protocol, or its model (--model).`;
+  throw usageError(text).with({ protocols: protocolNames });
 }
 
 /**

@@ -7,6 +7,7 @@ import type { Job } from '../../job.ts';
 import { isObject, tryParseJson } from '../../json.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
+import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { recallModels, type KnownModel } from '../../flows/model-cache.ts';
 import { ledgerFolder } from '../../flows/places.ts';
@@ -89,6 +90,8 @@ async function models(context: Context, { command }: Place): Promise<KnownModel[
   const [group, protocol] = pathOf(command);
   const known = settings.sandbox.value ? await sandboxModels() : recallModels(settings);
   if (group !== 'video') return known;
+  if (findProtocol(protocol ?? '') === undefined)
+    return known.filter(({ protocols }) => protocols.length > 0);
   const marked = known.filter(({ protocols }) => protocols.some((name) => name === protocol));
   return marked.length === 0 ? known.filter(({ protocols }) => protocols.length === 0) : marked;
 }
@@ -148,9 +151,12 @@ async function keys(context: Context, mark: string, place?: Place): Promise<Cand
 async function newest(context: Context, place?: Place): Promise<Job[]> {
   const ledger = await context.ledger();
   const [group, protocol] = place === undefined ? [] : pathOf(place.command);
+  const hasProtocol = findProtocol(protocol ?? '') !== undefined;
   const found = await Promise.all((await ledger.listed()).slice(0, recent).map((id) => ledger.read(id)));
   return found.filter(
-    (job): job is Job => job !== undefined && (group !== 'video' || job.protocol === protocol),
+    (job): job is Job =>
+      job !== undefined &&
+      (group !== 'video' || job.protocol === protocol || (!hasProtocol && job.protocol !== 'tts')),
   );
 }
 
@@ -161,11 +167,11 @@ function aboutJob(job: Job): string {
 // The flag of a protocol's table that an option was made of.
 async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
   const [group, protocol = ''] = pathOf(command);
-  const [{ findProtocol }, { speechFlags }] = await Promise.all([
-    import('../../protocols/named.ts'),
-    import('../../speech/flags.ts'),
-  ]);
-  const videoFlags = group === 'video' ? findProtocol(protocol)?.flags : undefined;
-  const table = group === 'tts' ? speechFlags : (videoFlags ?? []);
+  const { speechFlags } = await import('../../speech/flags.ts');
+  const own = findProtocol(protocol);
+  const videoFlags = (own === undefined ? protocolNames.map(protocolNamed) : [own]).flatMap(
+    ({ flags }) => flags,
+  );
+  const table = group === 'tts' ? speechFlags : group === 'video' ? videoFlags : [];
   return table.find((flag) => `--${longName(flag)}` === long);
 }

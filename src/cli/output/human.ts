@@ -2,7 +2,7 @@ import { exitCodes, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printable, printableLine } from '../../printable.ts';
-import { commandOf, wrapped } from '../help/wrap.ts';
+import { commandOf, wrapped, wrappedCommand } from '../help/wrap.ts';
 import { widthOf } from './text-width.ts';
 
 /**
@@ -14,7 +14,12 @@ export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): st
   // Many gateways say it in the message already.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
-  const told = lines.map((line) => wrapped(line, width, '  ', widthOf));
+  // A command inside a message stays one that can be pasted.
+  const told = lines
+    .flatMap((line) => line.split('\n'))
+    .map((line) =>
+      line.startsWith('mgw ') ? wrappedCommand(line, width, '    ') : wrapped(line, width, '  ', widthOf),
+    );
   const { next } = error;
   return [...told, ...(next ? [commandOf(next.map(shellWord), width, '  next: ', '    ')] : [])].join('\n');
 }

@@ -3,6 +3,8 @@ import type { ErrorCode, MgwError } from '../../errors.ts';
 import { freePath } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
+import { protocolNames } from '../../protocols/named.ts';
+import { shellWord } from './human.ts';
 
 /** What the next command is found by, if an error names none. */
 export interface Hint {
@@ -26,7 +28,9 @@ const byCode: Partial<Record<ErrorCode, string[]>> = {
 
 /** Returns the error with a command to type (design 2), if there is one that helps. */
 export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
-  const corrected = correct(error, argv);
+  const [choice, ...others] = throughProtocols(error, argv);
+  if (choice !== undefined && others.length > 0) return withChoices(error, [choice, ...others]);
+  const corrected = choice ?? correct(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
   if (error.next !== undefined) return error;
   const isInput = ['usage', 'output_exists', 'local_io'].includes(error.code) && error.charged === 'no';
@@ -43,6 +47,23 @@ function correct({ code, charged, budget }: MgwError, argv: readonly string[]): 
   const { name, limit, exceeded_by: excess } = budget ?? {};
   if (name !== '--budget' || limit === undefined || excess === undefined) return undefined;
   return retyped(argv, ['--budget'], () => formatDecimal(add(parseDecimal(limit), parseDecimal(excess))));
+}
+
+// The command that was typed, through each protocol that would take it; none if it is no command of a video.
+function throughProtocols({ code, protocols = [] }: MgwError, argv: readonly string[]): string[][] {
+  const verb = argv.findIndex((word) => ['submit', 'status', 'fetch'].includes(word));
+  const group = argv.slice(0, Math.max(0, verb)).lastIndexOf('video');
+  if (code !== 'usage' || group === -1) return [];
+  const between = argv.slice(group + 1, verb).filter((word) => !protocolNames.includes(word));
+  return protocols.map((name) => [...argv.slice(0, group + 1), name, ...between, ...argv.slice(verb)]);
+}
+
+function withChoices(error: MgwError, choices: readonly string[][]): MgwError {
+  const lines = choices.map((choice) => ['mgw', ...choice].map(shellWord).join(' '));
+  return error.with(
+    { next: error.next ?? ['mgw', 'models'] },
+    `${error.message} Choose one:\n${lines.join('\n')}`,
+  );
 }
 
 function retyped(

@@ -3,6 +3,7 @@ import { deadlineIn } from '../../../clock.ts';
 import { toMgwError } from '../../../errors.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Run } from '../../command-tree.ts';
+import { handleModelOption, handleProtocol } from '../video/handle-model.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { severalOutcomes } from '../../output/several.ts';
@@ -30,22 +31,32 @@ export function registerFetch(command: Command, run: Run): void {
   addFetchOptions(command, 'JOB.EXT');
   command
     .addHelpText('after', explanation)
-    .action((refs: string[]) => run(command, (context) => fetchJobs(context, refs, command.opts())));
+    .action((refs: string[]) =>
+      run(command, (context) => fetchJobs(context, refs, command.opts(), ['jobs', 'fetch'])),
+    );
 }
 
-/** `mgw video X fetch REF...`: the same for jobs of one protocol, and for handles that the ledger has never seen. */
-export function registerFetchOf(command: Command, protocol: Protocol, run: Run): void {
+/** `mgw video [X] fetch REF...`: the same for jobs of one protocol, and for handles that the ledger has never seen. */
+export function registerFetchOf(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
+  if (protocol === undefined) command.addOption(handleModelOption());
   addFetchOptions(command, 'JOB.mp4');
   const examples = ['@last -o out.mp4', '@last -o clips/', '@last --json --timeout 10m'];
   command
     .addHelpText(
       'after',
-      `\nExamples:${examples.map((rest) => `\n  $ mgw video ${protocol.name} fetch ${rest}`).join('')}`,
+      `\nExamples:${examples.map((rest) => `\n  $ ${['mgw', ...wordsOf(protocol), rest].join(' ')}`).join('')}`,
     )
     .action((refs: string[]) =>
-      run(command, (context) => fetchJobs(context, refs, command.opts(), protocol)),
+      run(command, async (context) => {
+        const own = protocol ?? (await handleProtocol(context, command.opts()));
+        return fetchJobs(context, refs, command.opts(), wordsOf(own), own);
+      }),
     );
+}
+
+function wordsOf(protocol: Protocol | undefined): string[] {
+  return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'fetch'];
 }
 
 // Each may be waiting: a few that are stuck must not keep the others, nor a thousand downloads begin at once.
@@ -55,6 +66,7 @@ async function fetchJobs(
   context: Context,
   given: string[],
   options: FetchOptions,
+  words: readonly string[],
   protocol?: Protocol,
 ): Promise<Outcome> {
   checkStdout(context, options);
@@ -69,7 +81,6 @@ async function fetchJobs(
   ]);
   const { force = false, wait } = options;
   const deadline = deadlineIn(timeoutMs.value, context.clock);
-  const words = protocol === undefined ? ['jobs', 'fetch'] : ['video', protocol.name, 'fetch'];
   const plan = await planFetches(refs, targetOf(options), deps, words, protocol);
   const one = (ref: string): Promise<Outcome> => {
     const each = plan.get(ref);

@@ -70,14 +70,18 @@ async function promptFromStdin(context: Context): Promise<string> {
   return text;
 }
 
-async function givenBody(context: Context, source: string | undefined): Promise<JsonObject | undefined> {
+/** Reads the argument of `--body`. @throws MgwError('usage') if it is no JSON object. */
+export async function givenBody(
+  context: Context,
+  source: string | undefined,
+): Promise<JsonObject | undefined> {
   if (source === undefined) return undefined;
   return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
-/** Adds a protocol's table of flags to its `submit`. */
-export function addProtocolFlags(command: Command, protocol: Protocol): void {
-  for (const flag of protocol.flags) {
+/** Adds a table of flags to `submit`. */
+export function addFlags(command: Command, flags: readonly Flag[]): void {
+  for (const flag of flags) {
     for (const option of optionsFor(flag)) command.addOption(option.helpGroup(`${flag.group ?? 'Video'}:`));
   }
 }
@@ -111,6 +115,7 @@ async function givenFlags(
   return { flags, fromFiles };
 }
 
-function camelCase(name: string): string {
+/** Returns the name that commander gives an option: `aspectRatio`. */
+export function camelCase(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }

@@ -1,25 +1,36 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
+import { handleModelOption, handleProtocol } from './handle-model.ts';
 import { columnsOf } from '../../io.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, type Outcome } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
-import { exitCodes, type MgwError, toMgwError } from '../../../errors.ts';
+import { exitCodes, type MgwError, toMgwError, usageError } from '../../../errors.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import type { Job } from '../../../job.ts';
+import { showCommand } from '../../../jobs/errors.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 
-/** `mgw video X status REF...`: one query for each job, no waiting. */
-export function registerStatus(command: Command, protocol: Protocol, run: Run): void {
+/** `mgw video [X] status REF...`: one query for each job, no waiting. */
+export function registerStatus(command: Command, protocol: Protocol | undefined, run: Run): void {
+  command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
+  if (protocol === undefined) command.addOption(handleModelOption());
   command
-    .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
     .addHelpText(
       'after',
-      `\nExamples:${['@last', '@last --json', '-q @last'].map((rest) => `\n  $ mgw video ${protocol.name} status ${rest}`).join('')}`,
+      `\nExamples:${['@last', '@last --json', '-q @last'].map((rest) => `\n  $ ${['mgw', ...wordsOf(protocol), rest].join(' ')}`).join('')}`,
     )
-    .action((refs: string[]) => run(command, (context) => status(context, protocol, refs)));
+    .action((refs: string[]) =>
+      run(command, async (context) =>
+        status(context, protocol ?? (await handleProtocol(context, command.opts())), refs),
+      ),
+    );
+}
+
+function wordsOf(protocol: Protocol | undefined): string[] {
+  return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'status'];
 }
 
 interface Seen {
@@ -28,7 +39,7 @@ interface Seen {
   error?: MgwError | undefined;
 }
 
-async function status(context: Context, protocol: Protocol, refs: string[]): Promise<Outcome> {
+async function status(context: Context, protocol: Protocol | undefined, refs: string[]): Promise<Outcome> {
   const deps = await context.jobDeps();
   const seen: Seen[] = [];
   for (const ref of await readRefs(refs, context.io))
@@ -47,15 +58,18 @@ async function status(context: Context, protocol: Protocol, refs: string[]): Pro
 }
 
 // A query that fails is the command's error; a job that is still running has none.
-async function look(ref: string, protocol: Protocol, deps: FlowDeps): Promise<Omit<Seen, 'ref'>> {
+async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
     const [{ findJobHere }, { queryJob }] = await Promise.all([
       import('../../../flows/find-job.ts'),
       import('../../../flows/fetch.ts'),
     ]);
-    ({ job } = await findJobHere(ref, deps, ['video', protocol.name, 'status'], protocol));
-    return await queryJob(job, deps.configured(protocol), deps);
+    const found = await findJobHere(ref, deps, wordsOf(protocol), protocol);
+    ({ job } = found);
+    if (found.protocol === undefined)
+      throw usageError(`${ref} is a job of ${job.protocol}.`, showCommand(job));
+    return await queryJob(job, found.protocol, deps);
   } catch (error) {
     return { job, error: toMgwError(error) };
   }

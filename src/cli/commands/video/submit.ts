@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
-import { addProtocolFlags, type BodyOptions, composedVideo, missingPrompt } from './body.ts';
+import { addFlags, composedVideo, missingPrompt } from './body.ts';
+import { addAllFlags, allEndpoints, type ChoiceOptions, chooseProtocol, missingModel } from './choose.ts';
 import { dryRun, withCost } from './dry-run.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
@@ -20,19 +21,30 @@ import {
   type WaitOptions,
 } from '../../wait-options.ts';
 import { deadlineIn } from '../../../clock.ts';
+import { oneListing } from '../../../flows/listing.ts';
 import { checkKeyName } from '../../../key-name.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 
-interface SubmitOptions extends BodyOptions, WaitOptions, OutputOptions, BudgetOptions {
+interface SubmitOptions extends ChoiceOptions, WaitOptions, OutputOptions, BudgetOptions {
   wait?: boolean;
   key?: string;
   new?: boolean;
 }
 
-/** `mgw video X submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. */
-export function registerSubmit(command: Command, protocol: Protocol, run: Run): void {
+const examples = [
+  'mgw video submit "a paper boat at sea" -m vendor-h3-mini -o boat.mp4',
+  'mgw video submit "a boat" -m video-a -d 8 --resolution 720p --no-audio --key boat-1 -o boat.mp4',
+  'mgw video submit "a boat" -m vendor-h3-mini -d 5 --dry-run',
+];
+
+/**
+ * `mgw video [X] submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. Without a
+ * protocol it follows from the model.
+ */
+export function registerSubmit(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('[prompt]', 'what to generate; - reads it from stdin');
-  addProtocolFlags(command, protocol);
+  if (protocol === undefined) addAllFlags(command);
+  else addFlags(command, protocol.flags);
   addOutputOptions(command);
   command.addOption(sidecarOption());
   command.addOption(
@@ -42,12 +54,15 @@ export function registerSubmit(command: Command, protocol: Protocol, run: Run): 
   for (const option of jobOptions()) command.addOption(option);
   for (const option of budgetOptions('this submission')) command.addOption(option);
   for (const option of requestOptions(
-    protocol.setExample,
-    ...bodyOptions(protocol.endpoints),
+    protocol?.setExample ?? 'parameters.seed=7',
+    ...bodyOptions(protocol === undefined ? allEndpoints : protocol.endpoints),
     noCheckOption(),
   ))
     command.addOption(option);
-  command.addHelpText('after', `\nExamples:\n${protocol.examples.map((line) => `  $ ${line}`).join('\n')}`);
+  command.addHelpText(
+    'after',
+    `\nExamples:\n${(protocol?.examples ?? examples).map((line) => `  $ ${line}`).join('\n')}`,
+  );
   command.action((prompt: string | undefined) =>
     run(command, (context) => submitCommand(context, protocol, prompt, command.opts())),
   );
@@ -55,17 +70,21 @@ export function registerSubmit(command: Command, protocol: Protocol, run: Run): 
 
 async function submitCommand(
   context: Context,
-  protocol: Protocol,
+  named: Protocol | undefined,
   prompt: string | undefined,
-  options: SubmitOptions,
+  given: SubmitOptions,
 ): Promise<Outcome> {
-  const { key, new: fresh = false, force = false, sidecar = false, budget } = options;
-  checkKeyName(key, options.new);
-  checkStdout(context, options);
-  checkSidecar(options);
+  const { key, new: fresh = false, force = false, sidecar = false, budget } = given;
+  checkKeyName(key, given.new);
+  checkStdout(context, given);
+  checkSidecar(given);
   const settings = await context.settings();
-  const given = prompt ?? (await missingPrompt(context, protocol, options));
-  const { video, advice } = await composedVideo(context, protocol, given, options);
+  const listing = oneListing(context);
+  const model = await missingModel(context, named, given, listing);
+  const options = model === undefined ? given : { ...given, model };
+  const protocol = named ?? (await chooseProtocol(context, options, listing));
+  const text = prompt ?? (await missingPrompt(context, protocol, options));
+  const { video, advice } = await composedVideo(context, protocol, text, options, listing);
   for (const note of advice) context.progress.note(note);
   if (options.dryRun) {
     const { body, exchange } = video;

@@ -1,24 +1,24 @@
 import type { Command } from 'commander';
-import { list, type Register, type Run } from '../../command-tree.ts';
+import { list, type Listed, type Register, type Run } from '../../command-tree.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { protocols } from '../../../protocols/registry.ts';
 
-/** `mgw video PROTOCOL submit|status|fetch`. */
+/** `mgw video [PROTOCOL] submit|status|fetch`; without a protocol it follows from the model, or from the job. */
 export function registerVideo(video: Command, run: Run): void {
   const commands = Object.values<Protocol>(protocols).map((protocol) => {
-    const register: Register = (command, run) => registerProtocol(command, protocol, run);
+    const register: Register = (command, run) => list(command, run, commandsOf(protocol));
     return [protocol.name, { about: protocol.about, load: () => Promise.resolve(register) }] as const;
   });
-  list(video, run, Object.fromEntries(commands));
+  list(video, run, { ...commandsOf(undefined), ...Object.fromEntries(commands) });
 }
 
-function registerProtocol(command: Command, protocol: Protocol, run: Run): void {
-  type Of = (command: Command, protocol: Protocol, run: Run) => void;
+function commandsOf(protocol: Protocol | undefined): Record<string, Listed> {
+  type Of = (command: Command, protocol: Protocol | undefined, run: Run) => void;
   const of =
     (register: Of): Register =>
     (command, run) =>
       register(command, protocol, run);
-  list(command, run, {
+  return {
     submit: {
       about: 'submit a video; prints the job id, or with -o waits and saves the video',
       load: async () => of((await import('./submit.ts')).registerSubmit),
@@ -31,5 +31,5 @@ function registerProtocol(command: Command, protocol: Protocol, run: Run): void 
       about: 'wait for jobs and save their results',
       load: async () => of((await import('../jobs/fetch.ts')).registerFetchOf),
     },
-  });
+  };
 }
