@@ -1,0 +1,132 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { protocolsOfModel } from '../../src/flows/model-protocol.ts';
+import type { CliJson, User } from '../support/cli.ts';
+import { fakeMp4 } from '../support/film.ts';
+import { runHereAs, userHere } from '../support/one-process.ts';
+import { httpServer, says, sendJson, type HttpServer } from '../support/servers.ts';
+
+describe('protocolsOfModel', () => {
+  const listed = [
+    { id: 'veo-3', protocols: ['a'] },
+    { id: 'both', protocols: ['a', 'c'] },
+    { id: 'plain', protocols: [] },
+    { id: 'vendor-h3', protocols: ['b'] },
+  ];
+  const videoDefaults = { a: { plain: { duration: 5 } }, b: { plain: {}, veo: {} } };
+  it.each([
+    ['veo-3', ['a']],
+    ['models/veo-3', ['a']],
+    ['both', ['a', 'c']],
+    ['vendor-h3', ['b']],
+    ['vendor-h3-mini', ['c']],
+    ['plain', ['a', 'b']],
+    ['veo', ['b']],
+    ['constructor', []],
+    ['nowhere', []],
+  ])('%s is served by %j', (model, protocols) => {
+    expect(protocolsOfModel(model, { videoDefaults }, listed)).toEqual(protocols);
+  });
+});
+
+describe('the command line', () => {
+  const film = fakeMp4();
+  let server: HttpServer;
+  let user: User;
+  let posts: string[];
+
+  beforeEach(async () => {
+    posts = [];
+    const data = [
+      { id: 'veo-3', protocol: 'a' },
+      { id: 'both', protocols: ['a', 'c'] },
+      { id: 'vendor-h4', protocol: 'c' },
+      { id: 'Video-B', model_versions: ['1.0'] },
+    ];
+    server = await httpServer((seen, response) => {
+      if (seen.path === '/v1/models') says({ data })(seen, response);
+      else if (seen.method === 'POST') {
+        posts.push(seen.path);
+        sendJson(
+          response,
+          seen.path === '/'
+            ? { Response: { TaskId: 't1' } }
+            : { id: 't1', name: 'models/veo-3/operations/1' },
+        );
+      } else if (seen.path.endsWith('/content')) response.end(film);
+      else sendJson(response, { id: 't1', status: 'completed' });
+    });
+    user = userHere(server.url);
+  });
+
+  async function json(...args: string[]): Promise<CliJson> {
+    return JSON.parse((await runHereAs(user, [...args, '--json'])).stdout) as CliJson;
+  }
+
+  it.each([
+    ['veo-3', '/v1beta/models/veo-3:predictLongRunning'],
+    ['Video-B', '/'],
+    ['vendor-h4', '/v1/video/generations'],
+    ['vendor-h3-mini', '/v1/video/generations'],
+  ])('submits %s through its protocol', async (model, path) => {
+    expect(await json('video', 'submit', 'a boat', '-m', model, '-d', '5')).toMatchObject({ exit_code: 0 });
+    expect(posts).toEqual([path]);
+  });
+
+  it('asks for and saves a job through its protocol', async () => {
+    await json('video', 'submit', 'a boat', '-m', 'vendor-h4', '-d', '5', '--key', 'k');
+    expect(await json('video', 'status', '@k')).toMatchObject({ job: { protocol: 'c', state: 'succeeded' } });
+    expect(await json('video', 'fetch', '@k', '-o', 'a.mp4')).toMatchObject({ exit_code: 0 });
+  });
+
+  it('imports a handle by the model that made it', async () => {
+    const found = await json('video', 'status', 'task-9', '-m', 'vendor-h4');
+    expect(found).toMatchObject({ exit_code: 0, job: { protocol: 'c', handle: 'task-9' } });
+  });
+
+  it.each([
+    ['a', 'vendor-h3-mini', 'c'],
+    ['a', 'Video-B', 'b'],
+    ['a', 'vendor-h4', 'c'],
+    ['b', 'veo-3', 'a'],
+    ['c', 'veo-3', 'a'],
+  ])('refuses to submit through %s the model %s of %s, and leaves no job', async (given, model, own) => {
+    const words = ['submit', "it's a boat", '-m', model];
+    const { exit_code: code, error } = await json('video', given, ...words);
+    expect(code, JSON.stringify(error)).toBe(2);
+    const upper = own.toUpperCase();
+    expect(error).toMatchObject({
+      code: 'usage',
+      message: `${model} is served by Protocol ${upper}, not by Protocol ${given.toUpperCase()}.`,
+      next: ['mgw', 'video', own, ...words, '--json'],
+    });
+    expect(posts).toEqual([]);
+    expect(await json('jobs', 'ls')).toMatchObject({ jobs: [] });
+  });
+
+  it.each([
+    ['submit', ['a boat', '-m', 'both'], ['a', 'c']],
+    ['submit', ['a boat', '-m', 'nowhere'], ['a', 'b', 'c']],
+    ['status', ['task-9'], ['a', 'b', 'c']],
+    ['fetch', ['task-9'], ['a', 'b', 'c']],
+  ])('prints the commands to choose from for %s %j', async (verb, rest, protocols) => {
+    const { exit_code: code, error } = await json('video', verb, ...rest);
+    expect([code, posts]).toEqual([2, []]);
+    const words = rest.map((word) => (word.includes(' ') ? `'${word}'` : word));
+    const commands = protocols.map((name) => ['mgw video', name, verb, ...words, '--json'].join(' '));
+    expect(error.message.split('\n').slice(1)).toEqual(commands);
+  });
+
+  it.each([['--seed', '5'], ['--first-frame', 'https://x.example/a.png'], ['--no-audio']])(
+    'refuses %s, which the protocol of the model does not have',
+    async (...flag) => {
+      const { error } = await json('video', 'submit', 'a boat', '-m', 'vendor-h4', ...flag);
+      expect(error.message).toContain('is not a flag of Protocol C, which serves vendor-h4');
+      expect(posts).toEqual([]);
+    },
+  );
+
+  it('knows the protocol of a dry run without a listing, if it can', async () => {
+    const { exit_code: code } = await json('video', 'submit', 'a boat', '-m', 'vendor-h3', '--dry-run');
+    expect([code, server.requests]).toEqual([0, []]);
+  });
+});
