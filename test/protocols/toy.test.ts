@@ -59,7 +59,7 @@ const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--see
 it('submits, asks, waits and saves', async () => {
   const { job } = await json(...boat);
   expect(job).toMatchObject({ protocol: 'd', model: 'toy-1', handle: 'task_0001', state: 'queued' });
-  expect(JSON.parse(server.requests[0]?.body ?? '')).toEqual({
+  expect(JSON.parse(server.requests.find(({ method }) => method === 'POST')?.body ?? '')).toEqual({
     engine: 'toy-1',
     words: 'a boat',
     length: 5,
