@@ -27,16 +27,29 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
   }
 }
 
+// Commands of similar programs, and what mgw has instead.
+const others = new Map([
+  ['version', 'Run mgw --version.'],
+  ['whoami', 'Run mgw auth status.'],
+  ['balance', 'The gateway does not tell the balance; mgw spend shows what was spent.'],
+  ['cancel', 'The gateway cannot cancel a task.'],
+  ['open', 'Run mgw jobs gallery, or add --open to the command that saves.'],
+  ['voices', 'The gateway does not list its voices; mgw tts --speaker takes one.'],
+]);
+
 /** The error for a command that there is not: where it is, the nearest one (`hint`, as in `submit?`), or all. */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
   const of = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
   const elsewhere = below(parent).filter((command) => command.name() === name);
+  const other = others.get(name);
   const help =
-    elsewhere.length > 0
-      ? `There is ${elsewhere.map(pathOf).join(', ')}.`
-      : hint === undefined
-        ? `There are: ${commandNames(parent)}.`
-        : `Did you mean ${hint}`;
+    other !== undefined
+      ? other
+      : elsewhere.length > 0
+        ? `There is ${elsewhere.map(pathOf).join(', ')}.`
+        : hint === undefined
+          ? `There are: ${commandNames(parent)}.`
+          : `Did you mean ${hint}`;
   return complaint(parent, `There is no command ${shown(name)}${of}. ${help}`);
 }
 
