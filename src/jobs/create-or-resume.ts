@@ -1,11 +1,19 @@
 import { MgwError } from '../errors.ts';
-import { isOpenFor, lostFingerprint, type Goal, type Job, type JobEvent } from '../job.ts';
+import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import type { Json } from '../json.ts';
 import { findOut, follow, type Found as FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText } from '../ledger/names.ts';
 import type { JobDeps } from './deps.ts';
 import { differences } from './differences.ts';
 import { interruptedError, showCommand } from './errors.ts';
+import {
+  carriesOn,
+  isMadeFor,
+  isRunning,
+  uncertainRuns,
+  waitForRenewal,
+  type UncertainRuns,
+} from './liveness.ts';
 import { lostClaim, lostRecord } from './named-job.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
@@ -26,6 +34,8 @@ interface Earlier {
   conflict?: MgwError;
   /** The earlier job, if a new one would be its second take. */
   secondTakeOf?: Job;
+  /** A job to carry on with if its processes, which are on other machines, are dead. */
+  uncertain?: UncertainRuns;
   /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet; empty for a new id without a claim. */
   place: { name?: string; id?: undefined } | { name?: undefined; id: string };
 }
@@ -35,13 +45,19 @@ interface Earlier {
  * names, or that a process which is alive makes for the same output file. It is recorded, with this run, before anything
  * is sent (design 4). A name is claimed first, with the id of the job that is then created under it: of any number of
  * processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
- * @throws MgwError: exit 2 if the key names another body, 7 if its record is lost, 10 if nothing can be recorded, and
- * what `beforeSending` throws.
+ * Before that, it waits until the lease of a run on another machine is renewed or ends.
+ * @throws MgwError: exit 2 if the key names another body, 7 if its record is lost, 8 at the deadline, 10 if nothing can be
+ * recorded, and what `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
   let [isReady, looks] = [false, 0];
+  const alive = new Set<string>();
   for (;;) {
-    const earlier = await findEarlier(order, deps);
+    const earlier = await findEarlier(order, deps, alive);
+    if (earlier.uncertain !== undefined) {
+      await waitForRenewal(earlier.uncertain, alive, order.deadline, deps);
+      continue;
+    }
     if (earlier.conflict !== undefined) {
       if (looks === maxLooks) throw earlier.conflict;
       looks += 1;
@@ -54,7 +70,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
         isReady = true;
       } catch (error) {
         // The output may exist because another process has just saved the result there.
-        const { job } = await findEarlier(order, deps);
+        const { job } = await findEarlier(order, deps, alive);
         if (needsPlace(job, order)) throw error;
         continue;
       }
@@ -137,8 +153,13 @@ function placeOf({ state, files }: Job): string {
  * ended, one that a living process makes for the same file, or one that is `unknown` and so blocks.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
  * another body.
+ * @param alive leases of other machines that were renewed meanwhile
  */
-export async function findEarlier(order: Submission, deps: Deps): Promise<Earlier> {
+export async function findEarlier(
+  order: Submission,
+  deps: Deps,
+  alive: ReadonlySet<string> = new Set(),
+): Promise<Earlier> {
   const named = order.key === undefined ? undefined : await findByKey(order.key, order, deps);
   if (named?.job !== undefined || named?.conflict !== undefined) return named;
   const fingerprint = fingerprintOf(order, deps.gateway);
@@ -146,7 +167,10 @@ export async function findEarlier(order: Submission, deps: Deps): Promise<Earlie
   if (lost !== undefined && !order.fresh) throw lostRecord('an earlier job of this submission', lost);
   let secondTakeOf: Job | undefined;
   for (const job of jobs) {
-    if (!order.fresh && carriesOn(job, order, secondTakeOf === undefined)) return { job, place };
+    const isNewest = secondTakeOf === undefined;
+    if (!order.fresh && carriesOn(job, order, isNewest)) return { job, place };
+    const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
+    if (uncertain !== undefined) return { uncertain, place };
     if (job.handle !== undefined || isRunning(job)) secondTakeOf ??= job;
   }
   return { secondTakeOf, place: named?.place ?? place };
@@ -185,31 +209,6 @@ async function takesOf(
 // A damaged record has lost its fingerprint; it was found by another way, and it blocks.
 function concerns({ record }: Job, fingerprint: string): boolean {
   return record.fingerprint === fingerprint || record.fingerprint === lostFingerprint;
-}
-
-function carriesOn(job: Job, { key, goal, isOneShot }: Submission, isNewest: boolean): boolean {
-  const isUnknown = shownState(job) === 'unknown';
-  // Two names are two jobs; a doubt about a job without one is a doubt about any.
-  if (job.key !== key && key !== undefined) return isUnknown && job.key === undefined;
-  if (isUnknown) return true;
-  if (isRunning(job)) return isMadeFor(job, goal);
-  // Paid for, and neither to be taken up again nor to be paid for again by itself (design 8).
-  if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
-  return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
-}
-
-/** Whether a run of the command that paid for a job is shown to be alive. */
-export function isRunning(job: Job): boolean {
-  return runsOf(job).length > 0;
-}
-
-// Whether a living process saves the job to the same file: then this run joins it.
-function isMadeFor(job: Job, { output }: Goal): boolean {
-  return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
-}
-
-function runsOf({ record: { runs, lifeOf } }: Job): Goal[] {
-  return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }
 
 // The job that a key names. A key whose job was removed names the next one.
@@ -251,6 +250,6 @@ async function placeAt(
 function conflict(key: string, job: Job, order: Pick<Order, 'body'>): MgwError {
   const changes = differences(job.request as Json, recordedBody(order.body).request).slice(0, 8);
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
-  const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission for ever; choose another key.`;
+  const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission permanently. Choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
 }

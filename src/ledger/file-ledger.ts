@@ -44,6 +44,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     isConfirmed: (name) => local(() => claims.isConfirmed(name)),
     lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
     lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
+    uncertainLease: () => Promise.resolve(undefined),
     close: () => Promise.resolve(),
   };
 }

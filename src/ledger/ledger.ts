@@ -12,6 +12,13 @@ export interface Lease {
   assertHeld(): void;
 }
 
+/** The lease of a process on another machine, as it is now. */
+export interface UncertainLease {
+  /** When it ends, by the ledger's clock. A renewal changes it. */
+  until: string;
+  leftMs: number;
+}
+
 /**
  * Where jobs are kept. Every method that writes returns only when what it wrote is durable. The folder of plain
  * files is one such place (`openFileLedger`), PostgreSQL the other (design 4, 15).
@@ -77,6 +84,11 @@ export interface Ledger {
   lease(): Promise<Lease>;
   /** What can be shown of a process that an event, a claim or a reservation names. */
   lifeOf(owner: Owner): Promise<Life>;
+  /**
+   * The lease of a process that cannot be seen from this machine: until it is renewed or ends, the process may be alive or
+   * dead. undefined if it has ended, or if {@link lifeOf} is certain.
+   */
+  uncertainLease(owner: Owner): Promise<UncertainLease | undefined>;
   /** Ends the lease, and closes what is open. */
   close(): Promise<void>;
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.ts';
 import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
-import type { Lease } from '../ledger.ts';
+import type { Lease, UncertainLease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
 import { askedTogether } from './asked-together.ts';
 import type { Database } from './database.ts';
@@ -96,6 +96,17 @@ export class LeaseKeeper {
       if (isOwn(owner) || alive.has(keyOf(owner))) return 'alive';
       return isAsked.has(keyOf(owner)) ? 'dead' : 'unknown';
     };
+  }
+
+  /** Implements {@link Ledger.uncertainLease}. */
+  async uncertainLease({ lease, instance, ...owner }: Owner): Promise<UncertainLease | undefined> {
+    if (lease === undefined || lifeHere({ ...owner, instance }) !== 'unknown') return undefined;
+    const [row] = await this.#database.query<{ until: string; left: number }>(
+      `SELECT until::text, extract(epoch FROM until - clock_timestamp())::float * 1000 AS left
+       FROM ${this.#leases} WHERE id = $1 AND instance = $2 AND until > clock_timestamp()`,
+      [lease, instance],
+    );
+    return row && { until: row.until, leftMs: row.left };
   }
 
   /** Gives the lease back: the others know at once. */

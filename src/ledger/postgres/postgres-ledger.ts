@@ -101,6 +101,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     ...claims,
     lease: () => keeper.lease(),
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
+    uncertainLease: (owner) => keeper.uncertainLease(owner),
     close: async () => {
       await keeper.close();
       await database.close();

@@ -1,0 +1,102 @@
+import type { Deadline } from '../clock.ts';
+import { isOpenFor, type Goal, type Job, type Owner } from '../job.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { JobDeps } from './deps.ts';
+import type { Order } from './order.ts';
+import { shownState } from './reconcile.ts';
+import { interruptedError, pendingError, withoutHandle } from './errors.ts';
+
+/** Processes of other machines that run a job, if nothing shows yet whether they are alive. */
+export interface UncertainRuns {
+  job: Job;
+  owners: Owner[];
+}
+
+type Wanted = Pick<Order, 'key' | 'goal' | 'isOneShot'>;
+
+/** How often a lease is read while it is waited for, ms. */
+const lookMs = 500;
+
+/** Whether a run of the command that paid for a job is shown to be alive. */
+export function isRunning(job: Job): boolean {
+  return runsOf(job).length > 0;
+}
+
+/** Whether a living process saves the job to the same file: then this run joins it. */
+export function isMadeFor(job: Job, { output }: Goal): boolean {
+  return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
+}
+
+function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
+  return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
+}
+
+/**
+ * Whether the same command carries on with a job (design 4).
+ * @param isNewest whether no later job of the submission was paid for
+ */
+export function carriesOn(job: Job, { key, goal, isOneShot }: Wanted, isNewest: boolean): boolean {
+  const isUnknown = shownState(job) === 'unknown';
+  // Two names are two jobs. A doubt about a job without a name is a doubt about any.
+  if (job.key !== key && key !== undefined) return isUnknown && job.key === undefined;
+  if (isUnknown) return true;
+  if (isRunning(job)) return isMadeFor(job, goal);
+  // It was paid for, and is neither resumed nor paid for again without being asked (design 8).
+  if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
+  return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
+}
+
+/**
+ * Returns the processes on whose death it depends whether the command carries on with a job: all of them are on other
+ * machines, and their leases have not ended. undefined if it depends on none, or one is known to be alive.
+ * @param alive leases that are known to have been renewed
+ */
+export async function uncertainRuns(
+  job: Job,
+  wanted: Wanted,
+  isNewest: boolean,
+  alive: ReadonlySet<string>,
+  ledger: Ledger,
+): Promise<UncertainRuns | undefined> {
+  const { sender, lifeOf } = job.record;
+  const isResumed = carriesOn({ ...job, record: { ...job.record, lifeOf: () => 'dead' } }, wanted, isNewest);
+  if (!isResumed) return undefined;
+  const running = runsOf(job).map(({ owner }) => owner);
+  if (sender !== undefined && lifeOf(sender) === 'alive') running.push(sender);
+  const owners = [...new Map(running.map((owner) => [owner.lease, owner])).values()];
+  for (const owner of owners) {
+    const isKnown = owner.lease === undefined || alive.has(owner.lease);
+    if (isKnown || (await ledger.uncertainLease(owner)) === undefined) return undefined;
+  }
+  return owners.length > 0 ? { job, owners } : undefined;
+}
+
+/**
+ * Waits until the lease of each process is renewed (the process is alive) or ends (it is dead), and adds the renewed ones to
+ * `alive`.
+ * @throws MgwError at the deadline: exit 8, or 6 if the job was never sent; 130/143 if interrupted.
+ */
+export async function waitForRenewal(
+  { job, owners }: UncertainRuns,
+  alive: Set<string>,
+  deadline: Deadline,
+  deps: JobDeps,
+): Promise<void> {
+  const { ledger, clock, signals, note } = deps;
+  for (const owner of owners) {
+    const first = await ledger.uncertainLease(owner);
+    if (first === undefined) continue;
+    note(
+      `${job.id} was started on another machine, by a process that may have died. Waiting until its lease is renewed or ends, at most ${Math.ceil(first.leftMs / 1000)} s.`,
+    );
+    for (let lease: typeof first | undefined = first; lease?.until === first.until;) {
+      const leftMs = deadline.leftMs();
+      if (leftMs <= 0) throw job.handle === undefined ? withoutHandle(job) : pendingError(job);
+      await clock.sleep(Math.min(lookMs, leftMs, lease.leftMs + 10), signals.soft).catch(() => {
+        throw interruptedError(signals.soft, job, 'no');
+      });
+      lease = await ledger.uncertainLease(owner);
+      if (lease !== undefined && lease.until !== first.until) alive.add(owner.lease ?? '');
+    }
+  }
+}

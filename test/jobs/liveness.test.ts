@@ -1,0 +1,67 @@
+import { expect, it } from 'vitest';
+import { deadlineIn } from '../../src/clock.ts';
+import type { Life, Owner } from '../../src/job.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
+import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from './harness.ts';
+
+const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', instance: 'other' };
+const leaseMs = 30_000;
+
+/** A ledger that knows a process of another machine by its lease alone, which is renewed at `renewedAt` or ends, ms. */
+function withLease(ledger: Ledger, clock: FakeClock, renewedAt: number): Ledger {
+  const until = (): number => (clock.monotonic() >= renewedAt ? renewedAt : 0) + leaseMs;
+  const lifeOf = (owner: Owner): Life =>
+    owner.host === 'elsewhere' && until() > clock.monotonic() ? 'alive' : 'dead';
+  return {
+    ...ledger,
+    read: async (id) => {
+      const job = await ledger.read(id);
+      return job && { ...job, record: { ...job.record, lifeOf } };
+    },
+    uncertainLease: (owner) => {
+      const leftMs = until() - clock.monotonic();
+      return Promise.resolve(lifeOf(owner) === 'alive' ? { until: String(until()), leftMs } : undefined);
+    },
+  };
+}
+
+async function second(renewedAt: number): Promise<{ deps: TestDeps; created: () => number; first: string }> {
+  const [server, state, clock] = [await httpServer(), freshFolder(), fakeClock()];
+  const first = await run(await depsFor(server.url, state, { owner: elsewhere }));
+  const deps = await depsFor(server.url, state, { clock });
+  deps.ledger = withLease(deps.ledger, clock, renewedAt);
+  return { deps, created: () => server.created, first: first.job?.id ?? '' };
+}
+
+it('a job whose process on another machine is dead is resumed as soon as its lease ends', async () => {
+  const { deps, created, first } = await second(Infinity);
+  expect(await run(deps)).toMatchObject({ exit: 0, isResumed: true, job: { id: first } });
+  expect(created()).toBe(1);
+  expect(deps.clock.monotonic()).toBeGreaterThanOrEqual(leaseMs);
+  expect(deps.clock.monotonic()).toBeLessThan(leaseMs + 1000);
+  expect(deps.notes).toEqual([
+    expect.stringMatching(`${first} was started on another machine.*at most 30 s`),
+  ]);
+});
+
+it('a job whose process on another machine renews its lease gets a second take, which is announced', async () => {
+  const { deps, created, first } = await second(7500);
+  expect(await run(deps)).toMatchObject({ exit: 0, isResumed: false });
+  expect(created()).toBe(2);
+  expect(deps.clock.monotonic()).toBeLessThan(8500);
+  expect(deps.notes.at(-1)).toContain(`second take of ${first}`);
+});
+
+it('the wait for a lease ends at the deadline: exit 8, and nothing is sent', async () => {
+  const { deps, created } = await second(Infinity);
+  const ran = await run(deps, orderOf({ deadline: deadlineIn(5000, deps.clock) }));
+  expect(ran).toMatchObject({ exit: 8, error: { code: 'pending' } });
+  expect(created()).toBe(1);
+});
+
+it('a new take that is asked for does not wait', async () => {
+  const { deps, created } = await second(Infinity);
+  expect(await run(deps, orderOf({ fresh: true }))).toMatchObject({ exit: 0, isResumed: false });
+  expect([created(), deps.clock.monotonic()]).toEqual([2, 0]);
+});
