@@ -52,6 +52,7 @@ export function pacedClient(
     }
     await slot.take(signal);
     let window = await pace.submission(signal);
+    refuseIfLate(options);
     const own: CallOptions = {
       ...options,
       onConnected: async () => {
@@ -60,8 +61,7 @@ export function pacedClient(
       },
       beforeFirstByte: () => {
         options.beforeFirstByte?.();
-        if (!window.isOpen())
-          throw TransportError.abortedBeforeSend('its send window had passed when it could be sent');
+        if (!window.isOpen()) throw TransportError.abortedBeforeSend('its send window has passed');
       },
     };
     const answer = await call(own);
@@ -91,6 +91,11 @@ export function pacedClient(
         ({ status, headers }) => ({ status, headers, text: '', complete: status >= 300 }),
       ),
   };
+}
+
+// A submission that waited for its slot until the row's time was over would only be cut.
+function refuseIfLate({ deadline }: CallOptions): void {
+  if (deadline?.leftMs() === 0) throw new TransportError('unsent', 'timeout', 'the time to wait ran out');
 }
 
 function isLimit(status: number): boolean {

@@ -26,13 +26,18 @@ export function addWaitOptions(
   limit = 'how long to wait, such as 90s or 20m (default 30m)',
 ): void {
   command
-    .addOption(waiting('--timeout <duration>', limit))
+    .addOption(timeoutOption(limit))
     .addOption(
       waiting('--poll-interval <duration>', 'least pause between polls (default 5s; less only on loopback)'),
     )
     .addOption(requestTimeoutOption(' (default 30s, to submit 2m)'));
   addRetriesOption(command);
   command.addOption(notifyOption());
+}
+
+/** `--timeout`; `limit` says what it limits. */
+export function timeoutOption(limit = 'limit of the whole command, such as 90s or 20m (default 30m)'): Option {
+  return waiting('--timeout <duration>', limit);
 }
 
 /** `--notify`. */

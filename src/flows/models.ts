@@ -1,5 +1,7 @@
 import { MgwError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
+import { asSentence } from '../http/advice.ts';
+import { retryHint } from '../http/retry-after.ts';
 import { queryTimeoutMs } from '../jobs/deps.ts';
 import { getModel, listModels, readModels } from '../protocols/models.ts';
 import type { Model } from '../protocols/model.ts';
@@ -41,6 +43,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
       clock: session.clock,
       retries,
       unsentRetries,
+      deadline: client.deadline,
       note: (text) => session.note(text),
       signal: limits.signal,
     },
@@ -51,6 +54,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     if (id === undefined) await rememberModels(settings, read.models).catch(() => undefined);
     return read.models;
   }
-  const { code, message, requestId } = read.failure;
-  throw new MgwError(code, message, { requestId, retry: code === 'auth' ? 'never' : 'safe' });
+  const { code, message, requestId, retryAfterMs } = read.failure;
+  const said = retryAfterMs ? asSentence(message) + retryHint(read.failure) : message;
+  throw new MgwError(code, said, { requestId, retry: code === 'auth' ? 'never' : 'safe' });
 }

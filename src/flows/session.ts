@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Budget } from '../budget/budget.ts';
 import type { BudgetKind } from '../budget/file-budget.ts';
-import type { Clock } from '../clock.ts';
+import { deadlineIn, type Clock, type Deadline } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -26,6 +26,11 @@ export interface Session {
   /** @throws MgwError('config') if no base URL or no key is configured. */
   gateway(): Promise<Gateway>;
   client(): Promise<GatewayClient>;
+  /**
+   * Returns the deadline of the whole command, which starts at the first call. From then on it cuts every request of
+   * the client, in whatever phase it is.
+   */
+  deadline(): Promise<Deadline>;
   ledger(): Promise<Ledger>;
   /** The database of a shared ledger; undefined for a ledger in a folder. */
   database(): Promise<Database | undefined>;
@@ -71,10 +76,13 @@ export function openSession(options: SessionOptions): Session {
     redact = secretRedactor([found.key, password]);
     return found;
   });
+  let limit: Deadline | undefined;
   const client = once(async () => {
     const opened = await clientOf(await gateway(), options.trace);
     closers.push(() => opened.close());
-    return options.around?.(opened) ?? opened;
+    const { withDeadline } = await import('../http/client.ts');
+    const limited = withDeadline(opened, { leftMs: () => limit?.leftMs() ?? Infinity });
+    return options.around?.(limited) ?? limited;
   });
   let opened: Ledger | undefined;
   const shared = once(async () => sharedLedgerOf(await settings(), options.clock));
@@ -88,6 +96,7 @@ export function openSession(options: SessionOptions): Session {
     settings,
     gateway,
     client,
+    deadline: once(async () => (limit = deadlineIn((await settings()).timeoutMs.value, options.clock))),
     ledger,
     database: async () => {
       await ledger();
@@ -107,6 +116,15 @@ export function openSession(options: SessionOptions): Session {
     closeLedger: async () => opened?.close(),
   };
   return session;
+}
+
+/** Returns a session of which every request ends with `deadline`. */
+export function withinDeadline(session: Session, deadline: Deadline): Session {
+  return {
+    ...session,
+    client: async () => (await import('../http/client.ts')).withDeadline(await session.client(), deadline),
+    deadline: () => Promise.resolve(deadline),
+  };
 }
 
 async function gatewayOf(settings: Settings, closers: Closer[]): Promise<Gateway> {

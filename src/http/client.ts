@@ -2,7 +2,8 @@ import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
 import { sendOn, type Answer } from './answer.ts';
 import { openConnections, type Connections, type Socket } from './connections.ts';
 import { decoded } from './content-encoding.ts';
-import { startDeadline, type Deadline } from './deadline.ts';
+import type { Deadline } from '../clock.ts';
+import { startLimit, type CallLimit } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
 import { headersFor, pathFor } from './request-head.ts';
 import { readBytes } from '../files/reused-buffers.ts';
@@ -24,6 +25,8 @@ export interface CallOptions {
   auth: AuthScheme;
   /** For the whole call, the answer's body included, ms. */
   timeoutMs: number;
+  /** The deadline of the command: one second later the call is cut, in whatever phase it is. */
+  deadline?: Deadline | undefined;
   /** How much of the body is kept; a longer one is cut, and the reply says so. Bytes. */
   maxBytes?: number;
   /** Of a streamed body: how much may wait for its reader, bytes. It is read at once: what has come survives a reset. */
@@ -62,12 +65,27 @@ export interface GatewayClient {
    * @throws TransportError where no head of an answer came.
    */
   exchange(request: Exchange, options: CallOptions): Promise<Reply>;
-  /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only. */
+  /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only, `deadline` for all of it. */
   stream(request: Exchange, options: CallOptions): Promise<StreamedReply>;
   /** Connections to its origin for results: the first who asks opens them, and they are kept until it is closed. */
   readonly kept: (open: () => Promise<Connections>) => Promise<Connections>;
+  /** The deadline that cuts every call, if there is one: retries end with it too. */
+  readonly deadline?: Deadline;
   /** Closes idle connections. */
   close(): void;
+}
+
+/** How long a call may go on after the deadline, ms: a last poll at the deadline still gets its response. */
+export const afterDeadlineMs = 1000;
+
+/** Returns a client whose every call also ends with `deadline`. */
+export function withDeadline(client: GatewayClient, deadline: Deadline): GatewayClient {
+  return {
+    ...client,
+    deadline,
+    exchange: (request, options) => client.exchange(request, { deadline, ...options }),
+    stream: (request, options) => client.stream(request, { deadline, ...options }),
+  };
 }
 
 const defaultMaxBytes = 16 * 1024 * 1024;
@@ -94,8 +112,8 @@ export function createClient(options: ClientOptions): GatewayClient {
       return { status, headers, text: new TextDecoder().decode(bytes), complete };
     },
     stream: async (request, call) => {
-      const { deadline, ...answer } = await open(request, call);
-      deadline.lift();
+      const { limit, ...answer } = await open(request, call);
+      limit.restart(untilCut(call));
       return answer;
     },
     kept: (make) => (kept ??= make()),
@@ -110,7 +128,12 @@ export function createClient(options: ClientOptions): GatewayClient {
 }
 
 interface Call extends StreamedReply {
-  deadline: Deadline;
+  limit: CallLimit;
+}
+
+// The time until the deadline of the command cuts the call, ms.
+function untilCut({ deadline }: CallOptions): number {
+  return (deadline?.leftMs() ?? Infinity) + afterDeadlineMs;
 }
 
 /**
@@ -167,14 +190,14 @@ async function send(
   const { method, body } = request;
   const path = pathFor(request, baseUrl);
   const headers = headersFor(request, call.auth, client);
-  const deadline = startDeadline(call.timeoutMs, [call.signal]);
+  const limit = startLimit(Math.min(call.timeoutMs, untilCut(call)), [call.signal]);
   const end = (): void => {
-    deadline.end();
+    limit.end();
     onEnd();
   };
   try {
-    const connections = await connect(deadline.signal);
-    if (deadline.signal.aborted) throw TransportError.unsent(deadline.signal.reason, baseUrl);
+    const connections = await connect(limit.signal);
+    if (limit.signal.aborted) throw TransportError.unsent(limit.signal.reason, baseUrl);
     const beforeFirstByte = (): void => {
       call.beforeFirstByte?.();
       trace?.(`> ${method} ${baseUrl.origin}${path}`);
@@ -182,19 +205,22 @@ async function send(
     const answer = await sendOn(
       connections,
       { method, origin: baseUrl.origin, path, headers, body },
-      { beforeFirstByte, maxBuffered: call.maxBuffered ?? defaultMaxBuffered, signal: deadline.signal },
+      { beforeFirstByte, maxBuffered: call.maxBuffered ?? defaultMaxBuffered, signal: limit.signal },
     );
     trace?.(`< ${answer.statusCode} ${answer.headers['content-type'] ?? ''}`);
     const close = (): void => {
-      deadline.abort(new Error('it was given up'));
+      limit.abort(new Error('it was given up'));
       end();
     };
     const { statusCode: status } = answer;
-    return { status, headers: answer.headers, body: bodyOf(answer, baseUrl, end), close, deadline };
+    return { status, headers: answer.headers, body: bodyOf(answer, baseUrl, end), close, limit };
   } catch (error) {
-    deadline.end();
-    if (error instanceof TransportError || !deadline.passed) throw TransportError.sent(error, baseUrl);
-    const late = new Error(`no answer within ${call.timeoutMs / 1000} s`);
+    limit.end();
+    if (error instanceof TransportError || !limit.passed) throw TransportError.sent(error, baseUrl);
+    const isCut = (call.deadline?.leftMs() ?? Infinity) < call.timeoutMs;
+    const late = new Error(
+      isCut ? 'the time to wait ran out' : `no answer within ${call.timeoutMs / 1000} s`,
+    );
     throw TransportError.sent(late, baseUrl, 'timeout');
   }
 }

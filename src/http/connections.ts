@@ -1,6 +1,6 @@
 import type { buildConnector, Client, Dispatcher, Pool } from 'undici';
 import { messageOf, systemCode } from '../errors.ts';
-import { startDeadline, type Deadline } from './deadline.ts';
+import { startLimit, type CallLimit } from './deadline.ts';
 import { mendHead } from './mend-head.ts';
 import { hostOf, proxyFor } from './proxy.ts';
 import type * as ProxyAgent from './proxy-agent.ts';
@@ -197,7 +197,7 @@ export class Connections {
 
   async #connected(connector: Connector, target: buildConnector.Options): Promise<Socket> {
     const { timeoutMs, within, signals } = this.#options;
-    const deadline = startDeadline(timeoutMs, signals);
+    const deadline = startLimit(timeoutMs, signals);
     const host = hostOf(this.#url);
     try {
       if (within && !(await isWithinReach(host, within))) throw outOfReach(host);
@@ -209,7 +209,7 @@ export class Connections {
     }
   }
 
-  #notConnected(error: unknown, deadline: Deadline): TransportError {
+  #notConnected(error: unknown, deadline: CallLimit): TransportError {
     const { timeoutMs, most } = this.#options;
     if (deadline.signal.aborted && most === 1) this.destroy(new Error('it was given up'));
     // Only a plain connection that was accepted can be reset. Whether the system tells so here or after the first byte

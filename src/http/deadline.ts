@@ -1,16 +1,18 @@
 import { longestTimer } from '../clock.ts';
 
-/** A limit of time for one call, ended by hand so that nothing of it outlives the call. */
-export interface Deadline {
+// Created once: the stack of an error is expensive.
+const timeIsUp = new Error('the time to wait ran out');
+
+/** The time limit of one call. Its caller ends it, so that no timer outlives the call. */
+export interface CallLimit {
   /** Aborts when the time is up or a parent aborts. */
   signal: AbortSignal;
-  /** True where the time was up first. */
+  /** True if the time was up first. */
   readonly passed: boolean;
-  /** Lifts the limit of time; the parents still count. */
-  lift(): void;
-  /** Aborts it by hand. */
+  /** Starts the time again: `ms` from now, or no limit if it is infinite. The parents still count. */
+  restart(ms: number): void;
   abort(reason: Error): void;
-  /** Frees the timer and lets go of the parents. */
+  /** Clears the timer and stops following the parents. */
   end(): void;
 }
 
@@ -18,16 +20,19 @@ export interface Deadline {
  * Starts a limit of `ms` milliseconds that also follows its parents. AbortSignal.any and AbortSignal.timeout would
  * do, but each keeps its signal alive until the timer fires: a process that polls a thousand jobs holds thousands.
  */
-export function startDeadline(ms: number, parents: readonly (AbortSignal | undefined)[] = []): Deadline {
+export function startLimit(ms: number, parents: readonly (AbortSignal | undefined)[] = []): CallLimit {
   const controller = new AbortController();
   let passed = false;
-  const timer = setTimeout(
-    () => {
-      passed = !controller.signal.aborted;
-      controller.abort();
-    },
-    Math.min(ms, longestTimer),
-  );
+  let timer: NodeJS.Timeout | undefined;
+  const pass = (): void => {
+    passed = !controller.signal.aborted;
+    controller.abort(timeIsUp);
+  };
+  const restart = (limitMs: number): void => {
+    clearTimeout(timer);
+    timer = limitMs === Infinity ? undefined : setTimeout(pass, Math.min(limitMs, longestTimer));
+  };
+  restart(ms);
   const follow = (event: Event): void => controller.abort((event.target as AbortSignal).reason);
   for (const parent of parents) {
     if (parent?.aborted) controller.abort(parent.reason);
@@ -38,7 +43,7 @@ export function startDeadline(ms: number, parents: readonly (AbortSignal | undef
     get passed() {
       return passed;
     },
-    lift: () => clearTimeout(timer),
+    restart,
     abort: (reason) => controller.abort(reason),
     end: () => {
       clearTimeout(timer);

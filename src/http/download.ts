@@ -2,6 +2,7 @@ import type { Clock, Deadline } from '../clock.ts';
 import { MgwError, type ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { backoffMs } from './backoff.ts';
+import { retryHint } from './retry-after.ts';
 import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
 import type { DownloadGateway } from './download/follow.ts';
 import { mimeOf } from '../media/media-kind.ts';
@@ -182,9 +183,9 @@ function late({ message }: Failure): MgwError {
 
 const incomplete: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'];
 
-function givenUp({ code, message, requestId, retryAfterMs = 0 }: Failure): MgwError {
-  const wait = retryAfterMs > longestPauseMs ? ` It asks to wait ${Math.ceil(retryAfterMs / 1000)} s.` : '';
-  return new MgwError(code, `The download was given up: ${message}.${wait}`, {
+function givenUp(failure: Failure): MgwError {
+  const { code, message, requestId } = failure;
+  return new MgwError(code, `The download was given up: ${message}.${retryHint(failure)}`, {
     exit: incomplete.includes(code) ? 'incomplete' : 'unavailable',
     charged: 'yes',
     retry: 'resume',

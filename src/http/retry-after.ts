@@ -1,4 +1,10 @@
+import type { Failure } from '../exchange.ts';
 import { at, isObject, textAt, type Json } from '../json.ts';
+
+/** Returns the sentence that says when the gateway wants the next try, with a space before it; empty if it did not say. */
+export function retryHint({ retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
+  return retryAfterMs > 0 ? ` Try again in ${Math.ceil(retryAfterMs / 1000)} s.` : '';
+}
 
 // No time takes more to say, UTF-16 code units.
 const longest = 100;

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock, Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Reply } from '../exchange.ts';
 import { backoffMs } from './backoff.ts';
@@ -9,26 +9,30 @@ import { TransportError } from './transport-error.ts';
 export interface RetryOptions {
   clock: Clock;
   retries: number;
-  /** How often one that found nobody is tried again, where that is less. */
+  /** The number of retries if no connection can be made, if that is less. */
   unsentRetries?: number;
+  /** No try begins after it. */
+  deadline?: Deadline | undefined;
   note: (text: string) => void;
   signal?: AbortSignal;
 }
 
 /**
- * Repeats a read (never a submission) with exponential backoff while the answer is 429 or 5xx, is cut, or does
- * not come at all (specification 7). Gives the last answer whatever it is.
- * @throws MgwError('unreachable') where no answer came to the end; the signal's reason where it is aborted.
+ * Repeats a read (never a submission) with exponential backoff while the response is 429 or 5xx, is cut, or does
+ * not arrive (specification 7). Returns the last response, whatever it is.
+ * @throws MgwError('unreachable') if the last try got no response; the signal's reason if it is aborted.
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
     const { reply, problem, floorMs, permanent, cause } = await attempt(call);
     options.signal?.throwIfAborted();
     const { retries, unsentRetries = retries } = options;
-    const last = permanent === true || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
+    const ms = backoffMs(tries, { floorMs });
+    const isLate = ms >= (options.deadline?.leftMs() ?? Infinity);
+    const last =
+      permanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || last)) return reply;
     if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe', cause });
-    const ms = backoffMs(tries, { floorMs });
     options.note(`${problem ?? 'no answer'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await options.clock.sleep(ms, options.signal);
   }

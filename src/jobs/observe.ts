@@ -1,7 +1,7 @@
 import { deadlineIn, type Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
-import type { CallOptions } from '../http/client.ts';
+import { afterDeadlineMs, type CallOptions } from '../http/client.ts';
 import { withIdleTimeout } from '../http/with-idle-timeout.ts';
 import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -26,9 +26,6 @@ export interface Observed {
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
 
 const never: Deadline = { leftMs: () => Infinity };
-
-/** How long the last poll may go on after the deadline, ms. */
-const lastPollMs = 1000;
 
 /**
  * Polls a job once, records what changed, and returns the verdict with the job as recorded. Network errors, unreadable
@@ -81,7 +78,8 @@ export async function query(
   const request = protocol.query(handle, model);
   const options = {
     auth: protocol.auth,
-    timeoutMs: Math.min(deps.requestTimeoutMs ?? queryTimeoutMs, afterDeadline(deadline)),
+    timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,
+    ...(deadline !== never && { deadline }),
     signal: deps.signals.soft,
   };
   try {
@@ -100,7 +98,7 @@ export async function query(
 }
 
 function afterDeadline(deadline: Deadline): number {
-  return Math.max(0, Math.ceil(deadline.leftMs())) + lastPollMs;
+  return deadline.leftMs() + afterDeadlineMs;
 }
 
 // Media go to their sinks while they arrive; the rest of the response is small.

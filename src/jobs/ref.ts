@@ -83,7 +83,9 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
     const { verdict } = await query(handle, undefined, protocol, deps);
     if (verdict.kind === 'observation') return verdict;
     const { code, message, requestId, retryAfterMs } = verdict.failure;
-    const isLast = verdict.kind !== 'again' || verdict.isWell === true || tries >= deps.retries;
+    const pauseMs = backoffMs(tries, { floorMs: retryAfterMs });
+    const isLate = pauseMs >= (deps.client.deadline?.leftMs() ?? Infinity);
+    const isLast = verdict.kind !== 'again' || verdict.isWell === true || isLate || tries >= deps.retries;
     if (isLast) {
       const isOpen = verdict.kind === 'again' && verdict.isWell !== true;
       const exit = verdict.kind === 'unauthorized' ? 'auth' : isOpen ? 'unavailable' : 'incomplete';
@@ -93,11 +95,11 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
       throw new MgwError(isOpen || exit === 'auth' ? code : 'not_found', text, {
         exit,
         retry: isOpen ? 'safe' : 'never',
-        next: ['mgw', 'jobs', 'ls'],
+        ...(!isOpen && { next: ['mgw', 'jobs', 'ls'] }),
         requestId,
       });
     }
-    await deps.clock.sleep(backoffMs(tries, { floorMs: retryAfterMs }), deps.signals.soft);
+    await deps.clock.sleep(pauseMs, deps.signals.soft);
   }
 }
 

@@ -11,7 +11,7 @@ import type { Job } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { withGlobals, withOutput } from '../flows/next.ts';
-import { openSession, type Session } from '../flows/session.ts';
+import { openSession, type Session, withinDeadline } from '../flows/session.ts';
 import { checkNames, durationMs } from './inputs.ts';
 import type { CallOptions, ClientOptions } from './options.ts';
 
@@ -108,16 +108,16 @@ export class Calls {
     const timeoutMs = input.timeout === undefined ? undefined : durationMs(input.timeout, 'timeout');
     signals.soft.throwIfAborted();
     const budgets: Budget[] = [];
-    const session = {
-      ...this.#session,
+    const settings = await this.#session.settings();
+    const deadline = deadlineIn(timeoutMs ?? settings.timeoutMs.value, this.#session.clock);
+    const session: Session = {
+      ...withinDeadline(this.#session, deadline),
       budget: async (kind: BudgetKind, name: string) => {
         const budget = await this.#session.budget(kind, name);
         budgets.push(budget);
         return budget;
       },
     };
-    const settings = await session.settings();
-    const deadline = deadlineIn(timeoutMs ?? settings.timeoutMs.value, session.clock);
     try {
       return await work({ session, settings, signals, closing: this.#closing.signal, deadline });
     } finally {
@@ -144,7 +144,8 @@ export function shownJob(job: Job): Job {
 
 /** Returns the deps of a call: with its own signals, and its own budgets, which are closed when it ends. */
 export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
-  return { ...(await session.jobDeps()), signals, openBudget: (kind, name) => session.budget(kind, name) };
+  const [deps, client] = await Promise.all([session.jobDeps(), session.client()]);
+  return { ...deps, client, signals, openBudget: (kind, name) => session.budget(kind, name) };
 }
 
 function flagsOf(options: ClientOptions): SettingFlags {

@@ -106,14 +106,10 @@ export function job(calls: Calls, ref: string): Promise<Job> {
 
 /** `models` of a client: the models that the key may use, by name. */
 export function models(calls: Calls, given: ModelsOptions = {}): Promise<Model[]> {
-  return calls.run(given, async ({ session, signals, deadline }) => {
+  return calls.run(given, async ({ session, signals }) => {
     checkNames(given, modelsNames, 'models');
     const { protocol } = given;
-    const limits = {
-      signal: signals.soft,
-      ...(given.timeout !== undefined && { timeoutMs: deadline.leftMs() }),
-    };
-    const all = await fetchModels(session, undefined, limits);
+    const all = await fetchModels(session, undefined, { signal: signals.soft });
     return all
       .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))
       .sort((one, other) => (one.id < other.id ? -1 : 1));

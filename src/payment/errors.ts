@@ -1,6 +1,7 @@
 import { MgwError, type Charged, type ErrorCode } from '../errors.ts';
 import type { SubmitVerdict } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
+import { retryHint } from '../http/retry-after.ts';
 
 /** Exit 130 or 143: what was begun was not ended. */
 export function interrupted(
@@ -27,7 +28,8 @@ export function notAccepted(
     const text = `${asSentence(message)} The gateway may have handled it and charged for it; it is not sent again.`;
     return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
   }
-  const text = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
+  const said = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
+  const text = failure.retryAfterMs ? asSentence(said) + retryHint(failure) : said;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId });
 }
 

@@ -168,7 +168,7 @@ function outcomeAfter({ kind }: SubmitVerdict): ChargeOutcome {
 }
 
 async function exchange(
-  { exchange: request, auth, send, purchase }: Payment,
+  { exchange: request, auth, send, purchase, deadline }: Payment,
   record: PaymentRecord,
   { client, signals, note, requestTimeoutMs = submitTimeoutMs }: PayDeps,
   progress: PaymentProgress,
@@ -184,6 +184,7 @@ async function exchange(
   const options: CallOptions = {
     auth,
     timeoutMs: requestTimeoutMs,
+    deadline,
     maxBytes: 1024 * 1024,
     signal: signals.hard,
     connectSignal: signals.soft,

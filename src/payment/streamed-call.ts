@@ -31,8 +31,7 @@ export class StreamedCall {
    * @throws TransportError where no head came.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
-    const timeoutMs = Math.max(1, Math.min(options.timeoutMs, this.#deadline.leftMs()));
-    const answer = await client.stream(request, { ...options, timeoutMs, maxBuffered: this.#maxBuffered });
+    const answer = await client.stream(request, { ...options, maxBuffered: this.#maxBuffered });
     const { status, headers } = answer;
     if (status >= 200 && status < 300) {
       this.stream = answer;

@@ -6,6 +6,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { bearer, type Exchange, xApiKey } from '../../src/exchange.ts';
 import {
   createClient,
+  withDeadline,
   type CallOptions,
   type ClientOptions,
   type GatewayClient,
@@ -531,6 +532,39 @@ describe('a stream', () => {
       expect(await reading).toMatchObject({ phase: 'sent' });
       await expect.poll(() => isClosed).toBe(true);
     }
+  });
+});
+
+describe('a call at the deadline of the command', () => {
+  const head = 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n';
+  const almostOver = { leftMs: () => 0 };
+  const clientAt = async (said: string): Promise<GatewayClient> => {
+    const { url } = await rawServer((socket) => void socket.write(said));
+    return withDeadline(clientFor(url), almostOver);
+  };
+
+  it.each([
+    ['read', call],
+    ['submission', recorded],
+  ])('a %s is cut, whether the head or the body stalls', async (_, options) => {
+    const [silent, stalled] = [await clientAt('HTTP/1.1 200 OK\r\nx: '), await clientAt(`${head}{`)];
+    const [error, reply] = await Promise.all([
+      failure(silent.exchange(get, { ...options, timeoutMs: 60_000 })),
+      stalled.exchange(get, { ...options, timeoutMs: 60_000 }),
+    ]);
+    expect(error).toMatchObject({ phase: 'sent', reason: 'timeout' });
+    expect(error.message).toContain('the time to wait ran out');
+    expect(reply).toMatchObject({ text: '{', complete: false });
+  });
+
+  it('a stream is cut after its head, too', async () => {
+    const client = await clientAt(`${head}{`);
+    const { body } = await client.stream(get, { ...call, timeoutMs: 60_000 });
+    const read = async (): Promise<void> => {
+      for await (const chunk of body) expect(chunk.length).toBe(1);
+    };
+    const error = await failure(read());
+    expect(error.message).toContain('the time to wait ran out');
   });
 });
 

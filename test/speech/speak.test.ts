@@ -298,7 +298,7 @@ describe('before the stream', () => {
   test('an answer that never begins ends with the time to wait', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
-    const server = await speechServer(() => void vi.advanceTimersByTime(200));
+    const server = await speechServer(() => void vi.advanceTimersByTime(1200));
     const { run, deps } = await bench(server.url);
     expect(await failure(run({ deadline: deadlineIn(200, deps.clock) }))).toMatchObject({ exitCode: 7 });
   });

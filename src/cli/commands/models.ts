@@ -5,7 +5,7 @@ import { protocolNames } from '../../protocols/named.ts';
 import type { Model } from '../../protocols/model.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
-import { addRetriesOption, requestTimeoutOption } from '../wait-options.ts';
+import { addRetriesOption, requestTimeoutOption, timeoutOption } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import type { Run } from '../command-tree.ts';
@@ -20,6 +20,7 @@ export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show this model alone')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
+    .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
   command
@@ -32,6 +33,7 @@ export function registerModels(command: Command, run: Run): void {
 
 async function models(context: Context, id: string | undefined, options: ModelsOptions): Promise<Outcome> {
   const { fetchModels } = await import('../../flows/models.ts');
+  await context.deadline();
   const all = await fetchModels(context);
   const named = id === undefined ? all : all.filter((model) => model.id === id);
   if (id !== undefined && named.length === 0) throw noSuchModel(id, all);

@@ -5,8 +5,7 @@ import { optionJson, optionText } from '../../input.ts';
 import { interruptions } from '../../io.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addRetriesOption, requestTimeoutOption } from '../../wait-options.ts';
-import { deadlineIn } from '../../../clock.ts';
+import { addRetriesOption, requestTimeoutOption, timeoutOption } from '../../wait-options.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { type AuthScheme, bearer, type Exchange, xApiKey } from '../../../exchange.ts';
 import type { GatewayClient } from '../../../http/client.ts';
@@ -33,6 +32,7 @@ export function registerApi(command: Command, run: Run): void {
       oneOf(single('--auth <how>', 'how the key is sent (default bearer)'), ['bearer', 'x-api-key', 'none']),
     )
     .option('--include', 'print status and headers before the body')
+    .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
   command
@@ -72,7 +72,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     signals: { soft: signal, hard: signal },
   };
   try {
-    const answer = await apiCall(exchange, call, deps, deadlineIn(settings.timeoutMs.value, context.clock));
+    const answer = await apiCall(exchange, call, deps, await context.deadline());
     const error = refusalOf(answer);
     const paid = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
     if (context.globals.json) return { json: await answerView(answer, redact), error, paid };

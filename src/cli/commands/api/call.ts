@@ -3,6 +3,8 @@ import { MgwError } from '../../../errors.ts';
 import type { Exchange, Reply, SubmitVerdict } from '../../../exchange.ts';
 import type { CallOptions, StreamedReply } from '../../../http/client.ts';
 import { readFailure } from '../../../http/failures.ts';
+import { asSentence } from '../../../http/advice.ts';
+import { retryHint } from '../../../http/retry-after.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
@@ -31,7 +33,7 @@ export async function apiCall(
   deps: PayDeps,
   deadline: Deadline,
 ): Promise<ApiAnswer> {
-  if (exchange.method === 'GET') return apiGet(exchange, options, deps);
+  if (exchange.method === 'GET') return apiGet(exchange, { ...options, deadline }, deps, deadline);
   const call = new StreamedCall(options.timeoutMs, deadline);
   const payment = {
     exchange,
@@ -48,7 +50,12 @@ export async function apiCall(
   throw notAccepted(verdict, tries);
 }
 
-async function apiGet(exchange: Exchange, options: CallOptions, deps: PayDeps): Promise<ApiAnswer> {
+async function apiGet(
+  exchange: Exchange,
+  options: CallOptions,
+  deps: PayDeps,
+  deadline: Deadline,
+): Promise<ApiAnswer> {
   let stream: StreamedReply | undefined;
   const once = async (): Promise<Reply> => {
     const answer = await deps.client.stream(exchange, options);
@@ -61,7 +68,7 @@ async function apiGet(exchange: Exchange, options: CallOptions, deps: PayDeps): 
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   };
-  const reply = await readWithRetries(once, { ...deps, signal: deps.signals.soft });
+  const reply = await readWithRetries(once, { ...deps, deadline, signal: deps.signals.soft });
   return { reply, stream };
 }
 
@@ -69,10 +76,11 @@ async function apiGet(exchange: Exchange, options: CallOptions, deps: PayDeps): 
 export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
-  const said = wordsOf(reply, failure.message);
+  const words = wordsOf(reply, failure.message);
   if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
-    return notAccepted({ ...verdict, failure: { ...failure, message: said } }, 1);
+    return notAccepted({ ...verdict, failure: { ...failure, message: words } }, 1);
   const again = verdict === undefined && (reply.status === 429 || reply.status >= 500);
+  const said = again && failure.retryAfterMs ? asSentence(words) + retryHint(failure) : words;
   const exit = again ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
   const next = failure.code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
   const { code, requestId } = failure;

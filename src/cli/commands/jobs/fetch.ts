@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { deadlineIn } from '../../../clock.ts';
 import { toMgwError } from '../../../errors.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Run } from '../../command-tree.ts';
@@ -70,17 +69,13 @@ async function fetchJobs(
   protocol?: Protocol,
 ): Promise<Outcome> {
   checkStdout(context, options);
-  const [refs, { timeoutMs }, deps] = await Promise.all([
-    readRefs(given, context.io),
-    context.settings(),
-    context.jobDeps(),
-  ]);
+  const refs = await readRefs(given, context.io);
+  const [deadline, deps] = await Promise.all([context.deadline(), context.jobDeps()]);
   const [{ fetch, planFetches }, { deliveredOutcome, hooksOf }] = await Promise.all([
     import('../../../flows/fetch.ts'),
     import('../video/delivered.ts'),
   ]);
   const { force = false, wait } = options;
-  const deadline = deadlineIn(timeoutMs.value, context.clock);
   const plan = await planFetches(refs, targetOf(options), deps, words, protocol);
   const one = (ref: string): Promise<Outcome> => {
     const each = plan.get(ref);

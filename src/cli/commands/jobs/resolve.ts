@@ -10,7 +10,6 @@ import {
   type OutputOptions,
   targetOf,
 } from '../../wait-options.ts';
-import { deadlineIn } from '../../../clock.ts';
 import { usageError } from '../../../errors.ts';
 import type { Resolution } from '../../../jobs/resolve.ts';
 
@@ -45,14 +44,14 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
     throw usageError('--not-created leaves nothing to save: leave --output out.');
   if (options.budget !== undefined && resolution.how !== 'resubmit')
     throw usageError('--budget goes with --resubmit: nothing else pays.');
-  const [flow, { deliveredOutcome, hooksOf, submitHooks }, { timeoutMs }] = await Promise.all([
+  const [flow, { deliveredOutcome, hooksOf, submitHooks }, deadline] = await Promise.all([
     import('../../../flows/resolve.ts'),
     import('../video/delivered.ts'),
-    context.settings(),
+    context.deadline(),
   ]);
   const { budget, force = false } = options;
   const target = targetOf(options);
-  const wanted = { target, force, budget, deadline: deadlineIn(timeoutMs.value, context.clock) };
+  const wanted = { target, force, budget, deadline };
   const pays = resolution.how === 'resubmit';
   const isWaiting = target !== undefined;
   const hooks = pays

@@ -1,6 +1,6 @@
 import { toMgwError } from '../../../errors.ts';
 import type { Command } from 'commander';
-import { deadlineIn, type Deadline } from '../../../clock.ts';
+import { type Deadline } from '../../../clock.ts';
 import type { Job } from '../../../job.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import type { Context } from '../../context.ts';
@@ -29,8 +29,7 @@ export function registerWait(command: Command, run: Run): void {
 const maxGapMs = 50;
 
 async function wait(context: Context, given: string[]): Promise<Outcome> {
-  const [deps, { timeoutMs }] = await Promise.all([context.jobDeps(), context.settings()]);
-  const deadline = deadlineIn(timeoutMs.value, context.clock);
+  const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const refs = await readRefs(given, context.io);
   // The first polls are spread over one interval, and so the later ones: a thousand must not come at once each time.
   const gapMs = Math.min(maxGapMs, deps.pollIntervalMs / refs.length);

@@ -5,8 +5,13 @@ import { optionObject, optionText } from '../../input.ts';
 import { interruptions, write } from '../../io.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addRetriesOption, bodyOptions, requestOptions, requestTimeoutOption } from '../../wait-options.ts';
-import { deadlineIn } from '../../../clock.ts';
+import {
+  addRetriesOption,
+  bodyOptions,
+  requestOptions,
+  requestTimeoutOption,
+  timeoutOption,
+} from '../../wait-options.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { bearer } from '../../../exchange.ts';
 import type { JsonObject } from '../../../json.ts';
@@ -30,10 +35,7 @@ export function registerResponses(command: Command, run: Run): void {
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
     .addOption(single('--file <file>', 'the input is in this file; - reads it from stdin'))
-    .optionsGroup('Waiting:')
-    .addOption(
-      single('--timeout <duration>', 'how long it may take in all, such as 90s or 20m (default 30m)'),
-    )
+    .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
   for (const option of requestOptions('max_output_tokens=200', ...bodyOptions())) command.addOption(option);
@@ -71,7 +73,7 @@ async function responses(
     requestTimeoutMs: settings.requestTimeoutMs.value,
   };
   const printer = new Printer(context, options.stream === true);
-  const deadline = deadlineIn(settings.timeoutMs.value, clock);
+  const deadline = await context.deadline();
   try {
     const end = await respond(body, deps, (text) => printer.take(text), deadline);
     return outcomeOf(end, printer.text);

@@ -1,4 +1,3 @@
-import { deadlineIn } from '../../../clock.ts';
 import { exitCodes, toMgwError } from '../../../errors.ts';
 import type { Delivered } from '../../../flows/deliver.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
@@ -21,9 +20,8 @@ export async function deliverSpeech(
   options: TtsOptions,
 ): Promise<Outcome> {
   const { key, new: fresh = false, force = false, sidecar = false, budget, concurrency } = options;
-  const [deps, { timeoutMs }] = await Promise.all([context.jobDeps(), context.settings()]);
+  const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const output = speech.target ?? context.io.stdout;
-  const deadline = deadlineIn(timeoutMs.value, deps.clock);
   const wanted = { output, force, sidecar, fresh, deadline, key, budget };
   const { bodies, joiner, format, sampleRate } = speech;
   try {

@@ -15,6 +15,7 @@ import {
   requestOptions,
   requestTimeoutOption,
   sidecarOption,
+  timeoutOption,
 } from '../../wait-options.ts';
 import { xApiKey } from '../../../exchange.ts';
 import { checkKeyName } from '../../../key-name.ts';
@@ -39,14 +40,7 @@ function addTtsOptions(command: Command): void {
     );
   addOutputOptions(command);
   command.addOption(sidecarOption());
-  command
-    .addOption(
-      single(
-        '--timeout <duration>',
-        'how long it may take in all, such as 90s or 20m (default 30m)',
-      ).helpGroup('Waiting:'),
-    )
-    .addOption(requestTimeoutOption(' (default 2m)'));
+  command.addOption(timeoutOption()).addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
   command.addOption(notifyOption());
   const others = [

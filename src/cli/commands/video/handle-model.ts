@@ -15,5 +15,7 @@ export async function handleProtocol(
   context: Context,
   { model }: { model?: string },
 ): Promise<Protocol | undefined> {
-  return model === undefined ? undefined : protocolOfModel(context, model, oneListing(context));
+  if (model === undefined) return undefined;
+  await context.deadline();
+  return protocolOfModel(context, model, oneListing(context));
 }

@@ -5,6 +5,7 @@ import { handleModelOption, handleProtocol } from './handle-model.ts';
 import { columnsOf } from '../../io.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, type Outcome } from '../../output/outcome.ts';
+import { timeoutOption } from '../../wait-options.ts';
 import { readRefs } from '../../input.ts';
 import { exitCodes, type MgwError, toMgwError, usageError } from '../../../errors.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
@@ -18,6 +19,7 @@ export function registerStatus(command: Command, protocol: Protocol | undefined,
   command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
   if (protocol === undefined) command.addOption(handleModelOption());
   command
+    .addOption(timeoutOption())
     .addHelpText(
       'after',
       `\nExamples:${['@last', '@last --json', '-q @last'].map((rest) => `\n  $ ${['mgw', ...wordsOf(protocol), rest].join(' ')}`).join('')}`,
@@ -40,7 +42,7 @@ interface Seen {
 }
 
 async function status(context: Context, protocol: Protocol | undefined, refs: string[]): Promise<Outcome> {
-  const deps = await context.jobDeps();
+  const [deps] = await Promise.all([context.jobDeps(), context.deadline()]);
   const seen: Seen[] = [];
   for (const ref of await readRefs(refs, context.io))
     seen.push({ ref, ...(await look(ref, protocol, deps)) });

@@ -20,7 +20,6 @@ import {
   targetOf,
   type WaitOptions,
 } from '../../wait-options.ts';
-import { deadlineIn } from '../../../clock.ts';
 import { oneListing } from '../../../flows/listing.ts';
 import { checkKeyName } from '../../../key-name.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
@@ -79,11 +78,14 @@ async function submitCommand(
   checkStdout(context, given);
   checkSidecar(given);
   const settings = await context.settings();
+  // The time for which a person is asked does not count.
+  if (context.io.stdin.isTTY !== true) await context.deadline();
   const listing = oneListing(context);
   const model = await missingModel(context, named, given, listing);
   const options = model === undefined ? given : { ...given, model };
   const protocol = named ?? (await chooseProtocol(context, options, listing));
   const text = prompt ?? (await missingPrompt(context, protocol, options));
+  const deadline = await context.deadline();
   const { video, advice } = await composedVideo(context, protocol, text, options, listing);
   for (const note of advice) context.progress.note(note);
   if (options.dryRun) {
@@ -93,7 +95,6 @@ async function submitCommand(
   }
   const target = targetOf(options);
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
-  const deadline = deadlineIn(settings.timeoutMs.value, context.clock);
   const deps = await context.jobDeps();
   const [{ submitVideo }, { deliveredOutcome, submitHooks }] = await Promise.all([
     import('../../../flows/submit-video.ts'),
