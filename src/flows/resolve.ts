@@ -1,7 +1,8 @@
 import { messageOf, usageError } from '../errors.ts';
 import type { SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
-import { reconcile } from '../jobs/reconcile.ts';
+import { showCommand } from '../jobs/errors.ts';
+import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import { resolveJob, type Resolution } from '../jobs/resolve.ts';
 import { takeOn } from '../jobs/run.ts';
@@ -55,6 +56,42 @@ export async function resolve(
   const { target, force, deadline } = wanted;
   const file = { ask: 'file', target, force, deadline } as const;
   return deliverFound(resolved, protocol, 'fetch', file, await session.jobDeps(), hooks);
+}
+
+/** A job in doubt, and the ways to end the doubt. */
+export interface Doubt {
+  job: Job;
+  ways: { resolution: Resolution['how']; command: string[]; meaning: string }[];
+}
+
+/**
+ * Finds a job in doubt. Changes nothing.
+ * @throws MgwError('usage') if there is no such job, or it is not in doubt.
+ */
+export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
+  const job = await recordedJob(await session.ledger(), ref);
+  const state = shownState(job);
+  if (state !== 'unknown') {
+    const text = `Job ${job.id} is ${state}; there is nothing to resolve.`;
+    throw usageError(text, showCommand(job)).with({ job });
+  }
+  const adopt = ['--adopt', job.record.possibleHandle ?? 'HANDLE'];
+  const ways: Doubt['ways'] = [
+    { resolution: 'adopted', command: adopt, meaning: 'the task exists: continue with it' },
+    {
+      resolution: 'not-created',
+      command: ['--not-created'],
+      meaning: 'nothing was created: the same command may submit it again',
+    },
+    {
+      resolution: 'resubmit',
+      command: ['--resubmit'],
+      meaning: 'submit it again now: it may be charged twice',
+    },
+  ];
+  const open = ways.filter(({ resolution }) => job.protocol !== 'tts' || resolution === 'not-created');
+  const resolve = ['mgw', 'jobs', 'resolve', job.id];
+  return { job, ways: open.map((way) => ({ ...way, command: [...resolve, ...way.command] })) };
 }
 
 function done(job: Job): Delivered {

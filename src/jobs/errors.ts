@@ -22,18 +22,19 @@ export function showCommand(job: { id: string }): string[] {
   return ['mgw', 'jobs', 'show', job.id];
 }
 
-/** The command that ends the doubt about a job if its possible handle is known; else the one that shows the job. */
-export function resolveCommand(job: Job): string[] {
-  const { possibleHandle } = job.record;
-  return possibleHandle === undefined
-    ? showCommand(job)
-    : ['mgw', 'jobs', 'resolve', job.id, '--adopt', possibleHandle];
+/** The command that ends the doubt about a job. If its handle is not known, the command asks, or lists the choices. */
+export function resolveCommand(job: {
+  id: string;
+  record?: Pick<Job['record'], 'possibleHandle'>;
+}): string[] {
+  const handle = job.record?.possibleHandle;
+  return ['mgw', 'jobs', 'resolve', job.id, ...(handle === undefined ? [] : ['--adopt', handle])];
 }
 
 /** Exit 7: nothing tells whether the task exists (design 5). */
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;
-  const way = `Find out whether the task exists, then run "mgw jobs resolve ${job.id}" with --adopt and its handle, or with --not-created.`;
+  const way = 'Find out whether the task exists, then say so.';
   return new MgwError('submit_unknown', `${text} ${way}`, {
     charged: 'maybe',
     retry: 'never',

@@ -2,7 +2,7 @@ import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
 import { findOut, follow } from '../ledger/chain.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { showCommand } from './errors.ts';
+import { resolveCommand } from './errors.ts';
 
 /**
  * The job that a key names in a ledger; undefined if the name is free, or its job was never created.
@@ -33,8 +33,8 @@ export async function lostJob(ledger: Ledger, id: string): Promise<Job | undefin
 
 /** Exit 7: a claim names a job whose record is gone, so that nothing tells whether it was paid for. */
 export function lostRecord(what: string, id: string): MgwError {
-  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then run "mgw jobs resolve ${id}" with --adopt and its handle, or with --not-created.`;
-  return new MgwError('submit_unknown', text, { charged: 'maybe', next: showCommand({ id }) });
+  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then say so.`;
+  return new MgwError('submit_unknown', text, { charged: 'maybe', next: resolveCommand({ id }) });
 }
 
 /**

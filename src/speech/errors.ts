@@ -3,7 +3,7 @@ import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { showCommand } from '../jobs/errors.ts';
+import { resolveCommand, showCommand } from '../jobs/errors.ts';
 import { ReaderGone } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
@@ -31,8 +31,8 @@ export function incompleteError(
 
 /** Exit 7: nothing tells whether the call was taken; there is no task that could be adopted. */
 export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
-  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. Where the bill shows no charge, "mgw jobs resolve ${job.id} --not-created" lets the same command send it again.`;
-  const next = showCommand(job);
+  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. If the bill shows no charge, say so, and the same command sends it again.`;
+  const next = resolveCommand(job);
   return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', next, requestId, job });
 }
 

@@ -125,7 +125,7 @@ describe('a run', () => {
       {
         id: 'a',
         state: 'unknown',
-        next: ['mgw', 'jobs', 'show', expect.any(String)],
+        next: ['mgw', 'jobs', 'resolve', expect.any(String)],
       },
     ]);
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });

@@ -106,7 +106,7 @@ describe('one key', () => {
     const lost = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     expect(lost).toMatchObject({
       exit: 7,
-      error: { next: ['mgw', 'jobs', 'show', id] },
+      error: { next: ['mgw', 'jobs', 'resolve', id] },
     });
     expect(server.requests).toHaveLength(1);
     const found = await findJob(deps.ledger, id);

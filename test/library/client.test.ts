@@ -116,7 +116,7 @@ describe('money:', () => {
     expect(error).toMatchObject({ code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' });
     expect(error.job).toMatchObject({ state: 'unknown', request: boat.body });
     expect(error.job).not.toHaveProperty('record');
-    expect(error.next?.slice(0, 3)).toEqual(['mgw', 'jobs', 'show']);
+    expect(error.next?.slice(0, 3)).toEqual(['mgw', 'jobs', 'resolve']);
     expect((await errorOf(client.submit(boat))).job?.id).toBe(error.job?.id);
     expect((await errorOf(clientOf().submit({ ...boat, key: 'k' }))).code).toBe('submit_unknown');
     expect(gateway.submissions).toHaveLength(1);

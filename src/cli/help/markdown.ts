@@ -81,7 +81,7 @@ function rendered(block: Block, screen: Screen): string {
 
 // A command stays one that can be pasted.
 function codeLine(line: string, language: string, width: number): string {
-  const isCommand = (language === 'sh' || line.startsWith('$ ')) && !/(^| )#/.test(line);
+  const isCommand = language === 'sh' || line.startsWith('$ ');
   const indent = `    ${/^ */.exec(line)?.[0] ?? ''}`;
   return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
 }

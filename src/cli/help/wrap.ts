@@ -40,14 +40,29 @@ export function head(text: string, width: number, measure: Measure): string {
 
 /**
  * A command in lines of at most `width` columns that a POSIX shell still takes as one: each but the last ends with a
- * backslash. A flag stays with its value. Only a word that is longer
- * than a line is broken.
+ * backslash. A flag stays with its value, a comment moves to lines of its own before the command, and only a word
+ * that is longer than a line is broken.
  */
 export function wrappedCommand(command: string, width: number, indent: string): string {
   if (command.length <= width) return command;
   const start = /^ */.exec(command)?.[0] ?? '';
+  const at = commentStart(command);
+  if (at !== -1) {
+    const comment = wrapped(start + command.slice(at), width - 2, start).replaceAll(
+      `\n${start}`,
+      `\n${start}# `,
+    );
+    const rest = command.slice(0, at).trimEnd();
+    return rest === '' ? comment : `${comment}\n${wrappedCommand(rest, width, indent)}`;
+  }
   const words = command.trim().match(/(?:--?[a-z][\w-]* (?![-|>]))?(?:"[^"]*"|'[^']*'|[^\s"'])+/g) ?? [];
   return commandOf(words, width, start, indent);
+}
+
+// Where a shell comment begins, -1 if there is none. A hash in a word or in quotes begins none.
+function commentStart(command: string): number {
+  const unquoted = command.replace(/"[^"]*"|'[^']*'/g, (quoted) => '_'.repeat(quoted.length));
+  return unquoted.search(/(?<=^|\s)#(?=\s)/);
 }
 
 /** {@link wrappedCommand} of words as a shell takes them; it begins with `start`. */

@@ -10,7 +10,9 @@ import {
   type OutputOptions,
   targetOf,
 } from '../../wait-options.ts';
-import { usageError } from '../../../errors.ts';
+import { readLine } from '../../prompt.ts';
+import { MgwError, usageError } from '../../../errors.ts';
+import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
 import type { Resolution } from '../../../jobs/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
@@ -19,7 +21,10 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
   resubmit?: boolean;
 }
 
-/** `mgw jobs resolve REF --adopt HANDLE | --not-created | --resubmit`: how a person ends an `unknown`. */
+/**
+ * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: how a person ends an `unknown`. Without a choice
+ * it asks on a terminal; otherwise it lists the choices and exits 7.
+ */
 export function registerResolve(command: Command, run: Run): void {
   command
     .argument('<ref>', 'job id, @key or @last')
@@ -32,14 +37,14 @@ export function registerResolve(command: Command, run: Run): void {
   command
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw jobs resolve @last --adopt task_123\n  $ mgw jobs resolve @last --not-created\n  $ mgw jobs resolve @last --not-created --json',
+      '\nExamples:\n  $ mgw jobs resolve @last\n  $ mgw jobs resolve @last --adopt task_123\n  $ mgw jobs resolve @last --not-created',
     )
     .action((ref: string) => run(command, (context) => resolve(context, ref, command.opts())));
 }
 
 async function resolve(context: Context, ref: string, options: ResolveOptions): Promise<Outcome> {
   checkStdout(context, options);
-  const resolution = chosen(options);
+  const resolution = chosen(options) ?? (await askHow(context, ref));
   if (options.output !== undefined && resolution.how === 'not-created')
     throw usageError('--not-created leaves nothing to save: leave --output out.');
   if (options.budget !== undefined && resolution.how !== 'resubmit')
@@ -60,10 +65,43 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
   return deliveredOutcome(context, options, () => flow.resolve(context, ref, resolution, wanted, hooks));
 }
 
-function chosen(options: ResolveOptions): Resolution {
+function chosen(options: ResolveOptions): Resolution | undefined {
   const given = [options.adopt !== undefined, options.notCreated, options.resubmit].filter(Boolean);
-  if (given.length !== 1) throw usageError('Give exactly one of --adopt HANDLE, --not-created, --resubmit.');
+  if (given.length > 1) throw usageError('Give only one of --adopt HANDLE, --not-created, --resubmit.');
+  if (given.length === 0) return undefined;
   if (options.adopt === '') throw usageError('--adopt: the handle is empty.');
   if (options.adopt !== undefined) return { how: 'adopted', handle: options.adopt };
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
+}
+
+// Nothing is decided without an answer.
+async function askHow(context: Context, ref: string): Promise<Resolution> {
+  const [{ findDoubt }, { shellWord }] = await Promise.all([
+    import('../../../flows/resolve.ts'),
+    import('../../output/human.ts'),
+  ]);
+  const { job, ways } = await findDoubt(context, ref);
+  const { possibleHandle } = job.record;
+  const lines = ways.map(({ command, meaning }, index) => {
+    return `  ${index + 1}. ${meaning}\n     ${command.map(shellWord).join(' ')}`;
+  });
+  const text = `Job ${job.id} may have been accepted and charged.`;
+  const { noInput } = await context.settings();
+  if (context.io.stdin.isTTY !== true || noInput.value) {
+    const next = possibleHandle === undefined ? showCommand(job) : resolveCommand(job);
+    const all = `${text} Say which is true:\n${lines.join('\n')}`;
+    throw new MgwError('submit_unknown', all, { charged: 'maybe', next, job });
+  }
+  context.progress.note(`${text}\n${lines.join('\n')}`);
+  const answer = (
+    await readLine(context.io, `Which is true? (1-${ways.length}, or Enter to leave it) `)
+  ).trim();
+  const how = ways[Number(answer) - 1]?.resolution;
+  if (how === undefined)
+    throw new MgwError('submit_unknown', `${text} Nothing was decided.`, { charged: 'maybe', job });
+  if (how !== 'adopted') return { how };
+  if (possibleHandle !== undefined) return { how, handle: possibleHandle };
+  const handle = (await readLine(context.io, 'Its handle: ')).trim();
+  if (handle === '') throw usageError('The handle is empty; nothing was decided.');
+  return { how, handle };
 }
