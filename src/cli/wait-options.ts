@@ -36,7 +36,9 @@ export function addWaitOptions(
 }
 
 /** `--timeout`; `limit` says what it limits. */
-export function timeoutOption(limit = 'limit of the whole command, such as 90s or 20m (default 30m)'): Option {
+export function timeoutOption(
+  limit = 'limit of the whole command, such as 90s or 20m (default 30m)',
+): Option {
   return waiting('--timeout <duration>', limit);
 }
 
