@@ -88,18 +88,29 @@ exports.openCache = (
   const own = path.join(base, base === HOME ? '.cache' : '', 'mgw', 'compiled');
   const folder = path.join(own, version);
   try {
-    // The home of another user is left alone.
-    if (!isOurs(base)) return undefined;
+    // The home of another user is left alone. A folder that others may write to can be exchanged with all that is in it.
+    if (!isOurs(base) || !areSafe(path.dirname(fs.realpathSync(base)))) return undefined;
+    const cacheHome = path.dirname(path.dirname(own));
+    if (fs.existsSync(cacheHome) && !isOurs(cacheHome)) return undefined;
     if (!fs.existsSync(folder)) {
       if (isOurs(own))
         for (const old of fs.readdirSync(own)) fs.rmSync(path.join(own, old), { recursive: true });
       fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
     }
-    return [path.dirname(own), own, folder].every(isOurs) ? folder : undefined;
+    return [cacheHome, path.dirname(own), own, folder].every(isOurs) ? folder : undefined;
   } catch {
     return undefined;
   }
 };
+
+// Root's folders are safe, and so is a sticky one: others cannot rename what is ours in it.
+function areSafe(folder) {
+  if (process.platform === 'win32') return true;
+  const { uid, mode } = fs.lstatSync(folder);
+  const isSafe = (uid === 0 || uid === process.getuid()) && ((mode & 0o022) === 0 || (mode & 0o1000) !== 0);
+  const parent = path.dirname(folder);
+  return isSafe && (parent === folder || areSafe(parent));
+}
 
 function isOurs(folder) {
   const stat = fs.lstatSync(folder, { throwIfNoEntry: false });

@@ -94,6 +94,19 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
       .replace(maskedKey, redacted);
 }
 
+// Too long to have been typed: a signature, a token, or another address.
+const longQueryValue = /([?&;]|\\u0026|%26)([\w.-]+=)[\w%+/.~:=-]{20,}/gi;
+
+/** Removes from addresses their credentials and the query values that may sign them: for files that people pass on. */
+export function withoutSignatures(text: string): string {
+  return text.replace(/https?:(?:\\?\/){2}[^\s"'<>]+/gi, (address) =>
+    address
+      .replace(queryInText, `$1$2${redacted}`)
+      .replace(longQueryValue, `$1$2${redacted}`)
+      .replace(userInfoInText, `$1${redacted}@`),
+  );
+}
+
 /**
  * The headers of a request as `--dry-run` and `-v` show them: whatever may authenticate is replaced, with the
  * scheme (`Bearer`) left to see. `secretNames` adds header names that the settings chose, in any letter case.

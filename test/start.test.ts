@@ -174,6 +174,19 @@ describe('the folder of what was compiled', () => {
     },
   );
 
+  it('is not used if others may write to .cache, or exchange the home', () => {
+    const own = join(home, 'you');
+    mkdirSync(join(own, '.cache'), { recursive: true });
+    chmodSync(join(own, '.cache'), 0o777);
+    expect(openCache('1.0.0', { HOME: own })).toBeUndefined();
+    expect(readdirSync(join(own, '.cache'))).toEqual([]);
+    chmodSync(join(own, '.cache'), 0o700);
+    chmodSync(home, 0o777);
+    expect(openCache('1.0.0', { HOME: own })).toBeUndefined();
+    chmodSync(home, 0o755);
+    expect(openCache('1.0.0', { HOME: own })).toBeDefined();
+  });
+
   it.each([
     ['there is no home', {}],
     ['the home is no folder', { HOME: '/dev/null' }],

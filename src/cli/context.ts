@@ -1,5 +1,5 @@
 import type { Globals } from './globals.ts';
-import { interruptions, type Io, isWorkflow, withoutCommands } from './io.ts';
+import { interruptions, type Io } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
 import type { Progress } from './output/progress.ts';
 import { systemClock } from '../clock.ts';
@@ -26,7 +26,7 @@ export function createContext(io: Io, globals: Globals): Context {
   const session = openSession({
     clock,
     settings: async () => (await import('../flows/settings.ts')).loadSettings(globals, io.env),
-    note: (text) => bare.note(isWorkflow(io.env) ? withoutCommands(text) : text),
+    note: (text) => bare.note(text),
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,
     around: (client) => watchedClient(client, bare),

@@ -67,6 +67,23 @@ export function withoutCommands(text: string): string {
   return text.replace(/^(\s*):(?=:)/gm, '$1: ').replaceAll('##[', '## [');
 }
 
+/** The streams as a workflow's runner may read them: what mgw writes as text holds none of its commands. Bytes pass as they are. */
+export function withoutCommandsIn(io: Io): Io {
+  return { ...io, stdin: io.stdin, env: io.env, stdout: filtered(io.stdout), stderr: filtered(io.stderr) };
+}
+
+function filtered<Stream extends Writable>(stream: Stream): Stream {
+  const write = (text: unknown, ...rest: []): boolean =>
+    stream.write(typeof text === 'string' ? withoutCommands(text) : text, ...rest);
+  return new Proxy(stream, {
+    get: (target, name) => {
+      if (name === 'write') return write;
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
 /**
  * From here on a first SIGINT or SIGTERM asks to stop (`soft`), a second one gives up what is outstanding
  * (`hard`). An answer that has been paid for is awaited in between (design 5).

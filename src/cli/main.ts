@@ -4,7 +4,7 @@ import { type Context, createContext } from './context.ts';
 import type { Globals } from './globals.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { wrapped } from './help/wrap.ts';
-import { columnsOf, type Io, isWorkflow, withoutCommands, write } from './io.ts';
+import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
 import { type Paint, paintOn, plain, withStates } from './output/colour.ts';
 import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome } from './output/outcome.ts';
@@ -20,7 +20,8 @@ import { printable } from '../printable.ts';
  * Runs one command line and gives the exit code of the process (design 3); never throws. This is the one place that
  * turns an outcome or an error into output and an exit code.
  */
-export async function main(argv: string[], io: Io = process): Promise<number> {
+export async function main(argv: string[], given: Io = process): Promise<number> {
+  const io = isWorkflow(given.env) ? withoutCommandsIn(given) : given;
   // Whoever writes is told by `write`; nobody is there to hear of it a second time.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
@@ -39,6 +40,7 @@ export async function main(argv: string[], io: Io = process): Promise<number> {
   context?.progress.stop();
   let isPrinted = false;
   try {
+    await annotate(outcome, given, globals, redact);
     await print(outcome, io, globals, redact);
     isPrinted = true;
   } catch (error) {
@@ -130,11 +132,6 @@ type Redact = (text: string) => string;
 async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact): Promise<void> {
   const { text, help, silent } = outcome;
   const error = outcome.error && withGlobals(outcome.error, globals);
-  const inWorkflow = isWorkflow(io.env);
-  if (inWorkflow && error !== undefined) {
-    const { annotation } = await import('./output/github.ts');
-    await write(io.stderr, redact(`${annotation(error)}\n`)).catch(() => undefined);
-  }
   if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));
   if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
@@ -144,8 +141,20 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     coloured(errorText(error, columnsOf(io.stderr)), io, globals),
     ...(globals.verbose ? traceOf(error) : []),
   ];
-  const said = inWorkflow ? withoutCommands(lines.join('\n')) : lines.join('\n');
-  await write(io.stderr, redact(`${said}\n`)).catch(() => undefined);
+  await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
+}
+
+// The one command to the runner of a workflow that mgw gives itself.
+async function annotate(
+  outcome: Outcome,
+  { env, stderr }: Io,
+  globals: Globals,
+  redact: Redact,
+): Promise<void> {
+  if (!isWorkflow(env) || outcome.error === undefined) return;
+  const { annotation } = await import('./output/github.ts');
+  const text = annotation(withGlobals(outcome.error, globals));
+  await write(stderr, redact(`${text}\n`)).catch(() => undefined);
 }
 
 function paintOf(stream: Io['stdout'], { env }: Io, { color }: Globals): Paint {

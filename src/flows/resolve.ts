@@ -149,7 +149,9 @@ async function submitAgain(
 
 function recordedRequest({ id, record, request }: Job): JsonObject {
   if (!record.elided && isObject(request)) return request;
-  throw usageError(`The body of ${id} was too large to be recorded; run the original command with --new.`);
+  throw usageError(
+    `The record of ${id} does not hold its whole body, which was too large or held the API key; run the original command with --new.`,
+  );
 }
 
 // If no budget has room for it, the job stays `unknown`.

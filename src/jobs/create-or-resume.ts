@@ -138,7 +138,7 @@ async function create(
     model: order.model,
     key: order.key,
     ...(order.tags?.length && { tags: order.tags }),
-    ...recordedBody(order.body),
+    ...recordedBody(order.body, deps.redact),
   };
   return (await ledger.create(id, [prepared, began])) ? ledger.read(id) : undefined;
 }

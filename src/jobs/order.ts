@@ -99,23 +99,29 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * The body as the ledger keeps it; `elided` where it was too large. Then only the hash of its long texts is kept,
- * so that what the job asked for (its model, how many videos) can still be read, or that of the whole body.
+ * Returns the body as the ledger keeps it: without the API key, and of a large body only the hash of each long text, or of
+ * the whole. `elided` if this is not the body that was sent, so that it cannot be sent again from the record.
+ * @param redact takes the API key out of a text
  */
-export function recordedBody(body: Json): { request: Json; elided?: true } {
+export function recordedBody(
+  given: Json,
+  redact: (text: string) => string = (text) => text,
+): { request: Json; elided?: true } {
+  const body = withTexts(given, redact);
   const text = canonicalJson(body);
+  if (text !== canonicalJson(given)) return { ...recordedBody(body), elided: true };
   if (text.length <= largestRecordedBody) return { request: body };
-  const shortened = withShortTexts(body);
+  const shortened = withTexts(body, (value) => (value.length > longestRecordedText ? named(value) : value));
   const fits = canonicalJson(shortened).length <= largestRecordedBody;
   return { request: fits ? shortened : named(text), elided: true };
 }
 
-function withShortTexts(value: Json): Json {
-  if (typeof value === 'string') return value.length > longestRecordedText ? named(value) : value;
-  if (Array.isArray(value)) return value.map(withShortTexts);
+function withTexts(value: Json, change: (text: string) => Json): Json {
+  if (typeof value === 'string') return change(value);
+  if (Array.isArray(value)) return value.map((each) => withTexts(each, change));
   if (!isObject(value)) return value;
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  return Object.fromEntries(members.map(([name, member]) => [name, withShortTexts(member as Json)]));
+  return Object.fromEntries(members.map(([name, member]) => [name, withTexts(member as Json, change)]));
 }
 
 function named(text: string): JsonObject {

@@ -7,6 +7,7 @@ import type { Job, JobFile } from '../job.ts';
 import { askedFor } from '../protocols/asked-for.ts';
 import { isObject, tryParseJson, type Json } from '../json.ts';
 import { syncFolder } from '../files/make-folder.ts';
+import { withoutSignatures } from '../redact.ts';
 import { pathsAt, type Target } from './target.ts';
 
 /** The name of what is told of a file: `clip.mp4.json`. */
@@ -38,7 +39,8 @@ function isSidecar(json: Json | undefined): boolean {
 }
 
 /**
- * Writes next to each file of a job what it takes to make it again, and to show where it came from (design 13).
+ * Writes next to each file of a job what it takes to make it again, and where it came from (design 13). Only the owner can
+ * read a sidecar, and no address in it is signed.
  * @param version mgw's own
  * @throws MgwError('local_io'), exit 10: the files themselves are there.
  */
@@ -72,9 +74,9 @@ function contentOf(job: Job, file: JobFile, version: string): object {
 async function writeSidecar(path: string, content: object): Promise<void> {
   const draft = `${path}.${randomBytes(4).toString('hex')}.tmp`;
   try {
-    const file = await open(draft, 'wx');
+    const file = await open(draft, 'wx', 0o600);
     try {
-      await file.writeFile(`${JSON.stringify(content, undefined, 2)}\n`);
+      await file.writeFile(`${withoutSignatures(JSON.stringify(content, undefined, 2))}\n`);
       await file.sync();
     } finally {
       await file.close();

@@ -1,8 +1,10 @@
+import { resolve as absolute } from 'node:path';
 import {
   isFinal,
   isSameGoal,
   type Goal,
   type Job,
+  type JobFile,
   type JobRecord,
   type JobState,
   type RecordedEvent,
@@ -88,7 +90,7 @@ function apply(job: Job, event: RecordedEvent): void {
       applyObservation(job, event);
       break;
     case 'file':
-      job.files = [...job.files.filter((file) => file.path !== event.file.path), event.file];
+      addFile(job, { ...event.file, path: absolute(event.file.path) });
       job.fetched_at = event.at;
       break;
     case 'rated':
@@ -98,11 +100,16 @@ function apply(job: Job, event: RecordedEvent): void {
   }
 }
 
+function addFile(job: Job, file: JobFile): void {
+  job.files = [...job.files.filter(({ path }) => path !== file.path), file];
+}
+
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
   const { record } = job;
   if (event.type === 'began') {
     // mgw 0.1 did not tell which command it was.
-    const { run, owner, ask, output } = event;
+    const { run, owner, ask } = event;
+    const output = event.output === undefined || event.output === '-' ? event.output : absolute(event.output);
     const command = (event as Partial<Goal>).command ?? 'submit';
     const goal = { command, ask, ...(output !== undefined && { output }) };
     record.runs = [...record.runs, { run, owner, ...goal }];

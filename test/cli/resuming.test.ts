@@ -124,7 +124,10 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
-    expect((await other.run(['jobs', 'export'])).stdout).toBe(exported.stdout);
+    // All but the folder of the file, which is one of the other machine.
+    const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
+    const again = await other.run(['jobs', 'export']);
+    expect(withoutFolders(again.stdout)).toBe(withoutFolders(exported.stdout));
     const posts = gateway.submissions.length;
     expect((await other.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast])).code).toBe(0);
     expect((await other.run([...submit.slice(0, -1), 'another boat', '--key', 'boat'])).code).toBe(2);

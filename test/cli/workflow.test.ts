@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { User } from '../support/cli.ts';
@@ -47,6 +47,22 @@ it('an error is annotated once, on stderr, and the gateway gives no command', as
   ]);
   const plain = await user.run(['video', 'c', 'submit', ...boat]);
   expect(plain.code).toBe(0);
+});
+
+it('a gateway and a manifest give the runner no command and no control character', async () => {
+  const message = 'no\n::add-mask::boat\n##[error]boat \u{1b}[2J';
+  gateway.script.submit.push({ status: 400, body: { error: { message } } });
+  const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat' };
+  writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify(row));
+  const ran = await user.run(['batch', 'run', 'm.jsonl']);
+  const shown = await user.run(['jobs', 'show', '@last']);
+  const document = await user.run(['jobs', 'show', '@last', '--json']);
+  for (const { stdout, stderr } of [ran, shown, document]) {
+    expect(`${stdout}\n${stderr}`).not.toMatch(/^\s*::(?!error title)|##\[|\u{1b}/mu);
+  }
+  expect(document.json.job).toMatchObject({
+    error: { message: expect.stringContaining('##[error]') as string },
+  });
 });
 
 it.each(['SIGINT', 'SIGTERM'] as const)(

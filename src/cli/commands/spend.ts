@@ -10,6 +10,7 @@ import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
 import { foldJob } from '../../ledger/fold.ts';
 import type { Ledger } from '../../ledger/ledger.ts';
+import { printableLine } from '../../printable.ts';
 
 interface SpendOptions {
   by?: SpendGroup;
@@ -119,11 +120,13 @@ function csvOf(by: SpendGroup, rows: readonly [string, Sums][]): string {
   return [head, ...lines].map(csvLine).join('\n');
 }
 
-/** A record of comma-separated values (RFC 4180), without its line end. */
+// A record of comma-separated values (RFC 4180), without its line end.
 function csvLine(fields: readonly string[]): string {
   return fields.map(quoted).join(',');
 }
 
+// A spreadsheet takes a cell that starts with an apostrophe as text, and runs no formula in it.
 function quoted(field: string): string {
-  return /[",\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
+  const text = printableLine(field).replace(/^[=+\-@]/, "'$&");
+  return /[",']/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -18,6 +18,7 @@ import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
 import { jobView } from '../../jobs/view.ts';
 import { printableLine } from '../../printable.ts';
+import { withoutSignatures } from '../../redact.ts';
 
 /** A row that is not done, and what to type. */
 interface Undone {
@@ -208,15 +209,19 @@ export interface Results {
   close(): Promise<void>;
 }
 
-/** Opens the file of `--results`; lines are added to those that are there. @throws MgwError('local_io'), exit 10. */
-export async function openResults(path: string): Promise<Results> {
-  const file = await open(path, 'a').catch((error: unknown) => {
+/**
+ * Opens the file of `--results`, which only the owner can read; lines are added to those that are there. `redact` takes the key out
+ * of a line, and no address in it is signed.
+ * @throws MgwError('local_io'), exit 10.
+ */
+export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {
+  const file = await open(path, 'a', 0o600).catch((error: unknown) => {
     throw localError(error, resolve(path), 'no');
   });
   return {
     add: async (result) => {
       try {
-        await file.write(`${escapeControls(JSON.stringify(result))}\n`);
+        await file.write(`${withoutSignatures(redact(escapeControls(JSON.stringify(result))))}\n`);
         await file.datasync();
       } catch (error) {
         throw localError(error, resolve(path), 'yes');

@@ -4,7 +4,8 @@ import { shellWord } from './human.ts';
 import { exitCodeOf, type Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
 import type { JobFile } from '../../job.ts';
-import { printableLine } from '../../printable.ts';
+import { printable, printableLine } from '../../printable.ts';
+import { withoutSignatures } from '../../redact.ts';
 
 /** What of a run a workflow hears of. */
 interface WorkflowDeps {
@@ -85,7 +86,7 @@ export function markdownTable(head: readonly string[], rows: readonly (readonly 
 
 /** A text that Markdown shows as it is, on one line. */
 export function cell(text: string): string {
-  return text.replace(/[\r\n]+/g, ' ').replace(/[|\\`<>&*_[\]]/g, '\\$&');
+  return printableLine(text, 1000).replace(/[|\\`<>&*_[\]]/g, '\\$&');
 }
 
 /** Adds a part to the summary of the step, where there is one. Never throws. */
@@ -104,7 +105,7 @@ async function appendTo(
 ): Promise<void> {
   const path = env[name];
   if (!path) return;
-  await appendFile(path, redact(text)).catch((error: unknown) =>
+  await appendFile(path, withoutSignatures(redact(text))).catch((error: unknown) =>
     note(`${name} cannot be written: ${messageOf(error)}`),
   );
 }
@@ -114,7 +115,8 @@ export function annotation(error: MgwError): string {
   const { code, exitCode, message, next } = error;
   const goesOn: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];
   const level = goesOn.includes(exitCode) ? 'warning' : 'error';
-  const text = next === undefined ? message : `${message}\nnext: ${next.map(shellWord).join(' ')}`;
+  const said = printable(message);
+  const text = next === undefined ? said : `${said}\nnext: ${next.map(shellWord).join(' ')}`;
   return `::${level} title=${escapedProperty(`mgw: ${code} (exit ${exitCode})`)}::${escapedData(text)}`;
 }
 

@@ -43,9 +43,9 @@ export function jsonDocument(outcome: Outcome): string {
 const terminalControls =
   /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
 
-/** A text of JSON that means the same and that a terminal can be given. */
+/** JSON that means the same, and that neither a terminal nor a workflow's runner obeys. */
 export function escapeControls(text: string): string {
-  return text.replace(terminalControls, (units) =>
+  return text.replaceAll('##[', '#\\u0023[').replace(terminalControls, (units) =>
     units
       .split('')
       .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)

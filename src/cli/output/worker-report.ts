@@ -43,7 +43,8 @@ export class WorkerReport implements WorkerWatcher {
     context: Context,
     { results, healthFile }: { results?: string; healthFile?: string },
   ): Promise<WorkerReport> {
-    const file = results === undefined ? undefined : await openResults(results);
+    const file =
+      results === undefined ? undefined : await openResults(results, (text) => context.redact(text));
     const report = new WorkerReport(context, file, healthFile);
     context.progress.giveWay();
     await report.#display.start();

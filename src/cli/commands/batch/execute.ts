@@ -49,7 +49,8 @@ export async function execute(
   // A run that only found rows changed, such as by a -d that was tried, is not what later ones continue.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
-  const results = options.results === undefined ? undefined : await openResults(options.results);
+  const redact = (text: string): string => context.redact(text);
+  const results = options.results === undefined ? undefined : await openResults(options.results, redact);
   const display = displayOf(context, ready, report);
   context.progress.giveWay();
   if (ready.tally.chosen > 0) await display.start();

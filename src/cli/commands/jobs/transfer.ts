@@ -1,3 +1,5 @@
+import { realpathSync } from 'node:fs';
+import { basename, dirname, isAbsolute, join, relative, sep, win32 } from 'node:path';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
@@ -12,6 +14,7 @@ import { isObject, type Json, type JsonObject, tryParseJson } from '../../../jso
 import { enrol } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import { jobIdForm } from '../../../ledger/job-id.ts';
+import { printable } from '../../../printable.ts';
 
 /** `mgw jobs export [REF...]`: jobs as JSON Lines on stdout, for another machine. */
 export function registerExport(command: Command, run: Run): void {
@@ -93,8 +96,45 @@ function importable(value: Json | undefined, line: number, schema: typeof export
   return {
     id,
     key: typeof key === 'string' ? key : undefined,
-    events: checked.data.map((event) => (event === null ? undefined : (event as unknown as RecordedEvent))),
+    events: checked.data.map((event) =>
+      event === null ? undefined : withSafePath(event as unknown as RecordedEvent, process.cwd()),
+    ),
   };
+}
+
+/**
+ * An imported event with its path inside `folder` (design 4). A path that is really below it stays. Of any other path
+ * only the file name is kept, relative: it then means a file in the current folder of the command that uses it.
+ */
+export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
+  if (event.type === 'file')
+    return { ...event, file: { ...event.file, path: safePath(event.file.path, folder) } };
+  if (event.type !== 'began' || event.output === undefined || event.output === '-') return event;
+  return { ...event, output: safePath(event.output, folder) };
+}
+
+function safePath(path: string, folder: string): string {
+  const steps = relative(folder, path).split(sep);
+  const isBelow =
+    isAbsolute(path) && steps.every(isVisibleName) && realPlace(path) === join(realPlace(folder), ...steps);
+  if (isBelow) return path;
+  const name = win32.basename(path).replace(/^\.+/, '');
+  return isVisibleName(name) ? name : 'imported';
+}
+
+function isVisibleName(name: string): boolean {
+  return (
+    name !== '' && !name.startsWith('.') && printable(name, name.length) === name && !/[\n\t/\\]/.test(name)
+  );
+}
+
+// The path without symbolic links, as far as it exists.
+function realPlace(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return dirname(path) === path ? path : join(realPlace(dirname(path)), basename(path));
+  }
 }
 
 // mgw 0.1 exported a job without its events.

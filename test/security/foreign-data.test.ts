@@ -1,0 +1,144 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { withSafePath } from '../../src/cli/commands/jobs/transfer.ts';
+import { withoutSignatures } from '../../src/redact.ts';
+import { FaultGateway } from '../faults/gateway.ts';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+
+const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt'];
+
+let gateway: FaultGateway;
+let user: User;
+beforeEach(async () => {
+  gateway = await FaultGateway.start({ protocol: 'c' });
+  user = newUser(gateway.url);
+});
+afterEach(() => gateway.close());
+
+/** All that is below a folder, as one text. */
+function textBelow(folder: string): string {
+  const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => readFileSync(join(entry.parentPath, entry.name), 'latin1'))
+    .join('\n');
+}
+
+const secret = 'the private text of another folder';
+
+describe('an imported job', () => {
+  // A finished job whose record names any paths.
+  async function importJob(output: string, file: { path: string; text: string }): Promise<User> {
+    await user.run([...submit, 'a boat', '-o', 'boat.mp4', '--poll-interval', '50ms']);
+    const exported = JSON.parse((await user.run(['jobs', 'export'])).stdout) as { events: object[] };
+    const events = exported.events.map((event) => {
+      if (!('type' in event)) return event;
+      if (event.type === 'began') return { ...event, output };
+      if (event.type !== 'file') return event;
+      const sha256 = createHash('sha256').update(file.text).digest('hex');
+      return { type: 'file', file: { path: file.path, bytes: Buffer.byteLength(file.text), sha256 } };
+    });
+    const other = newUser(gateway.url);
+    writeFileSync(join(other.cwd, 'jobs.jsonl'), JSON.stringify({ ...exported, events }));
+    const taken = await other.run(['jobs', 'import', 'jobs.jsonl']);
+    expect(taken.code, taken.stderr).toBe(0);
+    return other;
+  }
+
+  it.each([
+    ['an absolute path', (outside: string) => join(outside, 'loot.mp4')],
+    ['steps upwards', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
+    ['a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
+  ])('that names a file by %s is saved in the current folder', async (_, pathFrom) => {
+    const outside = newUser().cwd;
+    const path = pathFrom(outside, user.cwd);
+    const other = await importJob(path, { path, text: secret });
+    symlinkSync(outside, join(other.cwd, 'link'));
+    const fetched = await other.run(['jobs', 'fetch', '@last', '--poll-interval', '50ms']);
+    expect(fetched.code, fetched.stderr).toBe(0);
+    expect(fetched.stdout).toBe(`${join(other.cwd, 'loot.mp4')}\n`);
+    expect(readdirSync(outside)).toEqual([]);
+  });
+
+  const at = '2026-01-01T00:00:00.000Z';
+  it.each([
+    ['/proc/self/environ', 'environ'],
+    ['/home/you/.ssh/.id_rsa', 'id_rsa'],
+    ['C:\\Users\\you\\clip.mp4', 'clip.mp4'],
+    ['/work/\u{1b}[2Jclip.mp4', 'imported'],
+    ['/work/..', 'imported'],
+  ])('keeps of %j only %s', (path, name) => {
+    const event = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
+    expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
+  });
+
+  it('keeps a path that is really below the current folder', () => {
+    symlinkSync('/tmp', join(user.cwd, 'link'));
+    mkdirSync(join(user.cwd, 'out'));
+    const pathOf = (name: string): unknown =>
+      withSafePath(
+        { type: 'file', at, file: { path: join(user.cwd, name), bytes: 1, sha256: '' } },
+        user.cwd,
+      );
+    expect(pathOf('out/a.mp4')).toMatchObject({ file: { path: join(user.cwd, 'out/a.mp4') } });
+    expect(pathOf('link/a.mp4')).toMatchObject({ file: { path: 'a.mp4' } });
+    expect(pathOf('.config/a.mp4')).toMatchObject({ file: { path: 'a.mp4' } });
+  });
+});
+
+describe('the key inside a request', () => {
+  it.each([
+    ['plain', canaryKey],
+    ['in Base64', Buffer.from(canaryKey).toString('base64')],
+    ['escaped', canaryKey.replace(/./g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`)],
+  ])('%s is in no file that mgw writes', async (_, spelling) => {
+    const args = [...submit, `say ${spelling}`, '-o', 'boat.mp4', '--sidecar', '--poll-interval', '50ms'];
+    const ran = await user.run(args);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(gateway.submissions).toHaveLength(1);
+    await user.run(['jobs', 'gallery', '-o', 'page']);
+    const written = textBelow(user.cwd);
+    expect(written).toContain('[redacted]');
+    expect(written).not.toContain(spelling);
+    expect(written).not.toContain(canaryKey);
+  });
+});
+
+it('a sidecar and the results of a batch are their owner’s, and sign no address', async () => {
+  const image = 'https://files.example/a.png?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef0123';
+  const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', image };
+  writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify(row));
+  const args = ['batch', 'run', 'm.jsonl', '--sidecar', '--results', 'results.jsonl'];
+  const ran = await user.run([...args, '--poll-interval', '50ms']);
+  expect(ran.code, ran.stderr).toBe(0);
+  for (const name of ['a.mp4.json', 'results.jsonl']) {
+    const path = join(user.cwd, name);
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(readFileSync(path, 'utf8')).toContain('X-Amz-Signature=[redacted]');
+    expect(() => JSON.parse(readFileSync(path, 'utf8')) as unknown).not.toThrow();
+  }
+});
+
+it.each([
+  ['https://h/a?sig=ab&x=1', 'https://h/a?sig=[redacted]&x=1'],
+  ['see https://h/a?st=aaaaaaaaaaaaaaaaaaaaaa.', 'see https://h/a?st=[redacted]'],
+  ['{"u":"https://user:pw@h/a"}', '{"u":"https://[redacted]@h/a"}'],
+  [String.raw`{\"u\":\"https:\/\/h\/a?token=x\"}`, String.raw`{\"u\":\"https:\/\/h\/a?token=[redacted]\"}`],
+  ['https://h/a?page=2', 'https://h/a?page=2'],
+])('%j is passed on as %j', (text, shown) => {
+  expect(withoutSignatures(text)).toBe(shown);
+});
+
+it('a spreadsheet runs no cell of spend --csv', async () => {
+  const tag = '=HYPERLINK("http://x")';
+  await user.run([...submit, 'a boat']);
+  const exported = (await user.run(['jobs', 'export'])).stdout;
+  const other = newUser(gateway.url);
+  const text = exported.replaceAll('"vendor-h3-mini"', JSON.stringify(`${tag}\u{9b}2J`));
+  writeFileSync(join(other.cwd, 'jobs.jsonl'), text);
+  await other.run(['jobs', 'import', 'jobs.jsonl']);
+  const { stdout } = await other.run(['spend', '--csv']);
+  expect(stdout.split('\n')[1]).toMatch(/^"'=HYPERLINK\(""http:\/\/x""\)\\u\{9b\}2J",/);
+});
