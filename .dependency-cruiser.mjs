@@ -38,7 +38,9 @@ const layers = {
     'budget',
     'protocols',
   ],
+  mcp: ['flows', 'jobs', 'speech', 'payment', 'budget', 'protocols'],
   cli: [
+    'mcp',
     'flows',
     'batch',
     'gallery',

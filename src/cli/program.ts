@@ -63,6 +63,11 @@ const commands: Record<string, Listed> = {
     about: 'make a raw call of the gateway',
     load: async () => (await import('./commands/api/api.ts')).registerApi,
   },
+  mcp: {
+    group: 'Agents',
+    about: 'serve agents through the Model Context Protocol',
+    load: async () => (await import('./commands/mcp.ts')).registerMcp,
+  },
   sandbox: {
     group: 'Gateway',
     about: 'a gateway to try and test with, offline and free',

@@ -23,12 +23,17 @@ export function priceOf({ protocol: kind, model = '', body }: Asked, settings: S
   const { flags } = pricedBy(kind);
   const what = kind === 'tts' ? 'speech' : `${model || 'no model'} (Protocol ${kind.toUpperCase()})`;
   const key = priceKey(kind, model);
-  const text = settings.sandbox.value ? ofSandbox(kind, model) : settings.priceOf(kind, model);
+  const text = priceSetting(kind, model, settings);
   const price = text && readPrice(key, text, kind);
   const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), flags, multipliersIn(settings));
   const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
   const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
   return { what, cost, ...(canBeSet && { priceCommand: ['mgw', 'config', 'set', key, example] }) };
+}
+
+/** Returns the price of a model as it is configured, or as the sandbox has it; undefined if none is known. */
+export function priceSetting(kind: JobKind, model: string, settings: Settings): Setting<string> | undefined {
+  return settings.sandbox.value ? ofSandbox(kind, model) : settings.priceOf(kind, model);
 }
 
 /** The setting of a model's price. */

@@ -35,6 +35,8 @@ export interface Session {
   /** The database of a shared ledger; undefined for a ledger in a folder. */
   database(): Promise<Database | undefined>;
   jobDeps(): Promise<FlowDeps>;
+  /** The signals by which the process is asked to end. */
+  signals(): Signals;
   /** Opens a budget of this ledger, and creates it if there is none. @throws MgwError('local_io') if it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
   /** The budgets that every payment has to fit into: the standing one, if one is chosen. */
@@ -85,6 +87,7 @@ export function openSession(options: SessionOptions): Session {
     return options.around?.(limited) ?? limited;
   });
   let opened: Ledger | undefined;
+  let signals: Signals | undefined;
   const shared = once(async () => sharedLedgerOf(await settings(), options.clock));
   const ledger = once(
     async () => (opened = (await shared()) ?? (await ledgerOf(await settings(), options.clock))),
@@ -102,7 +105,8 @@ export function openSession(options: SessionOptions): Session {
       await ledger();
       return (await shared())?.database;
     },
-    jobDeps: once(() => jobDepsOf(session, options.signals())),
+    jobDeps: once(() => jobDepsOf(session, session.signals())),
+    signals: () => (signals ??= options.signals()),
     budget: async (kind, name) => {
       const { openSessionBudget } = await import('./budgets.ts');
       const budget = await openSessionBudget(session, kind, name);

@@ -40,6 +40,8 @@ export interface WantedSpeech {
   sidecar: boolean;
   /** A deliberate second take. */
   fresh: boolean;
+  /** A job in doubt blocks the submission, also under another key. */
+  blockedByAnyDoubt?: boolean;
   deadline: Deadline;
   /** Permanently names the job. */
   key?: string | undefined;
@@ -58,11 +60,12 @@ export async function speak(
   wanted: WantedSpeech,
   given: FlowDeps & SpeechDeps,
 ): Promise<Delivered> {
-  const { output, force, sidecar, fresh, deadline, key, tags } = wanted;
+  const { output, force, sidecar, fresh, blockedByAnyDoubt, deadline, key, tags } = wanted;
   const deps = await underBudget([body], wanted, given);
   const path = typeof output === 'string' ? output : '-';
   if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
-  const order = { body, fresh, output: path, deadline, key, tags, variant: format.wav ? 'wav' : undefined };
+  const variant = format.wav ? 'wav' : undefined;
+  const order = { body, fresh, blockedByAnyDoubt, output: path, deadline, key, tags, variant };
   const { file, ...spoken } = await speakOnce(order, deps, sinkOf({ format, sampleRate }, wanted));
   const files = file === undefined ? [] : [file];
   if (sidecar) await writeSidecars(spoken.job, files, version);

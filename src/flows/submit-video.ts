@@ -21,6 +21,8 @@ export interface WantedVideo extends Wanted {
   tags?: string[] | undefined;
   /** A deliberate second take. */
   fresh: boolean;
+  /** A job in doubt blocks the submission, also under another key. */
+  blockedByAnyDoubt?: boolean;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
   /** The most that all runs of this submission may spend together, an exact decimal. */
@@ -51,7 +53,7 @@ export async function submitVideo(
 /** Builds the order of a video: the one place that does. */
 export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
   const { protocol, body, asked, exchange } = video;
-  const { ask, target, key, tags, fresh, deadline } = wanted;
+  const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = wanted;
   return {
     protocol: protocol.name,
     model: protocol.modelOf(body),
@@ -63,6 +65,7 @@ export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
     key,
     tags,
     fresh,
+    blockedByAnyDoubt,
     goal: goalOf('submit', ask, target),
     deadline,
     beforeSending: () => checkPlaces(protocol.countOf?.(body) ?? 1, wanted),

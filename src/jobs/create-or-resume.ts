@@ -19,10 +19,7 @@ import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 
 /** What a submission is known by. */
-type Submission = Pick<
-  Order,
-  'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint' | 'key' | 'fresh' | 'goal' | 'isOneShot'
->;
+type Submission = Pick<Order, 'protocol' | 'body' | 'fresh' | 'goal'> & Partial<Order>;
 
 type Deps = Pick<JobDeps, 'ledger' | 'gateway'>;
 

@@ -12,7 +12,7 @@ export interface UncertainRuns {
   owners: Owner[];
 }
 
-type Wanted = Pick<Order, 'key' | 'goal' | 'isOneShot'>;
+type Wanted = Pick<Order, 'key' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
 
 /** How often a lease is read while it is waited for, ms. */
 const lookMs = 500;
@@ -35,10 +35,14 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
  * Whether the same command carries on with a job (design 4).
  * @param isNewest whether no later job of the submission was paid for
  */
-export function carriesOn(job: Job, { key, goal, isOneShot }: Wanted, isNewest: boolean): boolean {
+export function carriesOn(
+  job: Job,
+  { key, goal, isOneShot, blockedByAnyDoubt = false }: Wanted,
+  isNewest: boolean,
+): boolean {
   const isUnknown = shownState(job) === 'unknown';
   // Two names are two jobs. A doubt about a job without a name is a doubt about any.
-  if (job.key !== key && key !== undefined) return isUnknown && job.key === undefined;
+  if (job.key !== key && key !== undefined) return isUnknown && (job.key === undefined || blockedByAnyDoubt);
   if (isUnknown) return true;
   if (isRunning(job)) return isMadeFor(job, goal);
   // It was paid for, and is neither resumed nor paid for again without being asked (design 8).

@@ -42,6 +42,8 @@ export interface Order {
   tags?: string[];
   /** A deliberate second take: earlier jobs of the same body are not looked at. */
   fresh: boolean;
+  /** A job in doubt blocks the submission, also under another key. */
+  blockedByAnyDoubt?: boolean;
   goal: Goal;
   /** True where the answer itself is the result: it cannot be fetched afterwards. */
   isOneShot?: boolean;

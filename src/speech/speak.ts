@@ -26,6 +26,8 @@ export interface SpeechOrder {
   tags?: string[];
   /** A deliberate second take. */
   fresh: boolean;
+  /** A job in doubt blocks the submission, also under another key. */
+  blockedByAnyDoubt?: boolean;
   /** Where the audio goes: an absolute path, or `-` for a stream. */
   output: string;
   /** When everything ends. */

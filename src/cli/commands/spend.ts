@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { expensesOf, groupsOf, type SpendGroup, spendGroups, type Sum, Sums } from '../../budget/spend.ts';
+import { type SpendGroup, spendGroups, type Sum, type Sums } from '../../budget/spend.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { columnsOf } from '../io.ts';
@@ -8,8 +8,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
-import { foldJob } from '../../ledger/fold.ts';
-import type { Ledger } from '../../ledger/ledger.ts';
+import { addUp, spentView } from '../../flows/spend.ts';
 import { printableLine } from '../../printable.ts';
 
 interface SpendOptions {
@@ -43,50 +42,14 @@ async function spend(context: Context, { by = 'model', since, csv = false }: Spe
   if (csv && context.globals.json)
     throw usageError('--csv and --json both want standard output; choose one.');
   const start = since === undefined ? '' : sinceTime(since, context.clock.now());
-  const [groups, total] = [new Map<string, Sums>(), new Sums()];
-  const ledger = await context.ledger();
-  for await (const [id, events] of recordsIn(ledger)) {
-    const job = foldJob(id, events) ?? (await ledger.read(id));
-    if (job === undefined) continue;
-    for (const expense of expensesOf(job, events).filter(({ at }) => at >= start)) {
-      total.add(expense);
-      for (const name of groupsOf(expense, by)) {
-        const sums = groups.get(name) ?? new Sums();
-        sums.add(expense);
-        groups.set(name, sums);
-      }
-    }
-  }
-  const rows = [...groups].sort(([one], [other]) => (one < other ? -1 : 1));
+  const spent = await addUp(await context.ledger(), by, start);
+  const { groups: rows, total } = spent;
   if (csv) return { json: {}, text: csvOf(by, rows) };
   if (rows.length === 0) context.progress.note('Nothing was spent.');
-  const json = { by, rows: rows.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })) };
   return {
-    json: { ...json, total: view(total) },
+    json: spentView(by, spent),
     text: rows.length === 0 ? '' : textOf(by, rows, total, columnsOf(context.io.stdout)),
   };
-}
-
-// A shared ledger answers for all that are asked for at once.
-const maxAtOnce = 500;
-
-async function* recordsIn(
-  ledger: Ledger,
-): AsyncGenerator<[id: string, events: Awaited<ReturnType<Ledger['events']>>]> {
-  const ids = await ledger.ids();
-  for (let start = 0; start < ids.length; start += maxAtOnce) {
-    const some = ids.slice(start, start + maxAtOnce);
-    const all = await Promise.all(some.map((id) => ledger.events(id)));
-    for (const [index, events] of all.entries()) yield [some[index] ?? '', events];
-  }
-}
-
-function view({ spent, failed, doubt }: Sums): Record<string, unknown> {
-  return { spent: sumView(spent), failed: sumView(failed), doubt: sumView(doubt) };
-}
-
-function sumView({ charges, total, known, unpriced }: Sum): Record<string, unknown> {
-  return { charges, amount: total, ...(unpriced > 0 && { known: formatDecimal(known), unpriced }) };
 }
 
 function textOf(

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { GalleryOptions } from './gallery-page.ts';
-import { newest } from './ls.ts';
+import { newestJobs } from '../../../jobs/newest.ts';
 import type { Context } from '../../context.ts';
 import { sinceOption, sinceTime, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -79,7 +79,7 @@ async function jobsOf(
     return jobs;
   }
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
-  const { shown, more } = await newest(ledger, { batch, since: start }, limit);
+  const { shown, more } = await newestJobs(ledger, { batch, since: start }, limit);
   if (more > 0) context.progress.note(`Older jobs are left out: --limit takes more than ${limit}.`);
   return shown;
 }

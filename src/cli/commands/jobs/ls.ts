@@ -9,9 +9,8 @@ import { type Column, fittedTable } from '../../output/table.ts';
 import { cutToWidth } from '../../output/text-width.ts';
 import type { Job } from '../../../job.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
+import { newestJobs } from '../../../jobs/newest.ts';
 import { jobView } from '../../../jobs/view.ts';
-import { type Ids, timeOf } from '../../../ledger/job-id.ts';
-import type { Ledger } from '../../../ledger/ledger.ts';
 import { printableLine } from '../../../printable.ts';
 import { promptOf } from '../../../protocols/asked-for.ts';
 import { protocolNames } from '../../../protocols/named.ts';
@@ -57,72 +56,13 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   const now = context.clock.now();
   const since = options.since === undefined ? undefined : sinceTime(options.since, now);
   const ledger = await context.ledger();
-  const { shown, more } = await newest(ledger, { ...options, since }, limit);
+  const { shown, more } = await newestJobs(ledger, { ...options, since }, limit);
   if (more > 0 && !context.globals.json)
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
   if (shown.length === 0) context.progress.note('No jobs.');
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
   return { json, text: shown.length === 0 ? '' : listing(shown, now, columnsOf(context.io.stdout)) };
-}
-
-/**
- * Returns the newest jobs that the options choose, and how many older ids were not looked at. Reads no more records than it
- * needs, so that a ledger of any size is listed at once. `since` is an ISO time.
- */
-export async function newest(
-  ledger: Ledger,
-  options: Omit<LsOptions, 'since'> & { since?: string | undefined },
-  limit: number,
-): Promise<{ shown: Job[]; more: number }> {
-  const shown: Job[] = [];
-  const { since, state } = options;
-  const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
-  const counted = since === undefined ? ids.length : countSince(ids, since);
-  const atOnce = Math.min(limit, maxAtOnce);
-  for (let start = 0; start < counted; start += atOnce) {
-    const some = ids.slice(start, Math.min(counted, start + atOnce));
-    const jobs = await Promise.all(some.map((id) => ledger.read(id)));
-    for (const [index, job] of jobs.entries()) {
-      if (shown.length >= limit) return { shown, more: counted - start - index };
-      if (job !== undefined && isChosen(job, options)) shown.push(job);
-    }
-    if (shown.length >= limit) return { shown, more: Math.max(0, counted - start - some.length) };
-  }
-  return { shown, more: 0 };
-}
-
-// A shared ledger reads all of them by one query.
-const maxAtOnce = 200;
-
-// Ids sort by time, and a job is recorded a moment after its id is made.
-const idLeadMs = 60_000;
-
-function countSince(ids: Ids, since: string): number {
-  const first = Date.parse(since) - idLeadMs;
-  let [count, end] = [0, ids.length];
-  while (count < end) {
-    const middle = (count + end) >>> 1;
-    if (timeOf(ids.at(middle) ?? '') < first) end = middle;
-    else count = middle + 1;
-  }
-  return count;
-}
-
-function isChosen(
-  job: Job,
-  { state, protocol, model, since, key, batch }: Parameters<typeof newest>[1],
-): boolean {
-  if (protocol !== undefined && job.protocol !== protocol) return false;
-  if (model !== undefined && !model.includes(job.model ?? '')) return false;
-  if (since !== undefined && job.created_at < since) return false;
-  if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
-  if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
-  return state === undefined || state.includes(shownState(job));
-}
-
-function isNamed(key: string | undefined, pattern: string): boolean {
-  return pattern.endsWith('*') ? key?.startsWith(pattern.slice(0, -1)) === true : key === pattern;
 }
 
 const narrow = 60;

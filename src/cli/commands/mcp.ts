@@ -1,0 +1,71 @@
+import type { Command } from 'commander';
+import { parseAmount } from '../../decimal.ts';
+import { exitCodes, usageError } from '../../errors.ts';
+import type { Run } from '../command-tree.ts';
+import type { Context } from '../context.ts';
+import { budgetOptions, single } from '../options.ts';
+import type { Outcome } from '../output/outcome.ts';
+
+interface McpOptions {
+  root?: string;
+  budget?: string;
+  newBudget?: boolean;
+  confirmOver?: string;
+}
+
+const explanation = `
+The server speaks JSON-RPC on standard input and output. It may look, wait and save, and it pays for nothing
+until a person grants an amount: --budget, or a budget of mgw budget set by --budget-name.
+
+Examples:
+  $ mgw --sandbox mcp --budget 5
+  $ mgw mcp --budget 20 --confirm-over 2 --root ~/clips
+See mgw help agents.`;
+
+/** `mgw mcp`: serves agents through the Model Context Protocol on stdin and stdout (design 16). */
+export function registerMcp(command: Command, run: Run): void {
+  command.addOption(
+    single('--root <dir>', 'read and write files below this folder only (default: the current one)'),
+  );
+  for (const option of budgetOptions('this root')) command.addOption(option);
+  command
+    .option('--new-budget', 'grant the amount of --budget again, whatever was spent before')
+    .addOption(
+      single('--confirm-over <amount>', 'ask the person before a payment above this amount', (text) => {
+        parseAmount(text);
+        return text;
+      }),
+    )
+    .addHelpText('after', explanation)
+    .action(() => run(command, (context) => serve(context, command.opts())));
+}
+
+async function serve(
+  context: Context,
+  { root, budget, newBudget, confirmOver }: McpOptions,
+): Promise<Outcome> {
+  if (newBudget && budget === undefined)
+    throw usageError('--new-budget renews the amount of --budget: give both.');
+  const { io } = context;
+  const { serveMcp } = await import('../../mcp/serve.ts');
+  const signals = context.signals();
+  await serveMcp({
+    session: context,
+    stdin: io.stdin,
+    stdout: io.stdout,
+    signals,
+    root: root ?? process.cwd(),
+    budget,
+    newBudget,
+    hasBudgetName: context.globals.budgetName !== undefined,
+    confirmOver,
+    note: (text) => context.progress.note(text),
+  });
+  const { soft } = signals;
+  const exitCode = !soft.aborted
+    ? exitCodes.ok
+    : soft.reason === 'SIGTERM'
+      ? exitCodes.terminated
+      : exitCodes.interrupted;
+  return { json: {}, silent: true, exitCode };
+}

@@ -1,0 +1,69 @@
+import { expensesOf, groupsOf, type SpendGroup, type Sum, Sums } from '../budget/spend.ts';
+import { formatDecimal } from '../decimal.ts';
+import { foldJob } from '../ledger/fold.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+
+/** What the jobs of a ledger cost, by group and in all. */
+export interface Spent {
+  /** By the name of the group; '' is what has none. Sorted. */
+  groups: [name: string, sums: Sums][];
+  total: Sums;
+}
+
+/** Adds up what a ledger's jobs cost (design 14). @param start ISO 8601 time; what was sent before is left out */
+export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Promise<Spent> {
+  const [groups, total] = [new Map<string, Sums>(), new Sums()];
+  for await (const [id, events] of recordsIn(ledger)) {
+    const job = foldJob(id, events) ?? (await ledger.read(id));
+    if (job === undefined) continue;
+    for (const expense of expensesOf(job, events).filter(({ at }) => at >= start)) {
+      total.add(expense);
+      for (const name of groupsOf(expense, by)) {
+        const sums = groups.get(name) ?? new Sums();
+        sums.add(expense);
+        groups.set(name, sums);
+      }
+    }
+  }
+  return { groups: [...groups].sort(([one], [other]) => (one < other ? -1 : 1)), total };
+}
+
+/** Returns what a ledger's jobs cost as `--json` shows it. @param start as for {@link addUp} */
+export async function spendBy(
+  ledger: Ledger,
+  by: SpendGroup,
+  start: string,
+): Promise<Record<string, unknown>> {
+  return spentView(by, await addUp(ledger, by, start));
+}
+
+/** The members of the JSON document. */
+export function spentView(by: SpendGroup, { groups, total }: Spent): Record<string, unknown> {
+  return {
+    by,
+    rows: groups.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })),
+    total: view(total),
+  };
+}
+
+// A shared ledger answers for all that are asked for at once.
+const mostAtOnce = 500;
+
+async function* recordsIn(
+  ledger: Ledger,
+): AsyncGenerator<[id: string, events: Awaited<ReturnType<Ledger['events']>>]> {
+  const ids = await ledger.ids();
+  for (let start = 0; start < ids.length; start += mostAtOnce) {
+    const some = ids.slice(start, start + mostAtOnce);
+    const all = await Promise.all(some.map((id) => ledger.events(id)));
+    for (const [index, events] of all.entries()) yield [some[index] ?? '', events];
+  }
+}
+
+function view({ spent, failed, doubt }: Sums): Record<string, unknown> {
+  return { spent: sumView(spent), failed: sumView(failed), doubt: sumView(doubt) };
+}
+
+function sumView({ charges, total, known, unpriced }: Sum): Record<string, unknown> {
+  return { charges, amount: total, ...(unpriced > 0 && { known: formatDecimal(known), unpriced }) };
+}

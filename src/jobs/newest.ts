@@ -1,0 +1,72 @@
+import type { Job } from '../job.ts';
+import { type Ids, timeOf } from '../ledger/job-id.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { shownState } from './reconcile.ts';
+
+/** Which jobs are listed: those that fit everything that is given. */
+export interface JobChoice {
+  state?: readonly string[] | undefined;
+  protocol?: string | undefined;
+  model?: readonly string[] | undefined;
+  /** ISO 8601 time: only jobs that were created since. */
+  since?: string | undefined;
+  /** Keys; `boat-*` stands for all that start with `boat-`. */
+  key?: readonly string[] | undefined;
+  batch?: string | undefined;
+}
+
+/**
+ * Returns the newest jobs of a choice, and how many older ids were not looked at. Reads no more records than it needs, so
+ * that a ledger of any size is listed at once.
+ */
+export async function newestJobs(
+  ledger: Ledger,
+  options: JobChoice,
+  limit: number,
+): Promise<{ shown: Job[]; more: number }> {
+  const shown: Job[] = [];
+  const { since, state } = options;
+  const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
+  const counted = since === undefined ? ids.length : countSince(ids, since);
+  const atOnce = Math.min(limit, maxAtOnce);
+  for (let start = 0; start < counted; start += atOnce) {
+    const some = ids.slice(start, Math.min(counted, start + atOnce));
+    const jobs = await Promise.all(some.map((id) => ledger.read(id)));
+    for (const [index, job] of jobs.entries()) {
+      if (shown.length >= limit) return { shown, more: counted - start - index };
+      if (job !== undefined && isChosen(job, options)) shown.push(job);
+    }
+    if (shown.length >= limit) return { shown, more: Math.max(0, counted - start - some.length) };
+  }
+  return { shown, more: 0 };
+}
+
+// A shared ledger reads all of them by one query.
+const maxAtOnce = 200;
+
+// Ids sort by time, and a job is recorded a moment after its id is made.
+const idLeadMs = 60_000;
+
+function countSince(ids: Ids, since: string): number {
+  const first = Date.parse(since) - idLeadMs;
+  let [count, end] = [0, ids.length];
+  while (count < end) {
+    const middle = (count + end) >>> 1;
+    if (timeOf(ids.at(middle) ?? '') < first) end = middle;
+    else count = middle + 1;
+  }
+  return count;
+}
+
+function isChosen(job: Job, { state, protocol, model, since, key, batch }: JobChoice): boolean {
+  if (protocol !== undefined && job.protocol !== protocol) return false;
+  if (model !== undefined && !model.includes(job.model ?? '')) return false;
+  if (since !== undefined && job.created_at < since) return false;
+  if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
+  if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
+  return state === undefined || state.includes(shownState(job));
+}
+
+function isNamed(key: string | undefined, pattern: string): boolean {
+  return pattern.endsWith('*') ? key?.startsWith(pattern.slice(0, -1)) === true : key === pattern;
+}

@@ -1,0 +1,132 @@
+import { createHash } from 'node:crypto';
+import type { Budget } from '../budget/budget.ts';
+import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../decimal.ts';
+import { MgwError } from '../errors.ts';
+import type { Session } from '../flows/session.ts';
+import type { Allowance } from '../payment/hold.ts';
+import { printableLine } from '../printable.ts';
+
+/** How a person lets a server spend (design 16). */
+export interface Grant {
+  /** The amount that all servers of one root may spend together, an exact decimal. */
+  budget?: string | undefined;
+  /** Gives a root its whole amount again. */
+  newBudget?: boolean | undefined;
+  /** Whether a standing budget was named on the command line; that of the profile is no grant. */
+  hasBudgetName: boolean;
+}
+
+/** What the agent of one server may spend: nothing, unless a person granted it. */
+export class Authority {
+  readonly #session: Session;
+  readonly #grant: Grant;
+  readonly #root: string;
+  #own: Promise<Budget> | undefined;
+
+  constructor(session: Session, grant: Grant, root: string) {
+    this.#session = session;
+    this.#grant = grant;
+    this.#root = root;
+  }
+
+  /**
+   * Returns the budgets that a payment has to fit into.
+   * If nothing was granted, nothing fits.
+   * @throws MgwError('usage') if the named budget was never set.
+   */
+  async allowances(): Promise<Allowance[]> {
+    const { budget: amount, hasBudgetName } = this.#grant;
+    if (amount === undefined && !hasBudgetName)
+      return [{ name: 'mgw mcp', label: 'the budget of this server', budget: nothingGranted }];
+    const standing = hasBudgetName ? await this.#session.allowances() : [];
+    if (amount === undefined) return standing;
+    const budget = await this.#ownBudget(amount);
+    return [...standing, { name: 'mgw mcp', label: 'the budget of this server', budget }];
+  }
+
+  /** Returns the state of each budget, for the agent. */
+  async view(): Promise<Record<string, unknown>[]> {
+    const { budget: amount, hasBudgetName } = this.#grant;
+    if (amount === undefined && !hasBudgetName) return [];
+    const all = await this.allowances();
+    return Promise.all(
+      all.map(async ({ label, budget }) => {
+        await budget.settle();
+        const { limit, spent, reserved } = await budget.standing();
+        const used = add(spent, reserved);
+        const most = limit?.amount ?? zero;
+        return {
+          budget: printableLine(label),
+          limit: formatDecimal(most),
+          ...(limit?.per && { per: limit.per }),
+          spent: formatDecimal(spent),
+          reserved: formatDecimal(reserved),
+          left: formatDecimal(compare(used, most) < 0 ? subtract(most, used) : zero),
+        };
+      }),
+    );
+  }
+
+  /** Closes what was opened. */
+  async close(): Promise<void> {
+    await (await this.#own?.catch(() => undefined))?.close();
+  }
+
+  #ownBudget(amount: string): Promise<Budget> {
+    return (this.#own ??= this.#open(amount));
+  }
+
+  // A root has one budget after another: each is the next one's when a person asks for a new one.
+  async #open(amount: string): Promise<Budget> {
+    let number = 1;
+    let budget = await this.#numbered(number);
+    for (;;) {
+      const next = await this.#numbered(number + 1);
+      if (!(await isUsed(next))) {
+        if (this.#grant.newBudget && (await isUsed(budget))) {
+          await budget.close();
+          budget = next;
+        } else await next.close();
+        break;
+      }
+      await budget.close();
+      [budget, number] = [next, number + 1];
+    }
+    const limit = { amount: parseAmount(amount) };
+    const { limit: before } = await budget.standing();
+    if (before === undefined || compare(before.amount, limit.amount) !== 0) await budget.setLimit(limit);
+    return budget;
+  }
+
+  #numbered(number: number): Promise<Budget> {
+    const name = createHash('sha256').update(['mcp', this.#root, number].join('\n')).digest('hex');
+    return this.#session.budget('command', name);
+  }
+}
+
+async function isUsed(budget: Budget): Promise<boolean> {
+  const { limit, spent, reserved } = await budget.standing();
+  return limit !== undefined || compare(add(spent, reserved), zero) > 0;
+}
+
+function refuse(): Promise<never> {
+  const text =
+    'This server may not spend anything: it was started without a budget. Nothing was sent. A person can start it with "mgw mcp --budget AMOUNT" or "mgw mcp --budget-name NAME".';
+  return Promise.reject(
+    new MgwError('budget', text, { retry: 'safe', next: ['mgw', 'mcp', '--budget', 'AMOUNT'] }),
+  );
+}
+
+const nothing = (): Promise<void> => Promise.resolve();
+
+// A job that was paid for earlier is still found: only a payment asks a budget.
+const nothingGranted: Budget = {
+  reserve: refuse,
+  standing: refuse,
+  setLimit: refuse,
+  keep: nothing,
+  release: nothing,
+  settle: nothing,
+  remove: nothing,
+  close: nothing,
+};

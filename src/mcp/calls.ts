@@ -1,0 +1,168 @@
+import type { CallToolResult, ServerContext } from '@modelcontextprotocol/server';
+import { deadlineIn, type Deadline } from '../clock.ts';
+import { type Charged, MgwError, toMgwError } from '../errors.ts';
+import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { Session } from '../flows/session.ts';
+import type { Signals } from '../payment/pay-once.ts';
+import { type Answer, errorAnswer, toolResult } from './result.ts';
+
+/** How long a call waits before it answers that the work goes on, ms. Clients give up after a minute (design 16). */
+export const longestCallMs = 50_000;
+
+/** How often a client that asked for it is told that a call is in progress, ms. */
+const progressEveryMs = 5_000;
+
+/** One call of a tool. */
+export interface Call {
+  /** The flows' deps, with the signals of this call. */
+  deps(): Promise<FlowDeps>;
+  signals: Signals;
+  deadline: Deadline;
+  /** Says what is happening; the client is told if it asked for progress. */
+  tell(text: string): void;
+  /** Notes of the flows, for the answer. */
+  notes: string[];
+  /** Records that this call is about to pay, so that an error tells what it has cost. */
+  paying(): void;
+}
+
+/** How a call is made. */
+interface Manner {
+  /** Calls of the same name run one after another in this server. */
+  turn?: string;
+  /** What is answered if the work takes longer than a call may; without it, the work ends by its deadline. */
+  late?: () => Answer;
+}
+
+/** The calls of one server. Whatever a client gives up goes on until its outcome is recorded. */
+export class Calls {
+  readonly #session: Session;
+  readonly #interrupted: Signals;
+  readonly #underWay = new Map<AbortController, Promise<unknown>>();
+  readonly #turns = new Map<string, Promise<unknown>>();
+
+  /** @param interrupted the signals of the process */
+  constructor(session: Session, interrupted: Signals) {
+    this.#session = session;
+    this.#interrupted = interrupted;
+  }
+
+  /** Runs the work of a tool, and answers within {@link longestCallMs} or soon after. Never throws. */
+  async run(
+    context: ServerContext,
+    manner: Manner,
+    work: (call: Call) => Promise<Answer>,
+  ): Promise<CallToolResult> {
+    const redact = (text: string): string => this.#session.redact(text);
+    const soft = new AbortController();
+    const hard = new AbortController();
+    const unlink = [
+      link(context.mcpReq.signal, soft),
+      link(this.#interrupted.soft, soft),
+      link(this.#interrupted.hard, hard),
+    ];
+    const answered = new AbortController();
+    const told = { text: '' };
+    const working = this.#inTurn(manner.turn, () =>
+      this.#work({ soft: soft.signal, hard: hard.signal }, (text) => (told.text = text), work),
+    ).finally(() => {
+      this.#underWay.delete(soft);
+      for (const each of unlink) each();
+    });
+    this.#underWay.set(soft, working);
+    void this.#tellProgress(context, told, answered.signal);
+    try {
+      const late = manner.late && this.#late(manner.late, answered.signal);
+      return toolResult(await (late === undefined ? working : Promise.race([working, late])), redact);
+    } finally {
+      answered.abort();
+    }
+  }
+
+  /** Begins nothing new, and resolves when everything in progress has ended and is recorded. */
+  async end(): Promise<void> {
+    for (const soft of this.#underWay.keys()) soft.abort(new Error('the client is gone'));
+    await Promise.allSettled(this.#underWay.values());
+  }
+
+  async #work(
+    signals: Signals,
+    tell: (text: string) => void,
+    work: (call: Call) => Promise<Answer>,
+  ): Promise<Answer> {
+    const notes: string[] = [];
+    let isPaying = false;
+    const call: Call = {
+      signals,
+      notes,
+      tell,
+      deadline: deadlineIn(longestCallMs, this.#session.clock),
+      paying: () => void (isPaying = true),
+      deps: async () => ({
+        ...(await this.#session.jobDeps()),
+        signals,
+        note: (text) => notes.push(this.#session.redact(text)),
+      }),
+    };
+    try {
+      const answer = await work(call);
+      return notes.length === 0 ? answer : { ...answer, notes };
+    } catch (error) {
+      const shown = errorOf(error, signals);
+      return { ...errorAnswer(shown, isPaying ? shown.charged : 'no'), ...(notes.length > 0 && { notes }) };
+    }
+  }
+
+  #inTurn<T>(name: string | undefined, work: () => Promise<T>): Promise<T> {
+    if (name === undefined) return work();
+    const before = this.#turns.get(name) ?? Promise.resolve();
+    const turn = before.then(work, work);
+    this.#turns.set(name, turn);
+    const leave = (): void => {
+      if (this.#turns.get(name) === turn) this.#turns.delete(name);
+    };
+    turn.then(leave, leave);
+    return turn;
+  }
+
+  async #late(answer: () => Answer, signal: AbortSignal): Promise<Answer> {
+    await this.#session.clock.sleep(longestCallMs, signal).catch(() => undefined);
+    return answer();
+  }
+
+  async #tellProgress({ mcpReq }: ServerContext, told: { text: string }, signal: AbortSignal): Promise<void> {
+    const progressToken = mcpReq._meta?.progressToken;
+    if (progressToken === undefined) return;
+    const { clock } = this.#session;
+    const began = clock.monotonic();
+    try {
+      for (;;) {
+        await clock.sleep(progressEveryMs, signal);
+        const progress = Math.round((clock.monotonic() - began) / 1000);
+        const message = told.text === '' ? 'in progress' : told.text;
+        await mcpReq.notify({
+          method: 'notifications/progress',
+          params: { progressToken, progress, message },
+        });
+      }
+    } catch {
+      // The call was answered, or its client is gone: there is nobody left to tell.
+    }
+  }
+}
+
+function errorOf(error: unknown, { soft }: Signals): MgwError {
+  if (error instanceof MgwError || !soft.aborted) return toMgwError(error);
+  return new MgwError('pending', 'The call was given up.', {
+    charged: 'no' satisfies Charged,
+    retry: 'resume',
+  });
+}
+
+// Through a listener that is removed again: a server makes thousands of calls on one signal.
+function link(from: AbortSignal, to: AbortController): () => void {
+  const pass = (): void => to.abort(from.reason);
+  if (from.aborted) pass();
+  else from.addEventListener('abort', pass, { once: true });
+  return () => from.removeEventListener('abort', pass);
+}

@@ -1,0 +1,133 @@
+import {
+  type CallToolResult,
+  CLIENT_CAPABILITIES_META_KEY,
+  createRequestStateCodec,
+  inputRequired,
+  inputResponse,
+  type InputRequiredResult,
+  type RequestStateCodec,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { randomBytes, randomUUID } from 'node:crypto';
+import * as z from 'zod';
+import { type Answer, toolResult } from './result.ts';
+
+/** The payment that a person is asked about; their answer counts for exactly that. */
+export interface Asking {
+  tool: string;
+  key: string;
+  /** A hash of the request. */
+  request: string;
+  /** What it may cost, an exact decimal. */
+  amount: string;
+}
+
+/** What a client carries between the question and the answer, signed. */
+const stateSchema = z.object({
+  id: z.string(),
+  tool: z.string(),
+  key: z.string(),
+  request: z.string(),
+  amount: z.string(),
+});
+
+// What a client says of itself with each request: here, that it can ask its person.
+const capabilitiesSchema = z.looseObject({
+  [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
+});
+
+/** How long a person may take to answer, ms: less than a client waits for a call. */
+const answerWithinMs = 45_000;
+
+const form = {
+  type: 'object' as const,
+  properties: { pay: { type: 'boolean' as const, title: 'Pay for it' } },
+  required: ['pay'],
+};
+
+/** Asks the person before a payment above an amount, through the client if it can ask (design 16). */
+export class Confirmation {
+  /** An exact decimal. */
+  readonly over: string;
+  readonly #redact: (text: string) => string;
+  readonly #codec: RequestStateCodec = createRequestStateCodec({ key: randomBytes(32) });
+  readonly #used = new Set<string>();
+  /** Whether the client speaks a revision in which a server sends no requests. */
+  isModern = false;
+
+  constructor(over: string, redact: (text: string) => string) {
+    this.over = over;
+    this.#redact = redact;
+  }
+
+  /** Verifies what a client sends back; given to the server. */
+  readonly verify: RequestStateCodec['verify'] = (state, context) => this.#codec.verify(state, context);
+
+  /** Returns undefined if the person agrees, else what is answered instead of the outcome. */
+  async ask(
+    asking: Asking,
+    message: string,
+    context: ServerContext,
+  ): Promise<CallToolResult | InputRequiredResult | undefined> {
+    if (this.isModern) return this.#askAndReturn(asking, message, context);
+    const answer = await context.mcpReq
+      .send(
+        { method: 'elicitation/create', params: { message, requestedSchema: form } },
+        { timeout: answerWithinMs },
+      )
+      .catch(() => undefined);
+    if (answer === undefined) return this.#refusal(asking, message);
+    if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
+    return this.#refusal(asking, `${message} The person did not agree.`);
+  }
+
+  // The client asks, and makes the same call again with the answer.
+  async #askAndReturn(
+    asking: Asking,
+    message: string,
+    context: ServerContext,
+  ): Promise<CallToolResult | InputRequiredResult | undefined> {
+    const { mcpReq } = context;
+    const answer = inputResponse(mcpReq.inputResponses, 'confirm');
+    const state = stateSchema.safeParse(mcpReq.requestState());
+    if (
+      answer.kind === 'elicit' &&
+      state.success &&
+      isAbout(state.data, asking) &&
+      !this.#used.has(state.data.id)
+    ) {
+      this.#used.add(state.data.id);
+      if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
+      return this.#refusal(asking, `${message} The person did not agree.`);
+    }
+    const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
+    if (!capabilities.success) return this.#refusal(asking, message);
+    const requestState = await this.#codec.mint({ id: randomUUID(), ...asking }, context);
+    return inputRequired({
+      inputRequests: { confirm: inputRequired.elicit({ message, requestedSchema: form }) },
+      requestState,
+    });
+  }
+
+  #refusal({ key }: Asking, message: string): CallToolResult {
+    const text = `${message} Nothing was sent. A payment above ${this.over} needs a person, and this client cannot ask one, or they did not agree. A person can raise --confirm-over.`;
+    const answer: Answer = {
+      ok: false,
+      charged: 'no',
+      retry: 'safe',
+      next: null,
+      command: ['mgw', 'video', 'submit', '--key', key],
+      error: { code: 'budget', message: text, exit_code: 12 },
+    };
+    return toolResult(answer, this.#redact);
+  }
+}
+
+function isAbout(state: Asking, asking: Asking): boolean {
+  return (
+    state.tool === asking.tool &&
+    state.key === asking.key &&
+    state.request === asking.request &&
+    state.amount === asking.amount
+  );
+}

@@ -1,0 +1,133 @@
+import type { CallToolResult } from '@modelcontextprotocol/server';
+import * as z from 'zod';
+import type { Charged, MgwError, Retry } from '../errors.ts';
+import type { Job } from '../job.ts';
+import { jobView, type JobView } from '../jobs/view.ts';
+import { printable } from '../printable.ts';
+
+/** A tool to call, and its arguments. */
+export interface NextCall {
+  tool: string;
+  arguments: Record<string, unknown>;
+}
+
+/** What a tool answers, as `structuredContent` and as text (design 16). */
+export interface Answer {
+  ok: boolean;
+  /** What this call cost; what an earlier call paid for is `no`, with `resumed`. */
+  charged: Charged;
+  retry: Retry;
+  next: NextCall | null;
+  /** The command line for a person, if no tool does what comes next. */
+  command?: string[];
+  /** True if an earlier call paid for the job. */
+  resumed?: true;
+  /** True if the time of a call ran out: the work goes on. */
+  pending?: true;
+  error?: { code: string; message: string; exit_code: number; request_id?: string };
+  [member: string]: unknown;
+}
+
+/** The schema of every answer. It is open: an answer about money is never refused for a member that is new. */
+export const answerSchema = z.looseObject({
+  ok: z.boolean(),
+  charged: z.enum(['no', 'maybe', 'yes']).describe('what this call cost'),
+  retry: z
+    .enum(['safe', 'resume', 'never'])
+    .describe('whether the same call may be made again: resume never pays twice'),
+  next: z
+    .nullable(z.looseObject({ tool: z.string(), arguments: z.record(z.string(), z.unknown()) }))
+    .describe('the tool to call next'),
+  command: z.optional(z.array(z.string()).describe('a command line for the person')),
+  resumed: z.optional(z.boolean().describe('an earlier call with this key paid for the job')),
+  pending: z.optional(z.boolean().describe('not finished yet: call next')),
+  error: z.optional(
+    z.looseObject({
+      code: z.string(),
+      message: z.string(),
+      exit_code: z.number(),
+      request_id: z.optional(z.string()),
+    }),
+  ),
+});
+
+/** Returns the result of a tool. Control characters of foreign texts, secrets and signatures in URLs are removed. */
+export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
+  const structuredContent = shown(answer, redact) as Record<string, unknown>;
+  return {
+    content: [{ type: 'text', text: JSON.stringify(structuredContent) }],
+    structuredContent,
+    ...(!answer.ok && { isError: true }),
+  };
+}
+
+/** Returns the answer about an error. @param charged what this call cost */
+export function errorAnswer(error: MgwError, charged: Charged): Answer {
+  const { code, message, exitCode, requestId, retry, budget, job } = error;
+  const { next, command } = nextOf(error.next);
+  return {
+    ok: false,
+    charged,
+    retry,
+    next,
+    ...(command && { command }),
+    error: { code, message, exit_code: exitCode, ...(requestId !== undefined && { request_id: requestId }) },
+    ...(budget && { budget }),
+    ...(job && { job: agentView(job) }),
+  };
+}
+
+/** Returns a job as an agent sees it: without its request, which `job` shows. */
+export function agentView(job: Job): JobView {
+  return { ...jobView(job), request: undefined, details: undefined };
+}
+
+/** Returns the call that does what a command of mgw does; the command itself if no tool does. */
+export function nextOf(argv: readonly string[] | undefined): { next: NextCall | null; command?: string[] } {
+  if (argv === undefined) return { next: null };
+  const [mgw, ...words] = argv;
+  const ref = words.find((word) => word.startsWith('job_'));
+  const [first, second, third] = words;
+  const call = (tool: string, args: Record<string, unknown> = {}): { next: NextCall } => ({
+    next: { tool, arguments: args },
+  });
+  if (mgw !== 'mgw') return { next: null, command: [...argv] };
+  if (first === 'models') return call('models');
+  if (first === 'spend') return call('spend');
+  if (first === 'jobs' && second === 'ls') return call('jobs');
+  if (ref !== undefined && first === 'jobs' && second === 'show') return call('job', { ref });
+  if (ref !== undefined && first === 'jobs' && second === 'wait') return call('wait', { refs: [ref] });
+  if (ref !== undefined && (second === 'fetch' || (first === 'video' && third === 'fetch'))) {
+    const at = words.indexOf('-o');
+    return call('fetch', { ref, ...(at > 0 && { output: words[at + 1] }) });
+  }
+  return { next: null, command: [...argv] };
+}
+
+/** Returns what to call next about a job; null if there is nothing to do. */
+export function nextForJob({ id, state, protocol, files }: Job): Answer['next'] {
+  if (state === 'queued' || state === 'running') return { tool: 'wait', arguments: { refs: [id] } };
+  if (state !== 'succeeded' || protocol === 'tts' || files.length > 0) return null;
+  return { tool: 'fetch', arguments: { ref: id } };
+}
+
+/** The members of an answer about what went well and cost nothing. */
+export const well = { ok: true, charged: 'no', retry: 'safe' } as const;
+
+/** What a REF may be, for the schemas. */
+export const refText = 'a job id or a unique part of one, @key, @last, or a handle of the gateway';
+
+const longestText = 4000;
+
+function shown(value: unknown, redact: (text: string) => string): unknown {
+  if (typeof value === 'string') return withoutQueries(printable(redact(value), longestText));
+  if (Array.isArray(value)) return value.map((each) => shown(each, redact));
+  if (typeof value !== 'object' || value === null) return value;
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  return Object.fromEntries(members.map(([name, member]) => [printable(name), shown(member, redact)]));
+}
+
+// A signature is in the query of its URL.
+function withoutQueries(text: string): string {
+  return text.replace(/(https?:\/\/[^\s?#"'<>]+)\?[^\s"'<>]*/gi, '$1?…');
+}

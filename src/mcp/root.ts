@@ -1,0 +1,54 @@
+import { realpath } from 'node:fs/promises';
+import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { messageOf, systemCode, usageError } from '../errors.ts';
+import { printableLine } from '../printable.ts';
+
+/** The one folder below which an agent's files are read and written (design 16). */
+export class Root {
+  /** The real path of the folder. */
+  readonly path: string;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  /** Opens the folder. @throws MgwError('usage') if there is none. */
+  static async open(folder: string): Promise<Root> {
+    try {
+      return new Root(await realpath(folder));
+    } catch (error) {
+      throw usageError(`--root ${printableLine(folder)}: ${messageOf(error)}`);
+    }
+  }
+
+  /**
+   * Returns the absolute path of a file that is read or written.
+   * @param given relative to the root, or absolute
+   * @param what the argument, for the error
+   * @throws MgwError('usage') if its real path, or that of the folder it would be created in, is outside of the root.
+   */
+  async file(given: string, what: string): Promise<string> {
+    const path = resolve(this.path, given);
+    if (given.includes('\0') || !this.#holds(path) || !this.#holds(await realPathOf(path)))
+      throw usageError(
+        `${what}: ${printableLine(given, 200)} is outside of ${this.path}, the folder this server may use.`,
+      );
+    return path;
+  }
+
+  #holds(path: string): boolean {
+    const way = relative(this.path, path);
+    return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+  }
+}
+
+// Of what does not exist yet, the path that it would have.
+async function realPathOf(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    const parent = dirname(path);
+    if (systemCode(error) !== 'ENOENT' || parent === path) throw error;
+    return join(await realPathOf(parent), relative(parent, path));
+  }
+}
