@@ -68,6 +68,11 @@ const commands: Record<string, Listed> = {
     about: 'serve agents through the Model Context Protocol',
     load: async () => (await import('./commands/mcp.ts')).registerMcp,
   },
+  skill: {
+    group: 'Agents',
+    about: 'tell an agent how to use mgw',
+    load: async () => (await import('./commands/skill.ts')).registerSkill,
+  },
   sandbox: {
     group: 'Gateway',
     about: 'a gateway to try and test with, offline and free',

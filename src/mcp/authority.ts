@@ -3,7 +3,7 @@ import type { Budget } from '../budget/budget.ts';
 import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../decimal.ts';
 import { MgwError } from '../errors.ts';
 import type { Session } from '../flows/session.ts';
-import type { Allowance } from '../payment/hold.ts';
+import type { Allowance } from '../payment/reserve.ts';
 import { printableLine } from '../printable.ts';
 
 /** How a person lets a server spend (design 16). */

@@ -2,6 +2,8 @@ import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { messageOf, MgwError, usageError } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
+import { type Listing, oneListing } from '../flows/listing.ts';
+import { protocolOfModel } from '../flows/model-protocol.ts';
 import { printableLine } from '../printable.ts';
 import { type FlagValue, longName } from '../protocols/compose.ts';
 import { protocolNamed, protocolNames } from '../protocols/named.ts';
@@ -15,7 +17,8 @@ export async function composedVideo(
   tools: Tools,
   { protocol: named, ...given }: Given,
 ): ReturnType<typeof composeVideo> {
-  const protocol = chosenProtocol(named);
+  const listing = oneListing(tools.session);
+  const protocol = await chosenProtocol(tools, listing, named, given['model']);
   const flags: Record<string, FlagValue> = {};
   for (const [name, value] of Object.entries(given)) {
     if (value === undefined) continue;
@@ -24,14 +27,18 @@ export async function composedVideo(
       throw usageError(`${name} is no argument of a video of Protocol ${protocol.name.toUpperCase()}.`);
     flags[name] = await flagValue(tools, flag, name, value);
   }
-  return composeVideo(tools.session, protocol, { flags });
+  return composeVideo(tools.session, protocol, { flags }, listing);
 }
 
-function chosenProtocol(named: unknown): Protocol {
+async function chosenProtocol(
+  { session }: Tools,
+  listing: Listing,
+  named: unknown,
+  model: unknown,
+): Promise<Protocol> {
   if (typeof named === 'string') return protocolNamed(named);
-  throw usageError(
-    `protocol: give one of ${protocolNames.join(', ')}; models tells which one serves a model.`,
-  );
+  if (typeof model !== 'string') throw usageError('model: missing; models lists those that the key may use.');
+  return protocolOfModel(session, model, listing);
 }
 
 const largestInputBytes = 64 * 1024 * 1024;

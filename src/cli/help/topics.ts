@@ -18,6 +18,7 @@ export const topics: readonly Topic[] = [
   topic('fleet', 'one batch on many machines: a shared ledger, a queue and its workers'),
   topic('budgets', 'what may be spent, and how it is counted'),
   topic('sandbox', 'a gateway to try and test with'),
+  topic('agents', 'let an agent make videos and speech, under a budget'),
   topic('refs', 'how a job is named'),
   topic('output', 'what is on stdout, and what --json prints'),
   topic('exit-codes', 'what the exit codes mean'),
@@ -30,6 +31,11 @@ function topic(name: string, about: string, page = name): Topic {
 
 /** The page of a topic, in Markdown. */
 export function readTopic({ page }: Topic): Promise<string> {
+  return readPage(page);
+}
+
+/** Reads a file of the package's documentation. @param page its path below `docs/` */
+export function readPage(page: string): Promise<string> {
   return readFile(join(packageFolder(import.meta.dirname), 'docs', page), 'utf8');
 }
 

@@ -253,8 +253,10 @@ describe('a Content-Length that is too long', () => {
   });
 
   it('is not corrected by a 416 that names another ETag, or none', async () => {
-    const lie = (etag?: string): Answer => (_, socket) =>
-      say(socket, '416 No', { 'content-range': `bytes */${size}`, ...(etag && { etag }) });
+    const lie =
+      (etag?: string): Answer =>
+      (_, socket) =>
+        say(socket, '416 No', { 'content-range': `bytes */${size}`, ...(etag && { etag }) });
     for (const etag of ['"two"', undefined]) {
       const server = await ctx.start(inTurn(tooLong, lie(etag), file(one)));
       ctx.target += '.x';

@@ -1,0 +1,63 @@
+import type { Command } from 'commander';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { messageOf, MgwError, systemCode, usageError } from '../../errors.ts';
+import { localError } from '../../files/local-error.ts';
+import { readPage } from '../help/topics.ts';
+import type { Run } from '../command-tree.ts';
+import { single } from '../options.ts';
+import type { Outcome } from '../output/outcome.ts';
+
+interface InstallOptions {
+  user?: boolean;
+  dir?: string;
+  force?: boolean;
+}
+
+const examples = `
+Examples:
+  $ mgw skill install
+  $ mgw skill install --user
+See mgw help agents.`;
+
+/** `mgw skill install`: writes SKILL.md, which tells an agent how to use mgw (design 16). */
+export function registerSkill(group: Command, run: Run): void {
+  const command = group
+    .command('install')
+    .description("write SKILL.md into the project's skills, .claude/skills/mgw")
+    .option('--user', "into the user's skills instead, ~/.claude/skills/mgw")
+    .addOption(single('--dir <folder>', 'into this folder of skills instead'))
+    .option('--force', 'replace a SKILL.md that was changed')
+    .addHelpText('after', examples)
+    .action(() => run(command, () => install(command.opts())));
+}
+
+async function install({ user = false, dir, force = false }: InstallOptions): Promise<Outcome> {
+  if (user && dir !== undefined) throw usageError('Give --user or --dir, not both.');
+  const skills = dir ?? join(user ? homedir() : '.', '.claude', 'skills');
+  const path = resolve(skills, 'mgw', 'SKILL.md');
+  const text = await readPage('skill/SKILL.md');
+  const before = await readFile(path, 'utf8').catch((error: unknown) => {
+    if (systemCode(error) === 'ENOENT') return undefined;
+    throw new MgwError('local_io', `${path} cannot be read: ${messageOf(error)}.`);
+  });
+  if (before !== undefined && before !== text && !force)
+    throw new MgwError('output_exists', `${path} exists with other contents. --force replaces it.`, {
+      next: [
+        'mgw',
+        'skill',
+        'install',
+        ...(user ? ['--user'] : []),
+        ...(dir ? ['--dir', dir] : []),
+        '--force',
+      ],
+    });
+  try {
+    await mkdir(resolve(skills, 'mgw'), { recursive: true });
+    if (before !== text) await writeFile(path, text);
+  } catch (error) {
+    throw localError(error, path, 'no');
+  }
+  return { json: { files: [{ path }] }, text: path };
+}

@@ -1,0 +1,19 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { newUser } from '../support/cli.ts';
+
+test('skill install writes the skill, leaves a changed one alone, and replaces it by --force', async () => {
+  const user = newUser();
+  const path = join(user.cwd, '.claude', 'skills', 'mgw', 'SKILL.md');
+  const first = await user.run(['skill', 'install']);
+  expect(first).toMatchObject({ code: 0, stdout: `${path}\n` });
+  expect(readFileSync(path, 'utf8')).toBe(readFileSync('docs/skill/SKILL.md', 'utf8'));
+  writeFileSync(path, 'mine');
+  const second = await user.run(['skill', 'install', '--json']);
+  expect(second.code).toBe(10);
+  expect(second.json.error.next).toEqual(['mgw', 'skill', 'install', '--force']);
+  expect(readFileSync(path, 'utf8')).toBe('mine');
+  expect((await user.run(['skill', 'install', '--force'])).code).toBe(0);
+  expect(readFileSync(path, 'utf8')).toContain('same key, same job');
+});

@@ -1,0 +1,92 @@
+import type { ServerContext } from '@modelcontextprotocol/server';
+import { expect, onTestFinished, test } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import type { Session } from '../../src/flows/session.ts';
+import { Calls, longestCallMs } from '../../src/mcp/calls.ts';
+import type { Answer } from '../../src/mcp/result.ts';
+import { TestClock } from '../support/test-clock.ts';
+
+const never = new AbortController().signal;
+const well: Answer = { ok: true, charged: 'no', retry: 'safe', next: null };
+
+function callsOn(clock: TestClock, soft = never): Calls {
+  const session = { clock, redact: (text: string) => text } as unknown as Session;
+  return new Calls(session, { soft, hard: never });
+}
+
+function contextWith(
+  signal = never,
+  progressToken?: string,
+  onProgress: (message: string) => void = () => undefined,
+): { context: ServerContext } {
+  const notify = ({ params }: { params: { message: string } }): Promise<void> => {
+    onProgress(params.message);
+    return Promise.resolve();
+  };
+  const mcpReq = { signal, notify, _meta: { progressToken } };
+  return { context: { mcpReq } as unknown as ServerContext };
+}
+
+test('a call that takes too long is answered, and its work goes on until the end of the server', async () => {
+  const clock = new TestClock();
+  const calls = callsOn(clock);
+  let finish: (answer: Answer) => void = () => undefined;
+  const work = new Promise<Answer>((resolve) => (finish = resolve));
+  const answered = calls.run(contextWith().context, { late: () => ({ ...well, pending: true }) }, () => work);
+  clock.advance(longestCallMs);
+  expect((await answered).structuredContent).toMatchObject({ pending: true });
+  let hasEnded = false;
+  const end = calls.end().then(() => {
+    hasEnded = true;
+  });
+  await Promise.resolve();
+  expect(hasEnded).toBe(false);
+  finish(well);
+  await end;
+  expect(hasEnded).toBe(true);
+});
+
+test('a client that asked for it is told what a call is doing', async () => {
+  const first = new Promise<string>((resolve) => {
+    const { context } = contextWith(never, 'token', resolve);
+    let finish: (answer: Answer) => void = () => undefined;
+    void callsOn(new TestClock()).run(context, {}, (call) => {
+      call.tell('job_1 running');
+      return new Promise<Answer>((done) => (finish = done));
+    });
+    onTestFinished(() => finish(well));
+  });
+  expect(await first).toBe('job_1 running');
+});
+
+test('calls of one key run one after another, also after one that failed', async () => {
+  const calls = callsOn(new TestClock());
+  const order: string[] = [];
+  const one = calls.run(contextWith().context, { turn: 'k' }, async () => {
+    order.push('one begins');
+    await Promise.resolve();
+    order.push('one fails');
+    throw new MgwError('unreachable', 'no');
+  });
+  const two = calls.run(contextWith().context, { turn: 'k' }, () => {
+    order.push('two');
+    return Promise.resolve(well);
+  });
+  expect((await one).structuredContent).toMatchObject({ ok: false, charged: 'no' });
+  expect((await two).structuredContent).toMatchObject({ ok: true });
+  expect(order).toEqual(['one begins', 'one fails', 'two']);
+});
+
+test('an error tells what the call has cost only if the call was about to pay', async () => {
+  const calls = callsOn(new TestClock());
+  const fail = (): never => {
+    throw new MgwError('submit_unknown', 'who knows', { charged: 'maybe' });
+  };
+  const resumed = await calls.run(contextWith().context, {}, () => fail());
+  const paid = await calls.run(contextWith().context, {}, (call) => {
+    call.paying();
+    return fail();
+  });
+  expect(resumed.structuredContent).toMatchObject({ charged: 'no' });
+  expect(paid.structuredContent).toMatchObject({ charged: 'maybe' });
+});

@@ -1,0 +1,241 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { type Answer, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { type Agent, type Answered, clients, connect } from './client.ts';
+
+const model = 'vendor-h3-mini';
+const video = { model, prompt: 'a boat', duration: 5 };
+
+/** A gateway of Protocol C that lists one model; `onPost` answers submissions. */
+async function gateway(onPost?: Answer): Promise<HttpServer & { posts: () => number }> {
+  const server: HttpServer = await httpServer((seen, response) => {
+    if (seen.method === 'POST' && onPost !== undefined) onPost(seen, response);
+    else if (seen.method === 'POST') sendJson(response, { task_id: server.create(), status: 'queued' });
+    else if (seen.path === '/v1/models') sendJson(response, { data: [{ id: model, protocol: 'c' }] });
+    else sendJson(response, { id: 'task_0001', status: 'queued' });
+  });
+  return Object.assign(server, {
+    posts: () => server.requests.filter(({ method }) => method === 'POST').length,
+  });
+}
+
+async function userOf(url: string): Promise<User> {
+  const user = newUser(url);
+  await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);
+  return user;
+}
+
+describe.each(clients)('an agent with the client %s', (kind) => {
+  test('pays nothing without a budget, and sends nothing', async () => {
+    const server = await gateway();
+    const agent = await connect(kind, await userOf(server.url), ['mcp']);
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget', exit_code: 12 } });
+    expect(server.posts()).toBe(0);
+  });
+
+  test('that repeats a call with its key pays once', async () => {
+    const server = await gateway();
+    const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
+    const first = await agent.call('submit_video', { key: 'one', ...video });
+    const again = await agent.call('submit_video', { key: 'one', ...video });
+    expect(first).toMatchObject({ ok: true, charged: 'yes', next: { tool: 'wait' } });
+    expect(again).toMatchObject({ ok: true, charged: 'no', resumed: true, job: { id: first.job?.id } });
+    expect(await agent.call('submit_video', { key: 'one', ...video, prompt: 'a ship' })).toMatchObject({
+      ok: false,
+      charged: 'no',
+      error: { code: 'conflict' },
+    });
+    expect(server.posts()).toBe(1);
+  });
+
+  test('that gives up while the gateway answers, and calls again, pays once', async () => {
+    const { promise: asked, resolve: isAsked } = deferred<() => void>();
+    const server = await gateway((_, response) =>
+      isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
+    );
+    const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
+    const patience = new AbortController();
+    const lost = agent
+      .call('submit_video', { key: 'one', ...video }, { signal: patience.signal })
+      .catch(() => 'lost');
+    const answer = await asked;
+    patience.abort();
+    expect(await lost).toBe('lost');
+    const again = agent.call('submit_video', { key: 'one', ...video });
+    answer();
+    expect(await again).toMatchObject({ ok: true, charged: 'no', resumed: true });
+    expect(server.posts()).toBe(1);
+  });
+
+  test('asks its person before a payment above the amount of --confirm-over, and for that payment alone', async () => {
+    const server = await gateway();
+    const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
+    const asked: string[] = [];
+    let action: 'accept' | 'decline' = 'decline';
+    const user = await userOf(server.url);
+    const agent = await connect(kind, user, args, (message) => {
+      asked.push(message);
+      return action === 'accept' ? { action, content: { pay: true } } : { action };
+    });
+    const declined = await agent.call('submit_video', { key: 'one', ...video });
+    expect(declined).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
+    expect(server.posts()).toBe(0);
+    action = 'accept';
+    expect(await agent.call('submit_video', { key: 'one', ...video })).toMatchObject({
+      ok: true,
+      charged: 'yes',
+    });
+    expect(asked).toHaveLength(2);
+    expect(await agent.call('submit_video', { key: 'one', ...video })).toMatchObject({ resumed: true });
+    expect(asked).toHaveLength(2);
+    expect(asked[0]).toContain('may cost 5');
+  });
+
+  test('that cannot ask a person is refused a payment above the amount of --confirm-over', async () => {
+    const server = await gateway();
+    const agent = await connect(kind, await userOf(server.url), [
+      'mcp',
+      '--budget',
+      '100',
+      '--confirm-over',
+      '3',
+    ]);
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
+    expect(answer.command?.[0]).toBe('mgw');
+    expect(server.posts()).toBe(0);
+  });
+});
+
+describe('an agent', () => {
+  test('whose server was killed while the gateway answered pays nothing again, under any key', async () => {
+    const { promise: asked, resolve: isAsked } = deferred<string>();
+    const server = await gateway(() => isAsked('asked'));
+    const user = await userOf(server.url);
+    const agent = await connect('v1', user, ['mcp', '--budget', '100']);
+    const lost = agent.call('submit_video', { key: 'one', ...video }).catch(() => 'lost');
+    await asked;
+    process.kill(agent.pid, 'SIGKILL');
+    expect(await lost).toBe('lost');
+    const next = await connect('v1', user, ['mcp', '--budget', '100']);
+    const same = await next.call('submit_video', { key: 'one', ...video });
+    expect(same).toMatchObject({
+      ok: false,
+      charged: 'no',
+      retry: 'never',
+      error: { code: 'submit_unknown' },
+    });
+    const other = await next.call('submit_video', { key: 'two', ...video });
+    expect(other).toMatchObject({ ok: false, charged: 'no', error: { code: 'submit_unknown' } });
+    expect(server.posts()).toBe(1);
+  });
+
+  test('that closes its server while the gateway answers leaves an accepted job behind', async () => {
+    const { promise: asked, resolve: isAsked } = deferred<() => void>();
+    const server = await gateway((_, response) =>
+      isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
+    );
+    const user = await userOf(server.url);
+    const agent = await connect('v1', user, ['mcp', '--budget', '100']);
+    const lost = agent.call('submit_video', { key: 'one', ...video }).catch(() => 'lost');
+    const answer = await asked;
+    const closing = agent.close();
+    answer();
+    await closing;
+    expect(await lost).toBe('lost');
+    await expect
+      .poll(async () => (await user.run(['jobs', 'show', '@one', '--json'])).json.job.state)
+      .toBe('queued');
+  });
+
+  test('shares one budget with the other servers of its root, and gets a new one only by --new-budget', async () => {
+    const server = await gateway();
+    const user = await userOf(server.url);
+    const agents = await Promise.all([1, 2].map(() => connect('v1', user, ['mcp', '--budget', '12'])));
+    const calls = agents.flatMap((agent, one) =>
+      [1, 2].map((two) =>
+        agent.call('submit_video', { key: `k${one}${two}`, ...video, prompt: `boat ${one}${two}` }),
+      ),
+    );
+    const answers = await Promise.all(calls);
+    expect(answers.filter(({ charged }) => charged === 'yes')).toHaveLength(2);
+    expect(answers.filter(({ error }) => error?.code === 'budget')).toHaveLength(2);
+    const spent = await spentBy(agents[0]);
+    expect(spent).toMatchObject([{ limit: '12', spent: '10', left: '2' }]);
+    await Promise.all(agents.map((agent) => agent.close()));
+    const restarted = await connect('v1', user, ['mcp', '--budget', '12']);
+    expect(await spentBy(restarted)).toMatchObject([{ left: '2' }]);
+    await restarted.close();
+    const renewed = await connect('v1', user, ['mcp', '--budget', '12', '--new-budget']);
+    expect(await spentBy(renewed)).toMatchObject([{ spent: '0', left: '12' }]);
+    await renewed.close();
+    const after = await connect('v1', user, ['mcp', '--budget', '12']);
+    expect(await spentBy(after)).toMatchObject([{ spent: '0', left: '12' }]);
+    expect(server.posts()).toBe(2);
+  });
+
+  test('is shown neither the key nor signatures, and its server writes only messages to stdout', async () => {
+    const server = await gateway((_, response) =>
+      sendJson(
+        response,
+        { error: { code: 'bad', message: `\u001b[2J${canaryKey} https://x.example/a?X-Amz-Signature=abc` } },
+        400,
+      ),
+    );
+    const user = await userOf(server.url);
+    const agent = await connect('v1', user, ['-v', 'mcp', '--budget', '100']);
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    const text = JSON.stringify(answer);
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { exit_code: 4 } });
+    expect(text).not.toContain(canaryKey);
+    expect(text).not.toContain('Signature=abc');
+    expect(text).not.toContain('\\u001b');
+    expect(agent.stderr()).not.toContain(canaryKey);
+  });
+
+  test.each([
+    ['../out.mp3', 'a folder above'],
+    ['link/out.mp3', 'a link'],
+    ['/etc/out.mp3', 'an absolute path'],
+  ])('cannot save to %s (%s)', async (output) => {
+    const server = await gateway();
+    const user = await userOf(server.url);
+    await promisify(execFile)('ln', ['-s', '/tmp', join(user.cwd, 'link')]);
+    const agent = await connect('v1', user, ['mcp', '--budget', '100']);
+    const answer = await agent.call('speak', { key: 'one', text: 'hello', speaker: 'x', output });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
+    expect(server.posts()).toBe(0);
+    expect(existsSync('/tmp/out.mp3')).toBe(false);
+  });
+
+  test('makes a video and speech on the sandbox: submit, wait, fetch', async () => {
+    const user = newUser();
+    const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '100']);
+    const submitted = await agent.call('submit_video', { key: 'one', ...video });
+    const ref = submitted.job?.id ?? '';
+    const waited = await agent.call('wait', { ref });
+    expect(waited).toMatchObject({ ok: true, charged: 'no', next: { tool: 'fetch' } });
+    const fetched = await agent.call('fetch', { ref, output: 'boat.mp4' });
+    expect(fetched.files).toMatchObject([{ path: join(user.cwd, 'boat.mp4') }]);
+    const speech = { key: 'two', text: 'hello', speaker: 'en_female_1', output: 'out.mp3' };
+    expect(await agent.call('speak', speech)).toMatchObject({ ok: true, charged: 'yes' });
+    expect(await agent.call('speak', speech)).toMatchObject({ ok: true, charged: 'no', resumed: true });
+    const bill = await user.run(['--sandbox', 'sandbox', 'bill', '--json']);
+    expect(bill.code).toBe(0);
+  });
+});
+
+function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => undefined;
+  const promise = new Promise<T>((done) => (resolve = done));
+  return { promise, resolve };
+}
+
+async function spentBy(agent: Agent | undefined): Promise<Answered['budgets']> {
+  return (await agent?.call('budget'))?.['budgets'];
+}
