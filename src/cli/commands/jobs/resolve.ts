@@ -92,7 +92,7 @@ async function askHow(context: Context, ref: string): Promise<Resolution> {
     const all = `${text} Say which is true:\n${lines.join('\n')}`;
     throw new MgwError('submit_unknown', all, { charged: 'maybe', next, job });
   }
-  context.progress.note(`${text}\n${lines.join('\n')}`);
+  for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);
   const answer = (
     await readLine(context.io, `Which is true? (1-${ways.length}, or Enter to leave it) `)
   ).trim();
