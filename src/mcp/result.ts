@@ -129,5 +129,5 @@ function shown(value: unknown, redact: (text: string) => string): unknown {
 
 // A signature is in the query of its URL.
 function withoutQueries(text: string): string {
-  return text.replace(/(https?:\/\/[^\s?#"'<>]+)\?[^\s"'<>]*/gi, '$1?…');
+  return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) => url.replace(/\?.*/s, '?…'));
 }

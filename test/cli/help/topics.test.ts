@@ -31,7 +31,7 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
 });
 
 it('prints the topics of the design', () => {
-  const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox';
+  const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
 });
 
