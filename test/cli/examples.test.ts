@@ -26,6 +26,7 @@ const skipped: Record<string, string> = {
 };
 // What an example with a name that stands for the reader's own comes to.
 const exitCodes: Record<string, number> = {
+  'mgw jobs resolve @last': 7,
   'mgw batch status clips.csv': 11,
   'mgw batch status clips.csv --json': 11,
   'mgw batch status clips.csv -o clips/{id}.{ext}': 11,

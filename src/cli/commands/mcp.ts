@@ -19,7 +19,7 @@ until a person grants an amount: --budget, or a budget of mgw budget set by --bu
 
 Examples:
   $ mgw --sandbox mcp --budget 5
-  $ mgw mcp --budget 20 --confirm-over 2 --root ~/clips
+  $ mgw mcp --budget 20 --confirm-over 2 --root .
 See mgw help agents.`;
 
 /** `mgw mcp`: serves agents through the Model Context Protocol on stdin and stdout (design 16). */
