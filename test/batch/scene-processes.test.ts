@@ -102,9 +102,9 @@ describe('a batch of 100 rows on a bad day', () => {
       expect(told.batch.states).toMatchObject({ done: rows - 4, unknown: 3, failed: 1 });
       expect(told.rows.map(({ state, next }) => `${state}: ${next.slice(0, 3).join(' ')}`).sort()).toEqual([
         'failed: mgw batch retry',
-        'unknown: mgw jobs show',
-        'unknown: mgw jobs show',
-        'unknown: mgw jobs show',
+        'unknown: mgw jobs resolve',
+        'unknown: mgw jobs resolve',
+        'unknown: mgw jobs resolve',
       ]);
       const bad = new Set(told.rows.map(({ id }) => id));
       for (let n = 0; n < rows; n += 1) {
