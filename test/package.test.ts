@@ -160,7 +160,7 @@ describe('as a library', () => {
   const examples = blocks('ts').map((text, index): [string, string] => [`example-${index + 1}.mts`, text]);
   const sources: Record<string, string> = {
     ...Object.fromEntries(examples),
-    'esm.mts': `${esm('esm.mp4')}\n// @ts-expect-error the types know every field\n() => client.submit({ protocol: 'c', body: { model: 'vendor-h3-mini', durration: 6 } });\n`,
+    'esm.mts': `${esm('esm.mp4')}\n// @ts-expect-error the types know every field\n() => client.submit({ protocol: 'a', body: { instanses: [] } });\n`,
     'typed.cts': cjs.replace(
       "const { createClient, exitCodes, MgwError } = require('mgw');",
       "import { createClient, exitCodes, MgwError } from 'mgw';",
