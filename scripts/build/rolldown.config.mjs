@@ -174,6 +174,7 @@ const network = [
     'http/mend-head',
   ),
   sources('http/proxy'),
+  sources('files/reused-buffers'),
   /ipaddr/,
 ];
 const undici = [
