@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { abortWith } from '../abort-with.ts';
 import type { Budget } from '../budget/budget.ts';
 import type { BudgetKind } from '../budget/file-budget.ts';
 import { deadlineIn, systemClock, type Deadline } from '../clock.ts';
@@ -80,7 +81,11 @@ export class Calls {
     if (typeof input !== 'object' || input === null) throw usageError('Give an object that says what to do.');
     const soft = new AbortController();
     const hard = new AbortController();
-    const unlink = [link(input.signal, soft), link(input.giveUp, soft), link(input.giveUp, hard)];
+    const unlink = [
+      abortWith(input.signal, soft),
+      abortWith(input.giveUp, soft),
+      abortWith(input.giveUp, hard),
+    ];
     const signals = { soft: soft.signal, hard: hard.signal };
     const working = this.#work(input, signals, work);
     this.#underWay.set(soft, working);
@@ -170,14 +175,4 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
     ...(stateDir !== undefined && { MGW_STATE_DIR: resolve(stateDir) }),
     ...(configDir !== undefined && { MGW_CONFIG_DIR: resolve(configDir) }),
   };
-}
-
-// Through a signal of its own: Node warns on stderr if many calls listen to one signal.
-function link(from: AbortSignal | undefined, to: AbortController): () => void {
-  if (from === undefined) return () => undefined;
-  const own = AbortSignal.any([from]);
-  const pass = (): void => to.abort(from.reason as unknown);
-  if (own.aborted) pass();
-  else own.addEventListener('abort', pass, { once: true });
-  return () => own.removeEventListener('abort', pass);
 }

@@ -38,7 +38,8 @@ export class Authority {
     const { budget: amount, hasBudgetName } = this.#grant;
     if (amount === undefined && !hasBudgetName)
       return [{ name: 'mgw mcp', label: 'the budget of this server', budget: nothingGranted }];
-    const standing = hasBudgetName ? await this.#session.allowances() : [];
+    // The standing budget of the profile is no grant, and still a limit.
+    const standing = await this.#session.allowances();
     if (amount === undefined) return standing;
     const budget = await this.#ownBudget(amount);
     return [...standing, { name: 'mgw mcp', label: 'the budget of this server', budget }];
@@ -73,7 +74,11 @@ export class Authority {
   }
 
   #ownBudget(amount: string): Promise<Budget> {
-    return (this.#own ??= this.#open(amount));
+    return (this.#own ??= this.#open(amount).catch((error: unknown) => {
+      // The next call tries again.
+      this.#own = undefined;
+      throw error;
+    }));
   }
 
   // A root has one budget after another: each is the next one's when a person asks for a new one.

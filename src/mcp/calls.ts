@@ -1,8 +1,10 @@
 import type { CallToolResult, ServerContext } from '@modelcontextprotocol/server';
+import { abortWith } from '../abort-with.ts';
 import { deadlineIn, type Deadline } from '../clock.ts';
-import { type Charged, MgwError, toMgwError } from '../errors.ts';
+import { MgwError, toMgwError } from '../errors.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { Session } from '../flows/session.ts';
+import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { type Answer, errorAnswer, toolResult } from './result.ts';
 
@@ -38,7 +40,8 @@ interface Manner {
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
-  readonly #underWay = new Map<AbortController, Promise<unknown>>();
+  readonly #closing = new AbortController();
+  readonly #inProgress = new Set<Promise<unknown>>();
   readonly #turns = new Map<string, Promise<unknown>>();
 
   /** @param interrupted the signals of the process */
@@ -57,19 +60,22 @@ export class Calls {
     const soft = new AbortController();
     const hard = new AbortController();
     const unlink = [
-      link(context.mcpReq.signal, soft),
-      link(this.#interrupted.soft, soft),
-      link(this.#interrupted.hard, hard),
+      abortWith(context.mcpReq.signal, soft),
+      abortWith(this.#closing.signal, soft),
+      abortWith(this.#interrupted.soft, soft),
+      abortWith(this.#interrupted.hard, hard),
     ];
+    // From now on: a call also waits for those before it.
+    const deadline = deadlineIn(longestCallMs, this.#session.clock);
     const answered = new AbortController();
     const told = { text: '' };
     const working = this.#inTurn(manner.turn, () =>
-      this.#work({ soft: soft.signal, hard: hard.signal }, (text) => (told.text = text), work),
+      this.#work({ soft: soft.signal, hard: hard.signal }, deadline, (text) => (told.text = text), work),
     ).finally(() => {
-      this.#underWay.delete(soft);
+      this.#inProgress.delete(working);
       for (const each of unlink) each();
     });
-    this.#underWay.set(soft, working);
+    this.#inProgress.add(working);
     void this.#tellProgress(context, told, answered.signal);
     try {
       const late = manner.late && this.#late(manner.late, answered.signal);
@@ -81,12 +87,13 @@ export class Calls {
 
   /** Begins nothing new, and resolves when everything in progress has ended and is recorded. */
   async end(): Promise<void> {
-    for (const soft of this.#underWay.keys()) soft.abort(new Error('the client is gone'));
-    await Promise.allSettled(this.#underWay.values());
+    this.#closing.abort(new Error('the client is gone'));
+    await Promise.allSettled(this.#inProgress);
   }
 
   async #work(
     signals: Signals,
+    deadline: Deadline,
     tell: (text: string) => void,
     work: (call: Call) => Promise<Answer>,
   ): Promise<Answer> {
@@ -96,7 +103,7 @@ export class Calls {
       signals,
       notes,
       tell,
-      deadline: deadlineIn(longestCallMs, this.#session.clock),
+      deadline,
       paying: () => void (isPaying = true),
       deps: async () => ({
         ...(await this.#session.jobDeps()),
@@ -108,7 +115,8 @@ export class Calls {
       const answer = await work(call);
       return notes.length === 0 ? answer : { ...answer, notes };
     } catch (error) {
-      const shown = errorOf(error, signals);
+      const isAbort = !(error instanceof MgwError) && signals.soft.aborted;
+      const shown = isAbort ? interrupted(signals.soft, 'no') : toMgwError(error);
       return { ...errorAnswer(shown, isPaying ? shown.charged : 'no'), ...(notes.length > 0 && { notes }) };
     }
   }
@@ -149,20 +157,4 @@ export class Calls {
       // The call was answered, or its client is gone: there is nobody left to tell.
     }
   }
-}
-
-function errorOf(error: unknown, { soft }: Signals): MgwError {
-  if (error instanceof MgwError || !soft.aborted) return toMgwError(error);
-  return new MgwError('pending', 'The call was given up.', {
-    charged: 'no' satisfies Charged,
-    retry: 'resume',
-  });
-}
-
-// Through a listener that is removed again: a server makes thousands of calls on one signal.
-function link(from: AbortSignal, to: AbortController): () => void {
-  const pass = (): void => to.abort(from.reason);
-  if (from.aborted) pass();
-  else from.addEventListener('abort', pass, { once: true });
-  return () => from.removeEventListener('abort', pass);
 }

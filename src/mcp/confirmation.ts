@@ -63,28 +63,36 @@ export class Confirmation {
   /** Verifies what a client sends back; given to the server. */
   readonly verify: RequestStateCodec['verify'] = (state, context) => this.#codec.verify(state, context);
 
-  /** Returns undefined if the person agrees, else what is answered instead of the outcome. */
+  /**
+   * Returns undefined if the person agrees, else what is answered instead of the outcome.
+   * @param command the command line with which a person makes the payment
+   */
   async ask(
     asking: Asking,
     message: string,
+    command: string[],
     context: ServerContext,
   ): Promise<CallToolResult | InputRequiredResult | undefined> {
-    if (this.isModern) return this.#askAndReturn(asking, message, context);
+    if (this.isModern) return this.#askAndReturn(asking, message, command, context);
     const answer = await context.mcpReq
       .send(
-        { method: 'elicitation/create', params: { message, requestedSchema: form } },
+        {
+          method: 'elicitation/create',
+          params: { message: `${message} Pay for it?`, requestedSchema: form },
+        },
         { timeout: answerWithinMs },
       )
       .catch(() => undefined);
-    if (answer === undefined) return this.#refusal(asking, message);
+    if (answer === undefined) return this.#refusal(command, `${message} This client cannot ask its person.`);
     if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
-    return this.#refusal(asking, `${message} The person did not agree.`);
+    return this.#refusal(command, `${message} The person did not agree.`);
   }
 
   // The client asks, and makes the same call again with the answer.
   async #askAndReturn(
     asking: Asking,
     message: string,
+    command: string[],
     context: ServerContext,
   ): Promise<CallToolResult | InputRequiredResult | undefined> {
     const { mcpReq } = context;
@@ -98,25 +106,27 @@ export class Confirmation {
     ) {
       this.#used.add(state.data.id);
       if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
-      return this.#refusal(asking, `${message} The person did not agree.`);
+      return this.#refusal(command, `${message} The person did not agree.`);
     }
     const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
-    if (!capabilities.success) return this.#refusal(asking, message);
+    if (!capabilities.success) return this.#refusal(command, `${message} This client cannot ask its person.`);
     const requestState = await this.#codec.mint({ id: randomUUID(), ...asking }, context);
     return inputRequired({
-      inputRequests: { confirm: inputRequired.elicit({ message, requestedSchema: form }) },
+      inputRequests: {
+        confirm: inputRequired.elicit({ message: `${message} Pay for it?`, requestedSchema: form }),
+      },
       requestState,
     });
   }
 
-  #refusal({ key }: Asking, message: string): CallToolResult {
-    const text = `${message} Nothing was sent. A payment above ${this.over} needs a person, and this client cannot ask one, or they did not agree. A person can raise --confirm-over.`;
+  #refusal(command: string[], message: string): CallToolResult {
+    const text = `${message} Nothing was sent. A person can run the command.`;
     const answer: Answer = {
       ok: false,
       charged: 'no',
       retry: 'safe',
       next: null,
-      command: ['mgw', 'video', 'submit', '--key', key],
+      command,
       error: { code: 'budget', message: text, exit_code: 12 },
     };
     return toolResult(answer, this.#redact);

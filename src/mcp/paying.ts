@@ -66,7 +66,7 @@ export async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
  */
 export async function unconfirmed(
   tools: Tools,
-  { key, order, tool }: { key: string; order: Asked; tool: string },
+  { key, order, tool, given }: { key: string; order: Asked; tool: string; given: Given },
   deps: FlowDeps,
   context: ServerContext,
 ): Promise<Answered | undefined> {
@@ -78,13 +78,30 @@ export async function unconfirmed(
   const request = createHash('sha256')
     .update(canonicalJson([order.protocol, order.body] as Json))
     .digest('hex');
-  const message = `${what}: this may cost ${amount}, more than ${limit}. Pay for it?`;
+  const message = `${what}: this may cost ${amount}, more than ${limit}.`;
   const asking: Asking = { tool, key, request, amount };
-  return tools.confirmation.ask(asking, message, context);
+  return tools.confirmation.ask(asking, message, commandLine(tool, given), context);
 }
 
-// A key whose job was sent needs no confirmation: nothing is paid again.
+// Whether nothing is paid for a key again. A job that was rejected is sent again.
 async function isPaid(key: string, { ledger }: FlowDeps): Promise<boolean> {
   const job = await namedJob(ledger, key);
-  return job !== undefined && shownState(job) !== 'prepared';
+  if (job === undefined) return false;
+  return job.handle !== undefined || ['sending', 'unknown'].includes(shownState(job));
+}
+
+// The command line that does what a call asks for.
+function commandLine(tool: string, { protocol, text, ...flags }: Given): string[] {
+  const words =
+    tool === 'speak' ? ['tts'] : ['video', ...(protocol === undefined ? [] : [textOf(protocol)]), 'submit'];
+  const options = Object.entries(flags).flatMap(([name, value]) => {
+    if (value === undefined) return [];
+    if (typeof value === 'boolean') return [value ? `--${name}` : `--no-${name}`];
+    return [value].flat().map((each) => `--${name}=${textOf(each)}`);
+  });
+  return ['mgw', ...words, ...options, ...(text === undefined ? [] : ['--', textOf(text)])];
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }

@@ -64,7 +64,7 @@ async function spoken(tools: Tools, given: Speech, context: ServerContext): Prom
       const speech = composeSpeech(text, path, fields, settings);
       const deps = await payingDeps(tools, call);
       const order = { protocol: 'tts', model: speechModel, body: speech.body };
-      asking = await unconfirmed(tools, { key, order, tool: 'speak' }, deps, context);
+      asking = await unconfirmed(tools, { key, order, tool: 'speak', given: { ...given } }, deps, context);
       if (asking !== undefined) return goesOn('speak', { ...given });
       const deadline = deadlineIn(settings.timeoutMs.value, tools.session.clock);
       const wanted = {

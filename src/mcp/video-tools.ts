@@ -65,7 +65,7 @@ async function submitted(tools: Tools, key: string, given: Given, context: Serve
       const { protocol, body } = video;
       const order = { protocol: protocol.name, model: protocol.modelOf(body), body };
       const deps = await payingDeps(tools, call);
-      asking = await unconfirmed(tools, { key, order, tool: 'submit_video' }, deps, context);
+      asking = await unconfirmed(tools, { key, order, tool: 'submit_video', given }, deps, context);
       if (asking !== undefined) return goesOn('submit_video', given);
       const { job, isResumed, delivered } = await submitVideo(
         video,

@@ -46,6 +46,34 @@ test('a call that takes too long is answered, and its work goes on until the end
   expect(hasEnded).toBe(true);
 });
 
+test('a call that had to wait for another one still ends in time', async () => {
+  const clock = new TestClock();
+  const calls = callsOn(clock);
+  let finish: (answer: Answer) => void = () => undefined;
+  const before = new Promise<Answer>((resolve) => (finish = resolve));
+  void calls.run(contextWith().context, { turn: 'fetch' }, () => before);
+  const left: number[] = [];
+  const second = calls.run(contextWith().context, { turn: 'fetch' }, ({ deadline }) => {
+    left.push(deadline.leftMs());
+    return Promise.resolve(well);
+  });
+  clock.advance(longestCallMs - 1000);
+  finish(well);
+  await second;
+  expect(left).toEqual([1000]);
+});
+
+test('nothing begins any more once the server ends', async () => {
+  const calls = callsOn(new TestClock());
+  await calls.end();
+  const aborted: boolean[] = [];
+  await calls.run(contextWith().context, {}, ({ signals }) => {
+    aborted.push(signals.soft.aborted);
+    return Promise.resolve(well);
+  });
+  expect(aborted).toEqual([true]);
+});
+
 test('a client that asked for it is told what a call is doing', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);

@@ -98,21 +98,48 @@ describe.each(clients)('an agent with the client %s', (kind) => {
 
   test('that cannot ask a person is refused a payment above the amount of --confirm-over', async () => {
     const server = await gateway();
-    const agent = await connect(kind, await userOf(server.url), [
-      'mcp',
-      '--budget',
-      '100',
-      '--confirm-over',
-      '3',
-    ]);
+    const user = await userOf(server.url);
+    const agent = await connect(kind, user, ['mcp', '--budget', '100', '--confirm-over', '3']);
     const answer = await agent.call('submit_video', { key: 'one', ...video });
     expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
-    expect(answer.command?.[0]).toBe('mgw');
     expect(server.posts()).toBe(0);
+    const [mgw, ...words] = answer.command ?? [];
+    expect(mgw).toBe('mgw');
+    expect((await user.run(words)).code).toBe(0);
+    expect(await agent.call('submit_video', { key: 'one', ...video })).toMatchObject({ resumed: true });
+    expect(server.posts()).toBe(1);
   });
 });
 
 describe('an agent', () => {
+  test('asks its person again before a payment that was agreed to and then rejected', async () => {
+    const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
+    const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
+    let asked = 0;
+    const agent = await connect('v1', await userOf(server.url), args, () => {
+      asked += 1;
+      return { action: 'accept', content: { pay: true } };
+    });
+    for (const count of [1, 2]) {
+      const answer = await agent.call('submit_video', { key: 'one', ...video });
+      expect(answer).toMatchObject({ ok: false, charged: 'no', error: { exit_code: 4 } });
+      expect(asked).toBe(count);
+    }
+  });
+
+  test('is held to the budget of the profile too, which alone grants nothing', async () => {
+    const server = await gateway();
+    const user = await userOf(server.url);
+    await user.run(['budget', 'set', 'cap', '4']);
+    await user.run(['config', 'set', 'budget', 'cap']);
+    for (const args of [['mcp'], ['mcp', '--budget', '100']]) {
+      const agent = await connect('v1', user, args);
+      const answer = await agent.call('submit_video', { key: args.join('-'), ...video });
+      expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
+    }
+    expect(server.posts()).toBe(0);
+  });
+
   test('whose server was killed while the gateway answered pays nothing again, under any key', async () => {
     const { promise: asked, resolve: isAsked } = deferred<string>();
     const server = await gateway(() => isAsked('asked'));
