@@ -122,7 +122,7 @@ export function openSession(options: SessionOptions): Session {
   return session;
 }
 
-/** Returns a session of which every request ends with `deadline`. */
+/** Returns a session whose requests all end at `deadline`. */
 export function withinDeadline(session: Session, deadline: Deadline): Session {
   return {
     ...session,

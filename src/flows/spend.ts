@@ -47,14 +47,14 @@ export function spentView(by: SpendGroup, { groups, total }: Spent): Record<stri
 }
 
 // A shared ledger answers for all that are asked for at once.
-const mostAtOnce = 500;
+const maxAtOnce = 500;
 
 async function* recordsIn(
   ledger: Ledger,
 ): AsyncGenerator<[id: string, events: Awaited<ReturnType<Ledger['events']>>]> {
   const ids = await ledger.ids();
-  for (let start = 0; start < ids.length; start += mostAtOnce) {
-    const some = ids.slice(start, start + mostAtOnce);
+  for (let start = 0; start < ids.length; start += maxAtOnce) {
+    const some = ids.slice(start, start + maxAtOnce);
     const all = await Promise.all(some.map((id) => ledger.events(id)));
     for (const [index, events] of all.entries()) yield [some[index] ?? '', events];
   }

@@ -28,21 +28,12 @@ export interface Call {
   paying(): void;
 }
 
-/** How a call is made. */
-interface Manner {
-  /** Calls of the same name run one after another in this server. */
-  turn?: string;
-  /** What is answered if the work takes longer than a call may; without it, the work ends by its deadline. */
-  late?: () => Answer;
-}
-
 /** The calls of one server. Whatever a client gives up goes on until its outcome is recorded. */
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
   readonly #closing = new AbortController();
   readonly #inProgress = new Set<Promise<unknown>>();
-  readonly #turns = new Map<string, Promise<unknown>>();
 
   /** @param interrupted the signals of the process */
   constructor(session: Session, interrupted: Signals) {
@@ -50,11 +41,14 @@ export class Calls {
     this.#interrupted = interrupted;
   }
 
-  /** Runs the work of a tool, and answers within {@link longestCallMs} or soon after. Never throws. */
+  /**
+   * Runs the work of a tool, and answers within {@link longestCallMs} or soon after. Never throws.
+   * @param lateAnswer what is answered if the work takes longer; without it, the work ends by its deadline
+   */
   async run(
     context: ServerContext,
-    manner: Manner,
     work: (call: Call) => Promise<Answer>,
+    lateAnswer?: () => Answer,
   ): Promise<CallToolResult> {
     const redact = (text: string): string => this.#session.redact(text);
     const soft = new AbortController();
@@ -65,12 +59,14 @@ export class Calls {
       abortWith(this.#interrupted.soft, soft),
       abortWith(this.#interrupted.hard, hard),
     ];
-    // From now on: a call also waits for those before it.
     const deadline = deadlineIn(longestCallMs, this.#session.clock);
     const answered = new AbortController();
     const told = { text: '' };
-    const working = this.#inTurn(manner.turn, () =>
-      this.#work({ soft: soft.signal, hard: hard.signal }, deadline, (text) => (told.text = text), work),
+    const working = this.#work(
+      { soft: soft.signal, hard: hard.signal },
+      deadline,
+      (text) => (told.text = text),
+      work,
     ).finally(() => {
       this.#inProgress.delete(working);
       for (const each of unlink) each();
@@ -78,7 +74,7 @@ export class Calls {
     this.#inProgress.add(working);
     void this.#tellProgress(context, told, answered.signal);
     try {
-      const late = manner.late && this.#late(manner.late, answered.signal);
+      const late = lateAnswer && this.#late(lateAnswer, answered.signal);
       return toolResult(await (late === undefined ? working : Promise.race([working, late])), redact);
     } finally {
       answered.abort();
@@ -119,18 +115,6 @@ export class Calls {
       const shown = isAbort ? interrupted(signals.soft, 'no') : toMgwError(error);
       return { ...errorAnswer(shown, isPaying ? shown.charged : 'no'), ...(notes.length > 0 && { notes }) };
     }
-  }
-
-  #inTurn<T>(name: string | undefined, work: () => Promise<T>): Promise<T> {
-    if (name === undefined) return work();
-    const before = this.#turns.get(name) ?? Promise.resolve();
-    const turn = before.then(work, work);
-    this.#turns.set(name, turn);
-    const leave = (): void => {
-      if (this.#turns.get(name) === turn) this.#turns.delete(name);
-    };
-    turn.then(leave, leave);
-    return turn;
   }
 
   async #late(answer: () => Answer, signal: AbortSignal): Promise<Answer> {

@@ -33,7 +33,7 @@ function addModels(server: McpServer, tools: Tools): void {
       outputSchema: answerSchema,
       annotations: { readOnlyHint: true, openWorldHint: true },
     },
-    ({ protocol }, context) => calls.run(context, {}, (call) => models(tools, protocol, call)),
+    ({ protocol }, context) => calls.run(context, (call) => models(tools, protocol, call)),
   );
 }
 
@@ -49,7 +49,7 @@ function addJobs(server: McpServer, tools: Tools): void {
       annotations: local,
     },
     (given, context) =>
-      calls.run(context, {}, async () => {
+      calls.run(context, async () => {
         const job = await recordedJob(await tools.session.ledger(), given.ref);
         return { ...well, next: nextForJob(job), job: jobView(job) };
       }),
@@ -72,7 +72,7 @@ function addJobs(server: McpServer, tools: Tools): void {
       annotations: local,
     },
     ({ limit = 20, ...choice }, context) =>
-      calls.run(context, {}, async () => {
+      calls.run(context, async () => {
         const { shown, more } = await newestJobs(await tools.session.ledger(), choice, limit);
         return { ...well, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
       }),
@@ -91,7 +91,7 @@ function addMoney(server: McpServer, tools: Tools): void {
       annotations: local,
     },
     ({ by = 'model' }, context) =>
-      calls.run(context, {}, async () => ({
+      calls.run(context, async () => ({
         ...well,
         next: null,
         spend: await spendBy(await tools.session.ledger(), by, ''),
@@ -108,7 +108,7 @@ function addMoney(server: McpServer, tools: Tools): void {
       annotations: local,
     },
     (_, context) =>
-      calls.run(context, {}, async () => ({
+      calls.run(context, async () => ({
         ...well,
         next: null,
         budgets: await tools.authority.view(),

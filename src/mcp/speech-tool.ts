@@ -51,7 +51,6 @@ async function spoken(tools: Tools, given: Speech, context: ServerContext): Prom
   let asking: Answered | undefined;
   const result = await tools.calls.run(
     context,
-    { turn: `key ${key}`, late: () => goesOn('speak', { ...given }) },
     async (call) => {
       checkKeyName(key, false);
       const path = await tools.root.file(output, 'output');
@@ -80,6 +79,7 @@ async function spoken(tools: Tools, given: Speech, context: ServerContext): Prom
       await delivered();
       return { ...paidAnswer(job, isResumed, null), files };
     },
+    () => goesOn('speak', { ...given }),
   );
   return asking ?? result;
 }

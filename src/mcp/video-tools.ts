@@ -48,7 +48,7 @@ export function addVideoTools(server: McpServer, tools: Tools): void {
       outputSchema: answerSchema,
       annotations: { readOnlyHint: true, openWorldHint: true },
     },
-    (given, context) => tools.calls.run(context, {}, (call) => priced(tools, given, call)),
+    (given, context) => tools.calls.run(context, (call) => priced(tools, given, call)),
   );
 }
 
@@ -57,7 +57,6 @@ async function submitted(tools: Tools, key: string, given: Given, context: Serve
   let asking: Answered | undefined;
   const result = await tools.calls.run(
     context,
-    { turn: `key ${key}`, late: () => goesOn('submit_video', given) },
     async (call) => {
       checkKeyName(key, false);
       const { video, advice } = await composedVideo(tools, fields);
@@ -83,6 +82,7 @@ async function submitted(tools: Tools, key: string, given: Given, context: Serve
       await delivered();
       return paidAnswer(job, isResumed, { tool: 'wait', arguments: { refs: [job.id] } });
     },
+    () => goesOn('submit_video', given),
   );
   return asking ?? result;
 }

@@ -24,7 +24,7 @@ export function addWaitTools(server: McpServer, tools: Tools): void {
       outputSchema: answerSchema,
       annotations: { readOnlyHint: true, openWorldHint: true },
     },
-    (given, context) => calls.run(context, {}, (call) => wait(refsOf(given), call)),
+    (given, context) => calls.run(context, (call) => wait(refsOf(given), call)),
   );
   server.registerTool(
     'fetch',
@@ -39,10 +39,7 @@ export function addWaitTools(server: McpServer, tools: Tools): void {
       outputSchema: answerSchema,
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: true },
     },
-    (given, context) =>
-      calls.run(context, { turn: `fetch ${given.ref}` }, (call) =>
-        fetched(tools, given.ref, given.output, call),
-      ),
+    (given, context) => calls.run(context, (call) => fetched(tools, given.ref, given.output, call)),
   );
 }
 

@@ -32,7 +32,11 @@ test('a call that takes too long is answered, and its work goes on until the end
   const calls = callsOn(clock);
   let finish: (answer: Answer) => void = () => undefined;
   const work = new Promise<Answer>((resolve) => (finish = resolve));
-  const answered = calls.run(contextWith().context, { late: () => ({ ...well, pending: true }) }, () => work);
+  const answered = calls.run(
+    contextWith().context,
+    () => work,
+    () => ({ ...well, pending: true }),
+  );
   clock.advance(longestCallMs);
   expect((await answered).structuredContent).toMatchObject({ pending: true });
   let hasEnded = false;
@@ -46,28 +50,11 @@ test('a call that takes too long is answered, and its work goes on until the end
   expect(hasEnded).toBe(true);
 });
 
-test('a call that had to wait for another one still ends in time', async () => {
-  const clock = new TestClock();
-  const calls = callsOn(clock);
-  let finish: (answer: Answer) => void = () => undefined;
-  const before = new Promise<Answer>((resolve) => (finish = resolve));
-  void calls.run(contextWith().context, { turn: 'fetch' }, () => before);
-  const left: number[] = [];
-  const second = calls.run(contextWith().context, { turn: 'fetch' }, ({ deadline }) => {
-    left.push(deadline.leftMs());
-    return Promise.resolve(well);
-  });
-  clock.advance(longestCallMs - 1000);
-  finish(well);
-  await second;
-  expect(left).toEqual([1000]);
-});
-
 test('nothing begins any more once the server ends', async () => {
   const calls = callsOn(new TestClock());
   await calls.end();
   const aborted: boolean[] = [];
-  await calls.run(contextWith().context, {}, ({ signals }) => {
+  await calls.run(contextWith().context, ({ signals }) => {
     aborted.push(signals.soft.aborted);
     return Promise.resolve(well);
   });
@@ -78,7 +65,7 @@ test('a client that asked for it is told what a call is doing', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;
-    void callsOn(new TestClock()).run(context, {}, (call) => {
+    void callsOn(new TestClock()).run(context, (call) => {
       call.tell('job_1 running');
       return new Promise<Answer>((done) => (finish = done));
     });
@@ -87,31 +74,13 @@ test('a client that asked for it is told what a call is doing', async () => {
   expect(await first).toBe('job_1 running');
 });
 
-test('calls of one key run one after another, also after one that failed', async () => {
-  const calls = callsOn(new TestClock());
-  const order: string[] = [];
-  const one = calls.run(contextWith().context, { turn: 'k' }, async () => {
-    order.push('one begins');
-    await Promise.resolve();
-    order.push('one fails');
-    throw new MgwError('unreachable', 'no');
-  });
-  const two = calls.run(contextWith().context, { turn: 'k' }, () => {
-    order.push('two');
-    return Promise.resolve(well);
-  });
-  expect((await one).structuredContent).toMatchObject({ ok: false, charged: 'no' });
-  expect((await two).structuredContent).toMatchObject({ ok: true });
-  expect(order).toEqual(['one begins', 'one fails', 'two']);
-});
-
 test('an error tells what the call has cost only if the call was about to pay', async () => {
   const calls = callsOn(new TestClock());
   const fail = (): never => {
     throw new MgwError('submit_unknown', 'who knows', { charged: 'maybe' });
   };
-  const resumed = await calls.run(contextWith().context, {}, () => fail());
-  const paid = await calls.run(contextWith().context, {}, (call) => {
+  const resumed = await calls.run(contextWith().context, () => fail());
+  const paid = await calls.run(contextWith().context, (call) => {
     call.paying();
     return fail();
   });

@@ -72,6 +72,17 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
+  test('that makes one call eight times at once pays once, and learns of one job', async () => {
+    const server = await gateway();
+    const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
+    const calls = Array.from({ length: 8 }, () => agent.call('submit_video', { key: 'one', ...video }));
+    const answers = await Promise.all(calls);
+    expect(new Set(answers.map(({ job }) => job?.id)).size).toBe(1);
+    expect(answers.map(({ ok }) => ok)).toEqual(calls.map(() => true));
+    expect(answers.filter(({ charged }) => charged === 'yes')).toHaveLength(1);
+    expect(server.posts()).toBe(1);
+  });
+
   test('asks its person before a payment above the amount of --confirm-over, and for that payment alone', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
