@@ -30,7 +30,7 @@ export interface Reply {
   headers: Record<string, string>;
   /** The body decoded as UTF-8, as much of it as came and as the bound allowed. */
   text: string;
-  /** False where the body was cut: a reset, an early end, a timeout, or the bound of its size. */
+  /** False if the body was cut: a reset, an early end, a timeout, or the bound of its size. */
   complete: boolean;
   /** Media strings that were diverted to files while the body streamed, in the order they came. */
   spooled?: SpooledMedia[];
@@ -41,7 +41,7 @@ export interface Reply {
  * taken by the string `mgw-spool:<index>`.
  */
 export interface SpooledMedia {
-  /** Where the decoded bytes are, or undefined where they were only counted. */
+  /** Where the decoded bytes are, or undefined if they were only counted. */
   path?: string;
   bytes: number;
   /** Why the string was not strict Base64, where it was not. */

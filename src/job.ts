@@ -35,7 +35,7 @@ export interface Owner {
   lease?: string;
 }
 
-/** What can be shown of a process from here: nothing where it runs elsewhere, or its start is not known. */
+/** What can be shown of a process from here: nothing if it runs elsewhere, or its start is not known. */
 export type Life = 'alive' | 'dead' | 'unknown';
 
 /** How much a run was asked to deliver. */
@@ -67,7 +67,7 @@ export interface JobCost {
 
 /** What is said of the money of an attempt before it is sent. */
 export interface AttemptMoney {
-  /** Absent where no price is known. */
+  /** Absent if no price is known. */
   cost?: JobCost;
   /** The reservation under which it is sent, and the budgets that hold it. */
   reservation?: string;
@@ -96,7 +96,7 @@ export type JobEvent =
       /** Words that the row of a batch gave its job. */
       tags?: string[];
       request?: unknown;
-      /** True where the body was too large to record: it cannot be sent again from the record. */
+      /** True if the body was too large to record: it cannot be sent again from the record. */
       elided?: boolean;
     }
   /** A process takes the job on; `run` names it in the events that follow. */
@@ -197,13 +197,13 @@ export const lostFingerprint = 'lost';
 /** The protocol of a job whose record has lost its beginning and names none: it may be any, or speech. */
 export const lostProtocol = 'unknown';
 
-/** True where one goal is the other: the same command, typed again. */
+/** True if one goal is the other: the same command, typed again. */
 export function isSameGoal(one: Goal, other: Goal): boolean {
   return one.command === other.command && one.ask === other.ask && one.output === other.output;
 }
 
 /**
- * True where the command that paid for a job has not got what it wanted (design 4): the same command carries on with it,
+ * True if the command that paid for a job has not got what it wanted (design 4): the same command carries on with it,
  * and so does one that wants something else of it.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
@@ -221,7 +221,7 @@ export function ownWord({
   return native && native.toLowerCase() !== state ? native : undefined;
 }
 
-/** True where nothing more will happen to the job by itself. */
+/** True if nothing more will happen to the job by itself. */
 export function isFinal(state: JobState): boolean {
   return state === 'succeeded' || state === 'failed' || state === 'rejected';
 }

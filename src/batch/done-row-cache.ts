@@ -22,7 +22,7 @@ import { countOf, hashOf, isSpeech, type Work } from './work.ts';
 /** A row that was done, as it was then. */
 export interface DoneRow {
   id: string;
-  /** True where the manifest gives the id. */
+  /** True if the manifest gives the id. */
   isNamed: boolean;
   /** The hash of what it asks for. */
   hash: string;

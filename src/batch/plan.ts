@@ -17,7 +17,7 @@ export interface PlanDeps extends StandingDeps {
    * @throws MgwError('usage') naming what is wrong, one thing in each line.
    */
   workOf: (row: Row) => Promise<Work>;
-  /** What a row costs at most; undefined where that is not known. */
+  /** What a row costs at most; undefined if that is not known. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, where those need only be counted. */
   known?: DoneRowCache | undefined;
@@ -90,7 +90,7 @@ export async function planBatch(
 
 /**
  * A row as it stands now, whatever a plan has found before.
- * @throws MgwError('usage') where it cannot be carried out.
+ * @throws MgwError('usage') if it cannot be carried out.
  */
 export async function planRow(row: Row, { name, place }: Batch, deps: PlanDeps): Promise<PlannedRow> {
   const found = named(row, await deps.workOf(row), name, place);
@@ -148,7 +148,7 @@ class Planning {
     return true;
   }
 
-  /** The row with all that is known of it, undefined where it cannot be carried out; `mark` is what it is remembered by. */
+  /** The row with all that is known of it, undefined if it cannot be carried out; `mark` is what it is remembered by. */
   async row(row: Row, mark?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
     const named = work && this.#named(row, work);

@@ -19,7 +19,7 @@ export interface NamedRow {
   mark?: string | undefined;
 }
 
-/** A row, and where it stands. */
+/** A row, and its line. */
 export type PlannedRow = NamedRow & Standing;
 
 /** Digits of the hash that names a row without an id. */

@@ -97,7 +97,7 @@ function isDelivered({ record }: Job): boolean {
 }
 
 /**
- * The files of a job at the path of its row, undefined where one is not there. By their size: their hashes would take as
+ * The files of a job at the path of its row, undefined if one is not there. By their size: their hashes would take as
  * long as reading all of them.
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {

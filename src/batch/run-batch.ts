@@ -12,7 +12,7 @@ import { stateAfter, Tally } from './tally.ts';
 export interface ReadyRun {
   plan: Plan;
   tally: Tally;
-  /** The rows to carry out, by their places, and where each stood. */
+  /** The rows to carry out, by their positions, and the line of each. */
   chosen: ReadonlyMap<number, { take: number; state: RowState }>;
 }
 
@@ -46,7 +46,7 @@ export async function readyRun(
 
 /**
  * Carries the chosen rows of a batch out, many at once, reading the manifest once more where there are any.
- * @returns why it was stopped before its end, undefined where it was not, or by a signal
+ * @returns why it was stopped before its end, undefined if it was not, or by a signal
  * @throws MgwError where the manifest cannot be read.
  */
 export async function runBatch(

@@ -11,7 +11,7 @@ import type { PlannedRow } from './planned-row.ts';
 /** How a row of a run ended. */
 export interface RowEnd {
   planned: PlannedRow;
-  /** The job as it is then; undefined where there is none yet. */
+  /** The job as it is then; undefined if there is none yet. */
   job?: Job;
   files: JobFile[];
   /** Why it is not done. */
@@ -76,12 +76,12 @@ export class BatchRun {
     return this.#stop;
   }
 
-  /** True where no more rows are begun. */
+  /** True if no more rows are started. */
   get isOver(): boolean {
     return this.#stop !== undefined || this.#deps.signals.soft.aborted;
   }
 
-  /** Begins a row as soon as there is room for it; does nothing where the run is over. Never throws. */
+  /** Starts a row as soon as a slot is free; does nothing if the run is over. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
     const { pace, timeoutMs } = this.#options;
     while (this.#open >= pace.limit + maxInParallel && !this.isOver) await this.#nextEnd();

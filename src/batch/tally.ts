@@ -31,7 +31,7 @@ export class Tally {
     return Object.values(this.counts).reduce((sum, count) => sum + count, this.bad);
   }
 
-  /** True where every row has its file. */
+  /** True if every row has its file. */
   get isDone(): boolean {
     return this.counts.done === this.rows;
   }

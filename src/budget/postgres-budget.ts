@@ -11,7 +11,7 @@ export interface PostgresBudgetOptions {
   database: Database;
   kind: BudgetKind;
   name: string;
-  /** What the ledger proves of a reservation; `none` only where its run can send nothing more under it. */
+  /** What the ledger proves of a reservation; `none` only if its run can send nothing more under it. */
   outcomeOf: OutcomeOf;
   /** Ms since 1970; the database's own clock where absent, so that a day begins at one moment for all. */
   now?: () => number;
@@ -158,7 +158,7 @@ export class PostgresBudget implements Budget {
     );
   }
 
-  // True where something was given back.
+  // True if something was given back.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
     let isReleased = false;
     for (const reservation of await this.#open()) {

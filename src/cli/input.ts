@@ -9,7 +9,7 @@ const maxBytes = 64 * 1024 * 1024;
 
 /**
  * All of standard input as text.
- * @throws MgwError('usage') where it is not valid UTF-8, or larger than 64 MiB.
+ * @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB.
  */
 export async function readStdin(io: Io): Promise<string> {
   // Nothing moves on a terminal until something is typed: it must not look as if mgw hung.

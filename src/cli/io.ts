@@ -22,7 +22,7 @@ export function columnsOf(stream: { isTTY?: boolean; columns?: number }): number
 /**
  * Writes and resolves when the text has left for the system. A closed pipe is the reader's wish (`mgw … | head`) and
  * no error.
- * @throws MgwError('local_io') where the stream takes nothing (a full disk); `charged` is what it says of the money.
+ * @throws MgwError('local_io') if the stream takes nothing (a full disk); `charged` is what it says of the money.
  */
 export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
   return new Promise((resolve, reject) => {

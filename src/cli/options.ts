@@ -104,7 +104,7 @@ export function sinceOption(): Option {
 
 /**
  * The moment that `--since` names, ISO 8601 in UTC, as the records have it; `now` in ms since 1970.
- * @throws MgwError('usage') where it names none.
+ * @throws MgwError('usage') if it names none.
  */
 export function sinceTime(text: string, now: number): string {
   if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) {

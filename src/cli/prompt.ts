@@ -4,7 +4,7 @@ import { write, type Io } from './io.ts';
 
 /**
  * Asks on the terminal for a line; the question goes to stderr.
- * @throws MgwError with exit code 130 on Ctrl-C and where the terminal goes away (Ctrl-D), and `usage` where stdin is no terminal.
+ * @throws MgwError with exit code 130 on Ctrl-C and if the terminal goes away (Ctrl-D), and `usage` where stdin is no terminal.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');

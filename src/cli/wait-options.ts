@@ -97,7 +97,7 @@ export function checkSidecar({ sidecar, output }: OutputOptions): void {
   throw usageError('--sidecar is put next to a file: name one by -o FILE.');
 }
 
-/** The target of `-o`, or undefined where none is given. @throws MgwError('usage') for an empty one. */
+/** The target of `-o`, or undefined if none is given. @throws MgwError('usage') for an empty one. */
 export function targetOf(options: OutputOptions): Target | undefined {
   const { output } = options;
   if (output === undefined) return undefined;

@@ -24,7 +24,7 @@ const longestLog = 4 * 1024 * 1024;
 export interface PartMetadata {
   /** What is being made, in words that stay when its address is signed afresh. */
   identity: string;
-  /** The name of the file that it is written to; absent where there is none yet. */
+  /** The name of the file that it is written to; absent if there is none yet. */
   part?: string;
   /** What a continuation must match: see `strongValidator`. */
   validator?: string;
@@ -54,7 +54,7 @@ export interface Claim {
 export interface ClaimLog {
   /** The claim that counts; undefined where nobody has made one. */
   latest?: Claim;
-  /** True where its process has let go. */
+  /** True if its process has let go. */
   released: boolean;
   metadata: PartMetadata;
 }
@@ -133,7 +133,7 @@ export interface LogFile {
 }
 
 /**
- * Opens a log, and makes it where there is none; undefined where something else has the name: another user's file, a
+ * Opens a log, and makes it where there is none; undefined if something else has the name: another user's file, a
  * link, a folder. @throws what the file system throws.
  */
 export function openLog(path: string): LogFile | undefined {
@@ -174,7 +174,7 @@ export function append({ file }: LogFile, entry: Claim | Note | { released: true
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
 }
 
-/** True where the log still has its name: whoever held it may have removed it meanwhile, or somebody by hand. */
+/** True if the log still has its name: whoever held it may have removed it meanwhile, or somebody by hand. */
 export function isInPlace({ path, status }: LogFile): boolean {
   const named = lstatSync(path, { throwIfNoEntry: false });
   return named !== undefined && named.ino === status.ino && named.dev === status.dev;

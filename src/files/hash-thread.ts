@@ -20,7 +20,7 @@ export class HashThread {
   #told = 0;
 
   /**
-   * Begins for a file that is open for reading until {@link end} has returned. Undefined where there is no room for a
+   * Begins for a file that is open for reading until {@link end} has returned. Undefined if there is no room for a
    * thread: it would only take turns with this one.
    */
   static begin(fd: number): HashThread | undefined {

@@ -16,7 +16,7 @@ const maxPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /** Of what went through here; undefined once a thread does it, or where something stands in the file that did not. */
+  /** Of what went through here; undefined once a thread does it, or if something stands in the file that did not. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;

@@ -71,7 +71,7 @@ async function makeOne(folder: string, mode: number): Promise<void> {
   await syncFolder(path.dirname(folder));
 }
 
-/** True where a folder stands there, or a link to one; false where that cannot be told. */
+/** True if the path is a folder, or a link to one; false if that cannot be determined. */
 export function isFolder(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;

@@ -57,7 +57,7 @@ export interface OpenedPart {
   path: string;
   /** Its descriptor, which is the caller's to close. */
   file: number;
-  /** True where nothing stands in it. */
+  /** True if it is empty. */
   isNew: boolean;
 }
 
@@ -233,7 +233,7 @@ export class OutputLock {
     return undefined;
   }
 
-  // Undefined where the name is taken. Noted first: whoever finds this process dead finds its file.
+  // Undefined if the name is taken. Noted first: whoever finds this process dead finds its file.
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {

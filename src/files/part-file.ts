@@ -15,7 +15,7 @@ const syncMs = 2000;
 
 /**
  * The `.part` file of a download: continued from what an earlier process left of the same, as far as that is known to
- * be on the disk. Every method throws MgwError('local_io') where the disk fails.
+ * be on the disk. Every method throws MgwError('local_io') if the disk fails.
  */
 export class PartFile {
   readonly #file: HashedFile;
@@ -70,7 +70,7 @@ export class PartFile {
     return this.#total;
   }
 
-  /** What a continuation must match; undefined where there is nothing that could be continued. */
+  /** What a continuation must match; undefined if there is nothing that could be continued. */
   get validator(): string | undefined {
     return this.length >= headBytes ? this.#validator : undefined;
   }

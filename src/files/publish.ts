@@ -34,7 +34,7 @@ export interface PublishOptions {
   force: boolean;
   /** Whether what led here has cost money, for the error; 'yes' where absent. */
   charged?: Charged;
-  /** True where an earlier run had begun to put this very file there: an empty one that it left is replaced. */
+  /** True if an earlier run had begun to put this very file there: an empty one that it left is replaced. */
   isBegun?: boolean;
   /** Asked directly before the file gets its name; what it throws keeps it from getting it. */
   assertHeld?: () => void;
@@ -45,7 +45,7 @@ export interface PublishOptions {
  * program has written to it since, or put another in its place, nothing is. Without `force` nothing that stands there
  * is ever replaced, and the very file that stands there already is left; of two processes with one target one wins.
  * Repeating it after a crash between its steps completes it.
- * @throws MgwError('output_exists' or 'local_io'), exit 10; the file is kept where it was.
+ * @throws MgwError('output_exists' or 'local_io'), exit 10; the partial file is kept.
  */
 export async function publish(
   file: WholeFile & Partial<SealedFile>,
@@ -93,7 +93,7 @@ function replace({ path }: WholeFile, target: string, charged: Charged): boolean
   return true;
 }
 
-// False where the file stands there already.
+// False if the file exists already.
 async function putOnce(file: WholeFile, target: string, charged: Charged, isBegun = false): Promise<boolean> {
   try {
     linkSync(file.path, target);

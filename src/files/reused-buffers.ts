@@ -4,11 +4,11 @@ import type { Readable } from 'node:stream';
 interface ReadInto {
   /** Where the next read goes. */
   buffer: () => Uint8Array;
-  /** So much of it was read; false where no more is wanted for now. */
+  /** So much of it was read; false if no more is wanted for now. */
   callback: (length: number, buffer: Uint8Array) => boolean;
 }
 
-/** How much is read at a time at first, and where that is all that is wanted, bytes. */
+/** How much is read at a time at first, and if that is all that is wanted, bytes. */
 export const readBytes = 256 * 1024;
 /** So much of each size is kept for the next use, bytes. */
 const maxFree = 16 * 1024 * 1024;

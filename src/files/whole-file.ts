@@ -53,12 +53,12 @@ async function later(file: number, piece: Buffer, at: number): Promise<number> {
 
 const readPiece = promisify(read);
 
-/** True where a file is there with the content that was recorded; a link is followed. */
+/** True if a file is there with the content that was recorded; a link is followed. */
 export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<boolean> {
   return (await versionHolding(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
-/** The version at which a plain file, and no link to one, has the content that was recorded; undefined where none has. */
+/** The version at which a plain file, and no link to one, has the content that was recorded; undefined if none has. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
   return versionHolding(path, { bytes, sha256 }, plainFile);
 }
@@ -81,7 +81,7 @@ async function versionHolding(
   }
 }
 
-/** A file's descriptor, undefined where it cannot be opened. */
+/** A file's descriptor, undefined if it cannot be opened. */
 export function opened(path: string, flags: number): number | undefined {
   try {
     return openSync(path, flags);

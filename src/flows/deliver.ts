@@ -11,7 +11,7 @@ import type { Protocol } from '../protocols/protocol.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { freePath } from './next.ts';
 
-/** How much of a job is delivered, and where its files go. */
+/** How much of a job is delivered, and the paths of its files. */
 export interface Wanted {
   ask: Ask;
   /** Absent if nothing is saved. */

@@ -56,7 +56,7 @@ export async function waitFor(
   return deliverFound(job, protocol, 'wait', { ask: 'finish', force: false, deadline }, deps, hooks);
 }
 
-/** A job, and where its result goes. */
+/** A job, and the path of its result. */
 export interface PlannedFetch extends FoundJob {
   place: FetchPlace;
   target: Target;

@@ -5,7 +5,7 @@ const byCode: Partial<Record<ErrorCode, string>> = {
   balance: 'Top up the account of the key, or use the key of another one.',
 };
 
-/** What to do about a refusal that says no more than its class (specification 5.1); undefined where that is open. */
+/** What to do about a refusal that says no more than its class (specification 5.1); undefined if that is open. */
 export function adviceFor(code: ErrorCode): string | undefined {
   return byCode[code];
 }

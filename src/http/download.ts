@@ -41,7 +41,7 @@ export interface DownloadDeps {
   idleTimeoutMs?: number;
   /** How many tries in a row may bring nothing on before it is given up. */
   retries: number;
-  /** Reads an answer that is no media: true where it says that the result is not ready yet. */
+  /** Reads an answer that is no media: true if it says that the result is not ready yet. */
   notReady?: (reply: Reply) => boolean;
   onProgress?: (progress: DownloadProgress) => void;
   /** A line for the person at the terminal. */
@@ -64,7 +64,7 @@ const longestPauseMs = 300_000;
 /**
  * Downloads a file into the `.part` file of an output: continued by range where a strong validator proves that it
  * is the same, its length and its MP4 boxes checked, hashed, durable. Retried with backoff while tries fail and
- * bring nothing on (design 6, specification 7.1). An unfinished part is kept where it can be continued.
+ * bring nothing on (design 6, specification 7.1). An unfinished part is kept if it can be continued.
  * @throws MgwError, charged 'yes': exit 8 at the deadline, 9 for an address that is not fetched or gives no such file,
  * 6 where reads kept failing, 10 where the disk does; and the signal's reason.
  */
@@ -152,7 +152,7 @@ class Patience {
     this.#best = file.length;
   }
 
-  /** The number of tries in a row that brought nothing on, this one included; undefined where it is enough. */
+  /** The number of tries in a row that brought nothing on, this one included; undefined if it is enough. */
   next(): number | undefined {
     const { length, total = Infinity } = this.#file;
     // A fresh start counts only beyond what was there before, and a byte at a time is no progress: both would

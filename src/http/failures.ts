@@ -54,7 +54,7 @@ function idInWords(words: string): string | undefined {
 
 /**
  * The words of an error body in any of the forms that gateways use, 4000 UTF-16 code units of them at most;
- * undefined where there are none. A web page among them is given as its text.
+ * undefined if there are none. A web page among them is given as its text.
  */
 export function messageIn(body: Json | undefined): string | undefined {
   const message = wholeMessage(body);

@@ -1,7 +1,7 @@
 // More of a page nobody reads, UTF-16 code units.
 const longestPage = 64 * 1024;
 
-/** True where a body is a web page or other markup: what proxies, and gateways with a wrong path, answer. */
+/** True if a body is a web page or other markup: what proxies, and gateways with a wrong path, answer. */
 export function isMarkup(text: string): boolean {
   return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
 }

@@ -5,14 +5,14 @@ export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
-/** True where a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
+/** True if a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
 export function isLoopback(host: string): boolean {
   return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
 }
 
 /**
  * The environment's proxy for a URL, '' for none; loopback has none. NO_PROXY is the matter of whoever connects.
- * @throws Error where it is of a kind that is not known.
+ * @throws Error if it is of a kind that is not known.
  */
 export function proxyFor(url: URL): string {
   // undici would take the proxy of http for https, too, and speak to kinds of proxies that know no tunnel.

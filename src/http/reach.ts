@@ -54,7 +54,7 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 }
 
 /**
- * True where an answer of the gateway may lead to a host: to the base URL's own, to the public internet, and no nearer
+ * True if an answer of the gateway may lead to a host: to the base URL's own, to the public internet, and no nearer
  * to this machine than the base URL itself leads, by its name or by what DNS says of it.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {

@@ -1,5 +1,5 @@
 /**
- * Reads a body up to `maxBytes`. `complete` is false where the bound cut it or the stream broke: what had come
+ * Reads a body up to `maxBytes`. `complete` is false if the bound cut it or the stream broke: what had come
  * by then is kept, since a handle may be in it.
  */
 export async function readBounded(

@@ -31,7 +31,7 @@ export function cleanHeaders(headers: Record<string, string>, redact: Redact): R
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, redact(value)]));
 }
 
-// All that came is given out, also where the body breaks off then.
+// All that came is given out, also if the body breaks off then.
 async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterable<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;

@@ -11,7 +11,7 @@ const longest = 100;
 
 /**
  * The least time to wait before another try, ms, as `Retry-After` (seconds or an HTTP date), `retry-after-ms`
- * or Google's `RetryInfo` say it; undefined where none is given or readable. Never negative.
+ * or Google's `RetryInfo` say it; undefined if none is given or readable. Never negative.
  */
 export function retryAfter(
   headers: Record<string, string>,

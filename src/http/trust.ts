@@ -3,7 +3,7 @@ import { isLoopbackHost } from '../exchange.ts';
 import { printableLine } from '../printable.ts';
 import { isAddress, isWithinReach } from './reach.ts';
 
-/** What decides where a result may be fetched from, and where the key may go. */
+/** Decides where a result may be fetched from, and where the key may go. */
 export interface TrustedGateway {
   baseUrl: URL;
   /** Origins that the user trusts with the key in addition to the gateway's own. */
@@ -11,7 +11,7 @@ export interface TrustedGateway {
 }
 
 /**
- * True where the key may be sent to an address (design 6, specification 4.1): the base URL's origin, https on
+ * True if the key may be sent to an address (design 6, specification 4.1): the base URL's origin, https on
  * its registrable domain, on loopback the same host with any port, or an origin that the user trusts.
  */
 export async function keyMayGo(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {

@@ -13,6 +13,6 @@ export const { kParser } = symbols;
 export interface Parser {
   /** Goes on, where a reader had it wait. */
   resume(): void;
-  /** False where the connection's end may be the answer's. */
+  /** False if the connection's end may be the answer's. */
   shouldKeepAlive: boolean;
 }

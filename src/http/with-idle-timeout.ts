@@ -10,7 +10,7 @@ export interface TimeLimits {
 }
 
 /**
- * A body as it arrives, given up where nothing comes for too long, or where its time is up. What its reader takes for
+ * A body as it arrives, given up where nothing comes for too long, or if its time is up. What its reader takes for
  * each chunk counts as no silence. The connection is the caller's to close.
  * @throws TransportError where it is given up, and whatever the body throws.
  */

@@ -57,7 +57,7 @@ function templateOf(path: string): OutputPlace {
 
 /**
  * Where each job's result goes.
- * @throws MgwError('usage') where a name cannot be made, leaves its folder, or would be that of two jobs.
+ * @throws MgwError('usage') if a name cannot be made, leaves its folder, or would be that of two jobs.
  */
 export function targetsIn(place: FetchPlace, fetched: readonly Fetched[]): Target[] {
   const owners = new Map<string, string>();

@@ -11,7 +11,7 @@ import type { OpenSink } from './observe.ts';
 /** Media of a poll answer, decoded next to its output while it arrives. */
 export interface InlineMedia {
   openSink: OpenSink;
-  /** The file of a sink with its hash; undefined where that sink was never closed. */
+  /** The file of a sink with its hash; undefined if that sink was never closed. */
   file(index: number): SealedFile | undefined;
 }
 

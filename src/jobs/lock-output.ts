@@ -11,7 +11,7 @@ export interface Holding {
   /** What an earlier process left of the same is continued. */
   identity: string;
   deadline: Deadline;
-  /** The job that is paid for; absent where nothing is yet. */
+  /** The job that is paid for; absent if nothing is yet. */
   job?: Job;
 }
 

@@ -45,7 +45,7 @@ export interface Order {
   /** A job in doubt blocks the submission, also under another key. */
   blockedByAnyDoubt?: boolean;
   goal: Goal;
-  /** True where the answer itself is the result: it cannot be fetched afterwards. */
+  /** True if the answer itself is the result: it cannot be fetched afterwards. */
   isOneShot?: boolean;
   /** What is told of a submission in doubt, where that is not a task that could be adopted. */
   unknownError?: (job: Job, why: string, requestId?: string) => MgwError;

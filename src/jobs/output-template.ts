@@ -11,7 +11,7 @@ export interface OutputPlace {
   root?: string;
 }
 
-/** What stands for each placeholder; undefined where a row or a job has none. */
+/** What stands for each placeholder; undefined if a row or a job has none. */
 export type OutputValues = Record<Placeholder, string | undefined>;
 
 const placeholders = [

@@ -33,7 +33,7 @@ export interface Pruned {
 /**
  * Takes out of the ledger the jobs that have ended and that no promise needs any more: whatever the same command would
  * not pay for again stays.
- * @throws MgwError('local_io') where the ledger cannot be read or written.
+ * @throws MgwError('local_io') if the ledger cannot be read or written.
  */
 export async function prune(ledger: Ledger, options: PruneOptions, budgetsOf: BudgetsOf): Promise<Pruned> {
   const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as Pruned['kept'];

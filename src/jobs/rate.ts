@@ -6,8 +6,8 @@ import { missing } from './ref.ts';
 export const longestNote = 4000;
 
 /**
- * Records what a person thinks of a job's result, in place of what they thought before; nothing where that is the same.
- * @throws MgwError('usage') where there is no such job, MgwError('local_io') where it cannot be recorded.
+ * Records what a person thinks of a job's result, in place of what they thought before; nothing if that is the same.
+ * @throws MgwError('usage') if there is no such job, MgwError('local_io') if it cannot be recorded.
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {
   const job = (await ledger.read(id)) ?? missing(id);

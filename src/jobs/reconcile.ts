@@ -35,7 +35,7 @@ export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
   return verdict.kind === 'unknown' ? { ...event, type: 'unknown', handle: verdict.handle } : event;
 }
 
-/** True where a job is between its first byte and its answer, and its sender is not shown to be alive. */
+/** True if a job is between its first byte and its answer, and its sender is not shown to be alive. */
 export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean {
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
@@ -48,7 +48,7 @@ export function shownState(job: Job): Job['state'] {
 /**
  * Brings a job whose run died to where its record proves it to be: an answer that was recorded and never read
  * is read now; a submission without a recorded answer is `unknown` (design 4). Other jobs stay as they are.
- * @throws MgwError('local_io') where that cannot be recorded.
+ * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function reconcile(
   ledger: Ledger,

@@ -35,7 +35,7 @@ interface Saving extends SaveOptions {
   lock: (place: Place) => Promise<OutputLock>;
 }
 
-/** Which result, and where it goes. */
+/** The number of a result, and its path. */
 export interface Place {
   index: number;
   /** Absolute. */
@@ -83,7 +83,7 @@ export async function saveResult(
   return file;
 }
 
-// True where an earlier run was about to put the result there.
+// True if an earlier run was about to put the result there.
 function isRecorded(job: Job, { path }: Place): boolean {
   return job.files.some((file) => file.path === path);
 }

@@ -19,7 +19,7 @@ export function takeKey(key: string, number: number): string {
 
 /**
  * The latest take of what a key names, the first one where there is none.
- * @throws MgwError('submit_unknown') where the record of a take is lost.
+ * @throws MgwError('submit_unknown') if the record of a take is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   let latest: Retry = { number: 1, key, job: await namedJob(ledger, key) };

@@ -35,7 +35,7 @@ export function goalOf(command: Goal['command'], ask: Ask, target: Target | unde
 
 /**
  * The file that a job was asked for by the command that paid for it, absolute: first of all one that was not delivered yet.
- * Undefined where it was asked for none.
+ * Undefined if it was asked for none.
  */
 export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
@@ -44,7 +44,7 @@ export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'recor
   return key?.includes('/') ? output?.replaceAll('{job}', id) : output;
 }
 
-/** True where something stands at a path; false where that cannot be told. */
+/** True if something exists at a path; false if that cannot be determined. */
 export function isTaken(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) !== undefined;

@@ -4,7 +4,7 @@ import { shownState } from './reconcile.ts';
 /** A job as users see it: without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
 
-/** The job object of `--json`: the members of design 2 in their order, absent where there is nothing to say. */
+/** The job object of `--json`: the members of design 2 in their order, absent if there is nothing to say. */
 export function jobView(job: Job): JobView {
   return {
     id: job.id,

@@ -9,7 +9,7 @@ export function checkedLine(object: object): string {
   return head + tailOf(head);
 }
 
-/** The JSON of a line without its checksum, or undefined where the two do not agree. */
+/** The JSON of a line without its checksum, or undefined if the two do not agree. */
 export function textOfLine(line: string): string | undefined {
   const head = line.slice(0, -tailLength);
   return line.slice(-tailLength) === tailOf(head) ? `${head}}` : undefined;

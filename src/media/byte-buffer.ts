@@ -9,7 +9,7 @@ export class ByteBuffer {
     this.#limit = limit;
   }
 
-  /** Appends as much as fits; false where something did not. */
+  /** Appends as much as fits; false if something did not. */
   append(bytes: Uint8Array): boolean {
     const fitting = bytes.subarray(0, this.#limit - this.length);
     this.#reserve(this.length + fitting.length);

@@ -23,7 +23,7 @@ export function isTextType(contentType: string | undefined): boolean {
   return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
 }
 
-/** The MIME type of a body, from its bytes where they tell, else from its header; undefined where neither does. */
+/** The MIME type of a body, from its bytes where they tell, else from its header; undefined if neither does. */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
   const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
   if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;

@@ -73,14 +73,14 @@ export const unrecorded: PaymentRecord = {};
 /** What became of a payment. */
 export interface Paid {
   verdict: SubmitVerdict;
-  /** The last answer, undefined where none came. */
+  /** The last answer, undefined if none came. */
   reply?: Reply;
   tries: number;
 }
 
 /**
  * The one way in which mgw spends money: set aside what it may cost, connect, record `sending`, first byte, record the
- * answer raw, read it, record what it proves (design 5, 14). It is tried again, with backoff, only where nothing was sent
+ * answer raw, read it, record what it proves (design 5, 14). It is tried again, with backoff, only if nothing was sent
  * or the gateway itself says that nothing was handled; every other outcome is the verdict.
  * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; whatever the
  * record throws.
@@ -219,7 +219,7 @@ async function exchange(
   }
 }
 
-// Undefined where a byte may have left.
+// Undefined if any byte may have been sent.
 function failureBeforeSending(error: unknown, begun: boolean, { signals }: PayDeps): Failure | undefined {
   const isTransport = error instanceof TransportError;
   if (begun || (isTransport && error.phase === 'sent')) return undefined;

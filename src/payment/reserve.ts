@@ -14,13 +14,13 @@ export interface Allowance {
   budget: Budget;
   /** Of a budget that has no limit of its own. */
   limit?: Limit;
-  /** The command that raises the limit, without its amount; absent where that is a flag of the command itself. */
+  /** The command that raises the limit, without its amount; absent if that is a flag of the command itself. */
   raise?: string[];
 }
 
 /** What something costs, as far as it is known. */
 export interface Priced {
-  /** Absent where no price is known. */
+  /** Absent if no price is known. */
   cost?: JobCost;
   /** What the price depends on, in words: `vendor-h3-mini (Protocol C)`. */
   what: string;

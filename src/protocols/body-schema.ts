@@ -46,7 +46,7 @@ export function assetUrl(): z.ZodMiniString {
   return z.string({ error: allowed }).check(judged(judge));
 }
 
-/** A check of a value that gives what is allowed in its place, or undefined where it may stand. */
+/** A check of a value that gives what is allowed in its place, or undefined if it may stand. */
 export function judged<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
   return ({ value, issues }) => {
     const message = judge(value);
@@ -101,7 +101,7 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
 
 /**
  * A note on the flags that are left to the model's defaults, which the specification wants given (2.1, 9), with what gives
- * one of them for good; none where there are no such flags.
+ * one of them for good; none if there are no such flags.
  */
 export function adviseOfDefaults(protocol: string, model: Json | undefined, flags: string[]): string[] {
   const [first] = flags;

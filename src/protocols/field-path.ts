@@ -11,7 +11,7 @@ export function dottedPath(path: string): string {
 
 /**
  * The steps of a field's path: `instances.0.prompt`.
- * @throws Error where there are too many, or one is empty or would reach what an object inherits.
+ * @throws Error if there are too many, or one is empty or would reach what an object inherits.
  */
 export function fieldSteps(path: string): string[] {
   const steps = path.split('.', maxSteps + 1);
@@ -22,7 +22,7 @@ export function fieldSteps(path: string): string[] {
   return steps;
 }
 
-/** True where there is a value at a path, or something on the way that has no members. */
+/** True if there is a value at a path, or something on the way that has no members. */
 export function hasField(body: JsonObject, steps: readonly string[]): boolean {
   let current: Json | undefined = body;
   for (const step of steps) {
@@ -36,7 +36,7 @@ export function hasField(body: JsonObject, steps: readonly string[]): boolean {
 /**
  * Puts a value at a path, in place. What is missing on the way is made: a list where the next step is a number,
  * an object otherwise.
- * @throws Error where something on the way is neither, or an index is beyond the end of its list.
+ * @throws Error if something on the way is neither, or an index is beyond the end of its list.
  */
 export function setField(body: JsonObject, steps: readonly string[], value: Json): void {
   let container: Json = body;

@@ -12,7 +12,7 @@ export function listModels(): Exchange {
 
 /**
  * The exchange that asks for one model. Gateways answer 200 for an unknown one: {@link readModels} tells.
- * @throws MgwError('usage') where the id cannot be put into a path.
+ * @throws MgwError('usage') if the id cannot be put into a path.
  */
 export function getModel(id: string): Exchange {
   if (/^\.{0,2}$|\p{Surrogate}/u.test(id)) throw usageError(`No model can be called ${JSON.stringify(id)}.`);

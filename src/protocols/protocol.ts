@@ -58,7 +58,7 @@ export interface Violation {
 export interface Checks {
   /** The body's fields with their types, limits and descriptions. */
   readonly schema: $ZodType;
-  /** Every broken rule, and every field that is probably misnamed; empty where the body may be sent. */
+  /** Every broken rule, and every field that is probably misnamed; empty if the body may be sent. */
   readonly check: (body: JsonObject) => Violation[];
   /** What the person should know about a body that may be sent, such as fields left to the model's default. */
   readonly advise: (body: JsonObject) => string[];
@@ -67,9 +67,9 @@ export interface Checks {
 /** What a request asks for at most, as prices count it (specification 8). */
 export interface Quantity {
   videos?: number;
-  /** Seconds of all videos together; absent where nothing bounds them. */
+  /** Seconds of all videos together; absent if nothing bounds them. */
   seconds?: number;
-  /** True where the request leaves the length of its videos to the gateway. */
+  /** True if the request leaves the length of its videos to the gateway. */
   isLengthOpen?: boolean;
   /** Characters of the text that is spoken, and those of them that are not white space. */
   characters?: number;
@@ -102,13 +102,13 @@ export interface Observation {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
   /** The status word as it came, or '' where there was none. */
   nativeStatus: string;
-  /** Percent, 0 to 100, only where the gateway gave one. */
+  /** Percent, 0 to 100, only if the gateway gave one. */
   progress?: number;
   /** Why it failed (state `failed`). */
   failure?: Failure;
   /** What there is to fetch (state `succeeded`); where none of it has a source, it ends with exit 9. */
   results: Result[];
-  /** True where it is finished by the gateway's word and nothing proves success: it is not recorded as one. */
+  /** True if it is finished by the gateway's word and nothing proves success: it is not recorded as one. */
   unproven?: true;
   /** What a person should know though it did not fail: partly filtered, a tolerated oddity. */
   warning?: string;
@@ -163,7 +163,7 @@ export interface Protocol {
   readonly endpoints?: readonly string[];
   /** How many files a body asks for, where the protocol can make several; 1 where this is absent. */
   countOf?(body: JsonObject): number;
-  /** What the model listing is wanted for (specification 2.7); undefined where the body does without. */
+  /** What the model listing is wanted for (specification 2.7); undefined if the body does without. */
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
    * The body completed from the listing and checked against it.
@@ -179,21 +179,21 @@ export interface Protocol {
   modelOf(body: JsonObject): string | undefined;
   /**
    * The exchange that submits a body. `endpoint` chooses between equivalent paths where there are several.
-   * @throws MgwError('usage') where the model's name cannot be put into a path.
+   * @throws MgwError('usage') if the model's name cannot be put into a path.
    */
   submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
   /** Reads the answer to a submission, whole or cut; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
    * The exchange that asks for a task's state. `model` is the one that was submitted, where it is known.
-   * @throws MgwError('result_unavailable') where the handle is not one that can be put into a path, or is one of
+   * @throws MgwError('result_unavailable') if the handle is not one that can be put into a path, or is one of
    * another model.
    */
   query(handle: string, model?: string): Exchange;
-  /** Reads the answer to a status query; never throws. */
+  /** Reads the response to a status query; never throws. */
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**
-   * Reads an answer of a result's source that is not the media itself: true where it says that the result is
+   * Reads an answer of a result's source that is not the media itself: true if it says that the result is
    * not ready yet (specification 4.3), so that it is asked again.
    */
   notReady(reply: Reply): boolean;

@@ -13,7 +13,7 @@ const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
  * What an answer outside 2xx to a paid call proves, by the table of design 5. One that bears a task's id is never a
- * refusal, and a refusal counts only where it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
+ * refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
  * was handled, while a 301 to 303 may follow a created task.
  */
 export function judgeFailedSubmission(reply: Reply): SubmitVerdict {
@@ -32,7 +32,7 @@ export function judgeFailedSubmission(reply: Reply): SubmitVerdict {
 }
 
 const ownHeaders = ['retry-after', 'x-api-status-code'];
-// What Envoy writes, and load balancers, also where they are set up to write JSON.
+// What Envoy writes, and load balancers, also if they are set up to write JSON.
 const envoyWords = /upstream connect error|reset before headers/i;
 const statusPhrase = /^service (temporarily )?unavailable\.?$/i;
 

@@ -8,7 +8,7 @@ const longText = 10_000;
 
 /**
  * A value as an error message shows it: at most 60 characters, control and format characters escaped, the
- * password of a URL masked, a text quoted only where it would be mistaken for something else, a very long one named
+ * password of a URL masked, a text quoted only if it would be mistaken for something else, a very long one named
  * by its length. '' for undefined.
  */
 export function shownValue(value: unknown): string {

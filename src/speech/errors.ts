@@ -10,7 +10,7 @@ import { isOwnCallId } from './wire.ts';
 /**
  * Exit 9: a stream that was billed and did not prove to be whole (design 8); 130 or 143 if a person gave it up.
  *
- * @param kept where what came is kept, undefined if nothing is
+ * @param kept path of the partial audio, undefined if nothing is kept
  */
 export function incompleteError(
   job: Job,

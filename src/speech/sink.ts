@@ -3,34 +3,34 @@ import type { JobFile } from '../job.ts';
 
 /** Where speech goes while it arrives. A take calls the methods in the order in which they stand here. */
 export interface AudioSink {
-  /** Where it goes in the end; absent where that is a stream. */
+  /** Where it goes in the end; absent if that is a stream. */
   readonly target?: string;
   /** The right to make that output, set by whoever has it. */
   held?: OutputLock;
   /**
    * Makes the place ready, before anything is paid for.
-   * @param isBegun true where an earlier run had begun to publish this very audio
+   * @param isBegun true if an earlier run had begun to publish this very audio
    * @throws MgwError with exit 10 where that cannot be.
    */
   open(isBegun?: boolean): Promise<void>;
   /**
    * Takes the next audio, in order.
-   * @throws MgwError('local_io') where it cannot be written, ReaderGone where nobody reads any more.
+   * @throws MgwError('local_io') if it cannot be written, ReaderGone where nobody reads any more.
    */
   write(audio: Uint8Array): Promise<void>;
-  /** Ends the audio and makes it durable: what is kept until it is published, undefined where nothing is. */
+  /** Ends the audio and makes it durable: what is kept until it is published, undefined if nothing is. */
   complete(): Promise<JobFile | undefined>;
   /** Puts completed audio in its place. @throws MgwError with exit 10. */
   publish(kept: JobFile): Promise<JobFile>;
-  /** Ends the audio where it will not be whole: the path at which it is kept, undefined where there is none. */
+  /** Ends the audio where it will not be whole: the path at which it is kept, undefined if there is none. */
   abandon(): Promise<string | undefined>;
-  /** Removes what is not published; nothing where it was. */
+  /** Removes what is not published; nothing if it was. */
   discard(): Promise<void>;
-  /** Where audio is that an earlier run could not make whole, undefined where there is none. */
+  /** Where audio is that an earlier run could not make whole, undefined if there is none. */
   leftOver(): Promise<string | undefined>;
   /**
    * Delivers the audio of an earlier run from wherever it is still whole, best first.
-   * @returns undefined where none of the candidates is
+   * @returns undefined if none of the candidates is
    */
   recover(candidates: readonly JobFile[]): Promise<Recovered | undefined>;
 }

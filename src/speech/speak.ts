@@ -39,7 +39,7 @@ export interface Spoken {
   job: Job;
   /** Where it is, unless it went to a stream. */
   file?: JobFile;
-  /** True where an earlier run had paid for it, and nothing was sent. */
+  /** True if an earlier run had paid for it, and nothing was sent. */
   isResumed: boolean;
   /** Records that the person got it (see `inRun`). */
   delivered: () => Promise<void>;

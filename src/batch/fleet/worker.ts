@@ -156,7 +156,7 @@ export class Worker {
     if (run.stoppedBy !== undefined) this.#judge(queued.name, run.stoppedBy);
   }
 
-  // Undefined where there is nothing to be done for it.
+  // Undefined if there is nothing to be done for it.
   async #planned(taken: TakenRow, batch: Batch, plan: PlanDeps): Promise<PlannedRow | undefined> {
     const { queue } = this.#options;
     let planned: PlannedRow;

@@ -34,7 +34,7 @@ export interface Manifest {
   defaults: readonly WrittenField[];
   /**
    * Reads the file from its beginning, each time; a record that `isLeftOut` is not read as a row. Its place counts from 1.
-   * @throws MgwError('usage') where the file cannot be read, or was changed since it was opened.
+   * @throws MgwError('usage') if the file cannot be read, or was changed since it was opened.
    */
   items(isLeftOut?: LeftOut): AsyncGenerator<Item>;
 }
@@ -51,7 +51,7 @@ const formats: Record<string, Format> = {
 
 /**
  * Opens a manifest; `given` are the fields of `-d`.
- * @throws MgwError('usage') where there is no such file, or its name does not tell its format.
+ * @throws MgwError('usage') if there is no such file, or its name does not tell its format.
  */
 export async function openManifest(path: string, given: readonly WrittenField[]): Promise<Manifest> {
   const format = formats[extname(path).toLowerCase()];

@@ -5,9 +5,9 @@ export interface WrittenField {
   name: string;
   /** Null stands for a field that is absent. */
   value: Json;
-  /** The line that it stands on; 0 where the command line gave it. */
+  /** The line number; 0 if the command line gave it. */
   line: number;
-  /** True where the text stands for a value, as it does in a cell and on the command line. */
+  /** True if the text is written as in a cell or on the command line. */
   isText?: true;
 }
 

@@ -73,7 +73,7 @@ export function givenDefaults(given: readonly string[]): WrittenField[] {
   return fields;
 }
 
-/** A record as a row, with everything that is wrong with it reported; undefined where something is. */
+/** A record as a row, with everything that is wrong with it reported; undefined if something is. */
 export function readRow(
   record: ManifestRecord,
   index: number,

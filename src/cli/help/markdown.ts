@@ -132,7 +132,7 @@ function tableText(rows: string[][], screen: Screen): string {
     : rows.map((row, index) => line(row, widths, index, screen)).join('\n');
 }
 
-// The widest give way; undefined where one would become too narrow to be read.
+// The widest give way; undefined if one would become too narrow to be read.
 function shares(natural: number[], room: number): number[] | undefined {
   const widths = [...natural];
   while (widths.reduce((sum, width) => sum + width, 0) > room) {

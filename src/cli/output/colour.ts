@@ -14,7 +14,7 @@ type Terminal = Writable & { isTTY?: boolean; columns?: number };
 /** No colour at all. */
 export const plain: Paint = (_, text) => text;
 
-/** The colours of a stream: none where it is no terminal, or one that shows none, or they are not wanted. */
+/** The colours of a stream: none if it is no terminal, or one that shows none, or they are not wanted. */
 export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
   const shown = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
   return shown ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;

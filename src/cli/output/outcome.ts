@@ -12,11 +12,11 @@ export interface Outcome {
   printed?: () => Promise<void>;
   /** What it cost, where a repetition pays again: said where the outcome itself cannot be printed. */
   paid?: Charged;
-  /** True where it is that of a command that ran jobs: a workflow is told of it. */
+  /** True if it is that of a command that ran jobs: a workflow is told of it. */
   isRun?: boolean;
   /** Help that goes to stderr above the error. */
   help?: string;
-  /** True where the command has already written its data itself. */
+  /** True if the command has already written its data itself. */
   silent?: boolean;
   /** Overrides the exit code: `partial` where some of several jobs are not ok. */
   exitCode?: number;

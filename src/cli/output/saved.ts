@@ -12,7 +12,7 @@ export interface Delivered {
   ms: number;
   /** In words; '' where it is not known. */
   cost: string;
-  /** True where the files stood there already. */
+  /** True if the files existed already. */
   isOld?: boolean;
 }
 

@@ -38,7 +38,7 @@ export class WorkerReport implements WorkerWatcher {
     this.#healthFile = healthFile;
   }
 
-  /** Begins to show. @throws MgwError('local_io') where the results cannot be written. */
+  /** Begins to show. @throws MgwError('local_io') if the results cannot be written. */
   static async open(
     context: Context,
     { results, healthFile }: { results?: string; healthFile?: string },

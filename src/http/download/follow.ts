@@ -33,7 +33,7 @@ export interface MediaReply {
   status: number;
   headers: Record<string, string>;
   message: Answer;
-  /** True where the key went to this address. */
+  /** True if the key went to this address. */
   keyed: boolean;
   redirects: number;
   /** Takes the key out of text that was made of the answer. */

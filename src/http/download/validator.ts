@@ -3,7 +3,7 @@ const clockDoubtMs = 60_000;
 
 /**
  * What proves in a later request that the representation is still this one: a strong entity tag, or a date of
- * change that is strong because the answer is clearly younger (RFC 9110 8.8.2.2, 13.1.5). Undefined where there
+ * change that is strong because the answer is clearly younger (RFC 9110 8.8.2.2, 13.1.5). Undefined if there
  * is neither: a part of such a representation must not be continued.
  */
 export function strongValidator(headers: Record<string, string>): string | undefined {
@@ -35,7 +35,7 @@ export interface ContentRange {
   total?: number;
 }
 
-/** Reads a `Content-Range` in bytes; undefined where it is missing, malformed or contradicts itself. */
+/** Reads a `Content-Range` in bytes; undefined if it is missing, malformed or contradicts itself. */
 export function readContentRange(value: string | undefined): ContentRange | undefined {
   const [, start, end, total] =
     /^bytes (?:(\d{1,15})-(\d{1,15})|\*)\/(\d{1,15}|\*)$/i.exec(value?.trim() ?? '') ?? [];

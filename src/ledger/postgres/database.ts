@@ -52,7 +52,7 @@ export class Database {
 
   /**
    * Runs one statement; it may be done twice.
-   * @throws DatabaseGone, exit 6, where nobody answered; MgwError('config') where the database refuses mgw, or has no
+   * @throws DatabaseGone, exit 6, where nobody answered; MgwError('config') if the database refuses mgw, or has no
    * ledger in it; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = []): Promise<T[]> {

@@ -93,7 +93,7 @@ export class EventWriter {
 
   /**
    * Adds an event to a job.
-   * @throws MgwError('local_io') where there is no such job; MgwError('unreachable') where its process has lost its
+   * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its
    * lease, or the database is gone; as its queries do where it refuses. A fact is kept then; that `sending` was not acted
    * on is one.
    */
@@ -141,7 +141,7 @@ export class EventWriter {
     this.#hasKept = true;
   }
 
-  // False where there is no such job.
+  // False if there is no such job.
   async #write(
     { job: id, uid, line }: KeptFact,
     event: GivenEvent,

@@ -41,7 +41,7 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 
 /**
  * Looks at the database behind a ledger; nothing is changed. `now` is the clock of this machine.
- * @throws MgwError('config') where there is no ledger in it or it is too old, DatabaseGone where it does not answer.
+ * @throws MgwError('config') if there is no ledger in it or it is too old, DatabaseGone where it does not answer.
  */
 export async function examineLedger(url: StateUrl, now: () => number): Promise<Examined> {
   const database = new Database(url);

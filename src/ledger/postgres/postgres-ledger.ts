@@ -31,7 +31,7 @@ export interface PostgresLedger extends Ledger {
 
 /**
  * The ledger on PostgreSQL, which any number of machines share. See docs/decisions/0014 for what it rests on.
- * @throws MgwError('config') where there is none, DatabaseGone where nobody answers.
+ * @throws MgwError('config') if there is none, DatabaseGone where nobody answers.
  */
 export async function openPostgresLedger(
   url: StateUrl,

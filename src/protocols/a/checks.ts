@@ -62,7 +62,7 @@ export const schema = described(
   flags,
 );
 
-/** Every local check of Protocol A (specification 2.1; design 7); empty where the body may be sent. */
+/** Every local check of Protocol A (specification 2.1; design 7); empty if the body may be sent. */
 export function check(body: JsonObject): Violation[] {
   const { instances = [] } = body;
   const isEmpty = Array.isArray(instances) && instances.length === 0;

@@ -41,15 +41,15 @@ export function imageFromFile(bytes: Uint8Array): Json {
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
 
-/** What `bytesBase64Encoded` must be, where `content` is not; undefined where it may be sent. */
+/** What `bytesBase64Encoded` must be, where `content` is not; undefined if it may be sent. */
 export function contentFault(content: string): string | undefined {
   if (/^data:/i.test(content)) return 'Base64 with no Data URL prefix';
   return isBase64(content) ? undefined : 'strict Base64: A-Z a-z 0-9 + / with its padding, no white space';
 }
 
 /**
- * The MIME type that must be declared in place of `mimeType`, where the content denies it; undefined where the
- * two agree, or where neither is of a type that is known here.
+ * The MIME type that must be declared in place of `mimeType`, where the content denies it; undefined if the
+ * two agree, or if neither is of a type that is known here.
  */
 export function deniedType(mimeType: string, content: string): string | undefined {
   const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));

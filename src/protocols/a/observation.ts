@@ -25,7 +25,7 @@ const types = ['video.encoding', 'video.mimeType', 'encoding', 'mimeType'];
 
 type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 'warning'>;
 
-/** Reads the answer to a status query (specification 2.2, 3.1). A cut answer is no news. */
+/** Reads the response to a status query (specification 2.2, 3.1). A cut answer is no news. */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = bodyOf(reply);
@@ -97,7 +97,7 @@ function noSamples(response: Json, reply: Reply, body: Json): Failure {
   return { ...failure, code: 'content_policy' };
 }
 
-/** What the safety filter took away, in words; undefined where it took nothing. */
+/** What the safety filter took away, in words; undefined if it took nothing. */
 function filtered(response: Json): string | undefined {
   const places = ['generateVideoResponse.', ''];
   const found = (name: string) => places.map((place) => at(response, place + name)).find((value) => value);
@@ -116,7 +116,7 @@ function foreignName({ name }: JsonObject, handle: string): string | undefined {
   return `The answer is about ${shownValue(name)}, not the operation that was asked for.`;
 }
 
-// The samples of an operation's `response`; undefined where the place for them holds something else.
+// The samples of an operation's `response`; undefined if the place for them holds something else.
 function samplesOf(response: Json): Json[] | undefined {
   const holder = at(response, 'generateVideoResponse') ?? {};
   const found = lists.map((path) => at(response, path) ?? []);

@@ -19,7 +19,7 @@ export function modelOf(body: JsonObject): string | undefined {
 /**
  * The exchange that submits (specification 4.1): `model` moves into the path, percent-encoded, and all else is the
  * body, exactly as it was composed.
- * @throws MgwError('usage') where the model's name is missing or cannot be put into a path.
+ * @throws MgwError('usage') if the model's name is missing or cannot be put into a path.
  */
 export function submission(body: JsonObject): Exchange {
   const model = modelOf(body);
@@ -31,9 +31,9 @@ export function submission(body: JsonObject): Exchange {
 
 /**
  * The exchange that asks for an operation (specification 4.1), by the whole of its name with its slashes,
- * percent-encoded only where a path cannot hold a character as it is. `model` is the one that was submitted to, where
+ * percent-encoded only if a path cannot hold a character as it is. `model` is the one that was submitted to, where
  * it is known: a name of another one is not asked for.
- * @throws MgwError('result_unavailable') where the name cannot be asked for.
+ * @throws MgwError('result_unavailable') if the name cannot be asked for.
  */
 export function query(handle: string, model?: string): Exchange {
   const fault = operationFault(handle, model);
@@ -44,7 +44,7 @@ export function query(handle: string, model?: string): Exchange {
 }
 
 /**
- * Reads the answer to a submission. A `name` under 2xx proves an operation, also where the answer was cut after it or
+ * Reads the response to a submission. A `name` under 2xx proves an operation, even if the response was cut after it or
  * holds an error next to it. A name that cannot be asked for was accepted all the same, and paid for: the warning says
  * so, and `query` throws.
  */
@@ -66,7 +66,7 @@ function oddities(handle: string, answer: Json | undefined, model?: string): str
   return notes.length > 0 ? notes.join(' ') : undefined;
 }
 
-/** True where a model's name can be put into a path as one segment (specification 4.1). */
+/** True if a model's name can be put into a path as one segment (specification 4.1). */
 export function isModelName(name: string): boolean {
   return isRelativePath(name);
 }

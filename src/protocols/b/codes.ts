@@ -41,7 +41,7 @@ const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
 ];
 
 /**
- * The error of a call, `Response.Error` (specification 2.4, 7), or undefined where there is none: absent, null,
+ * The error of a call, `Response.Error` (specification 2.4, 7), or undefined if there is none: absent, null,
  * or with nothing in it, as relays send that do not leave out empty members.
  */
 export function callError(body: Json | undefined): Json | undefined {

@@ -8,7 +8,7 @@ const longestShown = 300;
 
 /**
  * `ExtInfo` with `ReturnUsage` switched on, both levels serialised (specification 2.3): the text of an object
- * whose `ExtVideoParameters` is the text of an object. Undefined where what is there already cannot be read or
+ * whose `ExtVideoParameters` is the text of an object. Undefined if what is there already cannot be read or
  * not be written again without changing a number.
  */
 export function withReturnUsage(extInfo: Json | undefined): string | undefined {

@@ -6,7 +6,7 @@ import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts
 import { shownValue } from '../violations.ts';
 import { callError, readCallError } from './codes.ts';
 
-/** Reads the answer to a status query (specification 2.4, 3.2). A cut answer is no news. */
+/** Reads the response to a status query (specification 2.4, 3.2). A cut answer is no news. */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   const body = bodyOf(reply);
   const error = callError(body);
@@ -31,7 +31,7 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
     : { kind: 'again', failure };
 }
 
-// Undefined where the body shows no state. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or
+// Undefined if the body shows no state. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or
 // empty. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing to fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
   const seen = stateShown(reply, body);

@@ -6,7 +6,7 @@ import { shownValue, violationMessage } from '../violations.ts';
 
 const maxShown = 12;
 
-/** The versions that the listing gives for a model; empty where it knows no such model or gives none. */
+/** The versions that the listing gives for a model; empty if it knows no such model or gives none. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
@@ -19,7 +19,7 @@ export function needsListing(body: JsonObject): ListingUse | undefined {
 
 /**
  * The body with the version that is left out, where the listing gives just one for its model (design 7).
- * @throws MgwError('usage') where the listing denies model or version, or leaves a choice: it shows what there is.
+ * @throws MgwError('usage') if the listing denies model or version, or leaves a choice: it shows what there is.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);

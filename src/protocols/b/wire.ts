@@ -21,7 +21,7 @@ export function submission(body: JsonObject): Exchange {
 
 /**
  * The exchange that asks for a task; the id travels in the body, so any text will do.
- * @throws MgwError('result_unavailable') where the handle is blank.
+ * @throws MgwError('result_unavailable') if the handle is blank.
  */
 export function query(handle: string): Exchange {
   if (handle.trim() === '')
@@ -30,8 +30,8 @@ export function query(handle: string): Exchange {
 }
 
 /**
- * Reads the answer to a submission. A task id under 2xx proves a task whatever else the answer says, also where it was
- * cut after the id. An error under 2xx is a refusal only where its code is one that is given before anything is made
+ * Reads the response to a submission. A task id under 2xx proves a task whatever else the response says, even if it was
+ * cut after the id. An error under 2xx is a refusal only if its code is one that is given before anything is made
  * (specification 7, design 5).
  */
 export function readSubmission(reply: Reply): SubmitVerdict {

@@ -36,7 +36,7 @@ export interface ShownTask {
 }
 
 /**
- * The task in the answer to a query; undefined where no state is told. A word at the top belongs to the task
+ * The task in the answer to a query; undefined if no state is told. A word at the top belongs to the task
  * where the top bears a task's id or its video, and may otherwise be the envelope's (`"status":"success"` around a
  * task that is still running). Only texts are words: some upstreams send a number next to them.
  */
@@ -67,7 +67,7 @@ function isOwn(body: JsonObject): boolean {
 
 const goodCodes = new Set(['', '0', '200', '201', '202', '10000', 'success', 'succeed', 'succeeded', 'ok']);
 
-/** True where an object reports an error, whatever its HTTP status: `error`, `success:false`, a code not known as good. */
+/** True if an object reports an error, whatever its HTTP status: `error`, `success:false`, a code not known as good. */
 export function saysError(value: Json | undefined): boolean {
   if (!isObject(value)) return false;
   if (value['success'] === false || isBadCode(at(value, 'base_resp.status_code'))) return true;

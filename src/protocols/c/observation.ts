@@ -14,7 +14,7 @@ import {
   type ShownTask,
 } from './dialects.ts';
 
-/** Reads the answer to a status query, in every dialect. `content` is the path of the result, if there is one. */
+/** Reads the response to a status query, in every dialect. `content` is the path of the result, if there is one. */
 export function readQuery(reply: Reply, content: string | undefined): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = tryParseJson(reply.text);
@@ -102,7 +102,7 @@ const waitWords =
   /not (yet )?(been )?(completed?|finished|ready|done)|not[_ ]ready|still (in[- _]?progress|processing|running|queued|pending|generating)|(is|being) (queued|pending|generated|processed)/i;
 
 /**
- * True where the answer of the result's address says that the video is not there yet. An answer about a failed
+ * True if the answer of the result's address says that the video is not there yet. An answer about a failed
  * task is not, though it bears the same words: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {

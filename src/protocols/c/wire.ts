@@ -25,7 +25,7 @@ export const endpoints = [...submitPaths.keys()];
 
 /**
  * The exchange that submits (specification 4.3).
- * @throws MgwError('usage') where there is no such endpoint.
+ * @throws MgwError('usage') if there is no such endpoint.
  */
 export function submission(body: JsonObject, { endpoint = 'generations' } = {}): Exchange {
   const path = submitPaths.get(endpoint);
@@ -36,7 +36,7 @@ export function submission(body: JsonObject, { endpoint = 'generations' } = {}):
 
 /**
  * The exchange that asks for a task.
- * @throws MgwError('result_unavailable') where the handle cannot be put into a path.
+ * @throws MgwError('result_unavailable') if the handle cannot be put into a path.
  */
 export function query(handle: string): Exchange {
   const step = pathStep(handle);
@@ -45,7 +45,7 @@ export function query(handle: string): Exchange {
   throw new MgwError('result_unavailable', text, { charged: 'yes' });
 }
 
-/** The path of a task's result; undefined where the handle cannot be put into one. */
+/** The path of a task's result; undefined if the handle cannot be put into one. */
 export function contentPath(handle: string): string | undefined {
   const step = pathStep(handle);
   return step && `/v1/videos/${step}/content`;

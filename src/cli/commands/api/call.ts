@@ -72,7 +72,7 @@ async function apiGet(
   return { reply, stream };
 }
 
-/** Why an answer is not ok, or undefined where it is. */
+/** Why a response is an error, or undefined if it is not. */
 export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);

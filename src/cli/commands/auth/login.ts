@@ -56,7 +56,7 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// The address to keep; undefined where the one that is configured stays.
+// The address to keep; undefined if the one that is configured stays.
 async function addressFor(context: Context, layers: OwnLayers, verify: boolean): Promise<string | undefined> {
   const { globals, io, progress } = context;
   const allowHttp = globals.allowHttp ?? layers.profile.allow_http ?? false;

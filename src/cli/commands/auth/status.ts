@@ -65,7 +65,7 @@ function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Undefined where the gateway did not say.
+// Undefined if the gateway did not say.
 function isAccepted({ value, error }: Tried<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;

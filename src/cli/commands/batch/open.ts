@@ -20,7 +20,7 @@ import { version } from '../../../version.ts';
 
 /**
  * Opens the manifest of a batch; the command line wins over what a manifest in YAML says.
- * @throws MgwError('usage') where there is no such file, or its name or place cannot be one.
+ * @throws MgwError('usage') if there is no such file, or its name or place cannot be one.
  */
 export async function openBatch(
   file: string,
@@ -48,7 +48,7 @@ function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string |
   return isAsItWas ? known?.output : undefined;
 }
 
-/** A batch of a manifest that is open. @throws MgwError('usage') where its files cannot go where they should. */
+/** A batch of a manifest that is open. @throws MgwError('usage') if its files cannot go where they should. */
 export function batchOf(manifest: Manifest, name: string, { output, force = false }: BatchOptions): Batch {
   return { manifest, name, place: placeOf(output ?? manifest.head.output), force, readable: [] };
 }

@@ -6,7 +6,7 @@ import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
 import { addWaitOptions, sidecarOption, type WaitOptions } from '../../wait-options.ts';
 
-/** What tells a batch: its file, its name, and where its files go. */
+/** What tells a batch: its file, its name, and its output folder. */
 export interface BatchOptions {
   /** Templates: `clips/{id}.{ext}`. */
   output?: string;

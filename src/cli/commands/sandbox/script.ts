@@ -40,7 +40,7 @@ export async function makeScriptFolder(): Promise<ScriptFolder> {
  * Writes what leads a script's mgw to the sandbox: a start script on its PATH that says where the sandbox is, so that
  * nothing the script does to its environment can lead elsewhere, and a config that has the same profiles as `own`,
  * each without any setting but `pollMs`, its mgw's pause between polls.
- * @throws MgwError('usage') where the folder cannot be put on a PATH.
+ * @throws MgwError('usage') if the folder cannot be put on a PATH.
  */
 export async function equipScript(
   folder: ScriptFolder,
@@ -110,7 +110,7 @@ function withoutKeys(env: NodeJS.ProcessEnv, keys: readonly string[]): NodeJS.Pr
 }
 /**
  * Runs a script to its end and gives its exit code (128 and the signal's number where a signal ended it).
- * Signals are passed on. @throws MgwError('usage') where it cannot be run.
+ * Signals are passed on. @throws MgwError('usage') if it cannot be run.
  */
 export function runScript(
   [file = '', ...rest]: readonly string[],
