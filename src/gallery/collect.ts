@@ -9,14 +9,17 @@ import { printable } from '../printable.ts';
 import { askedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 
+/** `changed`: the path leads to something that the job did not write. */
+export type FileState = 'intact' | 'changed' | 'gone';
+
 /** What the items of a page are made with. */
 export interface CollectDeps {
   /** Takes secrets out of a text: the key, and what signs an address. */
   redact: (text: string) => string;
   /** The address of a job's file; undefined if the page cannot link to it. */
   hrefOf: (job: Job, index: number) => string | undefined;
-  /** Bytes; undefined if there is no such file. */
-  sizeOf: (path: string) => number | undefined;
+  /** Whether a file holds what its job recorded; nothing else is linked. */
+  fileState: (file: JobFile) => FileState;
   peaksOf: (file: JobFile) => Promise<string | undefined>;
   /** A command as it is typed. */
   commandText: (words: readonly string[]) => string;
@@ -48,7 +51,7 @@ async function itemOf(
   const next = wayOn(
     job,
     state,
-    job.files.some(({ path }) => deps.sizeOf(path) !== undefined),
+    job.files.some((file) => deps.fileState(file) === 'intact'),
   );
   const redo = redoRow(job, deps.redact);
   const prompt = askedText(job, 'prompt');
@@ -99,12 +102,13 @@ function priceOf(
 function reasonOf(
   job: Job,
   state: ShownState,
-  { redact, folders, hrefOf, sizeOf }: CollectDeps,
+  { redact, folders, hrefOf, fileState }: CollectDeps,
 ): string | undefined {
   if (state === 'succeeded') {
-    const lost = job.files.find(({ path }) => sizeOf(path) === undefined);
+    const lost = job.files.find((file) => fileState(file) !== 'intact');
     const far = job.files.find((_, index) => hrefOf(job, index) === undefined);
-    if (lost !== undefined) return `${basename(lost.path)} is gone.`;
+    if (lost !== undefined)
+      return `${basename(lost.path)} ${fileState(lost) === 'gone' ? 'is gone' : 'has changed since it was saved'}.`;
     if (far !== undefined) return `${basename(far.path)} is too far away to be linked: --copy puts it here.`;
     return job.files.length === 0 ? 'Its result was not saved.' : undefined;
   }
@@ -139,11 +143,11 @@ const kinds: Record<string, GalleryFile['kind']> = {
 async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
   const files: GalleryFile[] = [];
   for (const [index, file] of job.files.entries()) {
-    const [href, bytes] = [deps.hrefOf(job, index), deps.sizeOf(file.path)];
-    if (href === undefined || bytes === undefined) continue;
+    const href = deps.hrefOf(job, index);
+    if (href === undefined || deps.fileState(file) !== 'intact') continue;
     const kind = kindOf(job, file);
     const peaks = kind === 'audio' ? await deps.peaksOf(file) : undefined;
-    files.push({ href, name: basename(file.path), kind, bytes, peaks });
+    files.push({ href, name: basename(file.path), kind, bytes: file.bytes, peaks });
   }
   return files;
 }

@@ -1,5 +1,7 @@
 import { realpathSync, statSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, parse, relative, sep } from 'node:path';
+import type { JobFile } from '../job.ts';
+import type { FileState } from './collect.ts';
 
 /** Gives the relative addresses of files from the folder of a page. */
 export class Links {
@@ -44,12 +46,13 @@ function real(folder: string): string | undefined {
   }
 }
 
-/** The size of a file in bytes; undefined if there is no such file. */
-export function sizeOf(path: string): number | undefined {
+/** The state of a file by its size alone: for a page whose files are hashed when they are served. */
+export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
   try {
     const found = statSync(path, { throwIfNoEntry: false });
-    return found?.isFile() === true ? found.size : undefined;
+    if (found === undefined) return 'gone';
+    return found.isFile() && found.size === bytes ? 'intact' : 'changed';
   } catch {
-    return undefined;
+    return 'gone';
   }
 }

@@ -5,9 +5,10 @@ import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
 import { MgwError } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
+import { isIntact } from '../files/whole-file.ts';
 import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
-import { sizeOf } from './links.ts';
+import { stateBySize } from './links.ts';
 
 /** The absolute path of the page that `-o` names: a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
@@ -68,21 +69,25 @@ async function isOwn(path: string): Promise<boolean> {
 const mediaFolder = 'media';
 
 /**
- * Puts a job's files next to a page, as further names of the same file if the disk allows it, and gives their new paths.
- * A copy that is there stays.
+ * Puts a job's files next to a page, as hard links if the disk allows it, and returns their new paths. A file that does
+ * not hold what the job recorded is left out: a foreign record may name any file of this user.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function copyFiles(job: Job, page: string): Promise<Map<string, string>> {
   const copies = new Map<string, string>();
-  for (const { path, bytes } of job.files) {
-    if (sizeOf(path) === undefined) continue;
+  for (const file of job.files) {
+    const { path } = file;
+    if (stateBySize(file) !== 'intact') continue;
     const copy = join(dirname(page), mediaFolder, `${job.id}-${basename(path)}`);
-    copies.set(path, copy);
-    if (sizeOf(copy) === bytes) continue;
     try {
-      await mkdir(dirname(copy), { recursive: true });
-      await rm(copy, { force: true });
-      await link(path, copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
+      if (!(await isIntact({ ...file, path: copy }))) {
+        await mkdir(dirname(copy), { recursive: true });
+        await rm(copy, { force: true });
+        await link(path, copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
+      }
+      // Checked at its new place: the source may be replaced while it is copied.
+      if (await isIntact({ ...file, path: copy })) copies.set(path, copy);
+      else await rm(copy, { force: true });
     } catch (error) {
       throw localError(error, copy, 'no');
     }

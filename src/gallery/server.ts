@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, fstatSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { messageOf, systemCode, usageError } from '../errors.ts';
+import { type FileVersion, hashOf, isSameVersion, versionOf } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { tryParseJson } from '../json.ts';
 import {
@@ -40,8 +41,9 @@ const ratingsPath = 'ratings';
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
   const token = randomBytes(24).toString('base64url');
+  const hashed = new Map<string, FileVersion>();
   const server = await listenOnLoopback(port, (request, response, own) => {
-    answer(request, response, { origin: own, token, deps }).catch((error: unknown) => {
+    answer(request, response, { origin: own, token, deps, hashed }).catch((error: unknown) => {
       if (response.headersSent) response.destroy();
       else refuse(response, 500, messageOf(error));
     });
@@ -55,6 +57,8 @@ interface Serving {
   origin: string;
   token: string;
   deps: GalleryDeps;
+  /** By SHA-256, the version of a file that was seen to have it: each is hashed once, not at each part that a player asks for. */
+  hashed: Map<string, FileVersion>;
 }
 
 async function answer(request: IncomingMessage, response: ServerResponse, serving: Serving): Promise<void> {
@@ -78,7 +82,7 @@ async function route(request: IncomingMessage, response: ServerResponse, serving
   else {
     const file = folder === 'media' ? await deps.fileOf(job, Number(index)) : undefined;
     if (file === undefined) refuse(response, 404, 'There is no such file.');
-    else await sendFile(request, response, file);
+    else await sendFile(request, response, { job: file, hashed: serving.hashed });
   }
 }
 
@@ -134,34 +138,37 @@ const types: Record<string, string> = {
   '.m4a': 'audio/mp4',
 };
 
-/** Sends a file, or the part of it that is asked for; what is no plain file is HTTP 404. */
+/**
+ * Sends a file or the requested part of it. HTTP 404 if it does not hold what its job recorded: a foreign record may name
+ * any file of this user.
+ */
 async function sendFile(
   request: IncomingMessage,
   response: ServerResponse,
-  { path }: Pick<JobFile, 'path'>,
+  { job, hashed }: { job: JobFile; hashed: Serving['hashed'] },
 ): Promise<void> {
+  const { path, bytes: size } = job;
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(() => undefined);
   try {
-    const stat = await file?.stat();
-    if (file === undefined || stat?.isFile() !== true) {
-      response.writeHead(404, { 'content-type': 'text/plain' }).end('The file is gone.\n');
+    if (file === undefined || !(await isRecorded(file.fd, job, hashed))) {
+      refuse(response, 404, 'The file is gone or has changed.');
       return;
     }
-    const range = parseRange(request.headers.range ?? '', stat.size);
+    const range = parseRange(request.headers.range ?? '', size);
     if (range === 'beyond') {
-      response.writeHead(416, { 'content-range': `bytes */${stat.size}` }).end();
+      response.writeHead(416, { 'content-range': `bytes */${size}` }).end();
       return;
     }
-    const { start, end } = range === 'whole' ? { start: 0, end: stat.size } : range;
+    const { start, end } = range === 'whole' ? { start: 0, end: size } : range;
     response.writeHead(range === 'whole' ? 200 : 206, {
       'content-type': types[extname(path).toLowerCase()] ?? 'application/octet-stream',
       'content-length': end - start,
       'accept-ranges': 'bytes',
       'cache-control': 'no-cache',
       'content-security-policy': "default-src 'none'; sandbox",
-      ...(range !== 'whole' && { 'content-range': `bytes ${start}-${end - 1}/${stat.size}` }),
+      ...(range !== 'whole' && { 'content-range': `bytes ${start}-${end - 1}/${size}` }),
     });
-    if (request.method === 'HEAD' || stat.size === 0) response.end();
+    if (request.method === 'HEAD' || size === 0) response.end();
     else await pipeline(file.createReadStream({ start, end: end - 1, autoClose: false }), response);
   } catch (error) {
     // A player that has seen enough goes away.
@@ -169,4 +176,18 @@ async function sendFile(
   } finally {
     await file?.close();
   }
+}
+
+async function isRecorded(
+  file: number,
+  { bytes, sha256 }: JobFile,
+  hashed: Serving['hashed'],
+): Promise<boolean> {
+  const version = versionOf(file);
+  if (!fstatSync(file).isFile() || version.size !== BigInt(bytes)) return false;
+  const known = hashed.get(sha256);
+  if (known !== undefined && isSameVersion(known, version)) return true;
+  const isSame = (await hashOf(file)).digest('hex') === sha256 && isSameVersion(versionOf(file), version);
+  if (isSame) hashed.set(sha256, version);
+  return isSame;
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
-import { Links, sizeOf } from '../../src/gallery/links.ts';
+import { Links, stateBySize } from '../../src/gallery/links.ts';
 import { Peaks } from '../../src/gallery/peaks.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
 import { chosen, hashOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
@@ -38,7 +38,7 @@ const key = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
 const deps = (links: Links): CollectDeps => ({
   redact: redactor([key]),
   hrefOf: ({ files }, index) => links.to(files[index]?.path ?? ''),
-  sizeOf,
+  fileState: stateBySize,
   peaksOf: () => Promise.resolve(undefined),
   commandText: (words) => words.join(' '),
   folders: ['/home/anna'],

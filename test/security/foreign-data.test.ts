@@ -3,6 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileS
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { withSafePath } from '../../src/cli/commands/jobs/transfer.ts';
+import { startGallery } from '../../src/gallery/server.ts';
 import { withoutSignatures } from '../../src/redact.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
@@ -60,6 +61,44 @@ describe('an imported job', () => {
     expect(fetched.code, fetched.stderr).toBe(0);
     expect(fetched.stdout).toBe(`${join(other.cwd, 'loot.mp4')}\n`);
     expect(readdirSync(outside)).toEqual([]);
+  });
+
+  it('gives no file to a gallery that it has not written', async () => {
+    const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret.toUpperCase() });
+    writeFileSync(join(other.cwd, 'loot.mp4'), secret);
+    for (const [folder, ...more] of [['linked'], ['copied', '--copy']] as const) {
+      const made = await other.run(['jobs', 'gallery', '-o', folder, ...more]);
+      expect(made.code, made.stderr).toBe(0);
+      const html = readFileSync(join(other.cwd, folder, 'index.html'), 'utf8');
+      expect(html).toContain('"files":[]');
+      expect(html).toContain('loot.mp4 has changed since it was saved.');
+      expect(textBelow(join(other.cwd, folder))).not.toContain(secret);
+    }
+  });
+
+  it('gets a file served only while it holds what was recorded', async () => {
+    const path = join(user.cwd, 'a.mp4');
+    writeFileSync(path, 'film');
+    const sha256 = createHash('sha256').update('film').digest('hex');
+    const server = await startGallery(0, {
+      page: () => Promise.reject(new Error('no page')),
+      fileOf: () => Promise.resolve({ path, bytes: 4, sha256 }),
+      rate: () => Promise.resolve(),
+    });
+    try {
+      const [address, headers] = [new URL('media/job/0/a.mp4', server.url), { range: 'bytes=1-2' }];
+      expect(await (await fetch(address, { headers })).text()).toBe('il');
+      for (const [text, status] of [
+        ['loot', 404],
+        ['loots', 404],
+        ['film', 200],
+      ] as const) {
+        writeFileSync(path, text);
+        expect((await fetch(address)).status, text).toBe(status);
+      }
+    } finally {
+      await server.close();
+    }
   });
 
   const at = '2026-01-01T00:00:00.000Z';

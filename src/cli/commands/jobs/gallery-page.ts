@@ -5,13 +5,14 @@ import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { thisHost } from '../../../config/places.ts';
 import { globalArguments } from '../../../flows/next.ts';
-import { type CollectDeps, collectItems } from '../../../gallery/collect.ts';
+import { type CollectDeps, collectItems, type FileState } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
-import { Links, sizeOf } from '../../../gallery/links.ts';
+import { Links, stateBySize } from '../../../gallery/links.ts';
 import { copyFiles, pageHtml, pagePath, writePage } from '../../../gallery/page-file.ts';
 import { Peaks } from '../../../gallery/peaks.ts';
 import { startGallery } from '../../../gallery/server.ts';
-import type { Job } from '../../../job.ts';
+import { isIntact } from '../../../files/whole-file.ts';
+import type { Job, JobFile } from '../../../job.ts';
 import { rateJob } from '../../../jobs/rate.ts';
 import { redactor, secretRedactor } from '../../../redact.ts';
 import { version } from '../../../version.ts';
@@ -32,7 +33,7 @@ export interface GalleryOptions {
 async function galleryHtml(
   context: Context,
   jobs: readonly Job[],
-  place: Pick<CollectDeps, 'hrefOf' | 'peaksOf'>,
+  place: Pick<CollectDeps, 'hrefOf' | 'peaksOf' | 'fileState'>,
   save?: GalleryData['save'],
 ): Promise<string> {
   const settings = await context.settings();
@@ -43,7 +44,6 @@ async function galleryHtml(
   const deps: CollectDeps = {
     ...place,
     redact: redactor(secrets),
-    sizeOf,
     commandText: withGlobals,
     folders: [home, cwd, settings.stateDir.value],
   };
@@ -70,8 +70,10 @@ export async function serveGallery(
   const { soft } = interruptions();
   const server = await startGallery(port, {
     // The page reads the sounds itself.
-    page: async (hrefOf, save) =>
-      galleryHtml(context, await jobs(), { hrefOf, peaksOf: () => Promise.resolve(undefined) }, save),
+    page: async (hrefOf, save) => {
+      const peaksOf = (): Promise<undefined> => Promise.resolve(undefined);
+      return galleryHtml(context, await jobs(), { hrefOf, peaksOf, fileState: stateBySize }, save);
+    },
     fileOf: async (id, index) => (await ledger.read(id))?.files[index],
     rate: async ({ job, rating, note }) => {
       await rateJob(ledger, job, { rating, note });
@@ -85,7 +87,7 @@ export async function serveGallery(
   return { json: {}, silent: true };
 }
 
-/** Writes the page of some jobs. @throws MgwError: exit 10 where it cannot be written, or stands in another page's place. */
+/** Writes the page of some jobs. @throws MgwError: exit 10 if it cannot be written, or would replace a page that is not mgw's. */
 export async function writeGallery(
   context: Context,
   jobs: readonly Job[],
@@ -100,11 +102,19 @@ export async function writeGallery(
     const file = files[index]?.path;
     return file === undefined ? undefined : links.to(copies.get(file) ?? file);
   };
+  const intact = new Set<JobFile>();
+  for (const file of jobs.flatMap(({ files }) => files))
+    if (copy ? copies.has(file.path) : await isIntact(file)) intact.add(file);
+  const fileState = (file: JobFile): FileState => {
+    if (intact.has(file)) return 'intact';
+    return stateBySize(file) === 'gone' ? 'gone' : 'changed';
+  };
   const peaks = new Peaks();
-  const html = await galleryHtml(context, jobs, { hrefOf, peaksOf: (file) => peaks.of(file.path) });
+  const place = { hrefOf, peaksOf: (file: JobFile) => peaks.of(file.path), fileState };
+  const html = await galleryHtml(context, jobs, place);
   await writePage(path, html, force);
   const far = jobs.flatMap((job) =>
-    job.files.filter((file, index) => sizeOf(file.path) !== undefined && hrefOf(job, index) === undefined),
+    job.files.filter((file, index) => intact.has(file) && hrefOf(job, index) === undefined),
   );
   if (far.length > 0)
     context.progress.note(
