@@ -5,6 +5,7 @@ const layers = {
   http: ['files', 'media'],
   ledger: ['files'],
   protocols: ['http', 'media'],
+  store: ['http'],
   budget: ['ledger', 'protocols', 'files'],
   payment: ['budget', 'ledger', 'http'],
   jobs: ['payment', 'budget', 'ledger', 'protocols', 'http', 'files', 'media'],
@@ -13,6 +14,7 @@ const layers = {
   responses: ['payment', 'protocols', 'http'],
   flows: [
     'jobs',
+    'store',
     'speech',
     'responses',
     'config',

@@ -22,6 +22,7 @@ export type ErrorCode =
   | 'speech_incomplete'
   | 'output_exists'
   | 'local_io'
+  | 'store'
   | 'conflict'
   | 'internal';
 
@@ -76,6 +77,7 @@ const exitByCode: Record<ErrorCode, ExitName> = {
   speech_incomplete: 'incomplete',
   output_exists: 'local',
   local_io: 'local',
+  store: 'local',
   internal: 'internal',
 };
 

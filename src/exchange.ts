@@ -23,6 +23,12 @@ export interface Exchange {
   body?: string;
 }
 
+/** One request to any server: what an {@link Exchange} is to the gateway. */
+export interface HttpRequest extends Omit<Exchange, 'method' | 'body'> {
+  method: string;
+  body?: string | Uint8Array | undefined;
+}
+
 /** One answer, as far as it arrived. */
 export interface Reply {
   status: number;

@@ -13,6 +13,7 @@ import { removeFile } from '../files/remove-file.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { longName } from '../protocols/compose.ts';
+import { isLocalPath } from '../protocols/local-asset.ts';
 import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/record.ts';
 import type { PlannedRow } from './planned-row.ts';
@@ -169,7 +170,18 @@ const ofFiles = new Set([
   ),
 ]);
 
+const ofAssets = new Set(
+  kinds.flatMap((kind) =>
+    rowFlags(kind)
+      .filter((flag) => flag.isAsset)
+      .map(longName),
+  ),
+);
+
 function isByItself({ name, value }: WrittenField): boolean {
+  const field = fieldName(name);
   const isOfFile = typeof value === 'string' && (value.startsWith('@') || value.includes('{index}'));
-  return !isOfFile && !ofFiles.has(fieldName(name));
+  const isLocalAsset =
+    ofAssets.has(field) && [value].flat().some((each) => typeof each === 'string' && isLocalPath(each));
+  return !isOfFile && !isLocalAsset && !ofFiles.has(field);
 }

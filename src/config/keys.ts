@@ -21,6 +21,7 @@ export type KeyPath = readonly [string, ...string[]];
  * @throws MgwError('usage') naming what there is.
  */
 export function keyPath(name: string): KeyPath {
+  if (name === 'store') return ['store', 'url'];
   if (settableKeys.includes(name) || name === 'api_key') return name.split('.') as [string, ...string[]];
   const [, protocol, model, flag] =
     /^defaults\.video\.([a-z][a-z0-9-]*)\.(.+)\.([a-z][a-z0-9_-]*)$/.exec(name) ?? [];
@@ -53,7 +54,8 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
   const name = path.join('.');
   if (name === 'trusted_origins')
     return words.flatMap((word) => word.split(',')).map((word) => parseOrigin(word, allowHttp));
-  if (path[0] === 'defaults' && words.length > 1) return [...words];
+  if ((path[0] === 'defaults' && words.length > 1) || (name === 'store.command' && words.length > 0))
+    return [...words];
   if (isPrice(path) && words.length > 0) return words.join('; ');
   const [word, ...more] = words;
   if (word === undefined || more.length > 0) throw new Error('one value');
@@ -64,7 +66,7 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
   if (name === 'base_url') return parseBaseUrl(word, allowHttp);
   if (path[0] === 'defaults') return plainValue(word);
   const parsed = Object.values(rules)
-    .find((rule) => rule.key === name)
+    .find((rule) => (rule.path ?? rule.key) === name)
     ?.parse(word);
   // Durations stay as they were written; their number alone would have no unit.
   return typeof parsed === 'boolean' || isCount(name) ? (parsed as boolean | number) : word;

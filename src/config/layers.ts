@@ -29,14 +29,14 @@ export interface Layers {
 
 /** The raw value from the first layer that has one; undefined if none has. */
 export function lookUp(
-  rule: Pick<Rule<unknown>, 'key' | 'flag' | 'env'>,
+  rule: Pick<Rule<unknown>, 'key' | 'path' | 'flag' | 'env'>,
   layers: Layers,
 ): Setting<unknown> | undefined {
   const given = rule.flag && layers.flags[rule.flag.field];
   if (rule.flag && given !== undefined) return { value: given, source: 'flag', name: rule.flag.name };
   const variable = rule.env && layers.env[rule.env];
   if (rule.env && variable) return { value: variable, source: 'env', name: rule.env };
-  const kept = at(layers.profile, rule.key);
+  const kept = at(layers.profile, rule.path ?? rule.key);
   return kept === undefined ? undefined : { value: kept, source: 'profile', name: layers.profileName.value };
 }
 

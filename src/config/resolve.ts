@@ -32,6 +32,8 @@ export interface ResolveInput {
 
 /** Every setting with its source (design 3); durations are in ms. */
 export interface Settings extends RuleSettings {
+  /** The variables that the settings were read from. */
+  env: Layers['env'];
   profile: Setting<string>;
   /** Absent if none is configured or if it cannot be used: ask {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
@@ -70,6 +72,7 @@ export function resolveSettings(input: ResolveInput): Settings {
   const sandbox = resolveSandbox(layers);
   return {
     ...own,
+    env: input.env,
     profile: layers.profileName,
     ...base,
     key: findKey(layers, input.readKeyFile ?? readKeyFile),

@@ -1,6 +1,7 @@
 import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../duration.ts';
 import { parseStateUrl } from '../state-url.ts';
+import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 
 /** What the command line gave, by flag as commander names it. Only what was given counts. */
 export interface SettingFlags {
@@ -27,8 +28,10 @@ export interface SettingFlags {
 
 /** One setting: its sources, its parser and its default. */
 export interface Rule<T> {
-  /** The name under `mgw config`, and the path in a profile of the config file. */
+  /** The name under `mgw config`. */
   key: string;
+  /** Its path in a profile of the config file, dotted; the key if absent. */
+  path?: string;
   flag?: { name: string; field: keyof SettingFlags };
   /** The environment variable; an empty one counts as not set. */
   env?: string;
@@ -84,6 +87,11 @@ export const rules = {
   ttsFormat: rule<string | undefined>('tts.format', speechFormatName, undefined),
   ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
+  /** Where input files are uploaded (design 17). */
+  storeUrl: rule<string | undefined>('store', storeUrl, undefined, { path: 'store.url' }),
+  storeEndpoint: rule<string | undefined>('store.endpoint', storeEndpoint, undefined),
+  storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
+  storeCommand: rule<string[] | undefined>('store.command', words, undefined),
   /** The multipliers of specification 8, as texts. */
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
   userMultiplier: rule('prices.user_multiplier', amount, '1'),
@@ -147,6 +155,28 @@ export function budgetName(given: unknown): string {
       'a name of letters, digits, ".", "_" and "-" that begins with one of the first two, at most 64',
     );
   return name;
+}
+
+function storeUrl(given: unknown): string {
+  parseStoreUrl(String(given));
+  return String(given);
+}
+
+function storeEndpoint(given: unknown): string {
+  return parseEndpoint(String(given)).href;
+}
+
+// The longest time that S3 signs for is a week.
+function storeExpiry(given: unknown): number {
+  const ms = duration(given);
+  if (ms < 60_000 || ms > 7 * 24 * 3_600_000) throw new Error('a duration from 1m to 168h, such as 24h');
+  return ms;
+}
+
+function words(given: unknown): string[] {
+  const list = [given].flat().map(String);
+  if (list[0] === undefined || list[0] === '') throw new Error('a program and its arguments');
+  return list;
 }
 
 function amount(given: unknown): string {

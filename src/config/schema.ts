@@ -39,6 +39,9 @@ export const profileSchema = z.strictObject({
       per_minute: count,
     }),
   ),
+  store: z.optional(
+    z.strictObject({ url: text, endpoint: text, expires: text, command: z.optional(z.array(z.string())) }),
+  ),
   state: text,
   budget: text,
   prices: z.optional(

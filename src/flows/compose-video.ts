@@ -11,6 +11,7 @@ import { listedModels, type Listing } from './listing.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
 import { configured } from './places.ts';
 import type { Session } from './session.ts';
+import { namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 
 /** The parts that a body is made of. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
@@ -20,6 +21,8 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   dryRun?: boolean | undefined;
   /** One of the protocol's equivalent paths. */
   endpoint?: string | undefined;
+  /** Reads the local files that asset flags name. Without it these flags take URLs only. */
+  readLocalFile?: ReadLocalFile | undefined;
 }
 
 /** A video that can be submitted: its request, and the body as the user gave it. */
@@ -31,6 +34,8 @@ export interface ComposedVideo {
   /** The body as the user gave it, with aliases replaced: two commands with the same `asked` ask for the same video. */
   asked: JsonObject;
   exchange: Exchange;
+  /** Uploads the files that the body names, and returns the request with their URLs; absent if it names none. */
+  upload?: (() => Promise<Exchange>) | undefined;
   /** Whether a field of the body has its value from a file: no message quotes that value. */
   isFromFile?: (field: string) => boolean;
 }
@@ -46,7 +51,11 @@ export async function composeVideo(
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; advice: string[] }> {
-  const { body: given, flags, set, fromFiles, check: isChecked = true, endpoint } = parts;
+  const { body: given, set, fromFiles, check: isChecked = true, endpoint, readLocalFile } = parts;
+  const { flags, files } =
+    readLocalFile === undefined
+      ? { flags: parts.flags, files: new Map<string, never>() }
+      : await namedFiles(session, registered, parts.flags, readLocalFile);
   const input = { body: given, flags, set, fromFiles };
   const isFromFile = fileFields(registered, parts);
   const settings = await session.settings();
@@ -64,7 +73,8 @@ export async function composeVideo(
   const body = await completed(session, protocol, composed, parts, listing, isFromFile);
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
-  return { video: { protocol, body, asked, exchange, isFromFile }, advice: checks.advise(body) };
+  const upload = uploadFor(session, protocol, body, files, endpoint);
+  return { video: { protocol, body, asked, exchange, upload, isFromFile }, advice: checks.advise(body) };
 }
 
 function refuse(

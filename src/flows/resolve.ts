@@ -17,6 +17,7 @@ import type { FlowDeps } from './flow-deps.ts';
 import { configured, configuredGateway } from './places.ts';
 import type { Session } from './session.ts';
 import { payAndDeliver, videoOrder, type WantedVideo } from './submit-video.ts';
+import { uploadFor } from './uploads.ts';
 
 /** What is wanted of a job once its doubt has ended. */
 export type WantedResolved = Pick<WantedVideo, 'target' | 'force' | 'deadline' | 'budget'>;
@@ -49,8 +50,7 @@ export async function resolve(
     protocol.readSubmission(reply, isObject(body) ? body : {}),
   );
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
-  if (resolution.how === 'resubmit')
-    return submitAgain(job, protocol, wanted, await session.jobDeps(), hooks);
+  if (resolution.how === 'resubmit') return submitAgain(job, protocol, wanted, session, hooks);
   const resolved = await resolveJob(ledger, job, resolution);
   if (wanted.target === undefined) return done(resolved);
   const { target, force, deadline } = wanted;
@@ -130,18 +130,22 @@ async function submitAgain(
   job: Job,
   protocol: Protocol,
   { target, force, deadline, budget }: WantedResolved,
-  given: FlowDeps,
+  session: Session,
   hooks: FlowHooks,
 ): Promise<Delivered> {
   const body = recordedRequest(job);
+  const given = await session.jobDeps();
   const { fingerprint } = job.record;
-  const video = { protocol, body, asked: body, exchange: protocol.submission(body) };
+  const upload = uploadFor(session, protocol, body, new Map());
+  const video = { protocol, body, asked: body, exchange: protocol.submission(body), upload };
   const ask = target === undefined ? 'accept' : 'file';
   const wanted: WantedVideo = { ask, target, force, deadline, key: job.key, fresh: false, sidecar: false };
   // The record keeps the body as it was sent, not as it was asked for.
   const order = { ...videoOrder(video, wanted), fingerprint };
   const deps = await withBudget(given, 'command', fingerprint, budget);
   await order.beforeSending?.();
+  // A file that the store no longer has must not end the doubt.
+  await upload?.();
   if (job.state === 'unknown') await checkRoom(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
   return payAndDeliver(order, video, wanted, deps, hooks, takeOn(resolved, deps));

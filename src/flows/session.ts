@@ -10,6 +10,7 @@ import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
+import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
@@ -41,6 +42,10 @@ export interface Session {
   budget(kind: BudgetKind, name: string): Promise<Budget>;
   /** The budgets that every payment has to fit into: the standing one, if one is chosen. */
   allowances(): Promise<Allowance[]>;
+  /** Whether local files can be uploaded. */
+  hasStore(): Promise<boolean>;
+  /** Opens the store for input files; undefined if none is configured. @throws MgwError('config') if it cannot be used. */
+  store(): Promise<Store | undefined>;
   /** Closes all but the ledger: idle connections, the embedded sandbox. */
   close(): Promise<void>;
   /** Closes the ledger, after the last record. Other processes then know at once that this one has nothing in progress. */
@@ -114,6 +119,7 @@ export function openSession(options: SessionOptions): Session {
       return budget;
     },
     allowances: once(() => allowancesOf(session)),
+    ...storeParts(() => session, closers),
     close: async () => {
       for (const close of closers.splice(0).reverse()) await close();
     },
@@ -204,6 +210,40 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> 
     retries: settings.retries.value,
     retry5xx: settings.submitRetry5xx.value,
   };
+}
+
+function storeParts(session: () => Session, closers: Closer[]): Pick<Session, 'hasStore' | 'store'> {
+  return {
+    hasStore: async () => {
+      const { sandbox, storeUrl, storeCommand } = await session().settings();
+      return sandbox.value || storeUrl.value !== undefined || storeCommand.value !== undefined;
+    },
+    store: once(async () => {
+      const store = await storeOf(session());
+      if (store !== undefined) closers.push(() => store.close());
+      return store;
+    }),
+  };
+}
+
+async function storeOf(session: Session): Promise<Store | undefined> {
+  const settings = await session.settings();
+  if (settings.sandbox.value) return (await import('../store/store.ts')).sandboxStore;
+  const stored = {
+    url: settings.storeUrl.value,
+    endpoint: settings.storeEndpoint.value,
+    command: settings.storeCommand.value,
+    expiresMs: settings.storeExpiresMs.value,
+  };
+  return (await import('../store/open-store.ts')).openStore(stored, settings.env, {
+    clock: session.clock,
+    deadline: await session.deadline(),
+    retries: settings.retries.value,
+    signal: session.signals().soft,
+    note: (text) => session.note(text),
+    userAgent: `mgw/${version}`,
+    secrets: [(await session.gateway()).key],
+  });
 }
 
 async function allowancesOf(session: Session): Promise<Allowance[]> {

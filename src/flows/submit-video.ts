@@ -52,7 +52,7 @@ export async function submitVideo(
 
 /** Builds the order of a video: the one place that does. */
 export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
-  const { protocol, body, asked, exchange } = video;
+  const { protocol, body, asked, exchange, upload } = video;
   const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = wanted;
   return {
     protocol: protocol.name,
@@ -60,6 +60,7 @@ export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
     body,
     asked,
     exchange,
+    upload,
     auth: protocol.auth,
     read: (reply) => protocol.readSubmission(reply, body),
     key,

@@ -12,7 +12,7 @@ export interface WireRequest {
   /** Path and query, percent-encoded. */
   path: string;
   headers: Record<string, string>;
-  body?: string | undefined;
+  body?: string | Uint8Array | undefined;
 }
 
 /** How one request is sent. */

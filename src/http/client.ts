@@ -1,4 +1,4 @@
-import type { AuthScheme, Exchange, Reply } from '../exchange.ts';
+import type { AuthScheme, HttpRequest, Reply } from '../exchange.ts';
 import { sendOn, type Answer } from './answer.ts';
 import { openConnections, type Connections, type Socket } from './connections.ts';
 import { decoded } from './content-encoding.ts';
@@ -64,9 +64,9 @@ export interface GatewayClient {
    * One exchange. A body that is cut or beyond the bound gives a reply with `complete: false`.
    * @throws TransportError where no head of an answer came.
    */
-  exchange(request: Exchange, options: CallOptions): Promise<Reply>;
+  exchange(request: HttpRequest, options: CallOptions): Promise<Reply>;
   /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only, `deadline` for all of it. */
-  stream(request: Exchange, options: CallOptions): Promise<StreamedReply>;
+  stream(request: HttpRequest, options: CallOptions): Promise<StreamedReply>;
   /** Connections to its origin for results: the first who asks opens them, and they are kept until it is closed. */
   readonly kept: (open: () => Promise<Connections>) => Promise<Connections>;
   /** The deadline that cuts every call, if there is one: retries end with it too. */
@@ -99,7 +99,7 @@ export function createClient(options: ClientOptions): GatewayClient {
   let kept: Promise<Connections> | undefined;
   const sharedConnections = (): Promise<Connections> =>
     (shared ??= openConnections(baseUrl, { timeoutMs, most: 64 }));
-  const open = (request: Exchange, call: CallOptions): Promise<Call> =>
+  const open = (request: HttpRequest, call: CallOptions): Promise<Call> =>
     call.onConnected === undefined
       ? send(request, call, options, sharedConnections)
       : sendOnOwnConnection(request, { ...call, onConnected: call.onConnected }, options, timeoutMs);
@@ -141,7 +141,7 @@ function untilCut({ deadline }: CallOptions): number {
  * returned. If it did not run, whatever made the connection has passed it by, and nothing is sent.
  */
 async function sendOnOwnConnection(
-  request: Exchange,
+  request: HttpRequest,
   call: CallOptions & { onConnected: (socket?: Socket) => Promise<void> },
   client: ClientOptions,
   timeoutMs: number,
@@ -180,7 +180,7 @@ const ended = new Error('the call has ended');
 
 // Whatever is wrong with the request itself shows before a connection is made for it, and before it is recorded.
 async function send(
-  request: Exchange,
+  request: HttpRequest,
   call: CallOptions,
   client: ClientOptions,
   connect: (signal: AbortSignal) => Promise<Connections>,

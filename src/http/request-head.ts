@@ -1,10 +1,10 @@
-import type { AuthScheme, Exchange } from '../exchange.ts';
+import type { AuthScheme, HttpRequest } from '../exchange.ts';
 
 /**
  * The path of a request below the base URL's own.
  * @throws TypeError where it is not percent-encoded.
  */
-export function pathFor(request: Exchange, baseUrl: URL): string {
+export function pathFor(request: HttpRequest, baseUrl: URL): string {
   const path = baseUrl.pathname.replace(/\/$/, '') + request.path;
   if (/[^\x21-\x7e]/.test(path))
     throw new TypeError(`the path ${JSON.stringify(path)} is not percent-encoded`);
@@ -16,7 +16,7 @@ export function pathFor(request: Exchange, baseUrl: URL): string {
  * @throws TypeError where one cannot be sent as it is.
  */
 export function headersFor(
-  request: Exchange,
+  request: HttpRequest,
   auth: AuthScheme,
   client: { baseUrl: URL; key: string; userAgent: string },
 ): Record<string, string> {

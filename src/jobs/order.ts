@@ -28,6 +28,8 @@ export interface Order {
   /** Sets apart jobs of one body, such as the pieces of a text that is spoken in pieces. */
   variant?: string;
   exchange: Exchange;
+  /** Uploads the files that the body names, and returns the exchange with their URLs, which no record keeps. */
+  upload?: (() => Promise<Exchange>) | undefined;
   auth: AuthScheme;
   /** Reads the answer; never throws. */
   read: (reply: Reply, body: unknown) => SubmitVerdict;

@@ -13,6 +13,7 @@ import {
   unrecordedHandle,
 } from './errors.ts';
 import { unbegun } from './forget.ts';
+import { withoutSignatures } from '../redact.ts';
 import type { Order } from './order.ts';
 import { eventOf, keptWords, reconcile } from './reconcile.ts';
 
@@ -74,19 +75,23 @@ async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<J
 
 /** The job that was accepted, undefined where another process sends it. */
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
-  const attempts = new Attempts(job, deps);
+  // A gateway may quote the URL of an upload, with its signature.
+  const redact =
+    order.upload === undefined ? deps.redact : (text: string) => withoutSignatures(deps.redact(text));
+  const attempts = new Attempts(job, { ...deps, redact });
   try {
+    const exchange = (await order.upload?.()) ?? order.exchange;
     const purchase = { ...(await deps.priceOf(order)), name: job.id };
     // From before the connection is made: whoever was stopped on the way does not send when it wakes.
     const lease = await deps.lease();
     const own = { ...deps, lease: () => Promise.resolve(lease) };
-    const payment = { ...order, purchase, read: (reply: Reply) => order.read(reply, order.body) };
+    const payment = { ...order, exchange, purchase, read: (reply: Reply) => order.read(reply, order.body) };
     const { verdict, tries } = await payOnce(payment, attempts, own);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
-    const { message, requestId } = keptWords(verdict.failure, deps.redact);
+    const { message, requestId } = keptWords(verdict.failure, redact);
     if (verdict.kind === 'unknown')
       throw (order.unknownError ?? taskUnknownError)(attempts.job, message, requestId);
-    throw notAccepted(keptWords(verdict, deps.redact), tries).with({ job: attempts.job });
+    throw notAccepted(keptWords(verdict, redact), tries).with({ job: attempts.job });
   } catch (error) {
     if (error instanceof SentElsewhere) return undefined;
     throw error instanceof MgwError ? error.with({ job: attempts.job }) : error;

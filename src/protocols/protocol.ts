@@ -27,6 +27,8 @@ export interface Flag {
   fromFile?: (bytes: Uint8Array) => Json;
   /** True where `@FILE` on the command line stands for the text of that file (kind `text`). */
   atFile?: true;
+  /** Whether the field takes the URL of an asset, so that the flag also takes a file that mgw uploads (design 17). */
+  isAsset?: true;
   /** Other fields that say the same: a configured default gives way to them. */
   aliases?: readonly string[];
   /** Group in the help. */
@@ -157,6 +159,9 @@ export interface Protocol {
   readonly authSetting?: 'cAuth';
   /** The flags of `submit`, in the order of the help. */
   readonly flags: readonly Flag[];
+  /** The places of asset URLs in a body; `*` is any index of a list: `FileInfos.*.Url`. */
+  readonly assetFields?: readonly string[];
+
   /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */
   readonly inlineMedia?: readonly string[];
   /** Names of the equivalent paths of a submission, the default first, where there are several. */

@@ -25,7 +25,9 @@ describe('keyPath', () => {
   it('knows every setting', () => {
     expect(keyPath('base_url')).toEqual(['base_url']);
     expect(keyPath('submit.retry_5xx')).toEqual(['submit', 'retry_5xx']);
-    for (const key of settableKeys) expect(keyPath(key).join('.')).toBe(key);
+    // The other settings of the store are members next to its address.
+    const pathOf = (key: string): string => (key === 'store' ? 'store.url' : key);
+    for (const key of settableKeys) expect(keyPath(key).join('.')).toBe(pathOf(key));
   });
 
   it.each([
@@ -72,6 +74,10 @@ describe('keptValue', () => {
       'sandbox.per_minute': '60',
       budget: 'clips',
       state: 'postgres://mgw@db.example/mgw?lease=20s',
+      store: 's3://bucket/inputs',
+      'store.endpoint': 'https://s3.example/',
+      'store.expires': '12h',
+      'store.command': './upload.sh',
       'prices.tts': '10k_characters=2',
       'prices.group_multiplier': '1.10',
       'prices.user_multiplier': '2',

@@ -45,6 +45,8 @@ export async function enqueue(batch: Batch, head: QueuedHead, deps: PlanDeps, as
   };
   const plan = await planBatch({ ...batch, force: true }, untouched(deps), async (planned) => {
     const { row, size } = newRow(planned);
+    // The row names uploaded files by their content; a worker makes URLs of its own.
+    if (!isSpeech(planned.work)) await planned.work.upload?.();
     chunk.push(row);
     bytes += size;
     if (chunk.length >= maxRows || bytes >= maxBytes) await flush();

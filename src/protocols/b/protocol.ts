@@ -22,6 +22,7 @@ export const b: Protocol = {
   hasVersions: true,
   auth: bearer,
   flags,
+  assetFields: ['FileInfos.*.Url'],
   needsListing,
   complete,
   checks: () => import('./checks.ts'),

@@ -2,7 +2,7 @@ import { decimalNumber, listFlag, switchFlag, valueFlag } from '../parse.ts';
 import type { Flag } from '../protocol.ts';
 import { ratios } from './models.ts';
 
-const asset = { group: 'Assets' };
+const asset = { group: 'Assets', isAsset: true } as const;
 
 /**
  * The flags of `mgw video c submit`, for the unified fields (specification 2.5). The native fields of the self-hosted
@@ -44,27 +44,27 @@ export const flags: readonly Flag[] = [
     'prompt_optimization',
     'let the upstream rewrite the prompt (self-hosted models)',
   ),
-  valueFlag('--image <url>', 'image', 'first frame, or a single reference image', asset),
-  listFlag('--images <url...>', 'images', 'image URLs (compatibility field)', asset),
+  valueFlag('--image <url|file>', 'image', 'first frame, or a single reference image', asset),
+  listFlag('--images <url|file...>', 'images', 'image URLs (compatibility field)', asset),
   valueFlag(
-    '--last-frame <url>',
+    '--last-frame <url|file>',
     'last_frame_image_url',
     'last frame; with --image, first and last frame',
     asset,
   ),
-  listFlag('--reference-image <url...>', 'reference_image_urls', 'reference image, at most 9', asset),
+  listFlag('--reference-image <url|file...>', 'reference_image_urls', 'reference image, at most 9', asset),
   listFlag(
-    '--reference-video <url...>',
+    '--reference-video <url|file...>',
     'reference_video_urls',
     'reference video, at most 3 (vendor-h3)',
     asset,
   ),
-  listFlag('--reference-audio <url...>', 'reference_audio_urls', 'reference audio, at most 3', {
+  listFlag('--reference-audio <url|file...>', 'reference_audio_urls', 'reference audio, at most 3', {
     ...asset,
     aliases: ['audios'],
   }),
   valueFlag(
-    '--input-reference <url>',
+    '--input-reference <url|file>',
     'input_reference',
     'another source of the first or reference image',
     asset,

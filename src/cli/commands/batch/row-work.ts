@@ -23,7 +23,8 @@ export function rowComposer(context: Context, { place, readable }: Batch): (row:
     const { flags, fromFiles } = await givenFlags(row, files);
     const body = await givenBody(row.body, files);
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
-    const parts = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
+    const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
+    const parts = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, readLocalFile };
     return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
   };
 }

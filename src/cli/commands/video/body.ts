@@ -36,7 +36,8 @@ export async function composedVideo(
   const { set, check, dryRun, endpoint } = options;
   const body = await givenBody(context, options.body);
   if (options.body?.startsWith('@') && options.body !== '@-') fromFiles.push('body');
-  const parts = { body, flags, set, fromFiles, check, dryRun, endpoint };
+  const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => readInputFile(path, `--${flag}`);
+  const parts = { body, flags, set, fromFiles, check, dryRun, endpoint, readLocalFile };
   return composeVideo(context, protocol, parts, listing);
 }
 

@@ -1,0 +1,91 @@
+import { usageError } from '../errors.ts';
+import type { Exchange } from '../exchange.ts';
+import type { JsonObject } from '../json.ts';
+import { printableLine } from '../printable.ts';
+import { type FlagValue, longName } from '../protocols/compose.ts';
+import { isLocalPath, isStoredName, withAssets } from '../protocols/local-asset.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { type Store, storedName } from '../store/store.ts';
+import type { Session } from './session.ts';
+
+/** Reads a local file that a flag names. @throws MgwError('usage') if it may not or cannot be read. */
+export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
+
+/** The files of a video by their names in the store. */
+export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
+
+/**
+ * Replaces the local files among the values of asset flags by their names in the store, which depend on the content alone.
+ * Nothing is uploaded yet.
+ * @throws MgwError('usage') if a file cannot be read, or no store is configured.
+ */
+export async function namedFiles(
+  session: Session,
+  protocol: Protocol,
+  given: Record<string, FlagValue>,
+  read: ReadLocalFile,
+): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles }> {
+  const flags = { ...given };
+  const files = new Map<string, () => Promise<Uint8Array>>();
+  const nameOf = async (path: string, flag: string): Promise<string> => {
+    if (!isLocalPath(path)) return path;
+    const shown = printableLine(path, 200);
+    const content = await read(path, flag);
+    if (content.length === 0) throw usageError(`--${flag}: ${shown} is empty.`);
+    if (!(await session.hasStore())) throw withoutStore(flag, shown, protocol);
+    const name = storedName(path, content);
+    files.set(name, async () => {
+      const now = await read(path, flag);
+      if (storedName(path, now) === name) return now;
+      throw usageError(`--${flag}: ${shown} changed while the command ran.`);
+    });
+    return name;
+  };
+  for (const flag of protocol.flags) {
+    const name = longName(flag);
+    const value = flags[name];
+    if (flag.isAsset !== true || value === undefined) continue;
+    if (typeof value === 'string') flags[name] = await nameOf(value, name);
+    if (Array.isArray(value)) flags[name] = await Promise.all(value.map((path) => nameOf(path, name)));
+  }
+  return { flags, files };
+}
+
+function withoutStore(flag: string, path: string, { name }: Protocol): Error {
+  return usageError(
+    `--${flag}: ${path} is a local file, and Protocol ${name.toUpperCase()} takes URLs only. Configure a store, and mgw uploads it: mgw config set store s3://BUCKET/PREFIX`,
+    ['mgw', 'config', 'set', '--help'],
+  );
+}
+
+/**
+ * Returns what completes a submission whose body names uploaded files: it uploads those that the store does not have, and
+ * makes the request with their URLs. Undefined if the body names none.
+ * @param files those of this command; any other must be in the store
+ */
+export function uploadFor(
+  session: Session,
+  protocol: Protocol,
+  body: JsonObject,
+  files: LocalFiles,
+  endpoint?: string,
+): (() => Promise<Exchange>) | undefined {
+  const names = new Set<string>();
+  withAssets(protocol, body, (value) => {
+    if (isStoredName(value)) names.add(value);
+    return value;
+  });
+  if (names.size === 0) return undefined;
+  return async () => {
+    const store = await session.store();
+    const urls = new Map<string, string>();
+    for (const name of names) urls.set(name, await urlOf(store, name, files));
+    const sent = withAssets(protocol, body, (value) => urls.get(value) ?? value);
+    return protocol.submission(sent, { endpoint });
+  };
+}
+
+async function urlOf(store: Store | undefined, name: string, files: LocalFiles): Promise<string> {
+  if (store === undefined) throw usageError(`${name} is an uploaded file, and no store is configured.`);
+  return store.url(name, files.get(name));
+}

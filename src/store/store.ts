@@ -1,0 +1,70 @@
+import { createHash } from 'node:crypto';
+import { extname } from 'node:path';
+import type { Clock, Deadline } from '../clock.ts';
+import { MgwError } from '../errors.ts';
+
+/** Where input files are uploaded, so that the gateway can fetch them by URL (design 17). */
+export interface Store {
+  /**
+   * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
+   * @param name of {@link storedName}
+   * @param read returns the file's content; not called if the store has the file. Absent if it is not at hand.
+   * @throws MgwError('store'): exit 6 if the store may answer later, else 10; MgwError('usage') if the store does not have
+   * the file and `read` is absent.
+   */
+  url(name: string, read?: () => Promise<Uint8Array>): Promise<string>;
+  close(): void;
+}
+
+/** What a store works with. */
+export interface StoreDeps {
+  clock: Clock;
+  deadline: Deadline;
+  /** How often a refused or unsent request is tried again. */
+  retries: number;
+  signal: AbortSignal;
+  note: (text: string) => void;
+  userAgent: string;
+  /** What no program that mgw starts may see: the API key. */
+  secrets: readonly string[];
+}
+
+/** The settings of a store. */
+export interface StoreSettings {
+  /** `s3://BUCKET/PREFIX` */
+  url?: string | undefined;
+  /** The address of an S3-compatible service; absent for `AWS_ENDPOINT_URL_S3`, else AWS. */
+  endpoint?: string | undefined;
+  /** The program that uploads instead, and its arguments. */
+  command?: readonly string[] | undefined;
+  /** How long a URL is valid, ms. */
+  expiresMs: number;
+}
+
+/**
+ * The store of the embedded sandbox, which fetches no assets: nothing leaves this machine. The host cannot exist
+ * (RFC 2606).
+ */
+export const sandboxStore: Store = {
+  url: async (name, read) => {
+    await read?.();
+    return `https://store.example.com/${name.replace(/^sha256:/, '')}`;
+  },
+  close: () => undefined,
+};
+
+/** Names a file by its content: `sha256:HEX.ext`. The extension is kept because gateways may judge a URL by it. */
+export function storedName(path: string, content: Uint8Array): string {
+  const extension = extname(path).toLowerCase();
+  const hash = createHash('sha256').update(content).digest('hex');
+  return `sha256:${hash}${/^\.[a-z\d]{1,8}$/.test(extension) ? extension : ''}`;
+}
+
+/** An error of a store, of which nothing was sent to the gateway. `isPassing` if it may go away by itself. */
+export function storeError(message: string, isPassing: boolean, cause?: unknown): MgwError {
+  const details = { charged: 'no', retry: isPassing ? 'safe' : 'never', cause } as const;
+  return new MgwError('store', message, {
+    ...details,
+    ...(isPassing ? { exit: 'unavailable' } : { next: ['mgw', 'config', 'list'] }),
+  });
+}

@@ -1,0 +1,175 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { newUser, type User } from '../support/cli.ts';
+import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { account, s3Server, type S3Server } from './s3-server.ts';
+
+const png = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
+
+interface Scene {
+  user: User;
+  gateway: HttpServer;
+  store: S3Server;
+  /** The bodies of the submissions. */
+  sent: () => Record<string, unknown>[];
+}
+
+async function scene(extra: NodeJS.ProcessEnv = {}): Promise<Scene> {
+  const store = await s3Server();
+  const gateway: HttpServer = await httpServer((seen, response) => {
+    if (seen.method === 'POST' && seen.headers['x-tc-action'] === undefined)
+      sendJson(response, { task_id: gateway.create(), status: 'queued' });
+    else if (seen.method === 'POST')
+      sendJson(response, { Response: { TaskId: gateway.create(), RequestId: 'r' } });
+    else
+      sendJson(response, {
+        data: [
+          { id: 'vendor-h3-mini', protocol: 'c' },
+          { id: 'Video-B', protocol: 'b', model_versions: ['2.0'] },
+        ],
+      });
+  });
+  const user = newUser(gateway.url, { ...account, ...extra });
+  writeFileSync(join(user.cwd, 'first.png'), png);
+  await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
+  await user.run(['config', 'set', 'store.endpoint', store.url]);
+  const sent: Scene['sent'] = () =>
+    gateway.requests
+      .filter(({ method }) => method === 'POST')
+      .map(({ body }) => JSON.parse(body) as Record<string, unknown>);
+  return { user, gateway, store, sent };
+}
+
+const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5'];
+const withImage = [...submit, '--image', 'first.png'];
+
+describe('a local file as an asset', () => {
+  test('is uploaded once under the hash of its content, and sent as a URL that anyone can read', async () => {
+    const { user, store, sent } = await scene();
+    const first = await user.run([...withImage, '--key', 'boat', '--json']);
+    expect(first.code, first.stderr).toBe(0);
+    const again = await user.run([...withImage, '--key', 'boat', '--json']);
+    expect(again.json.job.id).toBe(first.json.job.id);
+    const [path = ''] = [...store.objects.keys()];
+    expect(path).toMatch(/^\/bucket\/inputs\/[\da-f]{64}\.png$/);
+    expect(store.calls.filter((call) => call.startsWith('PUT'))).toEqual([`PUT ${path} 200`]);
+    expect(sent()).toHaveLength(1);
+    expect(await store.get(String(sent()[0]?.['image']))).toEqual(png);
+    expect(first.json.job['request']).toMatchObject({
+      image: `sha256:${path.slice('/bucket/inputs/'.length)}`,
+    });
+  });
+
+  test('is not uploaded again for another job', async () => {
+    const { user, store, sent } = await scene();
+    await user.run([...withImage, '--key', 'one']);
+    writeFileSync(join(user.cwd, 'copy.png'), png);
+    expect((await user.run([...submit, '--image', 'copy.png', '--key', 'two'])).code).toBe(0);
+    expect(sent()).toHaveLength(2);
+    expect(store.calls.filter((call) => call.startsWith('PUT'))).toHaveLength(1);
+  });
+
+  test('with other bytes is another submission: the key refuses it', async () => {
+    const { user, sent } = await scene();
+    await user.run([...withImage, '--key', 'boat']);
+    writeFileSync(join(user.cwd, 'first.png'), Buffer.concat([png, Buffer.from('x')]));
+    const other = await user.run([...withImage, '--key', 'boat', '--json']);
+    expect(other.json).toMatchObject({ exit_code: 2, error: { code: 'conflict', charged: 'no' } });
+    expect(sent()).toHaveLength(1);
+  });
+
+  test('is taken by every asset flag of Protocol C, and by Protocol B', async () => {
+    const { user, store, sent } = await scene();
+    for (const [name, flag] of [
+      ['vendor-h3-mini', '--reference-image'],
+      ['vendor-h3-mini', '--images'],
+    ] as const)
+      expect(
+        (await user.run([...submit, '-m', name, flag, 'first.png'].filter((_, i) => i !== 4 && i !== 5)))
+          .code,
+      ).toBe(0);
+    const b = ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png'];
+    const ran = await user.run(b);
+    expect(ran.code, ran.stderr).toBe(0);
+    const [c1, c2, cloud] = sent();
+    const urls = [c1?.['reference_image_urls'], c2?.['images'], cloud?.['FileInfos']].map(
+      (list) => (list as (string | { Url: string })[])[0],
+    );
+    for (const url of urls)
+      expect(await store.get(typeof url === 'string' ? url : (url?.Url ?? ''))).toEqual(png);
+  });
+
+  test('leaves neither a signature nor the credentials in any file or output', async () => {
+    const { user, store } = await scene();
+    const ran = await user.run([...withImage, '-v', '--json']);
+    const kept = readdirSync(user.cwd, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => readFileSync(join(entry.parentPath, entry.name), 'utf8'));
+    expect(store.objects.size).toBe(1);
+    for (const text of [...kept, ran.stdout, ran.stderr])
+      expect(text).not.toMatch(/X-Amz-Signature=[\da-f]{64}|store-secret-4711/);
+  });
+});
+
+describe('a store that fails', () => {
+  test('for a moment is asked again, and nothing is sent to the gateway before it has the file', async () => {
+    const { user, store, sent } = await scene();
+    store.faults.push((_, response) => response.writeHead(503).end('<Error><Code>SlowDown</Code></Error>'));
+    const ran = await user.run(withImage);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(sent()).toHaveLength(1);
+  });
+
+  test('for good ends with 6 and sends nothing; the same command then works', async () => {
+    const { user, store, sent } = await scene();
+    store.faults.push((_, response) => response.writeHead(503).end());
+    const failed = await user.run([...withImage, '--retries', '0', '--json']);
+    expect(failed.json).toMatchObject({
+      exit_code: 6,
+      error: { code: 'store', charged: 'no', retry: 'safe' },
+    });
+    expect(sent()).toHaveLength(0);
+    expect((await user.run(withImage)).code).toBe(0);
+    expect(sent()).toHaveLength(1);
+  });
+
+  test('by refusing the signature ends with 10, never 3', async () => {
+    const { user, sent } = await scene({ AWS_SECRET_ACCESS_KEY: 'wrong' });
+    const failed = await user.run([...withImage, '--json']);
+    expect(failed.json).toMatchObject({ exit_code: 10, error: { code: 'store', charged: 'no' } });
+    expect(sent()).toHaveLength(0);
+  });
+});
+
+test('without a store the error says how to set one, and nothing is sent', async () => {
+  const { user, sent } = await scene();
+  await user.run(['config', 'unset', 'store']);
+  const failed = await user.run([...withImage, '--json']);
+  expect(failed.json).toMatchObject({ exit_code: 2, error: { code: 'usage', charged: 'no' } });
+  expect(failed.json.error.message).toContain('mgw config set store s3://');
+  expect(sent()).toHaveLength(0);
+});
+
+test('store.command uploads instead: it reads the file, gets its name, prints a URL, and never sees the API key', async () => {
+  const { user, sent } = await scene();
+  await user.run(['config', 'unset', 'store']);
+  const script = `const c=[];process.stdin.on('data',d=>c.push(d)).on('end',()=>{require('fs').writeFileSync('seen.json',JSON.stringify({env:process.env,bytes:Buffer.concat(c).length}));console.log('https://files.example.com/'+process.env.MGW_OBJECT_NAME)})`;
+  await user.run(['config', 'set', 'store.command', '--', process.execPath, '-e', script]);
+  const ran = await user.run(withImage);
+  expect(ran.code, ran.stderr).toBe(0);
+  expect(sent()[0]?.['image']).toMatch(/^https:\/\/files\.example\.com\/[\da-f]{64}\.png$/);
+  const seen = readFileSync(join(user.cwd, 'seen.json'), 'utf8');
+  expect(JSON.parse(seen)).toMatchObject({ bytes: png.length });
+  expect(seen).not.toContain(user.env['MGW_API_KEY']);
+});
+
+test('the sandbox takes local files without a store', async () => {
+  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  writeFileSync(join(user.cwd, 'first.png'), png);
+  const ran = await user.run(withImage);
+  expect(ran.code, ran.stderr).toBe(0);
+});
