@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander';
-import { single } from './options.ts';
+import { repeatable, single } from './options.ts';
 
 /** The flags that every command takes (design 1), and those of single commands that are settings too. */
 export interface Globals {
@@ -39,13 +39,5 @@ export function addGlobals(program: Command): Command {
     .addOption(new Option('--no-color', 'no colours'))
     .addOption(new Option('--no-input', 'never ask for anything'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
-    .option(
-      '--trust-origin <origin>',
-      'send the key to result addresses of this origin too (repeatable)',
-      collect,
-    );
-}
-
-function collect(value: string, before: string[] = []): string[] {
-  return [...before, value];
+    .addOption(repeatable('--trust-origin <origin>', 'send the key to result addresses of this origin too'));
 }

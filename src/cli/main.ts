@@ -81,6 +81,9 @@ async function outcomeOf(
     const text = program?.printed().trimEnd() ?? '';
     if (!(error instanceof CommanderError))
       return withNext({ json: {}, error: toMgwError(error), help: text }, program, argv);
+    const helped = asksForJson(argv) ? program?.helped() : undefined;
+    if (helped !== undefined)
+      return { json: await (await import('./help/command-data.ts')).helpData(helped) };
     return { json: { [error.code === 'commander.version' ? 'version' : 'help']: text }, text };
   }
 }

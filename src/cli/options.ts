@@ -16,9 +16,17 @@ export function single(flags: string, description: string, parse?: (text: string
   });
 }
 
+const repeatables = new WeakSet<Option>();
+
+/** Whether {@link repeatable} made the option. */
+export function isRepeatable(option: Option): boolean {
+  return repeatables.has(option);
+}
+
 /** An option that may be repeated; its values are collected, each as `parse` reads it (see {@link single}). */
 export function repeatable(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags.replace('...', ''), `${description} (repeatable)`);
+  repeatables.add(option);
   return option.argParser((value: string, before: unknown[] | undefined) => [
     ...(before ?? []),
     parse === undefined ? value : parsed(option, value, parse),

@@ -127,6 +127,8 @@ export interface Program {
   /** Carries the command line out; throws MgwError('usage') for wrong arguments, CommanderError after help. */
   run: () => Promise<void>;
   printed: () => string;
+  /** The command whose help was asked for; undefined for the overview of `mgw` alone. */
+  helped: () => Command | undefined;
 }
 
 /** The program for a command line, none of whose commands has been loaded. Its parser prints nothing and ends nothing. */
@@ -146,12 +148,19 @@ export function createProgram(argv: readonly string[], act: Act, screens = pages
       getErrHasColors: () => true,
     });
   addGlobals(root);
+  let helped: Command | undefined;
+  root.on('beforeAllHelp', ({ command }: { command: Command }) => void (helped = command));
   const name = firstOperand(root, argv);
   const isOverview = name === undefined && !argv.some((word) => word === '-h' || word === '--help');
   root.configureHelp(helpStyle(screens, isOverview)).addHelpText('after', isOverview ? firstSteps : examples);
   const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
   list(root, run, commands);
-  return { root, run: () => parse(root, argv), printed: () => printed };
+  return {
+    root,
+    run: () => parse(root, argv),
+    printed: () => printed,
+    helped: () => (isOverview ? undefined : helped),
+  };
 }
 
 async function parse(root: Command, argv: readonly string[]): Promise<void> {

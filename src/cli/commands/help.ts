@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { childOf, read, readAll, rootOf, type Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
-import { renderMarkdown, tableOf } from '../help/markdown.ts';
+import { renderMarkdown } from '../help/markdown.ts';
 import { readTopic, type Topic, topics } from '../help/topics.ts';
 import { columnsOf } from '../io.ts';
 import { paintOn, plain } from '../output/colour.ts';
@@ -36,18 +36,9 @@ async function show(topic: Topic, { io, globals }: Context): Promise<Outcome> {
   const page = await readTopic(topic);
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
   const text = renderMarkdown(page, { width: columnsOf(io.stdout) ?? 80, paint });
-  return { json: topic.name === 'exit-codes' ? { exit_codes: codesOf(page) } : { help: page }, text };
-}
-
-function codesOf(page: string): unknown[] {
-  const [, ...rows] = tableOf(page);
-  return rows.map(([code, name, meaning, charged, then]) => ({
-    code: Number(code),
-    name,
-    meaning,
-    charged,
-    then,
-  }));
+  if (topic.name !== 'exit-codes') return { json: { help: page }, text };
+  const { exitCodeData } = await import('../help/command-data.ts');
+  return { json: { exit_codes: await exitCodeData() }, text };
 }
 
 async function named(command: Command, [name, ...rest]: string[]): Promise<Command> {

@@ -42,6 +42,27 @@ it('has every exit code on its page, in numbers where --json asks for them', asy
   expect(codes[7]).toMatchObject({ name: 'unknown', charged: 'maybe' });
 });
 
+it('prints the whole command tree as data, and the part of one command', async () => {
+  const { json } = await runHere(['help', '--json'], {});
+  expect(json).toMatchObject({ ok: true, command: { name: 'mgw' } });
+  expect(json['exit_codes']).toHaveLength(Object.keys(exitCodes).length);
+  expect(json['environment']).toContainEqual(expect.objectContaining({ variable: 'MGW_TIMEOUT' }));
+  expect(json['global_flags']).toContainEqual(
+    expect.objectContaining({ flag: '--profile', type: 'string', env: 'MGW_PROFILE' }),
+  );
+  const part = await runHere(['video', 'c', 'submit', '--help', '--json'], {});
+  expect(part.json).toMatchObject({
+    command: { name: 'mgw video c submit', arguments: [{ name: 'prompt', required: false }] },
+  });
+  const { flags } = part.json['command'] as { flags: unknown[] };
+  expect(flags).toContainEqual(
+    expect.objectContaining({ flag: '--timeout', type: 'duration', default: '30m', env: 'MGW_TIMEOUT' }),
+  );
+  expect(flags).toContainEqual(expect.objectContaining({ flag: '--set', repeatable: true }));
+  const same = await runHere(['help', 'video', 'c', 'submit', '--json'], {});
+  expect(same.json).toEqual(part.json);
+});
+
 it('takes a topic that is a command too as the command, where more follows', async () => {
   expect((await runHere(['help', 'batch', 'run'], {})).stdout).toContain('Usage: mgw batch run');
 });

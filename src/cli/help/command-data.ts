@@ -1,0 +1,103 @@
+import type { Argument, Command, Option } from 'commander';
+import { readAll } from '../command-tree.ts';
+import { pathOf } from '../completion/place.ts';
+import { isRepeatable } from '../options.ts';
+import { tableOf } from './markdown.ts';
+import { readTopic, topics } from './topics.ts';
+import { rules, type Rule } from '../../config/rules.ts';
+
+type Data = Record<string, unknown>;
+
+/**
+ * Returns the help of a command as data (design 16): its arguments, flags and the commands below it. For the program, it
+ * also has the global flags, the environment variables and the exit codes. Loads every command that it describes.
+ */
+export async function helpData(command: Command): Promise<Data> {
+  await readAll(command);
+  if (command.parent !== null) return { command: commandData(command) };
+  const { flags, ...tree } = commandData(command);
+  return {
+    command: tree,
+    global_flags: flags,
+    environment: await tablesOf('environment', ([variable, meaning]) => ({ variable, meaning })),
+    exit_codes: await exitCodeData(),
+  };
+}
+
+/** Returns the exit codes as their page of the documentation has them. */
+export function exitCodeData(): Promise<Data[]> {
+  return tablesOf('exit-codes', ([code, name, meaning, charged, then]) => ({
+    code: Number(code),
+    name,
+    meaning,
+    charged,
+    then,
+  }));
+}
+
+async function tablesOf(name: string, view: (row: string[]) => Data): Promise<Data[]> {
+  const topic = topics.find((one) => one.name === name);
+  if (topic === undefined) return [];
+  const [, ...rows] = tableOf(await readTopic(topic));
+  return rows.map(view);
+}
+
+function commandData(command: Command): Data {
+  const flags = command.options.filter(({ hidden }) => !hidden);
+  const children = command.createHelp().visibleCommands(command);
+  return {
+    name: ['mgw', ...pathOf(command)].join(' '),
+    about: command.description(),
+    ...(command.aliases().length > 0 && { aliases: command.aliases() }),
+    arguments: command.registeredArguments.map(argumentData),
+    flags: flags.map(flagData),
+    commands: children.filter((child) => child.parent === command).map(commandData),
+  };
+}
+
+function argumentData(argument: Argument): Data {
+  return {
+    name: argument.name(),
+    about: argument.description,
+    required: argument.required,
+    repeatable: argument.variadic,
+    default: argument.defaultValue as unknown,
+    choices: argument.argChoices,
+  };
+}
+
+function flagData(option: Option): Data {
+  const written = /\(default (?!that|the)([^)]+)\)/.exec(option.description)?.[1];
+  return {
+    flag: option.long ?? option.flags,
+    short: option.short,
+    about: option.description,
+    type: typeOf(option),
+    value: /<([^>]+)>/.exec(option.flags)?.[1],
+    repeatable: isRepeatable(option),
+    default: (option.defaultValue as unknown) ?? written,
+    choices: option.argChoices,
+    env: variableOf(option),
+  };
+}
+
+const typesByValue: Record<string, string> = { n: 'integer', duration: 'duration', amount: 'decimal' };
+
+function typeOf({ flags, argChoices }: Option): string {
+  const value = /<([^>.]+)/.exec(flags)?.[1];
+  if (value === undefined) return 'boolean';
+  return argChoices === undefined ? (typesByValue[value] ?? 'string') : 'choice';
+}
+
+function variableOf({ long }: Option): string | undefined {
+  const all: Rule<unknown>[] = Object.values(rules);
+  return all.find(({ flag }) => flag?.name === long)?.env ?? otherVariables[long ?? ''];
+}
+
+// The settings that have no rule: they depend on others.
+const otherVariables: Record<string, string> = {
+  '--profile': 'MGW_PROFILE',
+  '--base-url': 'MGW_BASE_URL',
+  '--sandbox': 'MGW_SANDBOX',
+  '--no-input': 'MGW_NO_INPUT',
+};
