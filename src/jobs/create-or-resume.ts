@@ -1,20 +1,19 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
-import type { Json } from '../json.ts';
 import { findOut, follow, type Found as FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText } from '../ledger/names.ts';
 import type { JobDeps } from './deps.ts';
-import { differences } from './differences.ts';
 import { interruptedError, showCommand } from './errors.ts';
 import {
   carriesOn,
+  isDeliveredTo,
   isMadeFor,
   isRunning,
   uncertainRuns,
   waitForRenewal,
   type UncertainRuns,
 } from './liveness.ts';
-import { lostClaim, lostRecord } from './named-job.ts';
+import { keyConflict, lostClaim, lostRecord } from './named-job.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 
@@ -33,14 +32,16 @@ interface Earlier {
   secondTakeOf?: Job;
   /** A job to carry on with if its processes, which are on other machines, are dead. */
   uncertain?: UncertainRuns;
+  /** The ids of the jobs that were delivered to the output. */
+  delivered?: ReadonlySet<string>;
   /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet; empty for a new id without a claim. */
   place: { name?: string; id?: undefined } | { name?: undefined; id: string };
 }
 
 /**
  * Finds the job of an order, or creates one: the job that an earlier run of the same command left open, that its `--key`
- * names, or that a process which is alive makes for the same output file. It is recorded, with this run, before anything
- * is sent (design 4). A name is claimed first, with the id of the job that is then created under it: of any number of
+ * names, or that another process makes for the same output file: it is alive, or it delivered the file after this one had
+ * looked for the first time. The job is recorded, with this run, before anything is sent (design 4). A name is claimed first, with the id of the job that is then created under it: of any number of
  * processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
  * Before that, it waits until the lease of a run on another machine is renewed or ends.
  * @throws MgwError: exit 2 if the key names another body, 7 if its record is lost, 8 at the deadline, 10 if nothing can be
@@ -48,9 +49,11 @@ interface Earlier {
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
   let [isReady, looks] = [false, 0];
+  let delivered: Earlier['delivered'];
   const alive = new Set<string>();
   for (;;) {
-    const earlier = await findEarlier(order, deps, alive);
+    const earlier = await findEarlier(order, deps, alive, delivered);
+    delivered ??= earlier.delivered;
     if (earlier.uncertain !== undefined) {
       await waitForRenewal(earlier.uncertain, alive, order.deadline, deps);
       continue;
@@ -67,7 +70,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
         isReady = true;
       } catch (error) {
         // The output may exist because another process has just saved the result there.
-        const { job } = await findEarlier(order, deps, alive);
+        const { job } = await findEarlier(order, deps, alive, delivered);
         if (needsPlace(job, order)) throw error;
         continue;
       }
@@ -88,7 +91,7 @@ async function pause({ clock, signals }: JobDeps): Promise<void> {
   });
 }
 
-// Whether the job may be sent by this run, for a result of its own. A run that is joined has the output already.
+// Whether this run may send the job. A run that it joins has the output already.
 function needsPlace(job: Job | undefined, { goal }: Order): boolean {
   if (job === undefined) return true;
   return job.handle === undefined && shownState(job) !== 'unknown' && !isMadeFor(job, goal);
@@ -147,30 +150,36 @@ function placeOf({ state, files }: Job): string {
 
 /**
  * Finds the earlier job that the same command carries on with (design 4): one that is open for its goal and whose run
- * ended, one that a living process makes for the same file, or one that is `unknown` and so blocks.
+ * ended, one that a living process makes for the same file or has just delivered there, or one that is `unknown` and so
+ * blocks.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
  * another body.
  * @param alive leases of other machines that were renewed meanwhile
+ * @param before the jobs that were delivered to the output when this command began
  */
 export async function findEarlier(
   order: Submission,
   deps: Deps,
   alive: ReadonlySet<string> = new Set(),
+  before?: Earlier['delivered'],
 ): Promise<Earlier> {
   const named = order.key === undefined ? undefined : await findByKey(order.key, order, deps);
   if (named?.job !== undefined || named?.conflict !== undefined) return named;
   const fingerprint = fingerprintOf(order, deps.gateway);
   const { jobs, lost, place } = await takesOf(fingerprint, deps, order.fresh);
   if (lost !== undefined && !order.fresh) throw lostRecord('an earlier job of this submission', lost);
+  const delivered = new Set(jobs.filter((job) => isDeliveredTo(job, order.goal)).map(({ id }) => id));
   let secondTakeOf: Job | undefined;
   for (const job of jobs) {
     const isNewest = secondTakeOf === undefined;
-    if (!order.fresh && carriesOn(job, order, isNewest)) return { job, place };
+    // Two names are two jobs, also if they have one output.
+    const isNew = order.key === undefined && delivered.has(job.id) && before?.has(job.id) === false;
+    if (!order.fresh && (isNew || carriesOn(job, order, isNewest))) return { job, place, delivered };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
-    if (uncertain !== undefined) return { uncertain, place };
+    if (uncertain !== undefined) return { uncertain, place, delivered };
     if (job.handle !== undefined || isRunning(job)) secondTakeOf ??= job;
   }
-  return { secondTakeOf, place: named?.place ?? place };
+  return { secondTakeOf, place: named?.place ?? place, delivered };
 }
 
 /** The jobs of one fingerprint, newest first. */
@@ -240,13 +249,6 @@ async function placeAt(
   }
   if (job === undefined) return { place };
   const recorded = job.record.fingerprint === lostFingerprint ? holder.fingerprint : job.record.fingerprint;
-  if (recorded !== fingerprint) throw conflict(key, job, order);
+  if (recorded !== fingerprint) throw keyConflict(key, job, order.body);
   return { job, place };
-}
-
-function conflict(key: string, job: Job, order: Pick<Order, 'body'>): MgwError {
-  const changes = differences(job.request as Json, recordedBody(order.body).request).slice(0, 8);
-  const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
-  const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission permanently. Choose another key.`;
-  return new MgwError('conflict', text, { next: showCommand(job), job });
 }

@@ -27,6 +27,13 @@ export function isMadeFor(job: Job, { output }: Goal): boolean {
   return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
 }
 
+/** Whether a run of the command that paid for a job has delivered it to the file. */
+export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal): boolean {
+  return (
+    output !== undefined && output !== '-' && goals.some((goal) => goal.isDelivered && goal.output === output)
+  );
+}
+
 function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
   return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }

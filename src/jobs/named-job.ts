@@ -1,8 +1,11 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
+import type { Json } from '../json.ts';
 import { findOut, follow } from '../ledger/chain.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { resolveCommand } from './errors.ts';
+import { differences } from './differences.ts';
+import { resolveCommand, showCommand } from './errors.ts';
+import { recordedBody } from './order.ts';
 
 /**
  * The job that a key names in a ledger; undefined if the name is free, or its job was never created.
@@ -45,4 +48,12 @@ export function lostClaim(name: string, key?: string): MgwError {
   const way = key === undefined ? '--new submits it anyway.' : 'Another --key submits it anyway.';
   const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again. ${way}`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
+}
+
+/** Builds the error of a key that names a job with another body: exit 2 with what differs. */
+export function keyConflict(key: string, job: Job, body: Json): MgwError {
+  const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
+  const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
+  const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission permanently. Choose another key.`;
+  return new MgwError('conflict', text, { next: showCommand(job), job });
 }

@@ -20,6 +20,25 @@ it('takes on the job of its key where another process put the result there meanw
   expect(await jobsOf(other.ledger)).toHaveLength(1);
 });
 
+it.each([
+  ['before this one looks at the output', true],
+  ['after this one has looked at the output', false],
+])('joins a run with the same output that delivers it %s, and pays nothing', async (_, isSeen) => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const other = await depsFor(server.url, state, alive);
+  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+  const beforeSending = async (): Promise<void> => {
+    await (await run(other, orderOf({ goal }))).delivered?.();
+    if (isSeen) throw exists;
+  };
+  const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
+  const [job] = await jobsOf(other.ledger);
+  expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
+  expect(server.requests).toHaveLength(1);
+  await ran.delivered?.();
+  expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
+});
+
 it('is refused by what stands there for any other reason, and nothing is recorded', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
