@@ -24,9 +24,45 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
   return printable(bounded.replace(/[\s\u{85}]+/gu, ' ').trim(), limit);
 }
 
+/** The maximum length of one spelling of a key in a text that arrives in pieces, in UTF-16 code units. */
+const longestSecret = 64 * 1024;
+
+/**
+ * How much of the text that has arrived can be shown before the rest arrives, so that no secret is cut in two: up to its
+ * last line or word. A longer line or word is cut where `redact` finds nothing across the cut.
+ */
+export function cutPlace(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
+  const lines = text.lastIndexOf('\n') + 1;
+  // No secret holds anything but visible ASCII, but "Authorization: Bearer X" is one as well.
+  const words = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
+  if (Math.max(lines, words) > 0 || text.length < 2 * longestSecret) return Math.max(lines, words);
+  const end = text.length - longestSecret;
+  return redact(text) === redact(text.slice(0, end)) + redact(text.slice(end)) ? end : 0;
+}
+
+function lastWordStart(text: string): number {
+  let start = text.length;
+  while (start > 0 && /[!-~]/.test(text.charAt(start - 1))) start -= 1;
+  return start;
+}
+
 /** Whether a text holds a character that {@link printable} escapes, a line break or a tab. */
 export function hasUnsafe(text: string): boolean {
   return /[\t\n\r\u{85}]/u.test(text) || text.search(unsafe) >= 0;
+}
+
+// JSON leaves DEL, C1, the bidi controls and invisible tags as they are; a terminal must not obey or hide them.
+const terminalControls =
+  /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+
+/** JSON that means the same, and that neither a terminal nor a workflow's runner obeys. */
+export function escapeControls(text: string): string {
+  return text.replaceAll('##[', '#\\u0023[').replace(terminalControls, (units) =>
+    units
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
 }
 
 function escaped(character: string): string {

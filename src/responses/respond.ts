@@ -165,7 +165,7 @@ async function readEvents(
   return stream.finish();
 }
 
-/** The largest event that is taken, UTF-16 code units: it holds the whole response. */
+/** The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole response. */
 const largestEvent = 16 * 1024 * 1024;
 
 /**
@@ -178,8 +178,9 @@ export class ResponseStream {
   readonly #onText: (text: string) => void;
   readonly #decoder = new TextDecoder();
   readonly #places = new Set<string>();
-  #text = '';
+  #hasText = false;
   #refusal = '';
+  #length = 0;
   readonly #parser = createParser({
     onEvent: ({ event, data }) => this.#take(readEvent(event, data)),
     onError: ({ type }) => {
@@ -208,22 +209,31 @@ export class ResponseStream {
     if (this.end !== undefined) return;
     if (event.kind === 'text') this.#say(event.delta, event.place);
     if (event.kind === 'part' && !this.#places.has(event.place)) this.#say(event.text, event.place);
-    if (event.kind === 'refusal') this.#refusal += event.delta;
+    if (event.kind === 'refusal' && this.#fits(event.delta)) this.#refusal += event.delta;
     if (event.kind === 'end') this.end = this.#ended(event.end);
   }
 
-  #say(text: string, place: string): void {
-    this.#places.add(place);
-    this.#text += text;
-    if (text !== '') this.#onText(text);
+  // Places and refusals are kept until the end; with --json the command keeps the text too.
+  #fits(text: string): boolean {
+    this.#length += text.length;
+    if (this.#length <= largestEvent) return true;
+    this.end = { kind: 'cut', why: 'the answer is too large' };
+    return false;
   }
 
-  // What was streamed is what was said; if nothing was, the last event brings all of it at once.
+  #say(text: string, place: string): void {
+    if (!this.#places.has(place) && this.#fits(place)) this.#places.add(place);
+    if (text === '' || this.end !== undefined || !this.#fits(text)) return;
+    this.#hasText = true;
+    this.#onText(text);
+  }
+
+  // The text is that of the deltas; without any, the last event brings all of it at once.
   #ended(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
-    if (this.#text === '' && end.text !== '') this.#say(end.text, '');
-    if (end.kind === 'completed' && this.#text === '' && this.#refusal !== '')
+    if (!this.#hasText) this.#say(end.text, '');
+    if (end.kind === 'completed' && !this.#hasText && this.#refusal !== '')
       return refused(this.#refusal, end.response);
-    return { ...end, text: this.#text };
+    return end;
   }
 }

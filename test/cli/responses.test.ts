@@ -63,19 +63,40 @@ describe('an answer', () => {
     const server = await speechServer((response) => {
       const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;
       response.writeHead(200, { 'content-type': 'text/event-stream' });
-      response.write(event({ type: 'response.output_text.delta', delta: 'Hel' }));
+      response.write(event({ type: 'response.output_text.delta', delta: 'Hello you' }));
       finish = () =>
         response.end(
-          event({ type: 'response.output_text.delta', delta: 'lo' }) + event({ type: 'response.completed' }),
+          event({ type: 'response.output_text.delta', delta: '!' }) + event({ type: 'response.completed' }),
         );
     });
     const { child, result } = userHere(server.url).start([...ask, '--stream']);
     const first = await new Promise((resolve) =>
       child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
     );
-    expect(first).toBe('Hel');
+    expect(first).toBe('Hello ');
     finish();
     expect(await result).toMatchObject({ code: 0 });
+  });
+
+  it('holds no key that comes in pieces, and nothing that a terminal or a runner obeys', async () => {
+    const deltas = [
+      'Say ',
+      canaryKey.slice(0, 9),
+      canaryKey.slice(9),
+      '\n#',
+      '#[error]\u001b[',
+      '2J\n:',
+      ':error::',
+    ];
+    const server = await speechServer((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const delta of deltas)
+        response.write(`data: ${JSON.stringify({ type: 'response.output_text.delta', delta })}\n\n`);
+      response.end('data: {"type":"response.completed"}\n\n');
+    });
+    const user = userHere(server.url, { GITHUB_ACTIONS: 'true' });
+    const { stdout, code } = await user.run([...ask, '--stream']);
+    expect([code, stdout]).toEqual([0, 'Say [redacted]\n## [error]\\u{1b}[2J\n: :error::\n']);
   });
 
   it('is not asked for with --dry-run', async () => {

@@ -153,6 +153,15 @@ describe('the end', () => {
     });
   });
 
+  test('endless text is given up', () => {
+    const reader = new ResponseStream(() => undefined);
+    const event = Buffer.from(sse(delta('x'.repeat(1024 * 1024))));
+    let taken = 0;
+    for (; reader.end === undefined && taken < 64; taken += 1) reader.push(event);
+    expect(taken).toBeLessThan(20);
+    expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the answer is too large' });
+  });
+
   test('an endless event is given up', () => {
     const reader = new ResponseStream(() => undefined);
     const chunk = Buffer.alloc(1024 * 1024, 'x');

@@ -9,7 +9,7 @@ import type { Context } from '../context.ts';
 import type { Globals } from '../globals.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
-import { errorView, escapeControls, type Outcome } from './outcome.ts';
+import { errorView, type Outcome } from './outcome.ts';
 import { planView, rowView } from './plan.ts';
 import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
@@ -17,7 +17,7 @@ import { localError } from '../../files/local-error.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
 import { jobView } from '../../jobs/view.ts';
-import { printableLine } from '../../printable.ts';
+import { escapeControls, printableLine } from '../../printable.ts';
 import { withoutSignatures } from '../../redact.ts';
 
 /** A row that is not done, and what to type. */

@@ -1,4 +1,5 @@
 import { type Charged, exitCodes, type MgwError } from '../../errors.ts';
+import { escapeControls } from '../../printable.ts';
 
 /** What a command came to: printed in one place, as text or as one JSON document (design 2). */
 export interface Outcome {
@@ -37,20 +38,6 @@ export function jsonDocument(outcome: Outcome): string {
     ...(outcome.error && { error: errorView(outcome.error) }),
   };
   return escapeControls(JSON.stringify(document, undefined, 2));
-}
-
-// JSON leaves DEL, C1, the bidi controls and invisible tags as they are; a terminal must not obey or hide them.
-const terminalControls =
-  /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
-
-/** JSON that means the same, and that neither a terminal nor a workflow's runner obeys. */
-export function escapeControls(text: string): string {
-  return text.replaceAll('##[', '#\\u0023[').replace(terminalControls, (units) =>
-    units
-      .split('')
-      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-      .join(''),
-  );
 }
 
 /** An error as scripts see it. */

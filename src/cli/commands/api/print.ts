@@ -2,7 +2,7 @@ import type { Reply } from '../../../exchange.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { tryParseJson } from '../../../json.ts';
-import { printable } from '../../../printable.ts';
+import { cutPlace, printable } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
 import { write, type Io } from '../../io.ts';
 import type { ApiAnswer } from './call.ts';
@@ -39,9 +39,6 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
 
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
-/** So much of a line may be one spelling of a key, bytes. */
-const longestSecret = 64 * 1024;
-
 /**
  * Text without the key, each line as soon as it is whole. A character stands for a byte, so that any character set
  * passes as it is.
@@ -54,7 +51,7 @@ export async function* withoutKey(
   try {
     for await (const chunk of chunks) {
       held += Buffer.from(chunk).toString('latin1');
-      const end = cutPlace(held, redact);
+      const end = cutPlace(held, redact, 'line');
       if (end > 0) yield Buffer.from(redact(held.slice(0, end)), 'latin1');
       held = held.slice(end);
     }
@@ -64,14 +61,6 @@ export async function* withoutKey(
     throw error;
   }
   if (held !== '') yield Buffer.from(redact(held), 'latin1');
-}
-
-// Behind the last line that is whole; in a line that goes on and on, where nothing secret stands across the cut.
-function cutPlace(text: string, redact: (text: string) => string): number {
-  const lines = text.lastIndexOf('\n') + 1;
-  if (lines > 0 || text.length < 2 * longestSecret) return lines;
-  const end = text.length - longestSecret;
-  return redact(text) === redact(text.slice(0, end)) + redact(text.slice(end)) ? end : 0;
 }
 
 // A terminal must not obey what a gateway says, and gets its prompt on a line of its own.

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { decodeUtf8, readInputFile, readRefs, readStdin } from '../../input.ts';
-import { escapeControls, type Outcome } from '../../output/outcome.ts';
+import type { Outcome } from '../../output/outcome.ts';
 import { usageError } from '../../../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { namedJob } from '../../../jobs/named-job.ts';
@@ -14,7 +14,7 @@ import { isObject, type Json, type JsonObject, tryParseJson } from '../../../jso
 import { enrol } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import { jobIdForm } from '../../../ledger/job-id.ts';
-import { printable } from '../../../printable.ts';
+import { escapeControls, printable } from '../../../printable.ts';
 
 /** `mgw jobs export [REF...]`: jobs as JSON Lines on stdout, for another machine. */
 export function registerExport(command: Command, run: Run): void {

@@ -15,7 +15,7 @@ import {
 import { MgwError, usageError } from '../../../errors.ts';
 import { bearer } from '../../../exchange.ts';
 import type { JsonObject } from '../../../json.ts';
-import { printable } from '../../../printable.ts';
+import { cutPlace, printable } from '../../../printable.ts';
 import { applySets } from '../../../protocols/compose.ts';
 import type { ResponseEnd } from '../../../responses/wire.ts';
 
@@ -76,7 +76,7 @@ async function responses(
   const deadline = await context.deadline();
   try {
     const end = await respond(body, deps, (text) => printer.take(text), deadline);
-    return outcomeOf(end, printer.text);
+    return outcomeOf(end, context.globals.json ? printer.held : '');
   } finally {
     await printer.finish();
   }
@@ -173,11 +173,13 @@ function lost(error: unknown): never {
   throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
 }
 
-/** The answer on its way to standard output: at once where it streams, else when it is whole. */
+/** Prints the answer: as it arrives with `--stream`, otherwise whole. A terminal obeys none of it. */
 class Printer {
-  text = '';
+  /** The text that is not printed yet; with `--json` all of it. */
+  held = '';
   readonly #context: Context;
   readonly #atOnce: boolean;
+  #isLineOpen = false;
   #writing: Promise<void> = Promise.resolve();
 
   constructor(context: Context, streams: boolean) {
@@ -186,24 +188,28 @@ class Printer {
   }
 
   take(text: string): void {
-    this.text += text;
-    if (this.#atOnce) this.#put(text);
+    this.held += text;
+    if (this.#atOnce) this.#put(cutPlace(this.held, (piece) => this.#context.redact(piece), 'word'));
   }
 
   /** Ends with a newline, as text on a terminal does. */
   async finish(): Promise<void> {
     if (this.#context.globals.json) return;
-    if (!this.#atOnce) this.#put(this.text);
-    if (this.text !== '' && !this.text.endsWith('\n')) this.#put('\n');
+    this.#put(this.held.length);
+    if (this.#isLineOpen) this.#write('\n');
     await this.#writing;
   }
 
-  // A terminal must not obey what a model says; a pipe gets it as it is.
-  #put(text: string): void {
-    const { stdout } = this.#context.io;
-    const safe = this.#context.redact(text);
-    const shown = stdout.isTTY ? printable(safe, Number.MAX_SAFE_INTEGER) : safe;
-    this.#writing = this.#writing.then(() => write(stdout, shown, 'yes').catch(lost));
+  #put(end: number): void {
+    if (end === 0) return;
+    const text = this.held.slice(0, end);
+    this.held = this.held.slice(end);
+    this.#isLineOpen = !text.endsWith('\n');
+    this.#write(printable(this.#context.redact(text), Number.MAX_SAFE_INTEGER));
+  }
+
+  #write(text: string): void {
+    this.#writing = this.#writing.then(() => write(this.#context.io.stdout, text, 'yes').catch(lost));
     this.#writing.catch(() => undefined);
   }
 }

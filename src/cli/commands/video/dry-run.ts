@@ -1,6 +1,7 @@
 import type { Settings } from '../../../config/resolve.ts';
 import type { AuthScheme, Exchange } from '../../../exchange.ts';
 import { parseJson } from '../../../json.ts';
+import { escapeControls } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
 import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import type { Context } from '../../context.ts';
@@ -15,10 +16,12 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
     auth.header,
   ]);
   const json = body === '' ? undefined : parseJson(body);
+  // The prompt may be a file of somebody else.
+  const shown = json === undefined ? '' : escapeControls(JSON.stringify(json, undefined, 2));
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return {
     json: { request: { method: exchange.method, url, headers, body: json } },
-    text: [`${exchange.method} ${url}`, ...lines, '', JSON.stringify(json, undefined, 2)].join('\n'),
+    text: [`${exchange.method} ${url}`, ...lines, '', shown].join('\n'),
   };
 }
 
