@@ -17,10 +17,10 @@ import {
 } from '../decimal.ts';
 
 /** What a price is for. */
-export type Unit = 'second' | 'video' | '10k_characters' | '10k_visible_characters';
+export type Unit = 'second' | 'video' | 'reference_image' | '10k_characters' | '10k_visible_characters';
 
 /** What videos are priced by, and what speech is; of `10k_visible_characters` white space is free. */
-export const videoUnits: readonly Unit[] = ['second', 'video'];
+export const videoUnits: readonly Unit[] = ['second', 'video', 'reference_image'];
 export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_characters'];
 
 /** One line of a price: what each unit costs if every condition holds. */
@@ -29,6 +29,10 @@ interface Rate {
   amounts: Map<Unit, Decimal>;
   /** The seconds that are billed of each video if a request leaves its length open. */
   defaultSeconds?: number;
+  /** The reference images of a request that cost nothing; 0 if absent. */
+  freeReferenceImages?: number;
+  /** What each video costs at least, before the multipliers. */
+  minimum?: Decimal;
 }
 
 /** The price of a model: the rate with the most conditions that hold counts. */
@@ -43,10 +47,12 @@ export interface Multipliers {
 const examples = 'such as second=0.12, video=1.5, 10k_characters=2, or resolution=2K: second=0.40';
 const allUnits = [...videoUnits, ...speechUnits];
 const defaultSeconds = 'default_seconds';
+const freeImages = 'free_reference_images';
 
 /**
  * Reads a price: `second=0.12`, or `resolution=2K: second=0.40` if it holds for one value of a field. Several
- * are separated by `;` or a line break. `default_seconds=5` is what is billed if a request asks for no length.
+ * are separated by `;` or a line break. `default_seconds=5` is what is billed if a request asks for no length. Each
+ * reference image beyond `free_reference_images=5` costs `reference_image=0.20`; a video costs at least `minimum=0.50`.
  * `flags` is the table of the fields there are, `units` what may be priced.
  * @throws Error whose message says what is wrong and what is allowed.
  */
@@ -62,26 +68,48 @@ export function parsePrice(text: string, flags: readonly Flag[], units: readonly
 function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[]): Rate {
   // A ratio holds a colon, too: `aspect-ratio=16:9: second=0.4`.
   const [, before = '', after = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
+  const words = wordsOf(after, units);
   const amounts = new Map<Unit, Decimal>();
-  const words = pairs(after);
-  for (const [name, value] of words.filter(([each]) => each !== defaultSeconds)) {
-    const unit = units.find((one) => one === name);
-    if (unit === undefined)
-      throw new Error(`${shownValue(name)} is not a unit; allowed: ${units.join(', ')}, ${examples}`);
-    if (amounts.has(unit)) throw new Error(`${unit} is given twice`);
-    amounts.set(unit, amountOf(unit, value));
+  for (const unit of units) {
+    const value = words.get(unit);
+    if (value !== undefined) amounts.set(unit, amountOf(unit, value));
   }
   if (amounts.size === 0) throw new Error(`${shownValue(text)} names no unit; allowed: ${examples}`);
-  const conditions = pairs(before).map(([name, value]) => ({ field: fieldName(name, flags), value }));
-  return { conditions, amounts, defaultSeconds: lengthIn(words) };
+  if (amounts.has('reference_image') && amounts.size === 1)
+    throw new Error(
+      'reference_image is a part of a price; allowed: with second or video, such as second=0.12',
+    );
+  if (words.has(freeImages) && !amounts.has('reference_image'))
+    throw new Error(`${freeImages} is allowed only with reference_image, such as reference_image=0.20`);
+  const minimum = words.get('minimum');
+  return {
+    conditions: pairs(before).map(([name, value]) => ({ field: fieldName(name, flags), value })),
+    amounts,
+    defaultSeconds: countIn(words, defaultSeconds),
+    freeReferenceImages: countIn(words, freeImages),
+    minimum: minimum === undefined ? undefined : amountOf('minimum', minimum),
+  };
 }
 
-function lengthIn(words: readonly [string, string][]): number | undefined {
-  const [given, ...more] = words.filter(([name]) => name === defaultSeconds).map(([, value]) => value);
-  if (more.length > 0) throw new Error(`${defaultSeconds} is given twice`);
+// A minimum is for videos: speech is settled by its characters.
+function wordsOf(text: string, units: readonly Unit[]): Map<string, string> {
+  const isOfVideos = units.includes('video');
+  const names: string[] = [...units, defaultSeconds, ...(isOfVideos ? [freeImages, 'minimum'] : [])];
+  const words = new Map<string, string>();
+  for (const [name, value] of pairs(text)) {
+    if (!names.includes(name))
+      throw new Error(`${shownValue(name)} is not a unit; allowed: ${units.join(', ')}, ${examples}`);
+    if (words.has(name)) throw new Error(`${name} is given twice`);
+    words.set(name, value);
+  }
+  return words;
+}
+
+function countIn(words: ReadonlyMap<string, string>, name: string): number | undefined {
+  const given = words.get(name);
   if (given === undefined) return undefined;
   if (!/^[1-9]\d{0,4}$/.test(given))
-    throw new Error(`${defaultSeconds}=${shownValue(given)}: allowed is a whole number above 0, such as 5`);
+    throw new Error(`${name}=${shownValue(given)}: allowed is a whole number above 0, such as 5`);
   return Number(given);
 }
 
@@ -97,11 +125,11 @@ function pairs(text: string): [name: string, value: string][] {
     });
 }
 
-function amountOf(unit: Unit, value: string): Decimal {
+function amountOf(name: string, value: string): Decimal {
   try {
     return parseAmount(value);
   } catch (error) {
-    throw new Error(`${unit}=${shownValue(value)}: allowed is ${(error as Error).message}`);
+    throw new Error(`${name}=${shownValue(value)}: allowed is ${(error as Error).message}`);
   }
 }
 
@@ -176,21 +204,26 @@ function plainText(value: Json): string {
   return (typeof value === 'string' ? value : JSON.stringify(value)).toLowerCase();
 }
 
-function costAt({ amounts, defaultSeconds: length }: Rate, given: Quantity): Decimal | undefined {
+function costAt(rate: Rate, given: Quantity): Decimal | undefined {
+  const { amounts, defaultSeconds: length, minimum } = rate;
   const isDefault = given.isLengthOpen && length !== undefined;
   const quantity = isDefault ? { ...given, seconds: length * (given.videos ?? 1) } : given;
   let sum = zero;
   for (const [unit, amount] of amounts) {
-    const count = countOf(unit, quantity);
+    const count = countOf(unit, quantity, rate);
     if (count === undefined) return undefined;
     sum = add(sum, multiply(amount, count));
   }
-  return sum;
+  if (minimum === undefined) return sum;
+  const least = multiply(minimum, decimalOf(given.videos ?? 1));
+  return compare(sum, least) < 0 ? least : sum;
 }
 
-function countOf(unit: Unit, quantity: Quantity): Decimal | undefined {
-  const { seconds, videos, characters, visibleCharacters } = quantity;
-  if (unit === 'second' || unit === 'video') return plain(unit === 'second' ? seconds : videos);
+function countOf(unit: Unit, quantity: Quantity, { freeReferenceImages = 0 }: Rate): Decimal | undefined {
+  const { seconds, videos, referenceImages = 0, characters, visibleCharacters } = quantity;
+  if (unit === 'second') return plain(seconds);
+  if (unit === 'video') return plain(videos);
+  if (unit === 'reference_image') return decimalOf(Math.max(0, referenceImages - freeReferenceImages));
   const count = unit === '10k_characters' ? characters : visibleCharacters;
   return count === undefined ? undefined : shifted(decimalOf(count), 4);
 }

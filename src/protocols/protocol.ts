@@ -73,6 +73,8 @@ export interface Quantity {
   seconds?: number;
   /** True if the request leaves the length of its videos to the gateway. */
   isLengthOpen?: boolean;
+  /** Images of reference mode, which is not the mode of first and last frames; absent for 0. */
+  referenceImages?: number;
   /** Characters of the text that is spoken, and those of them that are not white space. */
   characters?: number;
   visibleCharacters?: number;

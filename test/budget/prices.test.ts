@@ -67,6 +67,34 @@ describe('the cost at most of a body', () => {
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
+  it('of Protocol C adds the reference images that are not free, under either name, and no frames', () => {
+    const price = 'second=0.12 reference_image=0.20 free_reference_images=5 minimum=0.50';
+    const urls = (count: number): string[] =>
+      Array.from({ length: count }, (_, at) => `https://a.test/${at}`);
+    const body = { model: 'vendor-h3', duration: 5 };
+    expect(cost('c', price, { ...body, reference_image_urls: urls(5) })).toBe('0.6');
+    expect(cost('c', price, { ...body, reference_image_urls: urls(7) })).toBe('1');
+    expect(cost('c', price, { ...body, reference_image_urls: urls(5), images: urls(2) })).toBe('1');
+    const framed = { ...body, image: 'https://a.test/1' };
+    expect(cost('c', 'second=0.12 reference_image=0.20', framed)).toBe('0.6');
+    expect(cost('c', 'second=0.12 reference_image=0.20', { ...framed, generation_mode: 'r2v' })).toBe('0.8');
+  });
+
+  it('of Protocol B adds every file but a first frame', () => {
+    const files = [{ Usage: 'Reference' }, { Usage: 'FirstFrame' }, { Type: 'Url' }];
+    const body = { ...b({ Duration: 3 }), FileInfos: files };
+    expect(cost('b', 'video=1 reference_image=0.1', body)).toBe('1.2');
+  });
+
+  it('is the minimum of each video, before the multipliers', () => {
+    const price = 'second=0.01 minimum=0.50';
+    const twice = { group: parseDecimal('2') };
+    expect(cost('b', price, b({ Duration: 3 }))).toBe('0.5');
+    expect(cost('b', price, b({ Duration: 60 }))).toBe('0.6');
+    expect(cost('b', price, b({ Duration: 3 }), twice)).toBe('1');
+    expect(cost('a', price, a({ durationSeconds: 8, sampleCount: 3 }))).toBe('1.5');
+  });
+
   it.each<[ProtocolName, string, JsonObject]>([
     ['a', 'second=0.12', a({})],
     ['b', 'second=0.12', b({})],
@@ -161,11 +189,16 @@ describe('a price', () => {
   it.each<[string, RegExp]>([
     ['', /a price, such as second=0.12/],
     ['0.12', /0.12"? is not written as NAME=VALUE/],
-    ['seconds=0.12', /seconds is not a unit; allowed: second, video, 10k_characters/],
+    ['seconds=0.12', /seconds is not a unit; allowed: second, video, reference_image, 10k_characters/],
     ['second=', /not written as NAME=VALUE/],
     ['default_seconds=5', /names no unit/],
     ['second=1 default_seconds=0', /default_seconds="0": allowed is a whole number above 0/],
     ['second=1 default_seconds=5 default_seconds=6', /default_seconds is given twice/],
+    ['reference_image=0.2', /is a part of a price; allowed: with second or video/],
+    ['second=1 free_reference_images=5', /allowed only with reference_image/],
+    ['second=1 reference_image=1 free_reference_images=x', /allowed is a whole number above 0/],
+    ['second=1 minimum=-1', /minimum="-1".*plain digits/],
+    ['second=1 minimum=1 minimum=2', /minimum is given twice/],
     ['second=-1', /second="-1".*plain digits/],
     ['second=0,12', /12/],
     ['second=1e3', /plain digits/],
@@ -184,6 +217,7 @@ describe('a price', () => {
 
   it('counts what is made: seconds are none of speech, and characters none of a video', () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
+    expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);
   });
 

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../json.ts';
+import type { Json, JsonObject } from '../../json.ts';
 import type { Quantity } from '../protocol.ts';
 import { familyOf } from './models.ts';
 
@@ -12,6 +12,20 @@ export function quantityOf(body: JsonObject): Quantity {
     videos: 1,
     isLengthOpen: asked === undefined,
     ...(typeof seconds === 'number' && { seconds }),
+    referenceImages: referenceImagesIn(body),
     body: whole,
   };
+}
+
+// In reference mode, image and input_reference are references, too (specification 2.5).
+function referenceImagesIn(body: JsonObject): number {
+  const isReferenceMode = body['generation_mode'] === 'r2v' || body['mode'] === 'ref2va';
+  const fields = ['reference_image_urls', 'images', ...(isReferenceMode ? ['image', 'input_reference'] : [])];
+  return fields.reduce((sum, field) => sum + lengthOf(body[field]), 0);
+}
+
+// A single value counts as a list of one.
+function lengthOf(list: Json | undefined): number {
+  if (Array.isArray(list)) return list.length;
+  return list === undefined || list === null ? 0 : 1;
 }
