@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
+import { seededRandom } from '../../src/sandbox/media/scene.ts';
 import type { CliJson } from '../support/cli.ts';
 import { clocked } from './clocked.ts';
 import { dialects } from './dialects.ts';
@@ -62,7 +63,8 @@ describe.concurrent('thirty troubles in any mix, and then the end', () => {
   it.for(protocols)('ends well (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const kinds = Object.values(troubles);
-    const mix = Array.from({ length: 30 }, () => kinds[Math.floor(Math.random() * kinds.length)] ?? {});
+    const random = seededRandom(30);
+    const mix = Array.from({ length: 30 }, () => kinds[Math.floor(random() * kinds.length)] ?? {});
     scene.gateway.script.query.push(...mix);
     const { job } = await submitted(scene);
     const { wait, clock } = await clocked(scene);
@@ -246,11 +248,12 @@ describe.concurrent('kill -9 ten times at random while waiting', () => {
       if (left === 0) return kill();
       reply(call.response, { body: dialects.c.running(dialects.c.asked(call)) });
     };
+    const random = seededRandom(10);
     for (let times = 0; times < 10; times += 1) {
       const running = scene.start(scene.command());
       kill = () => running.child.kill('SIGKILL');
       expect((await running.result).code).toBe(137);
-      left = 1 + Math.floor(Math.random() * 3);
+      left = 1 + Math.floor(random() * 3);
     }
     delete scene.gateway.always.query;
     await scene.expectRerun(0);
