@@ -19,6 +19,8 @@ const knownBatch = z.object({
   defaults: z.array(z.string()),
   /** The folders of `--allow-files`, absolute. */
   allowFiles: z.array(z.string()),
+  /** The values of `--ignore-columns`. */
+  ignoreColumns: z.optional(z.array(z.string())),
 });
 
 /** How a batch was run last. */

@@ -1,8 +1,9 @@
 import { messageOf, usageError } from '../errors.ts';
+import { variableName } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 import type { Standing } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
-import { outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
+import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
 
 /** A row with its name, its work and its place. */
 export interface NamedRow {
@@ -46,7 +47,9 @@ export function named(row: Row, work: Work, name: string, place: OutputPlace): N
     job: undefined,
     n: undefined,
   };
-  const path = pathOf(place, values, row.output);
+  const { columns = {} } = row;
+  const template = fillColumns(place.template, (column) => columns[variableName(column)]);
+  const path = pathOf({ ...place, template }, values, row.output);
   if (work.protocol === 'tts' && /\{job\}/.test(path))
     throw usageError('{job} is not known before speech is sent: leave it out');
   const root = place.root ?? place.folder;

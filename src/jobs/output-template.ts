@@ -37,17 +37,18 @@ const longestName = 200;
 export const openPlaceholders = ['job', 'n'] as const;
 
 /**
- * The place that `-o` names: a folder, or a template whose folder ends before the first placeholder.
+ * Returns the place that `-o` names: a folder, or a template whose folder ends before the first placeholder.
+ * @param hasColumns whether columns of rows may be placeholders; then {@link outputPath} refuses unknown names
  * @throws Error whose message says what is wrong.
  */
-export function outputPlace(given = defaultTemplate): OutputPlace {
+export function outputPlace(given = defaultTemplate, hasColumns = false): OutputPlace {
   if (given.trim() === '' || given.includes('\0'))
     throw new Error('give a template such as clips/{id}.{ext}');
   const named = /[\\/]$/.test(given) ? join(given, defaultTemplate) : given;
   const fixed = named.slice(0, named.includes('{') ? named.indexOf('{') : named.length);
   const end = fixed.lastIndexOf('/') + 1;
   const place = { folder: resolve(fixed.slice(0, end)), template: named.slice(end) };
-  checkPlaceholders(place.template);
+  if (!hasColumns) checkPlaceholders(place.template);
   return place;
 }
 
@@ -58,13 +59,14 @@ export function fixedExtension(template: string): string {
 }
 
 /**
- * The absolute path of a file; `own` is a template of its own. {@link openPlaceholders} without a value stay in it.
+ * Returns the absolute path of a file; `own` is a template of its own. {@link openPlaceholders} without a value stay in it.
  * @throws Error whose message says what is wrong.
  */
 export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
   const template = own ?? place.template;
-  if (own !== undefined) checkPlaceholders(own);
-  const name = template.replace(/\{([a-z]+)\}/g, (text, placeholder: Placeholder) => {
+  checkPlaceholders(template);
+  const name = template.replace(token, (text: string, placeholder?: Placeholder) => {
+    if (placeholder === undefined) return text.charAt(0);
     const value = values[placeholder];
     if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
     if (value === undefined || value === '') throw new Error(`{${placeholder}}: there is none`);
@@ -73,9 +75,20 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
   return inside(place, name);
 }
 
+/** Puts the columns of a row into an output template. The placeholders of every output, and unknown names, stay. */
+export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
+  return template.replace(token, (text: string, name?: string) => {
+    if (name === undefined || placeholders.includes(name as Placeholder)) return text;
+    const value = valueOf(name);
+    return value === undefined ? text : inName(value).replace(/[{}]/g, '-');
+  });
+}
+
+const token = /\{\{|\}\}|\{([^{}]*)\}/g;
+
 function checkPlaceholders(template: string): void {
-  for (const [text, name] of template.matchAll(/\{([^{}]*)\}/g))
-    if (!placeholders.includes(name as Placeholder))
+  for (const [text, name] of template.matchAll(token))
+    if (name !== undefined && !placeholders.includes(name as Placeholder))
       throw new Error(
         `there is no ${printableLine(text, 40)}; there are: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
       );

@@ -1,8 +1,8 @@
 import { finished } from 'node:stream/promises';
 import { CsvError, Parser } from 'csv-parse';
 import { printableLine } from '../../printable.ts';
-import { fieldName, nameFault } from './fields.ts';
-import type { ManifestRecord, Problem, WrittenField } from './record.ts';
+import { fieldName } from './fields.ts';
+import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
 import { maxLineBytes, Unreadable, type Source } from './source.ts';
 
 interface CsvRecord {
@@ -12,81 +12,98 @@ interface CsvRecord {
 }
 
 /**
- * Reads CSV (RFC 4180), whose first row names the fields; an empty cell is an absent field, and a row without any
- * field is passed over.
- * @throws Unreadable at a quote that does not fit: from there on nobody can tell what is a cell.
+ * Reads CSV (RFC 4180) as spreadsheets write it. The first row names the fields; commas, semicolons or tabs separate
+ * cells. An empty cell is an absent field. Empty rows, and empty cells and columns at the end, are ignored.
+ * @throws Unreadable at a quote that does not fit: where the cells after it end is unknown.
  */
 export async function* readCsv(
   source: Source,
   report: (problem: Problem) => void,
 ): AsyncGenerator<ManifestRecord> {
-  let header: string[] | undefined;
+  let header: Header | undefined;
   for await (const record of records(source)) {
+    const length = record.cells.findLastIndex((cell) => cell.trim() !== '') + 1;
     if (header === undefined) {
-      header = readHeader(record, source.badLines, report);
+      header = readHeader({ ...record, cells: record.cells.slice(0, length) }, source.badLines, report);
       continue;
     }
     const { cells, line } = record;
-    if (cells.every((cell) => cell === '') || isBlankLine(cells, header)) continue;
-    if (cells.length !== header.length) {
-      const count = cells.length === 1 ? 'one cell' : `${cells.length} cells`;
-      report({ line, message: `it has ${count}, and the header has ${header.length}` });
+    const width = header.names.length;
+    if (length === 0) continue;
+    if (length > width || cells.length < width) {
+      const found = length > width ? length : cells.length;
+      const count = found === 1 ? 'one cell' : `${found} cells`;
+      report({ line, message: `it has ${count}, and the header has ${width}` });
       continue;
     }
-    yield { line, fields: fieldsOf(record, header) };
+    const unnamed = header.names.findIndex((name, index) => name === '' && cells[index]?.trim() !== '');
+    if (unnamed < 0) yield { line, fields: fieldsOf(record, header) };
+    else report({ line, message: `column ${unnamed + 1} has a value here, but no name in the header` });
   }
   if (header === undefined && source.badLines.size === 0)
     report({ line: 1, message: 'the file is empty: its first row names the fields' });
 }
 
-// An editor leaves them at the end of a file.
-function isBlankLine(cells: readonly string[], header: readonly string[]): boolean {
-  return header.length > 1 && cells.length === 1 && cells[0]?.trim() === '';
+interface Header {
+  /** Empty for a column without a name. */
+  names: readonly string[];
+  line: number;
 }
 
-// Without one of its columns no row is what was meant, so that nothing is read below a header with a fault.
+// A field with two columns makes every row ambiguous, so nothing below the header is read.
 function readHeader(
   { cells, line }: CsvRecord,
   badLines: ReadonlySet<number>,
   report: (problem: Problem) => void,
-): string[] {
+): Header {
   if ([...badLines].some((bad) => bad < line))
     throw new Unreadable({ line, message: 'the header cannot be read' });
-  const separator = cells.length === 1 ? /[;\t]/.exec(cells[0] ?? '')?.[0] : undefined;
-  if (separator !== undefined)
-    throw new Unreadable({
-      line,
-      message: `its cells are separated by ${separator === ';' ? 'semicolons' : 'tabs'}: use commas`,
-    });
+  if (cells.length > maxFields)
+    throw new Unreadable({ line, message: `the header has ${cells.length} columns; allowed: ${maxFields}` });
   const names = cells.map((cell) => cell.trim());
-  const plain = names.map(fieldName);
-  const faults = names.map((name, index) => {
-    const before = plain.indexOf(plain[index] ?? '');
-    if (name === '') return `column ${index + 1} has no name`;
-    if (before === index) return nameFault(name);
-    return `columns ${before + 1} and ${index + 1} are both called ${printableLine(name, 60)}`;
-  });
-  const found = faults.filter((fault) => fault !== undefined);
-  for (const message of found.slice(0, -1)) report({ line, message });
-  const last = found.at(-1);
+  const columns = new Map<string, number>();
+  const faults: string[] = [];
+  for (const [index, name] of names.entries()) {
+    const before = columns.get(fieldName(name));
+    if (name === '') continue;
+    if (before === undefined) columns.set(fieldName(name), index);
+    else faults.push(`columns ${before + 1} and ${index + 1} are both called ${printableLine(name, 60)}`);
+  }
+  const last = faults.pop();
+  for (const message of faults) report({ line, message });
   if (last !== undefined) throw new Unreadable({ line, message: last });
-  return names;
+  return { names, line };
 }
 
-function fieldsOf({ cells, line }: CsvRecord, header: readonly string[]): WrittenField[] {
+function fieldsOf({ cells, line }: CsvRecord, header: Header): WrittenField[] {
   const fields: WrittenField[] = [];
-  for (const [index, value] of cells.entries()) {
-    const name = header[index];
-    if (name !== undefined && value !== '') fields.push({ name, value, line, isText: true });
+  for (const [index, name] of header.names.entries()) {
+    const value = cells[index] ?? '';
+    if (name !== '' && value !== '') fields.push({ name, value, line, nameLine: header.line, isText: true });
   }
   return fields;
 }
 
-// The parser pushes nothing itself: where it fails, what it had read before would be lost.
+/** Returns the separator that the first line has most of outside quotes. */
+function separatorOf(text: string): string {
+  const header = (/[^\r\n]*\S[^\r\n]*/.exec(text)?.[0] ?? '').replace(/"[^"]*"/g, '');
+  const count = (separator: string): number => header.split(separator).length;
+  return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
+}
+
+// The parser itself yields nothing: if it fails, it would lose the records before the fault.
 async function* records(source: Source): AsyncGenerator<CsvRecord> {
   let read: { record: string[]; raw: string }[] = [];
   let line = 1;
+  const blocks = source.blocks();
+  let first = '';
+  let next = await blocks.next();
+  for (; !next.done; next = await blocks.next()) {
+    first += next.value.bytes.toString('utf8');
+    if (first.trim() !== '') break;
+  }
   const parser = new Parser({
+    delimiter: separatorOf(first),
     record_delimiter: ['\r\n', '\n', '\r'],
     relax_column_count: true,
     skip_empty_lines: true,
@@ -106,7 +123,9 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
       return { cells: record, line: start, lastLine: Math.max(start, line - 1) };
     });
   try {
-    for await (const { bytes } of source.blocks()) {
+    if (first !== '') await write(parser, Buffer.from(first));
+    yield* take().filter((record) => isText(record, source));
+    for await (const { bytes } of blocks) {
       await write(parser, bytes);
       yield* take().filter((record) => isText(record, source));
     }

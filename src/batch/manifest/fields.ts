@@ -25,14 +25,25 @@ function namesOf(kind: JobKind): Set<string> {
   return new Set(['id', 'protocol', 'output', 'tags', ...own, ...rowFlags(kind).map(longName)]);
 }
 
-/** A field's name in its one spelling: `aspect_ratio` is `aspect-ratio`. A native path stays as it is. */
+/** Returns a field's name in its one spelling: `Aspect Ratio` is `aspect-ratio`. A native path stays as it is. */
 export function fieldName(written: string): string {
-  return isPath(written) ? written : written.replaceAll('_', '-');
+  const name = written.trim();
+  return isPath(name) ? `set.${name.slice('set.'.length)}` : name.toLowerCase().replace(/[\s_-]+/g, '-');
 }
 
-/** True for `set.PATH`. */
+/** Whether a name is `set.PATH`. */
 export function isPath(name: string): boolean {
-  return name.startsWith('set.');
+  return /^\s*set\./i.test(name);
+}
+
+/** Returns the name by which templates take a column: `#Animal` is `animal`. */
+export function variableName(written: string): string {
+  return fieldName(written.trim().replace(/^#/, ''));
+}
+
+/** Returns the id of a row as its key has it: blanks become `-`. */
+export function rowId(written: string): string {
+  return written.trim().replace(/\s+/g, '-');
 }
 
 /** What is wrong with a field's name, or undefined; with a kind, as a field of a row of that kind. */

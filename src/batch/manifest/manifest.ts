@@ -2,23 +2,15 @@ import { createReadStream, type Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { messageOf, usageError, type MgwError } from '../../errors.ts';
+import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
-import * as z from 'zod/mini';
-import { shownValue } from '../../protocols/violations.ts';
-import { nameHint } from './fields.ts';
+import { detectEncoding } from './encoding.ts';
+import { readHead, type Head } from './head.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
+import { kindInference } from './infer-kind.ts';
 import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
-import { headSchema, manifestNames } from './schema.ts';
 import { Source, Unreadable } from './source.ts';
-
-/** What a manifest in YAML says apart from its rows. */
-export interface Head {
-  name?: string;
-  output?: string;
-  concurrency?: string;
-  /** An amount in plain digits. */
-  budget?: string;
-}
+import { namesIn } from './template.ts';
 
 /** A row, or what is wrong: with a row, where `isRow`, or with the file; in the order of the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
@@ -30,6 +22,8 @@ export type LeftOut = (record: ManifestRecord, index: number) => Promise<boolean
 export interface Manifest {
   path: string;
   head: Head;
+  /** What a person should know about how it was read. */
+  notes?: readonly string[];
   /** The fields of every row that does not give them, the command line's among them. */
   defaults: readonly WrittenField[];
   /**
@@ -39,39 +33,74 @@ export interface Manifest {
   items(isLeftOut?: LeftOut): AsyncGenerator<Item>;
 }
 
-type Format = 'JSON Lines' | 'CSV' | 'YAML';
+/** The format of a manifest, as `--format` names it. */
+export const formatNames = ['csv', 'jsonl', 'yaml'] as const;
+export type Format = (typeof formatNames)[number];
 
 const formats: Record<string, Format> = {
-  '.jsonl': 'JSON Lines',
-  '.ndjson': 'JSON Lines',
-  '.csv': 'CSV',
-  '.yaml': 'YAML',
-  '.yml': 'YAML',
+  '.jsonl': 'jsonl',
+  '.ndjson': 'jsonl',
+  '.csv': 'csv',
+  '.tsv': 'csv',
+  '.yaml': 'yaml',
+  '.yml': 'yaml',
 };
 
-/**
- * Opens a manifest; `given` are the fields of `-d`.
- * @throws MgwError('usage') if there is no such file, or its name does not tell its format.
- */
-export async function openManifest(path: string, given: readonly WrittenField[]): Promise<Manifest> {
-  const format = formats[extname(path).toLowerCase()];
-  if (format === undefined)
-    throw usageError(`${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}.`);
-  const opened = await statOf(path);
-  if (format === 'YAML') {
-    const { head, fields, ...content } = await contentOfYaml(path, given);
-    return { path, head, defaults: fields, items: (isLeftOut) => itemsOf(content, isLeftOut) };
-  }
-  const items = async function* (isLeftOut?: LeftOut): AsyncGenerator<Item> {
-    await checkSame(path, opened);
-    yield* itemsOf(await contentOf(path, format, given), isLeftOut);
-    await checkSame(path, opened);
-  };
-  return { path, head: {}, defaults: given, items };
+/** How a manifest is opened. */
+export interface Opening {
+  /** The fields of `-d`. */
+  given?: readonly WrittenField[];
+  /** By the file's ending if absent. */
+  format?: Format | undefined;
+  /** The content; the file of the path is read if absent. */
+  content?: Buffer | undefined;
+  /** Names of columns that are not fields, as templates take them. */
+  columns?: ReadonlySet<string> | undefined;
+  /** Finds what serves a model, for rows without a protocol. @throws MgwError('usage') if that is not one. */
+  kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 
-interface Content {
-  /** What is wrong with what is said for all rows: none of them is as it was meant then. */
+/**
+ * Opens a manifest.
+ * @throws MgwError('usage') if there is no such file, or its format is unknown or not read.
+ */
+export async function openManifest(path: string, opening: Opening = {}): Promise<Manifest> {
+  const { content, given = [] } = opening;
+  const format = opening.format ?? formats[extname(path).toLowerCase()];
+  if (format === undefined) throw unknownFormat(path);
+  const opened = content === undefined ? await statOf(path) : undefined;
+  const bytes = (): AsyncIterable<Buffer> => (content === undefined ? bytesOf(path) : inChunks(content));
+  const found = await detectEncoding(bytes());
+  // Only a spreadsheet writes Windows-1252; in the other formats a line that is not UTF-8 is an error.
+  const encoding = found === 'windows-1252' && format !== 'csv' ? 'utf-8' : found;
+  const note = 'is not UTF-8, so it was read as Windows-1252. Check letters such as é in: mgw batch plan';
+  const notes = encoding === 'windows-1252' ? [`${shown(path)} ${note} ${shown(path)} --json`] : [];
+  const sourceOf = (report: (problem: Problem) => void): Source => new Source(bytes(), report, encoding);
+  if (format === 'yaml') {
+    const { head, fields, ...rest } = await contentOfYaml(sourceOf, opening);
+    return { path, head, notes, defaults: fields, items: (isLeftOut) => itemsOf(rest, isLeftOut) };
+  }
+  const items = async function* (isLeftOut?: LeftOut): AsyncGenerator<Item> {
+    if (opened) await checkSame(path, opened);
+    yield* itemsOf(await contentOf(sourceOf, format, opening), isLeftOut);
+    if (opened) await checkSame(path, opened);
+  };
+  return { path, head: {}, notes, defaults: given, items };
+}
+
+function unknownFormat(path: string): MgwError {
+  if (path === '-') return usageError('Standard input needs --format csv, jsonl or yaml.');
+  if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path))
+    return usageError(
+      `${shown(path)} is a workbook, which mgw does not read. Save the sheet as CSV: in Excel, File > Save As > CSV UTF-8; in LibreOffice, File > Save As > Text CSV; in Numbers, File > Export To > CSV.`,
+    );
+  return usageError(
+    `${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}. Another name needs --format.`,
+  );
+}
+
+interface Content extends Pick<Opening, 'columns' | 'kindOf'> {
+  /** Faults of what applies to all rows; no row is read if there are any. */
   faults: readonly Problem[];
   defaults: Defaults;
   records: (
@@ -79,24 +108,26 @@ interface Content {
   ) => AsyncIterable<ManifestRecord> | Iterable<ManifestRecord | Problem>;
 }
 
-async function* itemsOf(
-  { faults, defaults, records }: Content,
-  isLeftOut: LeftOut = () => false,
-): AsyncGenerator<Item> {
-  yield* faults.map(ofFile);
-  if (faults.length > 0) return;
+async function* itemsOf(content: Content, isLeftOut: LeftOut = () => false): AsyncGenerator<Item> {
+  yield* content.faults.map(ofFile);
+  if (content.faults.length > 0) return;
   const problems: Problem[] = [];
   const report = (problem: Problem): void => void problems.push(problem);
+  const { defaults, columns } = content;
+  const inferred = kindInference(defaults, content.kindOf);
   try {
     let index = 0;
-    for await (const record of records(report)) {
+    for await (const record of content.records(report)) {
       index += 1;
       yield* problems.splice(0).map(ofFile);
       if (!('message' in record) && (await isLeftOut(record, index))) continue;
-      if ('message' in record) report(record);
-      const row = 'message' in record ? undefined : readRow(record, index, defaults, report);
-      if (row === undefined || 'message' in record) yield { problems: problems.splice(0), isRow: true };
-      else yield { row, record };
+      const kind = 'message' in record ? record : await inferred(record);
+      if ('message' in record || typeof kind === 'object') {
+        yield { problems: [kind as Problem], isRow: true };
+        continue;
+      }
+      const row = readRow(record, index, { defaults, columns, kind }, report);
+      yield row === undefined ? { problems: problems.splice(0), isRow: true } : { row, record };
     }
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
@@ -109,31 +140,34 @@ function ofFile(problem: Problem): Item {
   return { problems: [problem], isRow: false };
 }
 
-// The parsers are loaded where they are wanted: no other command waits for them.
-async function contentOf(
-  path: string,
-  format: 'JSON Lines' | 'CSV',
-  given: readonly WrittenField[],
-): Promise<Content> {
+type SourceOf = (report: (problem: Problem) => void) => Source;
+
+// The parsers are loaded here, so that no other command waits for them.
+async function contentOf(sourceOf: SourceOf, format: Format, opening: Opening): Promise<Content> {
+  const { given = [], columns, kindOf } = opening;
   const faults: Problem[] = [];
-  const defaults = defaultsOf(given, (problem) => faults.push(problem));
+  const defaults = defaultsOf(given, (problem) => faults.push(problem), columns);
   const read =
-    format === 'CSV' ? (await import('./csv.ts')).readCsv : (await import('./json-lines.ts')).readJsonLines;
-  return { faults, defaults, records: (report) => read(new Source(bytesOf(path), report), report) };
+    format === 'csv' ? (await import('./csv.ts')).readCsv : (await import('./json-lines.ts')).readJsonLines;
+  const records: Content['records'] = (report) => read(sourceOf(report), report);
+  return { faults, defaults, records, columns, kindOf };
 }
 
 async function contentOfYaml(
-  path: string,
-  given: readonly WrittenField[],
+  sourceOf: SourceOf,
+  { given = [], columns: named, kindOf }: Opening,
 ): Promise<Content & { head: Head; fields: readonly WrittenField[] }> {
   const faults: Problem[] = [];
   const report = (problem: Problem): void => void faults.push(problem);
   try {
     const { readYaml, maxYamlBytes } = await import('./yaml.ts');
-    const manifest = readYaml(await textOf(new Source(bytesOf(path), report), maxYamlBytes), report);
+    const manifest = readYaml(await textOf(sourceOf(report), maxYamlBytes), report);
     const fields = [...manifest.defaults, ...given];
-    const defaults = defaultsOf(fields, report);
-    return { head: readHead(manifest.head, report), fields, faults, defaults, records: manifest.records };
+    const head = readHead(manifest.head, report);
+    const columns = new Set([...(named ?? []), ...namesIn(head.output ?? '')]);
+    const defaults = defaultsOf(fields, report, columns);
+    const { records } = manifest;
+    return { head, fields, faults, defaults, records, columns, kindOf };
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     report(error.problem);
@@ -158,9 +192,15 @@ async function textOf(source: Source, maxBytes: number): Promise<string> {
   return Buffer.concat(blocks).toString('utf8');
 }
 
-async function* bytesOf(path: string): AsyncGenerator {
+async function* inChunks(content: Buffer): AsyncGenerator<Buffer> {
+  const size = 64 * 1024;
+  for (let at = 0; at < content.length; at += size)
+    yield await Promise.resolve(content.subarray(at, at + size));
+}
+
+async function* bytesOf(path: string): AsyncGenerator<Buffer> {
   try {
-    yield* createReadStream(path);
+    yield* createReadStream(path) as AsyncIterable<Buffer>;
   } catch (error) {
     throw unreadableFile(path, error);
   }
@@ -187,26 +227,4 @@ function unreadableFile(path: string, error: unknown): MgwError {
 
 function shown(path: string): string {
   return printableLine(path, 300);
-}
-
-// Reports what is wrong and leaves it out.
-function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
-  const head: Record<string, unknown> = {};
-  for (const { name, value, line } of fields) {
-    if (value === null) continue;
-    const result = z.safeParse(headSchema, { [name]: value });
-    if (result.success) Object.assign(head, result.data);
-    else if (!manifestNames.includes(name)) report({ line, message: unknownName(name) });
-    else
-      report({
-        line,
-        field: name,
-        message: `${shownValue(value)} is not allowed; allowed: ${result.error.issues[0]?.message ?? ''}`,
-      });
-  }
-  return head;
-}
-
-function unknownName(name: string): string {
-  return `a manifest has no ${shownValue(name)}; ${nameHint(name, manifestNames)}`;
 }

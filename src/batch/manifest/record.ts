@@ -7,9 +7,14 @@ export interface WrittenField {
   value: Json;
   /** The line number; 0 if the command line gave it. */
   line: number;
+  /** The line of its name, if that is another: the header of a CSV. */
+  nameLine?: number;
   /** True if the text is written as in a cell or on the command line. */
   isText?: true;
 }
+
+/** The maximum number of fields of a row, or columns of a CSV. */
+export const maxFields = 1000;
 
 /** A row as it stands in the manifest. */
 export interface ManifestRecord {

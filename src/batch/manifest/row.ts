@@ -4,9 +4,10 @@ import { asSentence } from '../../http/advice.ts';
 import type { JobKind } from '../../job.ts';
 import type { JsonObject } from '../../json.ts';
 import { shownValue } from '../../protocols/violations.ts';
-import { fieldName, isPath, kinds, nameFault } from './fields.ts';
-import type { ManifestRecord, Problem, WrittenField } from './record.ts';
+import { fieldName, isPath, kinds, nameFault, variableName } from './fields.ts';
+import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
 import { rowSchema } from './schema.ts';
+import { fillTemplates, namesInTemplates, textOf } from './template.ts';
 
 /** A row of a manifest, with the defaults in it: what a command line would be given. */
 export interface Row {
@@ -28,24 +29,43 @@ export interface Row {
   endpoint?: string;
   output?: string;
   tags: string[];
+  /** The columns that the batch's output template takes. */
+  columns?: Record<string, string>;
 }
 
-/** What rows have that do not say otherwise, by name. */
+/** How the rows of a manifest are read. */
+export interface RowReading {
+  defaults: Defaults;
+  /** Names of columns that are not fields, as templates take them. */
+  columns?: ReadonlySet<string> | undefined;
+  /** The kind of a row that does not give its protocol. */
+  kind?: JobKind | undefined;
+}
+
+/** The fields of every row that does not give them, by name. */
 export type Defaults = ReadonlyMap<string, WrittenField>;
 
-/** Defaults by their one spelling, later ones before earlier ones. Reports each that no row could have. */
-export function defaultsOf(fields: readonly WrittenField[], report: (problem: Problem) => void): Defaults {
+/** Returns defaults by their one spelling; the last of a name wins. Reports each that no row could have. */
+export function defaultsOf(
+  fields: readonly WrittenField[],
+  report: (problem: Problem) => void,
+  columns: ReadonlySet<string> = new Set(),
+): Defaults {
   const defaults = new Map<string, WrittenField>();
   for (const field of fields) {
     if (field.value === null) {
       defaults.delete(fieldName(field.name));
       continue;
     }
-    const fault = defaultFault(field);
+    const fault = isColumn(field.name, columns) ? undefined : defaultFault(field);
     if (fault === undefined) defaults.set(fieldName(field.name), field);
     else report({ line: field.line, message: fault });
   }
   return defaults;
+}
+
+function isColumn(written: string, columns: ReadonlySet<string>): boolean {
+  return written.trim().startsWith('#') || columns.has(variableName(written));
 }
 
 function defaultFault({ name: written, value }: WrittenField): string | undefined {
@@ -60,52 +80,70 @@ function defaultFault({ name: written, value }: WrittenField): string | undefine
   return `${shownValue(written)}: ${shownValue(value)} is not allowed; allowed: ${first}`;
 }
 
-/** The fields of `-d NAME=VALUE`. @throws MgwError('usage') naming what is wrong. */
-export function givenDefaults(given: readonly string[]): WrittenField[] {
+/** Reads `-d NAME=VALUE`. @throws MgwError('usage') naming what is wrong. */
+export function givenDefaults(given: readonly string[], columns?: ReadonlySet<string>): WrittenField[] {
   const fields = given.map((entry): WrittenField => {
     const split = entry.indexOf('=');
     if (split < 1) throw usageError(`-d ${shownValue(entry)}: write it as NAME=VALUE.`);
     return { name: entry.slice(0, split), value: entry.slice(split + 1) || null, line: 0, isText: true };
   });
-  defaultsOf(fields, ({ message }) => {
+  const refuse = ({ message }: Problem): never => {
     throw usageError(`-d: ${asSentence(message)}`);
-  });
+  };
+  defaultsOf(fields, refuse, columns);
   return fields;
 }
 
-/** A record as a row, with everything that is wrong with it reported; undefined if something is. */
+/** Reads a record as a row, and reports everything that is wrong with it; undefined if something is. */
 export function readRow(
   record: ManifestRecord,
   index: number,
-  defaults: Defaults,
+  reading: RowReading,
   report: (problem: Problem) => void,
 ): Row | undefined {
+  const { defaults, columns: given = new Set() } = reading;
   let isOpen = true;
   const fault = (line: number, message: string, field?: string): void => {
     isOpen = false;
     report({ line, message, ...(field !== undefined && { field }) });
   };
   const own = ownFields(record, fault);
-  const kind = kindOf(own, defaults, record.line, fault);
+  const kind = kindOf(own, reading, record.line, fault);
   if (kind === undefined) return undefined;
-  for (const [, { name, line }] of own) {
-    const message = nameFault(name, kind);
-    if (message !== undefined) fault(line, message);
+  const all = new Map([...defaults, ...own]);
+  const used = namesInTemplates(all);
+  const columns = new Map<string, WrittenField>();
+  for (const [name, field] of all) {
+    const message = nameFault(field.name, kind);
+    const isOther = message !== undefined && nameFault(field.name) !== undefined && !isPath(name);
+    if (isOther && (isColumn(field.name, given) || used.has(name))) columns.set(variableName(name), field);
+    else if (message !== undefined && own.has(name)) fault(field.nameLine ?? field.line, message);
   }
-  const fields = new Map([
-    ...[...defaults].filter(([, { name }]) => nameFault(name, kind) === undefined),
-    ...own,
-  ]);
+  const fields = fillTemplates(
+    new Map([...all].filter(([, { name }]) => nameFault(name, kind) === undefined)),
+    columns,
+    ({ line, name }, message) => fault(line || record.line, message, name),
+  );
   const values = checked(kind, fields, record.line, fault);
+  if (!isOpen) return undefined;
   const set = [...fields].filter(([name]) => isPath(name)).map(([name, field]) => setEntry(name, field));
-  return isOpen ? rowFrom({ index, line: record.line, kind }, values, set) : undefined;
+  const row = rowFrom({ index, line: record.line, kind }, values, set);
+  const shared = [...columns]
+    .filter(([name]) => given.has(name))
+    .map(([name, field]) => [name, textOf(field)]);
+  return shared.length === 0
+    ? row
+    : { ...row, columns: Object.fromEntries(shared) as Record<string, string> };
 }
 
 type Fault = (line: number, message: string, field?: string) => void;
 
 function ownFields({ fields }: ManifestRecord, fault: Fault): Map<string, WrittenField> {
   const own = new Map<string, WrittenField>();
-  for (const field of fields) {
+  const [tooMany] = fields.slice(maxFields);
+  if (tooMany !== undefined)
+    fault(tooMany.line, `the row has ${fields.length} fields; allowed: ${maxFields}`);
+  for (const field of fields.slice(0, maxFields)) {
     if (field.value === null) continue;
     const name = fieldName(field.name);
     const before = own.get(name);
@@ -118,20 +156,19 @@ function ownFields({ fields }: ManifestRecord, fault: Fault): Map<string, Writte
 
 function kindOf(
   own: Map<string, WrittenField>,
-  defaults: Defaults,
+  { defaults, kind: inferred }: RowReading,
   line: number,
   fault: Fault,
 ): JobKind | undefined {
   const field = own.get('protocol') ?? defaults.get('protocol');
-  const kind = kinds.find((one) => one === field?.value);
-  if (kind === undefined) {
-    const needed = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
-    if (field === undefined)
-      fault(line, `missing; needed: ${needed}, in the row or as a default`, 'protocol');
-    else
-      fault(field.line || line, `${shownValue(field.value)} is not allowed; allowed: ${needed}`, 'protocol');
-  }
-  return kind;
+  const written = textOf(field)?.trim().toLowerCase();
+  const kind = field === undefined ? inferred : kinds.find((one) => one === written);
+  if (kind !== undefined) return kind;
+  const needed = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
+  if (field === undefined)
+    fault(line, `missing; needed: a model, or ${needed} here or as a default`, 'protocol');
+  else fault(field.line || line, `${shownValue(field.value)} is not allowed; allowed: ${needed}`, 'protocol');
+  return undefined;
 }
 
 function checked(
@@ -141,10 +178,10 @@ function checked(
   fault: Fault,
 ): Record<string, unknown> {
   const given = [...fields].filter(([name]) => !isPath(name) && nameFault(name, kind) === undefined);
-  const result = z.safeParse(
-    rowSchema(kind),
-    Object.fromEntries(given.map(([name, { value }]) => [name, value])),
-  );
+  const result = z.safeParse(rowSchema(kind), {
+    ...Object.fromEntries(given.map(([name, { value }]) => [name, value])),
+    protocol: kind,
+  });
   if (result.success) return result.data;
   for (const { path, message } of result.error.issues) {
     const field = fields.get(String(path[0]));

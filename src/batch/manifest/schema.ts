@@ -7,7 +7,7 @@ import { isKeyName, keyNameForm } from '../../key-name.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/named.ts';
-import { kinds, rowFlags } from './fields.ts';
+import { kinds, rowFlags, rowId } from './fields.ts';
 
 /** A check whose message says what is allowed, as the parsers of flags do. */
 function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
@@ -81,7 +81,9 @@ function bodyText(value: unknown): void {
 
 const common = {
   id: z.optional(
-    textOrNumber.check(allowed(keyName), z.describe('names the row for ever: its job is @NAME/ID')),
+    z
+      .pipe(textOrNumber, z.transform(rowId))
+      .check(allowed(keyName), z.describe('permanently names the row: its job is @NAME/ID; blanks become -')),
   ),
   output: z.optional(
     oneText.check(allowed(notEmpty), z.describe('where its file goes, in the output folder')),
@@ -167,7 +169,7 @@ export function manifestJsonSchema(): JsonObject {
 function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   const { properties } = schema;
   if (properties?.['protocol'] === undefined) return;
-  schema.patternProperties = { '^set\\..': {} };
+  schema.patternProperties = { '^set\\..': {}, '^#': {} };
   for (const [name, property] of Object.entries(properties))
     properties[name.replaceAll('-', '_')] ??= property;
 }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { asUtf8, type Encoding } from './encoding.ts';
 import type { Problem } from './record.ts';
 
 /** Whole lines of a file. */
@@ -24,25 +25,28 @@ export class Unreadable extends Error {
 export class Source {
   /** Lines that are not text. They are reported already, and what stands on them is not used. */
   readonly badLines = new Set<number>();
-  readonly #chunks: AsyncIterable<unknown>;
+  readonly #chunks: AsyncIterable<Buffer>;
   readonly #report: (problem: Problem) => void;
   #line = 1;
 
-  /** `chunks` are bytes. */
-  constructor(chunks: AsyncIterable<unknown>, report: (problem: Problem) => void) {
-    this.#chunks = chunks;
+  constructor(
+    chunks: AsyncIterable<Buffer>,
+    report: (problem: Problem) => void,
+    encoding: Encoding = 'utf-8',
+  ) {
+    this.#chunks = asUtf8(chunks, encoding);
     this.#report = report;
   }
 
   /**
    * The file as blocks of whole lines, without a byte order mark. In a bad line each byte that is no text is replaced.
-   * @throws Unreadable where the file is no UTF-8 at all, or a line is longer than 8 MiB.
+   * @throws Unreadable if a line is longer than 8 MiB.
    */
   async *blocks(): AsyncGenerator<Block> {
     let parts: Buffer[] = [];
     let held = 0;
     let atStart = true;
-    for await (const chunk of this.#chunks as AsyncIterable<Buffer>) {
+    for await (const chunk of this.#chunks) {
       const end = chunk.lastIndexOf(newline) + 1;
       if (end === 0) {
         parts.push(chunk);
@@ -94,8 +98,6 @@ export class Source {
 }
 
 function withoutMark(bytes: Buffer): Buffer {
-  const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
-  if (isWide) throw new Unreadable({ line: 1, message: 'the file is UTF-16: save it as UTF-8' });
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 }
 

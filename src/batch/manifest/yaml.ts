@@ -13,7 +13,8 @@ import {
 } from 'yaml';
 import type { Json, JsonObject } from '../../json.ts';
 import { printableLine } from '../../printable.ts';
-import type { ManifestRecord, Problem, WrittenField } from './record.ts';
+import { fieldName, isPath } from './fields.ts';
+import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
 import { Unreadable } from './source.ts';
 
 /** A manifest in YAML, which is read whole. */
@@ -31,6 +32,8 @@ export const maxYamlBytes = 2 * 1024 * 1024;
 const maxProducts = 1_000_000;
 const maxDepth = 32;
 const maxNodes = 100_000;
+/** Of all rows together, with what aliases repeat. */
+const maxTotalNodes = 1_000_000;
 
 /**
  * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
@@ -39,10 +42,12 @@ const maxNodes = 100_000;
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
   const lineCounter = new LineCounter();
-  const document = parseDocument(text, { lineCounter, prettyErrors: false });
+  const document = parseDocument(text, { lineCounter, prettyErrors: false, uniqueKeys: false });
   const problems = [...document.errors, ...document.warnings].map(({ message, pos }) => ({
     line: lineCounter.linePos(pos[0]).line,
-    message: `it is not YAML as mgw reads it: ${printableLine(message, 200)}`,
+    message: /call stack/.test(message)
+      ? 'the lists or maps are nested too deep'
+      : `it is not YAML as mgw reads it: ${printableLine(message, 200)}`,
   }));
   for (const problem of problems.slice(0, -1)) report(problem);
   const last = problems.at(-1);
@@ -57,6 +62,7 @@ class Tree {
   readonly #lines: LineCounter;
   readonly #targets: ReadonlyMap<Node, Node>;
   #nodes = 0;
+  #totalNodes = 0;
 
   constructor(document: Document.Parsed, lines: LineCounter) {
     this.#document = document;
@@ -73,7 +79,7 @@ class Tree {
     const of = (name: string): Entry | undefined => entries.find((entry) => entry.name === name);
     const [defaults, rows, matrix] = [of('defaults'), of('rows'), of('matrix')];
     const head = entries.filter((entry) => ![defaults, rows, matrix].includes(entry));
-    const written = rows && this.#rows(rows);
+    const written = rows && this.#rowsOf(rows);
     const lists = matrix && this.#lists(matrix);
     return {
       head: head.map((entry) => this.#field(entry)),
@@ -82,25 +88,37 @@ class Tree {
       records: function* () {
         if (written === undefined && lists === undefined)
           yield { line: 1, message: 'the file has neither rows nor a matrix' };
-        if (written !== undefined) yield* written;
+        if (written !== undefined) yield* written();
         if (lists !== undefined) yield* products(lists, matrix?.line ?? 1);
       },
     };
   }
 
-  #rows({ node, line }: Entry): (ManifestRecord | Problem)[] {
+  #rowsOf({ node, line }: Entry): () => Generator<ManifestRecord | Problem> {
     const list = this.#resolved(node);
     if (!isSeq(list)) throw unreadable(line, 'rows is not a list');
-    return (list.items as Node[]).map((item) => {
+    return () => this.#rows(list.items as Node[], line);
+  }
+
+  // One row at a time: aliases may repeat a large row thousands of times.
+  *#rows(items: readonly Node[], line: number): Generator<ManifestRecord | Problem> {
+    this.#totalNodes = 0;
+    for (const item of items) {
       const at = this.#lineOf(item, line);
       this.#nodes = 0;
       try {
-        return { line: at, fields: this.#fields(item, at, 'the row is not a map of fields') };
+        yield { line: at, fields: this.#fields(item, at, 'the row is not a map of fields') };
       } catch (error) {
-        if (error instanceof Unreadable) return error.problem;
-        throw error;
+        if (!(error instanceof Unreadable)) throw error;
+        yield error.problem;
       }
-    });
+      this.#totalNodes += this.#nodes;
+      if (this.#totalNodes > maxTotalNodes)
+        throw unreadable(
+          at,
+          'with what its aliases repeat, the file is too large. What follows was not read',
+        );
+    }
   }
 
   #lists({ node, line }: Entry): WrittenField[][] {
@@ -125,22 +143,30 @@ class Tree {
   }
 
   #fields(node: Node | null, line: number, otherwise: string): WrittenField[] {
-    return this.#entries(node, line, otherwise).map((entry) => this.#field(entry));
+    const entries = this.#entries(node, line, otherwise);
+    this.#nodes += entries.length;
+    if (entries.length > maxFields)
+      throw unreadable(this.#lineOf(node, line), `it has ${entries.length} fields; allowed: ${maxFields}`);
+    return entries.map((entry) => this.#field(entry));
   }
 
   // In a body a number is a number; everywhere else it is the text of a flag.
   #field({ name, line, node }: Entry): WrittenField {
-    const isBody = name === 'body' || name.startsWith('set.');
+    const isBody = isPath(name) || fieldName(name) === 'body';
     return { name, line, value: this.#value(node, line, isBody ? numberIn : textIn, 0) };
   }
 
   #entries(node: Node | null, line: number, otherwise: string): Entry[] {
     const map = this.#resolved(node);
     if (!isMap(map)) throw unreadable(this.#lineOf(node, line), otherwise);
+    const names = new Set<string>();
     return map.items.map(({ key, value }) => {
       const at = this.#lineOf(key as Node, line);
       if (!isScalar(key)) throw unreadable(at, 'the name of a field is not a text');
       const name = typeof key.value === 'string' ? key.value : (key.source ?? '');
+      if (names.has(name))
+        throw unreadable(at, `${printableLine(name, 60)} is there twice: names are unique`);
+      names.add(name);
       return { name, line: at, node: value as Node | null };
     });
   }

@@ -22,7 +22,7 @@ function fileOf(name: string, content: string | Uint8Array): string {
 }
 
 async function read(name: string, content: string | Uint8Array, ...defaults: string[]): Promise<Read> {
-  const manifest = await openManifest(fileOf(name, content), givenDefaults(defaults));
+  const manifest = await openManifest(fileOf(name, content), { given: givenDefaults(defaults) });
   const found: Read = { rows: [], problems: [] };
   for await (const item of manifest.items()) {
     if ('row' in item) found.rows.push(item.row);
@@ -137,7 +137,7 @@ rows:
     };
     const { rows, problems } = await read(
       'm.jsonl',
-      jsonl(c, bad, [1], 'x', c, { ...c, protocol: 'C' }, { model: 'x' }),
+      jsonl(c, bad, [1], 'x', c, { ...c, protocol: 'D' }, { model: 'x' }),
     );
     expect(rows.map(({ index, line }) => [index, line])).toEqual([
       [1, 1],
@@ -154,12 +154,14 @@ rows:
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
       'm:3: it is a list: JSON Lines wants an object on each line, without brackets around all of them',
       'm:4: it is not an object: JSON Lines wants one on each line, such as {"prompt":"a boat"}',
-      'm:6: protocol: C is not allowed; allowed: a, b, c or tts',
-      'm:7: protocol: missing; needed: a, b, c or tts, in the row or as a default',
+      'm:6: protocol: D is not allowed; allowed: a, b, c or tts',
+      'm:7: protocol: missing; needed: a model, or a, b, c or tts here or as a default',
     ]);
   });
 
   it.each([
+    [{ ...c, prmpt: 'x' }, /^m:1: there is no field prmpt; did you mean prompt/],
+    [{ ...c, 'set.a..b': 1 }, /^m:1: .*empty step/],
     [{ ...c, tags: 'a/b' }, /^m:1: tags: .* allowed: at most 32 words/],
     [{ ...c, body: '-' }, /^m:1: body: - is not allowed/],
     [{ ...c, body: '@-' }, /^m:1: body: @- is not allowed/],
@@ -214,7 +216,7 @@ matrix:
 defaults: {protocol: a, model: veo}
 rows:
 - prompt: first`;
-    const manifest = await openManifest(fileOf('m.yml', yaml), []);
+    const manifest = await openManifest(fileOf('m.yml', yaml));
     expect(manifest.head).toEqual({
       name: 'clips',
       output: '{name}/{id}.{ext}',
@@ -348,8 +350,8 @@ describe('a manifest', () => {
   });
 
   it.each(['clips.txt', 'clips', 'clips.json'])('called %s is refused', async (name) => {
-    await expect(openManifest(fileOf(name, ''), [])).rejects.toThrow(
-      'ends in .jsonl, .ndjson, .csv, .yaml, .yml',
+    await expect(openManifest(fileOf(name, ''))).rejects.toThrow(
+      'ends in .jsonl, .ndjson, .csv, .tsv, .yaml, .yml',
     );
   });
 
@@ -358,7 +360,7 @@ describe('a manifest', () => {
     mkdirSync(join(folder, 'a.csv'));
     execFileSync('mkfifo', [join(folder, 'b.csv')]);
     for (const name of ['a.csv', 'b.csv', 'c.csv'])
-      await expect(openManifest(join(folder, name), [])).rejects.toMatchObject({
+      await expect(openManifest(join(folder, name))).rejects.toMatchObject({
         code: 'usage',
         exitCode: 2,
       });
@@ -366,7 +368,7 @@ describe('a manifest', () => {
 
   it('that was changed between two readings is not read on', async () => {
     const path = fileOf('m.jsonl', jsonl(c));
-    const manifest = await openManifest(path, []);
+    const manifest = await openManifest(path);
     for await (const item of manifest.items()) expect(item).toHaveProperty('row');
     appendFileSync(path, '\n');
     await expect(manifest.items().next()).rejects.toThrow('was changed while it was read');
@@ -405,7 +407,7 @@ it.each([
     return process.memoryUsage().heapUsed / 1024 / 1024;
   };
   let [count, before] = [0, 0];
-  const manifest = await openManifest(path, []);
+  const manifest = await openManifest(path);
   for await (const item of manifest.items()) {
     if (!('row' in item)) throw new Error(item.problems[0]?.message);
     count += 1;

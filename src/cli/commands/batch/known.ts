@@ -42,7 +42,7 @@ export async function openNamed<T extends BatchOptions>(
   const known = await knownOf(context, given, asked);
   const file = known !== undefined && !isPath(given) ? known.file : given;
   const options = known === undefined ? asked : asInLastRun(known, asked, !isPath(given));
-  return { file, options, batch: await openBatch(file, options, known), isQueued: false };
+  return { file, options, batch: await openBatch(context, file, options, known), isQueued: false };
 }
 
 function isPath(given: string): boolean {
@@ -74,6 +74,7 @@ function asInLastRun<T extends BatchOptions>(known: KnownBatch, options: T, isBy
     name: options.name ?? (isByName || known.isNamed ? known.name : undefined),
     default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...given],
     allowFiles: options.allowFiles ?? known.allowFiles,
+    ignoreColumns: options.ignoreColumns ?? known.ignoreColumns,
   };
 }
 
@@ -99,6 +100,7 @@ export async function remember(
     written: isPlaceGiven ? null : (manifest.head.output ?? ''),
     defaults: options.default ?? [],
     allowFiles: (options.allowFiles ?? []).map((each) => resolve(each)),
+    ignoreColumns: options.ignoreColumns ?? [],
   };
   await rememberBatch(folder, known).catch((error: unknown) =>
     context.progress.note(`Could not record how the batch is run: ${messageOf(error)}`),

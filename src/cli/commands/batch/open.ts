@@ -1,8 +1,11 @@
+import type { Readable } from 'node:stream';
 import { basename, extname, relative } from 'node:path';
 import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
+import { variableName } from '../../../batch/manifest/fields.ts';
 import { givenDefaults } from '../../../batch/manifest/row.ts';
+import { namesIn } from '../../../batch/manifest/template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/work.ts';
 import type { BatchOptions } from './options.ts';
@@ -11,6 +14,8 @@ import { rowComposer } from './row-work.ts';
 import type { Context } from '../../context.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
+import { oneListing } from '../../../flows/listing.ts';
+import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/places.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
@@ -23,17 +28,48 @@ import { version } from '../../../version.ts';
  * @throws MgwError('usage') if there is no such file, or its name or place cannot be one.
  */
 export async function openBatch(
+  context: Context,
   file: string,
   options: BatchOptions,
   known?: KnownBatch,
 ): Promise<Batch & { isPlaceGiven: boolean }> {
-  const manifest = await openManifest(file, givenDefaults(options.default ?? []));
+  const ignored = (options.ignoreColumns ?? []).flatMap((names) => names.split(','));
+  const columns = new Set([...ignored.map(variableName), ...namesIn(options.output ?? known?.output ?? '')]);
+  const listing = oneListing(context);
+  const manifest = await openManifest(file, {
+    given: givenDefaults(options.default ?? [], columns),
+    format: options.format,
+    content: file === '-' ? await readManifest(context.io.stdin) : undefined,
+    columns,
+    kindOf: async (model) => (await protocolOfModel(context, model, listing, { dryRun: true })).name,
+  });
+  for (const note of manifest.notes ?? []) context.progress.note(note);
   const output = options.output ?? lastOutput(manifest, known);
   const batch = batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), { ...options, output });
   const isOwn = options.output === undefined && known?.written !== null && manifest.head.output !== undefined;
   const isPlaceGiven = options.output !== undefined || (output !== undefined && known?.written === null);
   const place = isOwn ? insideCurrent(batch.place) : batch.place;
-  return { ...batch, place, readable: await readableFolders(file, options.allowFiles), isPlaceGiven };
+  return {
+    ...batch,
+    place,
+    readable: await readableFolders(file === '-' ? undefined : file, options.allowFiles),
+    isPlaceGiven,
+  };
+}
+
+/** The most that is read from standard input: it is read more than once, so it is kept. */
+const maxStdinBytes = 64 * 1024 * 1024;
+
+async function readManifest(stdin: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of stdin as AsyncIterable<Buffer>) {
+    chunks.push(Buffer.from(chunk));
+    size += chunk.length;
+    if (size > maxStdinBytes)
+      throw usageError('Standard input has more than 64 MiB: save the manifest to a file, and name that.');
+  }
+  return Buffer.concat(chunks);
 }
 
 // The manifest may come from a stranger, with a folder in which its output is a symbolic link.
@@ -54,7 +90,9 @@ export function batchOf(manifest: Manifest, name: string, { output, force = fals
 }
 
 function nameOf(file: string, given: string | undefined): string {
-  const name = given ?? basename(file, extname(file));
+  if (file === '-' && given === undefined)
+    throw usageError('A manifest from standard input needs --name: it names the jobs of its rows.');
+  const name = given ?? basename(file, extname(file)).trim().replace(/\s+/g, '-');
   if (isKeyName(name)) return name;
   const what = given === undefined ? 'The name of the file cannot name the batch' : '--name';
   throw usageError(
@@ -65,7 +103,7 @@ function nameOf(file: string, given: string | undefined): string {
 /** Where the files of a batch go. @throws MgwError('usage') if the template is wrong. */
 export function placeOf(template: string | undefined): OutputPlace {
   try {
-    return outputPlace(template);
+    return outputPlace(template, true);
   } catch (error) {
     throw usageError(`--output: ${messageOf(error)}.`);
   }

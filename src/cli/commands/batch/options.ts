@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import { type Format, formatNames } from '../../../batch/manifest/manifest.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/run.ts';
 import type { Context } from '../../context.ts';
@@ -15,6 +16,9 @@ export interface BatchOptions {
   force?: boolean;
   /** Folders that rows may name files in, besides the manifest's and the current one. */
   allowFiles?: string[];
+  /** Columns that are not fields, separated by commas. */
+  ignoreColumns?: string[] | undefined;
+  format?: Format;
 }
 
 /** Adds the flags by which a batch is told. */
@@ -32,6 +36,13 @@ export function addBatchOptions(command: Command): void {
         "a folder whose files rows may name, besides the file's and the current one",
       ),
     )
+    .addOption(
+      repeatable(
+        '--ignore-columns <names>',
+        'columns that are not fields: notes,status; templates may use them',
+      ),
+    )
+    .addOption(new Option('--format <format>', 'the format, for standard input (-)').choices(formatNames))
     .addOption(single('--name <name>', "names the batch (default: the file's, without its ending)"))
     .addOption(
       single(

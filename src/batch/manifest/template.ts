@@ -1,0 +1,68 @@
+import { fillColumns } from '../../jobs/output-template.ts';
+import { shownValue } from '../../protocols/violations.ts';
+import { nameHint, variableName } from './fields.ts';
+import type { WrittenField } from './record.ts';
+
+const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;
+const templates = ['prompt', 'text', 'output'];
+
+/** Returns the names that the templates of a row take. */
+export function namesInTemplates(fields: ReadonlyMap<string, WrittenField>): Set<string> {
+  return new Set(templates.flatMap((name) => namesIn(textOf(fields.get(name)) ?? '')));
+}
+
+/** Returns the names that a template takes: `animal` for `{Animal}`. */
+export function namesIn(template: string): string[] {
+  const found = [...template.matchAll(token)].map(([, name]) => name);
+  return found.filter((name) => name !== undefined).map(variableName);
+}
+
+/**
+ * Fills the templates of a row: `{name}` in `prompt`, `text` and `output` is that field or column, and `{{` and `}}` are
+ * braces. In `output`, the placeholders of every output stay.
+ * @param columns the row's columns that are not fields, by their names in templates
+ */
+export function fillTemplates(
+  fields: ReadonlyMap<string, WrittenField>,
+  columns: ReadonlyMap<string, WrittenField>,
+  fault: (field: WrittenField, message: string) => void,
+): Map<string, WrittenField> {
+  const filled = new Map(fields);
+  for (const name of templates) {
+    const field = fields.get(name);
+    const template = textOf(field);
+    if (field === undefined || template === undefined) continue;
+    const others = new Map([...columns, ...(name === 'output' ? filled : fields)]);
+    others.delete(name);
+    const value =
+      name === 'output'
+        ? fillColumns(template, (column) => textOf(others.get(variableName(column))))
+        : filledText(template, others, (message) => fault(field, message));
+    filled.set(name, { ...field, value });
+  }
+  return filled;
+}
+
+function filledText(
+  template: string,
+  others: ReadonlyMap<string, WrittenField>,
+  fault: (message: string) => void,
+): string {
+  return template.replace(token, (found: string, name?: string) => {
+    if (found === '{{' || found === '}}') return found.charAt(0);
+    const value = name === undefined ? undefined : textOf(others.get(variableName(name)));
+    if (value !== undefined) return value;
+    const known = [...others].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
+    const hint = name === undefined ? '' : ` ${nameHint(variableName(name), known)}`;
+    fault(`the row has no ${shownValue(found)}. A brace of the text itself is written twice.${hint}`);
+    return found;
+  });
+}
+
+/** Returns a value as a template takes it; undefined if it is no text, number or switch. */
+export function textOf(field: WrittenField | undefined): string | undefined {
+  const value = field?.value;
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    ? String(value)
+    : undefined;
+}

@@ -1,0 +1,168 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { usageError } from '../../../src/errors.ts';
+import { openManifest, type Opening } from '../../../src/batch/manifest/manifest.ts';
+import { problemText } from '../../../src/batch/manifest/record.ts';
+import type { Row } from '../../../src/batch/manifest/row.ts';
+import { freshFolder } from '../../support/fresh-folder.ts';
+
+interface Read {
+  rows: Row[];
+  problems: string[];
+  notes: readonly string[];
+}
+
+const columns = new Set(['notes']);
+const kindOf: Opening['kindOf'] = (model) =>
+  model === 'vendor-h3' ? Promise.resolve('c') : Promise.reject(usageError(`No protocol for ${model}.`));
+
+async function read(name: string, content: string | Uint8Array, opening: Opening = {}): Promise<Read> {
+  const path = join(freshFolder(), name);
+  writeFileSync(path, content);
+  const manifest = await openManifest(path, { kindOf, columns, ...opening });
+  const found: Read = { rows: [], problems: [], notes: manifest.notes ?? [] };
+  for await (const item of manifest.items())
+    if ('row' in item) found.rows.push(item.row);
+    else found.problems.push(...item.problems.map((problem) => problemText('m', problem)));
+  return found;
+}
+
+const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, 'utf16le');
+
+describe('a file of a spreadsheet', () => {
+  const rows = (separator: string): string =>
+    [
+      ['ID', 'Protocol', 'Prompt', 'Aspect Ratio', 'TEXT', 'Notes', '', ''],
+      ['shot 002', 'C', 'un caf\u00e9 \u2014 "le soir"', '16:9', '', 'retake', '', ''],
+      ['voice', 'TTS', '', '', 'Bonjour', '', '', ''],
+      ['', '', '', '', '', '', '', ''],
+    ]
+      .map((cells) => cells.map((cell) => (/"/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)))
+      .map((cells) => `${cells.join(separator)}\r\n`)
+      .join('');
+  const windows1252 = Buffer.from(rows(';').replace('\u2014', '\x97'), 'latin1');
+
+  it.each([
+    ['Excel, CSV UTF-8, semicolons', Buffer.from(`\ufeff${rows(';')}`), 0],
+    ['Excel, CSV, Windows-1252', windows1252, 1],
+    ['Excel, Unicode text: UTF-16 and tabs', utf16(rows('\t')), 0],
+    ['UTF-16, big endian', utf16(rows('\t')).swap16(), 0],
+    ['LibreOffice, UTF-8, commas', Buffer.from(rows(',').replaceAll('\r\n', '\n')), 0],
+  ])('is read without a change: %s', async (_, content, notes) => {
+    const found = await read('clips.csv', content);
+    expect(found.problems).toEqual([]);
+    expect(found.notes).toHaveLength(notes);
+    expect(found.rows).toMatchObject([
+      {
+        line: 2,
+        kind: 'c',
+        id: 'shot-002',
+        flags: { prompt: 'un caf\u00e9 \u2014 "le soir"', 'aspect-ratio': '16:9' },
+      },
+      { line: 3, kind: 'tts', id: 'voice', text: 'Bonjour' },
+    ]);
+  });
+
+  it('keeps UTF-8 with a damaged line as UTF-8', async () => {
+    const content = Buffer.concat([
+      Buffer.from('protocol,prompt\nc,caf\u00e9\nc,'),
+      Buffer.from([0xe9, 0x0a]),
+    ]);
+    const { problems, notes } = await read('m.csv', content);
+    expect([problems, notes]).toEqual([['m:3: it is not valid UTF-8'], []]);
+  });
+
+  it('refuses an unknown column with the nearest name, unless it begins with # or is named', async () => {
+    const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
+    const { rows: good, problems } = await read('m.csv', text);
+    expect(problems).toEqual(['m:1: there is no field Durration; did you mean duration?']);
+    expect(good).toMatchObject([{ line: 3 }]);
+  });
+
+  it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])('names the way to CSV: %s', async (name) => {
+    await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
+  });
+});
+
+describe('a row without a protocol', () => {
+  it('is of the protocol of its model, or speech if it has a text', async () => {
+    const { rows, problems } = await read(
+      'm.csv',
+      'model,prompt,text\nvendor-h3,a boat,\n,,Hello\nother,x,\n,x,\n',
+    );
+    expect(rows.map(({ kind }) => kind)).toEqual(['c', 'tts']);
+    expect(problems).toEqual([
+      'm:4: protocol: missing. No protocol for other.',
+      'm:5: protocol: missing; needed: a model, or a, b, c or tts here or as a default',
+    ]);
+  });
+});
+
+describe('templates', () => {
+  it('take fields and columns of the row, whatever their spelling; a doubled brace is a brace', async () => {
+    const text =
+      'protocol,prompt,Duration,Animal,#Art Style,output\nc,"a {animal} in {art_style}, {{{duration}}} s",5,fox,ink,{animal}/{id}.{ext}\n';
+    const { rows, problems } = await read('m.csv', text);
+    expect(problems).toEqual([]);
+    expect(rows).toMatchObject([{ flags: { prompt: 'a fox in ink, {5} s' }, output: 'fox/{id}.{ext}' }]);
+  });
+
+  it('take the lists of a matrix', async () => {
+    const yaml =
+      'defaults: {protocol: c, prompt: "a {animal} in {style}"}\nmatrix: {animal: [fox, owl], style: [ink]}';
+    const { rows, problems } = await read('m.yaml', yaml);
+    expect(problems).toEqual([]);
+    expect(rows.map(({ flags }) => flags['prompt'])).toEqual(['a fox in ink', 'a owl in ink']);
+  });
+
+  it.each([
+    ['a {anmal}', /^m:2: prompt: the row has no \{anmal\}\. A brace.*did you mean animal\?/],
+    ['a {"json": 1}', /^m:2: prompt: the row has no/],
+    ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
+    ['a { b', /^m:2: prompt: the row has no \{\. A brace of the text itself is written twice/],
+  ])('with an unknown name are refused: %s', async (prompt, message) => {
+    const cell = `"${prompt.replaceAll('"', '""')}"`;
+    const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);
+    expect(rows).toEqual([]);
+    expect(problems).toEqual([expect.stringMatching(message)]);
+  });
+});
+
+describe('the size of a manifest', () => {
+  it.each([
+    [
+      '2,000 aliases of a row of 50,000 nodes',
+      'm.yaml',
+      () => `rows:\n- &a {protocol: c, prompt: x, set.a: [${'1,'.repeat(50_000)}]}\n${'- *a\n'.repeat(2000)}`,
+      /aliases repeat, the file is too large/,
+    ],
+    [
+      'a row of 60,000 keys',
+      'm.yaml',
+      () => `rows:\n- {${Array.from({ length: 60_000 }, (_, n) => `k${n}: 1`).join(', ')}}`,
+      /^m:2: it has 60000 fields; allowed: 1000/,
+    ],
+    [
+      'a CSV of 100,000 columns',
+      'm.csv',
+      () => `${Array.from({ length: 100_000 }, (_, n) => `k${n}`).join(',')}\n`,
+      /^m:1: the header has 100000 columns; allowed: 1000/,
+    ],
+    [
+      'a line of 60,000 members',
+      'm.jsonl',
+      () => JSON.stringify(Object.fromEntries(Array.from({ length: 60_000 }, (_, n) => [`k${n}`, 1]))),
+      /^m:1: the row has 60000 fields; allowed: 1000/,
+    ],
+    [
+      'lists in lists',
+      'm.yaml',
+      () => `rows:\n- {protocol: c, set.a: ${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
+      /too deep/,
+    ],
+  ])('is bounded: %s', async (_, name, content, message) => {
+    const { problems } = await read(name, content());
+    expect(problems).toContainEqual(expect.stringMatching(message));
+  });
+});
