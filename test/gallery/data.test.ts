@@ -88,7 +88,9 @@ describe('an item', () => {
 function composed(row: JsonObject): Json {
   const fields = Object.entries(row).map(([name, value]) => ({ name, value: value ?? null, line: 1 }));
   const faults: string[] = [];
-  const read = readRow({ line: 1, fields }, 1, { defaults: new Map() }, ({ message }) => faults.push(message));
+  const read = readRow({ line: 1, fields }, 1, { defaults: new Map() }, ({ message }) =>
+    faults.push(message),
+  );
   expect(faults).toEqual([]);
   if (read === undefined || read.kind === 'tts') return read as never;
   return compose(protocolNamed(read.kind), {
