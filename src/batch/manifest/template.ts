@@ -30,8 +30,8 @@ export function fillTemplates(
   const filled = new Map(fields);
   for (const name of templates) {
     const field = fields.get(name);
-    const template = textOf(field);
-    if (field === undefined || template === undefined) continue;
+    const template = field?.value;
+    if (field === undefined || typeof template !== 'string') continue;
     const others = new Map([...columns, ...(name === 'output' ? filled : fields)]);
     others.delete(name);
     const value =
