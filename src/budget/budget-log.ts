@@ -13,7 +13,7 @@ export interface BudgetLog {
    * @throws MgwError('local_io') if the text cannot be written.
    */
   append(text: string, sync: boolean): Promise<void>;
-  /** What was added since the last time, by whatever process, to the end as it is now. */
+  /** Returns the entries that any process appended since the last call, up to the present end. */
   read(): AsyncIterable<string>;
   close(): Promise<void>;
 }
@@ -28,7 +28,7 @@ export async function openBudgetLog(path: string): Promise<BudgetLog> {
     const file = await open(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600);
     try {
       if (!(await file.stat()).isFile()) throw new Error('it is not a plain file');
-      // The name is to last as long as what is written under it.
+      // The name must survive a crash like the content.
       const folder = await open(dirname(path));
       await folder.sync().finally(() => folder.close());
       return new FileLog(path, file);

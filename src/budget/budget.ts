@@ -30,7 +30,7 @@ export type ChargeOutcome =
   | 'accepted'
   /** Nothing was accepted and nothing will be: the run has given up, or is certain to be dead. */
   | 'none'
-  /** Nobody can tell yet: it is being sent, or its answer was lost. */
+  /** Not known yet: it is being sent, or its response was lost. */
   | 'open';
 
 /** Tells what became of a reservation; `none` only if its process can send nothing more under it. */
@@ -42,7 +42,7 @@ export interface Standing {
   limit?: Limit;
   /** Paid for. */
   spent: Decimal;
-  /** Set aside for what is under way, unknown, or not proven to be over. */
+  /** Reserved for payments in progress or unknown, or not proven to have ended. */
   reserved: Decimal;
 }
 
@@ -51,7 +51,7 @@ export type Decision = { fits: true } | { fits: false; standing: Standing };
 
 /**
  * An amount that all processes together must not exceed. A decision's records are durable before it is returned, and
- * any number of processes may ask at once: what is granted never exceeds the limit, whichever of them die.
+ * any number of processes may reserve at once: the granted amounts never exceed the limit, even if processes die.
  */
 export interface Budget {
   /**

@@ -79,7 +79,7 @@ export class FileBudget implements Budget {
       await this.#append([{ type: 'reserve', ...charge, limit }], true);
       await this.#read();
       const decision = this.#awaited.get(id);
-      if (decision === undefined) throw this.#unusable('what was written to it cannot be read back');
+      if (decision === undefined) throw this.#unusable('a line that was just written cannot be read');
       return decision;
     } finally {
       this.#awaited.delete(id);

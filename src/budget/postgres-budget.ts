@@ -18,7 +18,7 @@ export interface PostgresBudgetOptions {
 }
 
 /**
- * A budget as a row that holds its sums: whoever reserves raises them in one statement, which the row lets one do at a
+ * A budget as a row with its sums. A reservation raises them in one statement, and the row lock allows one at a
  * time, and only as far as the limit. Windows are rolled on by the first who reserves in the next.
  */
 export class PostgresBudget implements Budget {
@@ -44,7 +44,7 @@ export class PostgresBudget implements Budget {
   }
 
   async keep(id: string): Promise<void> {
-    // Also after it was given back: what was accepted is spent, whatever was believed before.
+    // Even after a release: an accepted submission is spent, whatever was recorded before.
     await this.#settleOne(id, 'kept', ['reserved', 'released']);
   }
 
@@ -116,7 +116,7 @@ export class PostgresBudget implements Budget {
     return { fits: false, standing: await this.#standing(limit) };
   }
 
-  // Whoever finds the process dead, and gives back what it reserved, waits until this is over.
+  // A process that finds this one dead, and releases its reservations, waits for this statement.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raised = (window: 'day' | 'month'): string =>

@@ -51,7 +51,7 @@ const freeImages = 'free_reference_images';
 
 /**
  * Reads a price: `second=0.12`, or `resolution=2K: second=0.40` if it holds for one value of a field. Several
- * are separated by `;` or a line break. `default_seconds=5` is what is billed if a request asks for no length. Each
+ * are separated by `;` or a line break. `default_seconds=5` is billed if a request gives no duration. Each
  * reference image beyond `free_reference_images=5` costs `reference_image=0.20`; a video costs at least `minimum=0.50`.
  * `flags` is the table of the fields there are, `units` what may be priced.
  * @throws Error whose message says what is wrong and what is allowed.

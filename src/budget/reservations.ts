@@ -32,7 +32,7 @@ export interface BudgetEntries {
 export class Reservations {
   #limit: Limit | undefined;
   #entries = new Map<string, Entry>();
-  /** Sums of all that is reserved or kept, and of what is kept, by day, by month and in all. */
+  /** The sums of reserved and spent amounts, and of the spent amounts alone: by day, by month and in total. */
   #held = new Map<string, Decimal>();
   #kept = new Map<string, Decimal>();
 
@@ -90,7 +90,7 @@ export class Reservations {
     return { fits: true };
   }
 
-  // Also after it was given back: what was accepted is spent, whatever was believed before.
+  // Even after a release: an accepted submission is spent, whatever was recorded before.
   #keep(id: string): void {
     const entry = this.#entries.get(id);
     if (entry === undefined || entry.state === 'kept') return;
@@ -142,7 +142,7 @@ function withTexts(members: Partial<Extract<BudgetEvent, { type: 'reserve' }>> &
   };
 }
 
-// Nothing inside a line ends as the line does: what is torn must not look whole.
+// No part of a line ends like a whole line, so a torn line is recognised.
 function withNumberLast({ pid, ...others }: Owner): object {
   return { ...others, pid };
 }

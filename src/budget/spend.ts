@@ -23,7 +23,7 @@ interface Expense {
   /** Absent if no price was known. */
   amount?: Decimal;
   /**
-   * `failed`: the task failed, and gateways give such charges back or not. `doubt`: nobody knows whether the task
+   * `failed`: the task failed; some gateways refund that. `doubt`: it is unknown whether the task
    * exists.
    */
   kind: 'spent' | 'failed' | 'doubt';
@@ -158,7 +158,7 @@ function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<stri
   }
 }
 
-// The newest that may have been; what was believed to be refused before was not.
+// The newest attempt that may have been accepted. It replaces earlier ones that seemed refused.
 function accept(charges: AttemptCharge[]): void {
   const accepted =
     charges.findLast(({ fate }) => fate === 'open') ?? charges.findLast(({ fate }) => fate !== 'accepted');

@@ -13,14 +13,14 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { budgetsIn } from './budgets.ts';
 
-/** What was copied. What was there already, and is the same, is not counted. */
+/** The number of copied records. Identical records that existed already are not counted. */
 export interface Copied {
   jobs: number;
   budgets: number;
 }
 
 /**
- * Copies all jobs of a ledger into another one, with their claims. It may be repeated, and ends where it was cut off.
+ * Copies all jobs of a ledger into another one, with their claims. If it is interrupted, the next call continues.
  * @throws MgwError('conflict') if a job or a claim is there already and differs: the jobs before it were copied.
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
@@ -86,7 +86,7 @@ export async function copyBudgetsIn(folder: string, database: Database): Promise
   return copied;
 }
 
-/** Copies the budgets of a database into a folder; what is there already stays. @throws MgwError('local_io'). */
+/** Copies the budgets of a database into a folder. Existing budgets are left as they are.  @throws MgwError('local_io'). */
 export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
   let copied = 0;
   for (const { kind, name, budget } of await readBudgetRows(database)) {

@@ -14,7 +14,7 @@ import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { isTooNew } from '../jobs/watch.ts';
 
-/** A job after one query, and what is wrong with it; a job that is still running has no error. */
+/** A job after one query, and its error; a running job has none. */
 export interface QueriedJob {
   job: Job;
   error?: MgwError | undefined;

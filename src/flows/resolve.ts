@@ -19,7 +19,7 @@ import type { Session } from './session.ts';
 import { payAndDeliver, videoOrder, type WantedVideo } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
 
-/** What is wanted of a job once its doubt has ended. */
+/** The options for a job after its doubt has ended. */
 export type WantedResolved = Pick<WantedVideo, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
@@ -104,7 +104,7 @@ function wordsOf({ id }: Job, resolution: Resolution, { budget }: WantedResolved
   return ['jobs', 'resolve', id, how, ...handle, ...(budget === undefined ? [] : ['--budget', budget])];
 }
 
-// The answer to a speech call is its audio: what was not recorded cannot be read again. Nor can an answer whose protocol
+// The response to a speech call is its audio, which no record keeps. A response also cannot be read if its protocol
 // is lost.
 const unreadReply: SubmitVerdict = {
   kind: 'unknown',

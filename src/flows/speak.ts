@@ -112,7 +112,7 @@ function underBudget(
   );
 }
 
-// Next to the output, where a person finds them.
+// Next to the output, so that a person finds them.
 function folderOf({ bodies, stateDir }: ComposedPieces, { output }: Pick<WantedSpeech, 'output'>): string {
   if (typeof output === 'string') return `${output}.pieces`;
   const name = createHash('sha256')

@@ -15,7 +15,7 @@ export function attemptClaim({ id, record }: Job): string {
   return names.attempt(id, record.attempts + 1);
 }
 
-/** What is known of the next attempt to send a job, which has no `sending` event in the job as it was read. */
+/** The state of the next attempt to send a job, of which the job has no `sending` event yet. */
 export type NextAttempt =
   /** No process has claimed it. */
   | 'free'
@@ -29,7 +29,7 @@ export type NextAttempt =
   | 'unknown';
 
 /**
- * Tells by its claim what is known of the next attempt to send a job.
+ * Finds the state of the next attempt to send a job from its claim.
  * @throws MgwError('local_io') if the ledger cannot be read.
  */
 export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt> {

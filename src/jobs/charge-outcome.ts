@@ -4,7 +4,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { nextAttempt } from './attempt-claim.ts';
 
 /**
- * What the ledger proves of a reservation for a job: `accepted` where an attempt under it was, `none` where nothing under it
+ * What the ledger proves about a reservation for a job: `accepted` if an attempt under it was, `none` if nothing under it
  * was and its process can send nothing more, being dead, or since the job was accepted otherwise.
  * @throws MgwError('local_io') if the ledger cannot be read.
  * @param isClosed true if the caller has claimed the job's next attempt, so that no process can send it

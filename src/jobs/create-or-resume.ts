@@ -34,7 +34,7 @@ interface Earlier {
   uncertain?: UncertainRuns;
   /** The ids of the jobs that were delivered to the output. */
   delivered?: ReadonlySet<string>;
-  /** Where a new job goes: a name to claim, or an id that is claimed for this submission and has no job yet; empty for a new id without a claim. */
+  /** How a new job gets its id: by claiming a name, or an id that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
   place: { name?: string; id?: undefined } | { name?: undefined; id: string };
 }
 
@@ -99,7 +99,7 @@ function needsPlace(job: Job | undefined, { goal }: Order): boolean {
 
 // Undefined if the job was removed meanwhile.
 async function begin(job: Job, { ledger }: JobDeps, began: JobEvent): Promise<Job | undefined> {
-  // What is in doubt stays as it is, readable or not: this run will only say so.
+  // A job in doubt is not changed: this run only reports it.
   if (shownState(job) === 'unknown') return job;
   try {
     await ledger.append(job.id, began);

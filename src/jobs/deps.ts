@@ -17,5 +17,5 @@ export interface JobDeps extends PayDeps {
   userAgent: string;
 }
 
-/** How long one query may take where nothing else was asked, ms. */
+/** The default time limit of one query, ms. */
 export const queryTimeoutMs = 30_000;

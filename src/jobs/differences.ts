@@ -1,7 +1,7 @@
 import { canonicalJson, isObject, type Json } from '../json.ts';
 
 /**
- * Returns what is different in a body, a line for each field: `duration was 5, is 8`. The values of fields that
+ * Returns the differences between two bodies, a line for each field: `duration was 5, is 8`. The values of fields that
  * `isHidden` are not shown.
  */
 export function differences(

@@ -63,7 +63,7 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
   const status = word === undefined ? '' : ` (${word})`;
   const where =
     job.state === 'succeeded'
-      ? `has succeeded, but its result could not be had before the wait ended${status}`
+      ? `has succeeded, but its result could not be fetched before the wait ended${status}`
       : `is still ${job.state}${status}`;
   const last = trouble === undefined ? '' : ` The last query told nothing new: ${wordsOf(trouble)}`;
   return new MgwError('pending', `Job ${job.id} ${where}.${last}`, {
@@ -103,7 +103,7 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 }
 
 /**
- * Why a job without a handle cannot be asked for: exit 3 or 4 where it was rejected, 6 where it was never sent, 8
+ * Why a job without a handle cannot be queried: exit 3 or 4 if it was rejected, 6 if it was never sent, 8 if
  * where another process is sending it, 7 where its answer was lost.
  */
 export function withoutHandle(job: Job): MgwError {

@@ -9,11 +9,11 @@ import { askedFor, promptOf } from '../protocols/asked-for.ts';
 import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from './output-template.ts';
 import { askedOutput, pathsAt, type Target } from './target.ts';
 
-/** Where the results of one or more jobs go, by what `-o` says. */
+/** The places of the results of one or more jobs, from `-o`. */
 export type FetchPlace =
   | { kind: 'stdout' }
   | { kind: 'file'; path: string }
-  /** A folder, whose names mgw chooses, or a template; the folder is made where there is none. */
+  /** A folder in which mgw chooses the names, or a template. A missing folder is created. */
   | { kind: 'names'; place: OutputPlace; isFolder: boolean }
   /** Each job's own: the file that it was asked for. */
   | { kind: 'asked' };

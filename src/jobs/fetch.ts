@@ -40,7 +40,7 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
     return;
   }
   const paths = pathsAt(target, { id: '' }, count);
-  // Numbered files would stand next to a folder of the name that was given, where nobody looks for them.
+  // Numbered files would be next to a folder with the given name, which nobody expects.
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
   const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
   if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
@@ -59,7 +59,7 @@ function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]
  * Waits for a job and saves its results: each file whole, verified, under a name that never comes from the
  * server, and recorded. Files that an earlier run saved and that are still as they were are left alone. A
  * failure here never leads back to a submission (design 6).
- * @throws MgwError as `watch` does; exit 9 where the result is gone or broken, 10 where it cannot be saved, 3
+ * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3
  * where its address wants a key that it must not have.
  */
 export async function fetchResults(
@@ -84,7 +84,7 @@ export async function fetchResults(
   }
 }
 
-// Only a file that is whole and verified reaches the pipe. A pipe takes some bytes that nobody may ever read: the
+// Only a complete, verified file goes to the pipe. A pipe accepts some bytes that may never be read: the
 // last one follows by itself, so that a reader who has left (`head -c 10`) is seen to have left.
 async function copyTo(
   path: string,
@@ -177,7 +177,7 @@ async function saveAll(
   return files;
 }
 
-// One file of several that cannot be had does not take the others along; a full disk concerns them all.
+// One failed file of several does not stop the others; a full disk does.
 function isLoss(error: unknown): error is MgwError {
   const kinds: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && kinds.includes(error.exitCode);

@@ -17,7 +17,7 @@ export interface InlineMedia {
 
 /** What goes on around the sinks. */
 export interface InlineHooks {
-  /** The output's lock, taken before the first sink; with it goes what was not published. */
+  /** The output's lock, taken before the first sink. Releasing it removes unpublished files. */
   lock: () => Promise<OutputLock>;
   /** Told how much of the media that is arriving has come, bytes. */
   onBytes: (bytes: number) => void;

@@ -6,7 +6,7 @@ import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 
-/** What is made, for whom and until when. */
+/** The result, its job, and the deadline. */
 export interface Holding {
   /** What an earlier process left of the same is continued. */
   identity: string;
@@ -15,7 +15,7 @@ export interface Holding {
   job?: Job;
 }
 
-/** By what speech holds its output: what was billed is in the record, and never continued. */
+/** The lock of a speech output. Billed audio is in the record and is never continued. */
 export const speechIdentity = 'speech';
 
 /** By what one of a job's files is held: in words that stay when its address is signed afresh. */
@@ -64,7 +64,7 @@ export async function removeLeft(
     await bestEffort(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
 }
 
-/** Cleans up. What is left behind costs a little room: no reason to call a result that stands a failure. Never throws. */
+/** Cleans up. Never throws: a leftover costs a little space, and must not turn a saved result into a failure. */
 export async function bestEffort(
   { note }: Pick<JobDeps, 'note'>,
   action: () => Promise<void> | void,

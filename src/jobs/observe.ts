@@ -46,7 +46,7 @@ export async function observe(
 }
 
 /**
- * Records what is new in an observation, and returns the job as recorded.
+ * Records the changes in an observation, and returns the job as recorded.
  * @throws MgwError('local_io') if the record cannot be written.
  */
 export async function recordSeen(job: Job, seen: Observation, deps: JobDeps): Promise<Job> {
@@ -142,7 +142,7 @@ export function hasResult({ results }: Observation): boolean {
   return results.some(({ sources }) => sources.length > 0);
 }
 
-// Only what is new is recorded; success, once seen, is never undone (design 6), and is never recorded unproven.
+// Only changes are recorded. Success is never undone (design 6), and never recorded without proof.
 function change(job: Job, seen: Observation, redact: (text: string) => string): JobEvent | undefined {
   const native_status = redact(seen.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;

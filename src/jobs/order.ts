@@ -20,10 +20,10 @@ export interface Order {
   body: Json;
   /**
    * The body as it was asked for, before a configured default or the listing completes it: what the fingerprint is
-   * made of, so that neither a changed default nor a changed listing pays again. `body` where this is absent.
+   * made of, so that neither a changed default nor a changed listing pays again. Default: `body`.
    */
   asked?: Json;
-  /** The fingerprint of the job whose recorded body is sent again, since the record does not keep what was asked for. */
+  /** The fingerprint of the job whose recorded body is sent again: the record does not keep the body as given. */
   fingerprint?: string;
   /** Sets apart jobs of one body, such as the pieces of a text that is spoken in pieces. */
   variant?: string;
@@ -34,8 +34,8 @@ export interface Order {
   /** Reads the answer; never throws. */
   read: (reply: Reply, body: unknown) => SubmitVerdict;
   /**
-   * Makes the call and gives the answer as far as it proves something: the whole exchange where this is absent,
-   * or the head alone where the answer is a stream that the caller goes on to read.
+   * Makes the call and returns the part of the response that proves something: the whole exchange by default,
+   * or only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Names the job for ever. */
@@ -49,11 +49,11 @@ export interface Order {
   goal: Goal;
   /** True if the answer itself is the result: it cannot be fetched afterwards. */
   isOneShot?: boolean;
-  /** What is told of a submission in doubt, where that is not a task that could be adopted. */
+  /** Makes the error of a submission in doubt, if there is no task that could be adopted. */
   unknownError?: (job: Job, why: string, requestId?: string) => MgwError;
   /** When waiting ends; bounds the retries of a refused submission too. */
   deadline: Deadline;
-  /** Runs before anything is paid for: throws where the result could not be saved (exit 10). */
+  /** Runs before anything is paid for. Throws if the result could not be saved (exit 10). */
   beforeSending?: () => Promise<void>;
 }
 
@@ -89,7 +89,7 @@ export function isSameGateway(one: string, other: string): boolean {
 // Of the last one: each row of a batch asks for the same.
 let lastNamed = { gateway: '', name: '' };
 
-// A base URL, the loopback names as one; what is no URL (the sandbox's constant name) stays as it is.
+// A base URL with one name for loopback. The sandbox's constant name is not a URL, and is returned unchanged.
 function gatewayName(gateway: string): string {
   if (lastNamed.gateway !== gateway) lastNamed = { gateway, name: nameOfGateway(gateway) };
   return lastNamed.name;

@@ -2,7 +2,7 @@ import { dirname, extname, isAbsolute, join, relative, resolve, sep } from 'node
 import { escapeFrom } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 
-/** Where the files of several jobs go: a folder, and the template of their names in it. */
+/** The place of the files of several jobs: a folder, and the template of their names. */
 export interface OutputPlace {
   /** Absolute path. */
   folder: string;
@@ -11,7 +11,7 @@ export interface OutputPlace {
   root?: string;
 }
 
-/** What stands for each placeholder; undefined if a row or a job has none. */
+/** The value of each placeholder; undefined if a row or a job has none. */
 export type OutputValues = Record<Placeholder, string | undefined>;
 
 const placeholders = [
@@ -33,7 +33,7 @@ const defaultTemplate = '{id}.{ext}';
 // A `.part` file and its notes have longer names.
 const longestName = 200;
 
-/** What is left in a path for whoever knows it: the job's id, which of several files it is. */
+/** The placeholders that are filled in later: the job's id, and the number of the file. */
 export const openPlaceholders = ['job', 'n'] as const;
 
 /**
@@ -52,7 +52,7 @@ export function outputPlace(given = defaultTemplate, hasColumns = false): Output
   return place;
 }
 
-/** The extension that a template fixes: `.wav` of `{id}.wav`; '' where it leaves it open. */
+/** The extension of a template: `.wav` of `{id}.wav`; '' if it has none. */
 export function fixedExtension(template: string): string {
   const extension = extname(template);
   return extension.includes('{') || extension.includes('}') ? '' : extension;
@@ -94,7 +94,7 @@ function checkPlaceholders(template: string): void {
       );
 }
 
-// What is put in never names another folder, nor a hidden file.
+// A value never leads to another folder or a hidden file.
 function inName(value: string): string {
   const plain = value.replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-').replace(/^\.+/, '_');
   return plain.slice(0, longestName);
@@ -119,7 +119,7 @@ function inside(place: OutputPlace, name: string): string {
   return path;
 }
 
-/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error that says where it leads. */
+/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error naming its destination. */
 export function checkLinks(root: string, folder: string): void {
   const real = escapeFrom(root, folder);
   if (real === undefined) return;

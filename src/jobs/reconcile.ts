@@ -40,7 +40,7 @@ export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
 
-/** The state to show: a submission whose process is gone and whose answer nobody recorded is `unknown`. */
+/** The state to show: a submission is `unknown` if its process is gone and its response was not recorded. */
 export function shownState(job: Job): Job['state'] {
   return isAbandoned(job) && job.record.pendingReply === undefined ? 'unknown' : job.state;
 }

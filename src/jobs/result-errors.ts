@@ -7,7 +7,7 @@ import type { Watched } from './watch.ts';
 /** Exit 9: the gateway names no address of a result. */
 export function noSource({ job, observation }: Watched, index: number): MgwError {
   const why = observation.warning ?? `the gateway names no address for file ${index + 1}.`;
-  return new MgwError('result_unavailable', `A result of ${job.id} cannot be had: ${why}`, {
+  return new MgwError('result_unavailable', `A result of ${job.id} is not available: ${why}`, {
     charged: 'yes',
     retry: 'resume',
     next: fetchCommand(job),
@@ -17,7 +17,7 @@ export function noSource({ job, observation }: Watched, index: number): MgwError
 
 /** Exit 9: no address gives the result, or no longer. */
 export function gone(failure: Failure, job: Job): MgwError {
-  return new MgwError('result_unavailable', `The result of ${job.id} cannot be had: ${failure.message}`, {
+  return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
     charged: 'yes',
     retry: 'resume',
     next: fetchCommand(job),
@@ -25,7 +25,7 @@ export function gone(failure: Failure, job: Job): MgwError {
   });
 }
 
-/** Exit 9: what came is no video. */
+/** Exit 9: the response is not a video. */
 export function corrupt(job: Job, why: string): MgwError {
   return new MgwError('result_corrupt', `The result of ${job.id} is unusable: ${why}.`, {
     charged: 'yes',

@@ -14,7 +14,7 @@ export interface Ran<T> {
 }
 
 /**
- * Runs a command on a job: `began` is recorded before `work`, and `detached` where that fails, so that the same command
+ * Runs a command on a job. Records `began` before `work`, and `detached` if it fails, so that the same command
  * resumes. That it was delivered is recorded by the caller, once it was said. All of it is done under the lease that it began
  * under, which the deps that `work` is given have: others may go on with what a process was doing that was away for longer.
  * @param begin finds the job and records the event that it is given, or leaves a job in doubt as it is
@@ -44,7 +44,7 @@ export async function inRun<T, D extends JobDeps>(
     return { value, job: await last(), delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
-    // Where the ledger is what failed, that error is the one to tell, with the handle that may be in it.
+    // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
     const latest = await last().catch(() => job);
     // Its task was accepted, and then it lost its lease.
@@ -55,8 +55,8 @@ export async function inRun<T, D extends JobDeps>(
 
 /**
  * Begins a run on a job that exists already, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
- * @throws MgwError: exit 7 where it is unknown whether the task exists, 3 or 4 where it was rejected, 6 where it was
- * never sent, 8 where it is being sent.
+ * @throws MgwError: exit 7 if it is unknown whether the task exists, 3 or 4 if it was rejected, 6 if it was
+ * never sent, 8 if it is being sent.
  */
 export function onExisting(job: Job, deps: JobDeps): (began: JobEvent) => Promise<Job> {
   return (began) => {

@@ -18,7 +18,7 @@ import type { Watched } from './watch.ts';
 
 /** How results are saved. */
 export interface SaveOptions {
-  /** Overwrites what stands at the target. */
+  /** Overwrites an existing file at the target. */
   force: boolean;
   key: string;
   trustedOrigins: readonly string[];
@@ -76,7 +76,7 @@ export async function saveResult(
     output,
   });
   const file: JobFile = { path: place.path, bytes: part.bytes, sha256: part.sha256, mime };
-  // Recorded ahead of its publication: what stands at the path later is recognised as ours by its hash.
+  // Recorded before it is published, so that a later run recognises the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
   const { assertHeld } = output;
   await publish(part, file.path, { force: options.force, isBegun: isRecorded(job, place), assertHeld });
@@ -110,7 +110,7 @@ interface Work {
   output: OutputLock;
 }
 
-/** A whole result, next to where it goes. */
+/** A complete result, next to its final place. */
 interface Obtained {
   file: SealedFile;
   mime?: string;
@@ -135,7 +135,7 @@ async function obtained(given: readonly Source[], place: Place, work: Work): Pro
 type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
 type Failed = Exclude<Outcome, { kind: 'done' }>;
 
-// Sources of one result are tried in order; what is not ready yet outweighs what is gone.
+// Sources of one result are tried in order. "Not ready yet" outweighs "gone".
 async function firstThatWorks(sources: readonly Source[], work: Work): Promise<Outcome> {
   const failed: Failed[] = [];
   for (const source of sources) {
@@ -167,7 +167,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
   if (file.bytes === 0) return broken('empty');
   const kind = kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
-  // A word that stands in the place of a video decodes just as well.
+  // A word instead of a video is valid Base64 too.
   if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', file, mime: kind.mime };
 }

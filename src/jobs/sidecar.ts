@@ -10,13 +10,13 @@ import { syncFolder } from '../files/make-folder.ts';
 import { withoutSignatures } from '../redact.ts';
 import { pathsAt, type Target } from './target.ts';
 
-/** The name of what is told of a file: `clip.mp4.json`. */
+/** The name of a file's sidecar: `clip.mp4.json`. */
 export function sidecarPath(path: string): string {
   return `${path}.json`;
 }
 
 /**
- * Makes sure, before anything is paid, that what is told of `count` files can be put next to them: nothing is there but
+ * Makes sure, before anything is paid, that the sidecars of `count` files can be written: nothing exists there except
  * what mgw has told before.
  * @throws MgwError('output_exists'), exit 10.
  */
@@ -39,7 +39,7 @@ function isSidecar(json: Json | undefined): boolean {
 }
 
 /**
- * Writes next to each file of a job what it takes to make it again, and where it came from (design 13). Only the owner can
+ * Writes next to each file of a job how it was made and where it came from (design 13). Only the owner can
  * read a sidecar, and no address in it is signed.
  * @param version mgw's own
  * @throws MgwError('local_io'), exit 10: the files themselves are there.

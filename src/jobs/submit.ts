@@ -82,7 +82,7 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
   try {
     const exchange = (await order.upload?.()) ?? order.exchange;
     const purchase = { ...(await deps.priceOf(order)), name: job.id };
-    // From before the connection is made: whoever was stopped on the way does not send when it wakes.
+    // Read before the connection is made: a process that was suspended in between must not send when it resumes.
     const lease = await deps.lease();
     const own = { ...deps, lease: () => Promise.resolve(lease) };
     const payment = { ...order, exchange, purchase, read: (reply: Reply) => order.read(reply, order.body) };
@@ -142,7 +142,7 @@ class Attempts implements PaymentRecord {
     await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
-  // What the event of the verdict can do without: where the disk is full, that may still fit.
+  // The event of the verdict does not depend on it, and may still fit if the disk is full.
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {
@@ -160,10 +160,10 @@ class Attempts implements PaymentRecord {
       await this.#deps.ledger.append(this.job.id, eventOf(kept, this.#attempt));
       await this.#reload();
       if (verdict.kind === 'accepted' && this.job.handle === undefined)
-        throw new Error('what was recorded cannot be read');
+        throw new Error('the record cannot be read');
     } catch (error) {
       if (verdict.kind === 'accepted') throw unrecordedHandle(verdict.handle, this.job, error);
-      // What was rejected or left in doubt is told all the same; what would be tried again must not be.
+      // A rejection or a doubt is reported all the same. A retry must not happen without its record.
       if (verdict.kind === 'unavailable') throw error;
       this.#deps.note(`What became of the submission could not be recorded: ${messageOf(error)}`);
     }

@@ -8,7 +8,7 @@ export interface Retry {
   number: number;
   /** What names its job: the row's own key, then `KEY/2`, `KEY/3` … */
   key: string;
-  /** Undefined where nobody has made it yet. */
+  /** Undefined if it does not exist yet. */
   job?: Job;
 }
 
@@ -18,12 +18,12 @@ export function takeKey(key: string, number: number): string {
 }
 
 /**
- * The latest take of what a key names, the first one where there is none.
+ * The latest take of a key; the first one if there is none.
  * @throws MgwError('submit_unknown') if the record of a take is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   let latest: Retry = { number: 1, key, job: await namedJob(ledger, key) };
-  // Where the first take was removed by hand, a second one counts all the same.
+  // A second take counts even if the first was removed by hand.
   for (let number = 2; ; number += 1) {
     const next = takeKey(key, number);
     const job = await namedJob(ledger, next);

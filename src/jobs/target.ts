@@ -5,7 +5,7 @@ import type { Ask, Goal, Job } from '../job.ts';
 /** Where a result goes: a file, a folder in which mgw chooses the name, or standard output. */
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
 
-/** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), or `1.mp4` where it is `{n}.mp4`. */
+/** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */
 export function numbered(path: string, index: number, count: number): string {
   if (count === 1) return path;
   if (path.includes('{n}')) return path.replaceAll('{n}', String(index + 1));
@@ -40,7 +40,7 @@ export function goalOf(command: Goal['command'], ask: Ask, target: Target | unde
 export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ isDelivered }) => !isDelivered) ?? goals.at(-1) ?? {};
-  // The slash is a batch's alone: its outputs are templates, and what was not known then is the job's id.
+  // Only keys of a batch have a slash. Its outputs are templates, in which only the job's id was unknown.
   return key?.includes('/') ? output?.replaceAll('{job}', id) : output;
 }
 

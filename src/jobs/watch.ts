@@ -23,7 +23,7 @@ export interface WatchOptions {
   openSink?: OpenSink;
 }
 
-/** A job that has succeeded with something to fetch, and what was seen of it. */
+/** A job that succeeded with results to fetch, and its last observation. */
 export interface Watched {
   job: Job;
   observation: Observation;

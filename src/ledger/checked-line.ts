@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 const tailStart = ',"crc":"';
 const tailLength = `${tailStart}00000000"}`.length;
 
-/** An object as one line of JSON that ends with a checksum of what is before it; no newline. */
+/** An object as one line of JSON that ends with a checksum of the text before it; no newline. */
 export function checkedLine(object: object): string {
   const head = JSON.stringify(object).slice(0, -1);
   return head + tailOf(head);

@@ -4,8 +4,8 @@ import { foldJob } from './fold.ts';
 import { timeOf } from './job-id.ts';
 
 /**
- * What is left of a record that has lost its beginning: enough to name it, to block a second submission, and to follow
- * its handle where that can be read. `text` is all that stands in it, readable or not.
+ * The readable part of a record that has lost its beginning: enough to name it, to block a second submission, and to follow
+ * its handle if that can be read. `text` is the whole file, readable or not.
  */
 export function damagedJob(
   id: string,

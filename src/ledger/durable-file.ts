@@ -148,7 +148,7 @@ export function readTail(
 }
 
 /**
- * Creates a file with its content as one step: of any number of processes one gets true. Nobody ever sees it
+ * Creates a file with its content in one step. Exactly one of any number of processes gets true. No process ever sees it
  * half-written, except on a file system without hard links. If it throws, this process has not created it.
  */
 export async function createExclusively(path: string, text: string): Promise<boolean> {

@@ -19,7 +19,7 @@ export const tornEnd = '\u0018\n';
 
 /**
  * Reads a log; `undefined` stands for a line that cannot be read. A line that was torn, closed off since or not, is
- * left out: whoever wrote it was never told that it stands, and acted on nothing of it. A text without a single
+ * left out: its process got no confirmation, and did not act on it. A text without a single
  * whole line has lost its beginning.
  */
 export function decodeEvents(text: string): (RecordedEvent | undefined)[] {

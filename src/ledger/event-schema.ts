@@ -47,7 +47,7 @@ const money = {
 
 /**
  * The events of an exported job (`JobEvent` of job.ts, as the ledger records it): they come from elsewhere, so that
- * nothing of them is taken on trust. `null` stands for a line that could not be read there.
+ * so each member is checked. `null` represents a line that could not be read there.
  */
 export const exportedEvents = z
   .array(

@@ -7,7 +7,7 @@ import { claimName } from './names.ts';
 import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
 
 /**
- * Claims as files that are created exclusively, each with its content and a checksum. What is done under a claim may be
+ * Claims as files that are created exclusively, each with its content and a checksum. The work under a claim may be
  * confirmed by a further line. No claim is ever removed.
  */
 export class FileClaims {

@@ -18,7 +18,7 @@ export interface Indexed {
 const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
- * The index of a ledger: a log of lines, each of which says one thing of a job. It is a copy, and only helps: claims
+ * The index of a ledger: a log of lines, each with one fact about a job. It is a copy that speeds up searches: claims
  * decide what is paid for. Before lines are appended, as many bytes are appended to a second file, the count. If there are
  * fewer whole lines than that, something was lost, and the jobs tell it again (design 4).
  */

@@ -19,7 +19,7 @@ interface Kept {
   lines: readonly (RecordedEvent | undefined)[];
 }
 
-/** What is put in the place of a record that was removed, so that no job of its id is created again. */
+/** The content of a removed record, so that no job with its id is created again. */
 const tombstone = 'removed\n';
 
 /**
@@ -36,7 +36,7 @@ export class JobRecords {
     this.#folder = folder;
   }
 
-  /** Where the record of a job stands. */
+  /** The path of a job's record. */
   pathOf(id: string): string {
     return `${this.#folder}${sep}${id}.jsonl`;
   }

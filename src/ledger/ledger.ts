@@ -89,6 +89,6 @@ export interface Ledger {
    * dead. undefined if it has ended, or if {@link lifeOf} is certain.
    */
   uncertainLease(owner: Owner): Promise<UncertainLease | undefined>;
-  /** Ends the lease, and closes what is open. */
+  /** Ends the lease, and closes all connections and files. */
   close(): Promise<void>;
 }

@@ -3,8 +3,8 @@ import type { Owner } from '../job.ts';
 import { isObject, tryParseJson } from '../json.ts';
 
 /**
- * The names under which jobs and attempts are claimed. Whoever claims a name first has it, and no claim is ever given
- * up: claims decide what is paid for.
+ * The names under which jobs and attempts are claimed. The first process to claim a name has it, and no claim is ever given
+ * up: claims decide about payments.
  */
 export const names = {
   /** The first job of a submission: by its `--key`, or by what it asks for. */

@@ -21,8 +21,8 @@ export function currentOwner(): Owner {
 }
 
 /**
- * Whether a process is still running. Whoever sends asks for `alive`: an attempt of a process that cannot be shown to be
- * is in doubt. Whoever takes over a file asks for `dead`: what cannot be seen may still be writing.
+ * Whether a process is still running. A sender asks for `alive`: an attempt of a process that cannot be shown to be
+ * is in doubt. A process that takes over a file asks for `dead`: a process that cannot be seen may still be writing.
  */
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';

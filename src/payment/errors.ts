@@ -3,7 +3,7 @@ import type { SubmitVerdict } from '../exchange.ts';
 import { asSentence } from '../http/advice.ts';
 import { retryHint } from '../http/retry-after.ts';
 
-/** Exit 130 or 143: what was begun was not ended. */
+/** Exit 130 or 143: interrupted before the end. */
 export function interrupted(
   signal: AbortSignal,
   charged: Charged,

@@ -29,13 +29,13 @@ export interface PayDeps {
   allowances: () => Promise<readonly Allowance[]>;
 }
 
-/** The two steps of an interruption: the first asks to stop, the second gives up what is outstanding. */
+/** The two steps of an interruption: the first asks to stop, the second gives up the outstanding response. */
 export interface Signals {
   soft: AbortSignal;
   hard: AbortSignal;
 }
 
-/** How long one submission may take where nothing else was asked, ms. */
+/** The default time limit of one submission, ms. */
 const submitTimeoutMs = 120_000;
 
 /** A request that costs money, and how its answer is read. */
@@ -46,18 +46,18 @@ export interface Payment {
   /** Reads the answer; never throws. */
   read: (reply: Reply) => SubmitVerdict;
   /**
-   * Makes the call and gives the answer as far as it proves something: the whole exchange where this is absent,
-   * or the head alone where the answer is a stream that the caller goes on to read.
+   * Makes the call and returns the part of the response that proves something: the whole exchange by default,
+   * or only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Bounds the tries and their pauses. */
   deadline: Deadline;
 }
 
-/** Where the steps of a payment are recorded; each method returns when its record is durable. */
+/** Records the steps of a payment. Each method returns when its record is durable. */
 export interface PaymentRecord {
   /**
-   * The connection stands and nothing was sent: whatever must be on disk before the first byte. What it throws ends
+   * Runs when the connection is ready and nothing was sent. Writes everything that must be on disk before the first byte. An error ends
    * the payment, with nothing sent.
    */
   sending?(money: AttemptMoney, owner: Owner): Promise<void>;
@@ -86,7 +86,7 @@ export interface Paid {
  * record throws.
  */
 export async function payOnce(payment: Payment, record: PaymentRecord, deps: PayDeps): Promise<Paid> {
-  // One lease for the whole of it: whoever is found dead in between has no right to what it reserved or claimed.
+  // One lease for the whole payment: a process that was found dead in between has lost its reservations and claims.
   let lease: Promise<Lease> | undefined;
   const leased = (): Promise<Lease> => (lease ??= deps.lease());
   const reservation = await reserve(payment.purchase, await deps.allowances(), leased, deps.note);
@@ -104,7 +104,7 @@ interface PaymentProgress {
   leased: () => Promise<Lease>;
   /** True from the moment that a byte of the present attempt may have left. */
   begun: boolean;
-  /** What is known of all attempts so far. */
+  /** The facts about all attempts so far. */
   outcome: ChargeOutcome;
 }
 
@@ -141,7 +141,7 @@ async function attemptOnce(
     reply = await exchange(payment, record, deps, progress);
   } catch (error) {
     if (error instanceof TransportError && error.reason === 'aborted_before_send') {
-      // That nothing was sent is known, whoever takes this process for dead.
+      // It is certain that nothing was sent, even if another process considers this one dead.
       progress.outcome = 'none';
       const unsent = { code: 'unreachable', message: error.message } as const;
       await record.verdict?.({ kind: 'unavailable', failure: unsent });
@@ -176,7 +176,7 @@ async function exchange(
   const interrupted = (): void => {
     if (progress.begun && signals.hard !== signals.soft)
       note(
-        `Interrupted; the answer to what was sent (${purchase.name}) is awaited, since it may be charged. Again gives it up.`,
+        `Interrupted. Waiting for the response to ${purchase.name}, which may be charged. Interrupt again to give up.`,
       );
   };
   signals.soft.addEventListener('abort', interrupted, { once: true });
@@ -194,7 +194,7 @@ async function exchange(
       progress.outcome = 'open';
       try {
         const { money } = progress.reservation;
-        // What is neither recorded nor reserved needs no ledger.
+        // Without a record and a reservation no ledger is needed.
         if (record.sending !== undefined || money.reservation !== undefined) lease = await progress.leased();
         if (lease !== undefined) await record.sending?.(money, lease.owner);
       } catch (error) {

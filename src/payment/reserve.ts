@@ -24,19 +24,19 @@ export interface Priced {
   cost?: JobCost;
   /** What the price depends on, in words: `vendor-h3-mini (Protocol C)`. */
   what: string;
-  /** The command that sets the price, where one can be set. */
+  /** The command that sets the price, if one can be set. */
   priceCommand?: string[];
 }
 
-/** What is paid for, as a budget sees it. */
+/** A payment as a budget sees it. */
 export interface Purchase extends Priced {
   /** Names it in the reservations: the job's id, by which the ledger proves what became of it. */
   name: string;
 }
 
-/** What is set aside for one payment in every budget it is made under. */
+/** The reservation of one payment in every budget that applies. */
 export interface Reservation {
-  /** What is recorded with each attempt. */
+  /** Recorded with each attempt. */
   money: AttemptMoney;
   /** Keeps it or gives it back; never throws. `open` leaves it to the ledger to prove what became of it. */
   settle(outcome: ChargeOutcome): Promise<void>;
@@ -44,7 +44,7 @@ export interface Reservation {
 
 /**
  * Sets aside what a payment may cost at most, durably, in every allowance or in none.
- * @throws MgwError('budget'), exit 12, where it does not fit or no price is known; MgwError('local_io').
+ * @throws MgwError('budget'), exit 12, if it does not fit or no price is known; MgwError('local_io').
  */
 export async function reserve(
   purchase: Purchase,
@@ -109,7 +109,7 @@ function exceeded(allowance: Allowance, amount: Decimal, standing: Standing): Mg
   const whole = per === undefined ? limit : `${limit} a ${per}`;
   const text =
     `${capital(label)} of ${whole} would be exceeded by ${by}: this costs ${cost} at most, and ${left} is left ` +
-    `(${spent} spent, ${reserved} reserved for what is under way or unknown). Nothing was sent. ` +
+    `(${spent} spent, ${reserved} reserved for payments in progress or unknown). Nothing was sent. ` +
     (raise === undefined ? `--budget ${needed} would allow it.` : 'Raise it, or leave this out.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {

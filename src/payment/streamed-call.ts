@@ -28,7 +28,7 @@ export class StreamedCall {
 
   /**
    * Makes the call; gives its head alone under 2xx, the whole answer otherwise.
-   * @throws TransportError where no head came.
+   * @throws TransportError if no head arrived.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
     const answer = await client.stream(request, { ...options, maxBuffered: this.#maxBuffered });
