@@ -432,7 +432,7 @@ describe.concurrent('a ledger of 100,000 jobs', () => {
     expect(listed.json, shown(listed)).toMatchObject({ ok: true, older: 99_981 });
     expect(listed.json['jobs']).toHaveLength(20);
     expect(scene.gateway.created).toHaveLength(1);
-  });
+  }, 300_000);
 });
 
 describe.concurrent('standard input or output that is closed', () => {

@@ -101,7 +101,7 @@ describe.concurrent("the sandbox's faults, each by each area", () => {
     const { user, stateDir } = await bench(fault);
     const { command, fast, extension } = dialects[area];
     const out = join(user.cwd, `out.${extension}`);
-    const limits = ['--timeout', code === 8 ? '500ms' : '25s', ...(code === 0 ? [] : ['--retries', '1'])];
+    const limits = ['--timeout', code === 8 ? '4s' : '40s', ...(code === 0 ? [] : ['--retries', '1'])];
     const submit = [...command, '--key', 'boat', '-o', out, ...fast, ...limits];
     const runs: CliResult[] = [];
     for (const expected of [code, again]) {

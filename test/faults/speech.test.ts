@@ -193,7 +193,7 @@ describe.concurrent('a stream that stalls', () => {
   it('exit 9 once the time is up, .part kept', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
-    await expectIncomplete(scene, 9, '--timeout', '1500ms');
+    await expectIncomplete(scene, 9, '--timeout', '5s');
     expect(readFileSync(`${scene.out}.part`).equals(audio.subarray(0, 2100))).toBe(true);
   });
 });
