@@ -9,7 +9,7 @@ const processExit = {
 const undiciOnly = 'Requests go through src/http, which sends them by undici (decision 16).';
 
 export default tseslint.config(
-  { ignores: ['dist', 'node_modules', 'coverage'] },
+  { ignores: ['dist', 'release', 'node_modules', 'coverage'] },
   js.configs.recommended,
   ...tseslint.configs.strictTypeChecked,
   {

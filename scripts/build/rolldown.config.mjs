@@ -153,6 +153,7 @@ const always = [
   /rolldown\/runtime/,
   sources(
     'exchange',
+    'installation',
     'nearest',
     'cli/main',
     'cli/program',

@@ -14,6 +14,7 @@ import { originText } from '../config/layers.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { withGlobals } from '../flows/next.ts';
 import { asSentence } from '../http/advice.ts';
+import { requireNode } from '../installation.ts';
 import { printable } from '../printable.ts';
 
 /**
@@ -74,6 +75,7 @@ async function outcomeOf(
   };
   let program: Program | undefined;
   try {
+    requireNode();
     program = createProgram(argv, act, screens);
     await program.run();
     return await withNext(outcome, program, argv);

@@ -1,4 +1,5 @@
 // The public interface: what `import … from 'mgw'` gives.
+import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../protocols/model.ts';
 import { Calls } from './calls.ts';
@@ -70,9 +71,10 @@ export interface Client {
 
 /**
  * Creates a client. Nothing is read, opened or requested before its first use.
- * @throws MgwError('usage') for an unknown option.
+ * @throws MgwError('usage') for an unknown option, MgwError('config') if the runtime is not Node.
  */
 export function createClient(options: ClientOptions = {}): Client {
+  requireNode();
   const calls = new Calls(options);
   return {
     submit: async (order) => (await import('./submit.ts')).submitVideo(calls, order),

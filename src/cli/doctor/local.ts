@@ -5,6 +5,7 @@ import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode } from '../../errors.ts';
 import { makeFolder } from '../../files/make-folder.ts';
+import { installedForm } from '../../installation.ts';
 import { folderFault } from '../../ownership.ts';
 import type { Io } from '../io.ts';
 import { attempt, fail, ok, warn, type Check } from './check.ts';
@@ -15,7 +16,7 @@ const [minMajor, minMinor] = [20, 18];
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const fine = major > minMajor || (major === minMajor && minor >= minMinor);
-  if (fine) return ok('node', `Node ${version}`);
+  if (fine) return ok('node', `Node ${version}, form: ${installedForm()}`);
   const error = new MgwError('config', `Node ${version} is older than ${minMajor}.${minMinor}`);
   return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }

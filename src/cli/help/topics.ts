@@ -1,6 +1,4 @@
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readPackageFile } from '../../installation.ts';
 
 /** A topic of `mgw help`: a page of the documentation, which the package carries. */
 export interface Topic {
@@ -36,10 +34,5 @@ export function readTopic({ page }: Topic): Promise<string> {
 
 /** Reads a file of the package's documentation. @param page its path below `docs/` */
 export function readPage(page: string): Promise<string> {
-  return readFile(join(packageFolder(import.meta.dirname), 'docs', page), 'utf8');
-}
-
-// The bundle and the source lie at different depths.
-function packageFolder(folder: string): string {
-  return existsSync(join(folder, 'package.json')) ? folder : packageFolder(dirname(folder));
+  return readPackageFile(`docs/${page}`);
 }

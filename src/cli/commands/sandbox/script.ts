@@ -2,10 +2,10 @@ import { spawn, type StdioOptions } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { ConfigFile } from '../../../config/schema.ts';
 import { formatDuration } from '../../../duration.ts';
 import { MgwError, systemCode, usageError } from '../../../errors.ts';
+import { ownCommand } from '../../../installation.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 import { shellWord } from '../../output/human.ts';
 
@@ -58,14 +58,13 @@ export async function equipScript(
   await chmod(join(folder.bin, 'mgw'), 0o700);
 }
 
-// No link to mgw.js: its first line would look for a node on the PATH, and there may be another one or none.
+// Not a link to mgw.js: its first line looks for a node on the PATH, which may be another one, or missing.
 function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'url'>): string {
-  const mgw = fileURLToPath(new URL('../bin/mgw.js', import.meta.url));
   return [
     '#!/bin/sh',
     `export MGW_SANDBOX=${shellWord(url)} MGW_CONFIG_DIR=${shellWord(config)}`,
     `[ -n "$MGW_STATE_DIR" ] || export MGW_STATE_DIR=${shellWord(state)}`,
-    `exec ${shellWord(process.execPath)} ${shellWord(mgw)} "$@"`,
+    `exec ${ownCommand().map(shellWord).join(' ')} "$@"`,
     '',
   ].join('\n');
 }

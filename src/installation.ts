@@ -1,0 +1,52 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { MgwError } from './errors.ts';
+
+/** How this mgw was installed (design 18). */
+export type Form = 'npm' | 'executable' | 'deb' | 'image';
+
+/** Returns how this mgw was installed. A package of the executable says so in `share/mgw/form`, next to its `bin`. */
+export function installedForm(): Form {
+  if (!executable().isSea()) return 'npm';
+  const note = join(dirname(dirname(process.execPath)), 'share', 'mgw', 'form');
+  const form = existsSync(note) ? readFileSync(note, 'utf8').trim() : '';
+  return form === 'deb' || form === 'image' ? form : 'executable';
+}
+
+/** Reads a file of this package, as text. @param path relative to the package, with slashes: `docs/output.md` */
+export async function readPackageFile(path: string): Promise<string> {
+  const { isSea, getAsset } = executable();
+  return isSea() ? getAsset(path, 'utf8') : readFile(join(packageFolder(), path), 'utf8');
+}
+
+/** The words that start this very mgw: the executable alone, or Node and the start script. */
+export function ownCommand(): string[] {
+  const { execPath } = process;
+  return executable().isSea() ? [execPath] : [execPath, join(packageFolder(), 'bin', 'mgw.js')];
+}
+
+/**
+ * @throws MgwError('config') if this is not Node. Bun, for example, crashes in the download of a video that is already paid for.
+ */
+export function requireNode(versions: NodeJS.ProcessVersions = process.versions): void {
+  const other = ['bun', 'deno', 'electron'].find((name) => versions[name] !== undefined);
+  if (other === undefined && versions.node && versions.v8) return;
+  throw new MgwError('config', `mgw runs on Node only, and this is ${other ?? 'an unknown runtime'}.`);
+}
+
+// The bundler inlines no module of Node, and only this file needs this one.
+function executable(): typeof import('node:sea') {
+  return process.getBuiltinModule('node:sea');
+}
+
+// The bundle and the source are at different depths.
+function packageFolder(): string {
+  let folder = import.meta.dirname;
+  while (!existsSync(join(folder, 'package.json'))) {
+    const parent = dirname(folder);
+    if (parent === folder) throw new Error(`no package.json above ${import.meta.dirname}`);
+    folder = parent;
+  }
+  return folder;
+}
