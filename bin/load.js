@@ -17,41 +17,13 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
 );
 
 /**
- * Runs the command line of this process.
- * @param {string} folder of the build
- * @param {string} version of mgw
- * @param {((name: string) => Uint8Array) | undefined} read as for {@link loader}
- */
-exports.start = (folder, version, read) => {
-  const [, , first = ''] = process.argv;
-  const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
-  const { load, keep } = exports.loader(folder, exports.openCache(version), use, read);
-  const { main } = load('mgw.cjs');
-  // If nothing is left to wait for, Node ends: without an outcome that must not look like success.
-  let exitCode = 1;
-  process.on('exit', () => {
-    process.exitCode = exitCode;
-    // An unknown word must not be kept as a command.
-    if (exitCode !== 2) keep();
-  });
-  void main(process.argv.slice(2)).then((code) => {
-    exitCode = code;
-    // Idle connections and the heap need not be torn down, but what was written must be out.
-    const isOut = process.stdout.writableLength === 0 && process.stderr.writableLength === 0;
-    // eslint-disable-next-line no-restricted-properties
-    if (isOut) process.exit();
-  });
-};
-
-/**
  * What loads the modules of a folder, which require each other as `./NAME` and nothing else but Node's own.
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
  * @param {string} use the first of them is kept once for each use: it has what all commands need, and one needs little
- * @param {(name: string) => Uint8Array} read reads a module; by default from the folder
  * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes what was compiled; call it at the end
  */
-exports.loader = (folder, cache, use, read = (name) => fs.readFileSync(`${folder}/${name}`)) => {
+exports.loader = (folder, cache, use) => {
   const loaded = new Map();
   const fresh = [];
   const load = (name) => {
@@ -61,7 +33,7 @@ exports.loader = (folder, cache, use, read = (name) => fs.readFileSync(`${folder
     loaded.set(name, module);
     const filename = `${folder}/${name}`;
     // Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
-    const source = Buffer.concat([head, read(name), tail]);
+    const source = Buffer.concat([head, fs.readFileSync(filename), tail]);
     const entry = cache && `${cache}/${entryOf(loaded.size === 1 ? `${use}-${name}` : name, source)}`;
     const cachedData = cache && readEntry(entry);
     const script = new Script(source.toString(), { filename, cachedData, columnOffset: -head.length });

@@ -6,9 +6,26 @@ const { version } = require('../package.json');
 const [, , first = '', ...rest] = process.argv;
 if ((first === '--version' || first === '-V') && rest.length === 0) process.stdout.write(`${version}\n`);
 else {
-  // Node 20 optimises undici's parsers, which are WebAssembly, for longer than a short command runs. Later versions optimise
-  // them only if they are used often. Set the flag before anything is compiled: V8's code cache depends on its flags.
+  // Node 20 optimises the parsers of undici, which are WebAssembly, for longer than a short command runs. Later ones do so only
+  // once they are used much. It is said before anything is compiled: V8 keeps nothing for other flags than it began with.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const { join } = require('node:path');
-  require('./load.js').start(join(__dirname, '..', 'dist'), version);
+  const { loader, openCache } = require('./load.js');
+  const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
+  const { load, keep } = loader(join(__dirname, '..', 'dist'), openCache(version), use);
+  const { main } = load('mgw.cjs');
+  // Where nothing is left to wait for, Node ends: without an outcome that must not look like success.
+  let exitCode = 1;
+  process.on('exit', () => {
+    process.exitCode = exitCode;
+    // A word that is no command would be kept as one.
+    if (exitCode !== 2) keep();
+  });
+  void main(process.argv.slice(2)).then((code) => {
+    exitCode = code;
+    // Kept connections and the heap need not be taken down, but what was written must be out.
+    const isOut = process.stdout.writableLength === 0 && process.stderr.writableLength === 0;
+    // eslint-disable-next-line no-restricted-properties
+    if (isOut) process.exit();
+  });
 }

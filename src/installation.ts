@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import type sea from 'node:sea';
 import { dirname, join } from 'node:path';
 import { MgwError } from './errors.ts';
 
@@ -35,8 +36,8 @@ export function requireNode(versions: NodeJS.ProcessVersions = process.versions)
   throw new MgwError('config', `mgw runs on Node only, and this is ${other ?? 'an unknown runtime'}.`);
 }
 
-// The bundler inlines no module of Node, and only this file needs this one.
-function executable(): typeof import('node:sea') {
+// Loaded only if it is used: every start would pay for an import.
+function executable(): typeof sea {
   return process.getBuiltinModule('node:sea');
 }
 
