@@ -67,13 +67,13 @@ function argumentData(argument: Argument): Data {
 }
 
 function flagData(option: Option): Data {
-  const written = /\(default (?!that|the)([^)]+)\)/.exec(option.description)?.[1];
+  const written = /\(default (?!that|the)([^()]+)\)/.exec(option.description)?.[1];
   return {
     flag: option.long ?? option.flags,
     short: option.short,
     about: option.description,
     type: typeOf(option),
-    value: /<([^>]+)>/.exec(option.flags)?.[1],
+    value: /<([^<>]+)>/.exec(option.flags)?.[1],
     repeatable: isRepeatable(option),
     default: (option.defaultValue as unknown) ?? written,
     choices: option.argChoices,
