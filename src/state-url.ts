@@ -13,9 +13,29 @@ export interface StateUrl {
   schema: string;
   /** How long a process that is not heard of counts as alive, ms. */
   leaseMs: number;
-  /** How long a database that does not answer is waited for, ms. */
+  /** How long a database that does not respond is waited for, ms. */
   patienceMs: number;
+  tls: StateTls;
 }
+
+/** How the connection to the database is encrypted. */
+export interface StateTls {
+  /** `sslmode`; undefined: verified TLS, unless the server is on this machine. */
+  mode?: 'verify' | 'no-verify' | 'disable';
+  /** Paths of PEM files: `sslrootcert`, `sslcert` and `sslkey`. */
+  ca?: string;
+  cert?: string;
+  key?: string;
+}
+
+/** The values of `sslmode` that mgw takes. It verifies the server's name too if less is asked for. */
+const tlsModes: Record<string, StateTls['mode']> = {
+  'verify-full': 'verify',
+  'verify-ca': 'verify',
+  require: 'verify',
+  'no-verify': 'no-verify',
+  disable: 'disable',
+};
 
 const defaultLeaseMs = 30_000;
 const defaultPatienceMs = 10_000;
@@ -34,7 +54,12 @@ export function isStateUrl(text: string): boolean {
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || url.pathname.length < 2) throw new Error(allowed);
-  const own = { schema: 'mgw', lease: '', connect_timeout: '' };
+  if (url.searchParams.has('ssl') || url.searchParams.has('uselibpqcompat'))
+    throw new Error('sslmode=verify-full, no-verify or disable, and no ssl or uselibpqcompat');
+  const own = {
+    ...{ schema: 'mgw', lease: '', connect_timeout: '' },
+    ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
+  };
   for (const name of Object.keys(own) as (keyof typeof own)[]) {
     own[name] = url.searchParams.get(name) ?? own[name];
     url.searchParams.delete(name);
@@ -50,7 +75,14 @@ export function parseStateUrl(text: string): StateUrl {
     schema: own.schema,
     leaseMs: own.lease === '' ? defaultLeaseMs : leaseIn(own.lease),
     patienceMs,
+    tls: tlsIn(own.sslmode, [own.sslrootcert, own.sslcert, own.sslkey]),
   };
+}
+
+function tlsIn(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
+  const mode = tlsModes[sslmode];
+  if (sslmode !== '' && mode === undefined) throw new Error('sslmode=verify-full, no-verify or disable');
+  return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
 /** An address without its password; whatever cannot be read as one is not shown at all. */

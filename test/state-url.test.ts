@@ -9,12 +9,13 @@ describe('the address of a shared ledger', () => {
       'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
     );
     expect(url).toEqual({
-      href: 'postgresql://mgw@db:6432/jobs?sslmode=require',
+      href: 'postgresql://mgw@db:6432/jobs',
       shown: 'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
       password: '',
       schema: 'team',
       leaseMs: 45_000,
       patienceMs: 3000,
+      tls: { mode: 'verify' },
     });
     expect(parseStateUrl('postgres://h/d')).toMatchObject({
       schema: 'mgw',
@@ -52,6 +53,9 @@ describe('the address of a shared ledger', () => {
     ['postgres://db/jobs?lease=5', /lease/],
     ['postgres://db/jobs?lease=10ms', /lease/],
     ['postgres://db/jobs?connect_timeout=0', /connect_timeout/],
+    ['postgres://db/jobs?sslmode=prefer', /sslmode/],
+    ['postgres://db/jobs?ssl=0', /sslmode/],
+    ['postgres://db/jobs?uselibpqcompat=true', /sslmode/],
   ])('says what is allowed: %s', (text, why) => {
     expect(() => parseStateUrl(text)).toThrow(why);
   });

@@ -127,10 +127,15 @@ describe('the real gateway', () => {
       [{}, `env; ${boat} -v`],
     ];
     for (const [env, lines] of ways) {
-      const copies = { DEPLOY_SECRET: `key=${canaryKey}`, CURL_HEADER: `Authorization: Bearer ${canaryKey}` };
+      const copies = {
+        PGPASSWORD: 'pg-canary',
+        DEPLOY_SECRET: `key=${canaryKey}`,
+        CURL_HEADER: `Authorization: Bearer ${canaryKey}`,
+      };
       const run = await exec([], lines, { ...env, ...copies });
       expect(run.stdout).toContain('MGW_API_KEY=sandbox-key');
       expect(run.stdout + run.stderr).not.toContain(canaryKey);
+      expect(run.stdout + run.stderr).not.toContain('pg-canary');
       expect(run.stdout + run.stderr).not.toContain(real.url);
     }
     expect(real.seen).toEqual([]);

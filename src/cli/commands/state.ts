@@ -11,7 +11,7 @@ import type { Outcome } from '../output/outcome.ts';
 
 const explanation = `
 MGW_STATE, or the setting "state" of the profile, is the address of the database: postgres://USER@HOST/DATABASE.
-Its password is best left out of it: PGPASSWORD and ~/.pgpass are asked for it.
+Put the password in PGPASSWORD or ~/.pgpass. See mgw help fleet for the parameters.
 
 Examples:
   $ export MGW_STATE=postgres://mgw@db.example.com/mgw

@@ -3,16 +3,17 @@ import { systemClock, type Clock } from '../../clock.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { secretRedactor } from '../../redact.ts';
 import type { StateUrl } from '../../state-url.ts';
+import { clearPassword, SafeClient, tlsOptions } from './connection.ts';
 
-/** The database did not answer in time: what was asked of it may have been done or not. */
+/** The database did not respond in time: the statement may have run or not. */
 export class DatabaseGone extends MgwError {}
 
-/** A row as it comes. */
+/** A row of a result, not checked yet. */
 export type Row = Record<string, unknown>;
 
-/** So many connections at most: of fifty processes each has room on a server as it comes. */
+/** The maximum number of connections of one process: fifty processes fit a server with its default settings. */
 const maxConnections = 4;
-/** A connection that is not used goes back to the server, ms. */
+/** An unused connection is closed after this time, ms. */
 const idleMs = 5000;
 
 /**
@@ -33,6 +34,9 @@ export class Database {
     this.#redact = secretRedactor([url.password, process.env['PGPASSWORD'] ?? '']);
     this.#pool = new pg.Pool({
       connectionString: url.href,
+      // Given in any case: without it, PGSSLMODE would decide.
+      ssl: tlsOptions(url),
+      Client: SafeClient,
       application_name: 'mgw',
       max: maxConnections,
       connectionTimeoutMillis: url.patienceMs,
@@ -110,7 +114,13 @@ export class Database {
         next: ['mgw', 'state', 'init'],
         cause: error,
       });
-    if (/^(28|3D|42501|0A)/.test(code) || certificate.test(code))
+    if (code === '28P01' || noPassword.test(messageOf(error)))
+      return new MgwError(
+        'config',
+        `The database ${shown} wants a password: ${why}. Set PGPASSWORD to the password of the role.`,
+        { cause: error },
+      );
+    if (/^(28|3D|42501|0A)/.test(code) || code === clearPassword || certificate.test(code) || noTls.test(why))
       return new MgwError('config', `The database ${shown} refuses mgw: ${why}.`, { cause: error });
     return new MgwError('local_io', `The ledger on ${shown} cannot be used: ${why}.`, {
       retry: 'safe',
@@ -122,6 +132,9 @@ export class Database {
 // A table, a schema or a column that is not there.
 const missing = new Set(['42P01', '3F000', '42703']);
 const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
+// The client of the database gives these errors no code.
+const noPassword = /client password must be/;
+const noTls = /does not support SSL/;
 
 /** Whether PostgreSQL refused a row because its key exists. `error` may be what {@link Database.query} threw. */
 export function isDuplicate(error: unknown): boolean {
@@ -133,7 +146,7 @@ const serverCodes =
   /^(08|57P0[1-5]|53|40001|40P01|25006)/;
 const socketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
 
-// What may be well in a moment. What pg itself says of a broken connection bears no code.
+// Errors that may pass. pg's own errors about a broken connection have no code.
 function isGone(error: unknown): boolean {
   const code = systemCode(error);
   if (code !== undefined) return serverCodes.test(code) || socketCodes.test(code);

@@ -1,6 +1,6 @@
 import type { StateUrl } from '../../state-url.ts';
 import { Database } from './database.ts';
-import { identityOf, makeTables, type LedgerIdentity } from './schema.ts';
+import { identityOf, makeTables, requireSafe, type LedgerIdentity } from './schema.ts';
 
 /** What was found out about the database behind a ledger. */
 export interface Examined {
@@ -41,11 +41,13 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 
 /**
  * Looks at the database behind a ledger; nothing is changed. `now` is the clock of this machine.
- * @throws MgwError('config') if there is no ledger in it or it is too old, DatabaseGone where it does not answer.
+ * @throws MgwError('config') if there is no ledger in it, or the database cannot be used safely; DatabaseGone if it does
+ * not respond.
  */
 export async function examineLedger(url: StateUrl, now: () => number): Promise<Examined> {
   const database = new Database(url);
   try {
+    await requireSafe(database);
     const { version } = await identityOf(database);
     const sent = performance.now();
     const [row] = await database.query<Settings>(
@@ -56,7 +58,11 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
     const tripMs = performance.now() - sent;
     const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
-    const warnings = [...(await wayWarnings(database)), ...warningsOf(row, number, lagMs)];
+    const unverified =
+      url.tls.mode === 'no-verify'
+        ? ['sslmode=no-verify: anyone on the network between can read and change what mgw records.']
+        : [];
+    const warnings = [...unverified, ...(await wayWarnings(database)), ...warningsOf(row, number, lagMs)];
     return { server, version, jobs, lagMs, tripMs, warnings };
   } finally {
     await database.close();

@@ -41,10 +41,43 @@ function otherVersion(shown: string, version: number): MgwError {
 }
 
 /**
+ * Refuses a database that cannot hold every text, and a schema or a table that another role owns: its owner could change
+ * what mgw reads, or run code as mgw's role (design 15).
+ * @throws MgwError('config')
+ */
+export async function requireSafe(database: Database): Promise<void> {
+  const { shown, schema } = database.url;
+  const [found] = await database.query<{ encoding: string; foreign_names: string | null }>(
+    `SELECT pg_catalog.current_setting('server_encoding') AS encoding, (
+       SELECT pg_catalog.string_agg(owned.name, ', ') FROM (
+         SELECT nspname::text AS name, nspowner AS owner FROM pg_catalog.pg_namespace WHERE nspname = $1::name
+         UNION ALL
+         SELECT relname::text, relowner FROM pg_catalog.pg_class
+         WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1::name)) owned
+       WHERE NOT EXISTS (
+         SELECT FROM pg_catalog.pg_roles self
+         WHERE self.rolname = current_user AND (self.oid = owned.owner
+           OR (NOT self.rolsuper AND pg_catalog.pg_has_role(self.oid, owned.owner, 'USAGE'))))) AS foreign_names`,
+    [schema],
+  );
+  if (found?.encoding !== 'UTF8')
+    throw new MgwError(
+      'config',
+      `The database ${shown} has the encoding ${found?.encoding ?? 'unknown'}, which cannot hold every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
+    );
+  if (found.foreign_names !== null)
+    throw new MgwError(
+      'config',
+      `The role of ${shown} does not own these parts of the schema ${schema}: ${found.foreign_names}. Make it their owner if you trust what is in them, use the role that owns them, or name another schema (?schema=NAME).`,
+    );
+}
+
+/**
  * Creates the tables that are missing. Any number of processes may call it at once; existing tables stay as they are.
  * @throws MgwError('config') if there are tables of another version; else as the database's queries do.
  */
 export async function makeTables(database: Database): Promise<LedgerIdentity> {
+  await requireSafe(database);
   await refuseOtherVersion(database);
   // A text without values is one transaction; the lock ends with it.
   const { schema } = database.url;

@@ -37,6 +37,36 @@ describePostgres('the look at a database', (newPlace) => {
     await expect(makeLedger(url)).rejects.toMatchObject(refusal);
   });
 
+  it('refuses an encoding that cannot hold every text', async () => {
+    const { server } = await newPlace();
+    await server.query(
+      `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
+    );
+    await expect(makeLedger(parseStateUrl(server.url('latin')))).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('LATIN1') as string,
+    });
+    await server.query('drop database latin');
+  });
+
+  it('refuses a schema or a table of another role, and a role that may only read', async () => {
+    const place = await newPlace();
+    await place.open();
+    const { server, database } = place;
+    await server.query('create role reader login; grant pg_read_all_data to reader', database);
+    const url = parseStateUrl(server.url(database));
+    const asReader = parseStateUrl(url.href.replace('postgres@', 'reader@'));
+    const refusal = { exitCode: 2, message: expect.stringContaining('does not own') as string };
+    await expect(examineLedger(asReader, () => now)).rejects.toMatchObject(refusal);
+    await server.query('alter table mgw.claims owner to reader', database);
+    await expect(examineLedger(url, () => now)).rejects.toMatchObject(refusal);
+    await server.query('alter table mgw.claims owner to postgres; drop role reader', database);
+    const other = parseStateUrl(`${url.href}?schema=squatted`);
+    await server.query('create role squatter; create schema squatted authorization squatter', database);
+    await expect(makeLedger(other)).rejects.toMatchObject(refusal);
+    await server.query('drop schema squatted; drop role squatter', database);
+  });
+
   it('sees a server that would lose what it confirmed, and a clock that differs', async () => {
     const place = await newPlace();
     await place.open();

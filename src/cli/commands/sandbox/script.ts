@@ -95,8 +95,11 @@ export function scriptEnvironment(
   };
 }
 
-/** Variables that lead to a key, a config or a ledger of one's own. */
-const LEADING_OUT = ['MGW_STATE', 'MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'];
+/** Variables that lead to the user's own key, config or ledger, or hold the password of its database. */
+const LEADING_OUT = [
+  ...['MGW_STATE', 'MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'],
+  ...['PGPASSWORD', 'PGPASSFILE'],
+];
 /** A shorter key is in other variables by chance. */
 const SHORTEST_KEY = 8;
 

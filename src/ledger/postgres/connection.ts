@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import type { ConnectionOptions } from 'node:tls';
+import pg from 'pg';
+import { messageOf, MgwError } from '../../errors.ts';
+import type { StateUrl } from '../../state-url.ts';
+
+/** The code of the error if a server asks for the password in clear on a connection without TLS. */
+export const clearPassword = 'MGW_CLEAR_PASSWORD';
+
+/**
+ * Returns the TLS options of the connection, or false for none. Without `sslmode` the server's certificate and name are
+ * verified, unless the server is on this machine (design 15). NODE_TLS_REJECT_UNAUTHORIZED has no effect.
+ * @throws MgwError('config') if a file of certificates cannot be read.
+ */
+export function tlsOptions(
+  { tls, href }: StateUrl,
+  defaultHost = process.env['PGHOST'] ?? 'localhost',
+): ConnectionOptions | false {
+  const isVerified = tls.mode === 'verify' || tls.ca !== undefined;
+  if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href, defaultHost)))
+    return false;
+  const [ca, cert, key] = [tls.ca, tls.cert, tls.key].map((path) => path && pem(path));
+  return {
+    rejectUnauthorized: tls.mode !== 'no-verify',
+    ...(ca && { ca }),
+    ...(cert && { cert }),
+    ...(key && { key }),
+  };
+}
+
+function pem(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new MgwError(
+      'config',
+      `Could not read a certificate of the database's address: ${messageOf(error)}.`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+// The client of the database takes the last one of several parameters, and the parameter before the host of the URL.
+function isHere(href: string, defaultHost: string): boolean {
+  const url = new URL(href);
+  const hosts = url.searchParams.getAll('host');
+  const host = hosts.at(-1) || decodeURIComponent(url.hostname) || defaultHost;
+  return host.startsWith('/') || /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
+}
+
+/** A client that never sends a password in clear over a connection without TLS. */
+export class SafeClient extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    super(config);
+    const { connection } = this as unknown as { connection: NodeJS.EventEmitter & { stream: Socket } };
+    // Listeners run in order: this one ends the connection before the client's own one writes the password.
+    connection.on('authenticationCleartextPassword', () => {
+      if ('encrypted' in connection.stream) return;
+      const text = 'it asks for the password in clear, and the connection has no TLS';
+      connection.stream.destroy(Object.assign(new Error(text), { code: clearPassword }));
+    });
+  }
+}
