@@ -1,5 +1,4 @@
-import { createServer, type Socket } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { tlsOptions } from '../../../src/ledger/postgres/connection.ts';
 import { Database } from '../../../src/ledger/postgres/database.ts';
@@ -53,9 +52,22 @@ describe('TLS to the database', () => {
     expect(sent()).not.toContain('hunter2');
   });
 
+  it('names PGPASSWORD if the server wants a password and none is set', async () => {
+    vi.stubEnv('PGPASSWORD', undefined);
+    vi.stubEnv('PGPASSFILE', '/nowhere/pgpass');
+    const { port } = await listen((socket, text) => {
+      const nonce = /r=([^,]+)$/.exec(text)?.[1];
+      const asked = nonce === undefined ? [10, 'SCRAM-SHA-256\0\0'] : [11, `r=${nonce}x,s=c2FsdA==,i=4096`];
+      socket.write(authentication(...(asked as [number, string])));
+    });
+    await expect(ask(`postgres://mgw@127.0.0.1:${port}/d`)).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('Set PGPASSWORD') as string,
+    });
+  });
+
   it('sends no password in clear', async () => {
-    const askForPassword = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 3]);
-    const { port, sent } = await listen((socket) => socket.write(askForPassword));
+    const { port, sent } = await listen((socket) => socket.write(authentication(3)));
     await expect(ask(`postgres://mgw:hunter2@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining('in clear') as string,
@@ -71,13 +83,25 @@ async function ask(address: string): Promise<unknown> {
   return database.query('SELECT');
 }
 
-// A server that answers the first message alone.
-async function listen(answer: (socket: Socket) => void): Promise<{ port: number; sent: () => string }> {
+function authentication(kind: number, text = ''): Buffer {
+  const message = Buffer.alloc(9);
+  message.write('R');
+  message.writeInt32BE(8 + text.length, 1);
+  message.writeInt32BE(kind, 5);
+  return Buffer.concat([message, Buffer.from(text)]);
+}
+
+// A server that answers each message.
+async function listen(
+  answer: (socket: Socket, text: string) => void,
+): Promise<{ port: number; sent: () => string }> {
   let received = '';
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
-    socket.once('data', () => answer(socket));
-    socket.on('data', (bytes) => (received += bytes.toString('latin1')));
+    socket.on('data', (bytes) => {
+      received += bytes.toString('latin1');
+      answer(socket, bytes.toString('latin1'));
+    });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onEnd(() => new Promise<void>((resolve) => server.close(() => resolve())));
