@@ -7,6 +7,8 @@ export interface Globals {
   baseUrl?: string;
   sandbox?: boolean;
   json?: boolean;
+  /** `--fields`: the members to keep of the JSON document; implies `json`. */
+  fields?: string[];
   quiet?: boolean;
   verbose?: boolean;
   color?: boolean;
@@ -34,10 +36,19 @@ export function addGlobals(program: Command): Command {
     .addOption(single('--base-url <url>', 'address of the gateway, without /v1'))
     .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
     .option('--json', 'print one JSON document on stdout, also on failure')
+    .addOption(
+      single('--fields <names>', 'the members to keep of the JSON document, such as id,state', fieldNames),
+    )
     .option('-q, --quiet', 'print nothing on stderr but errors')
     .option('-v, --verbose', 'show each call on stderr (the key redacted)')
     .addOption(new Option('--no-color', 'no colours'))
     .addOption(new Option('--no-input', 'never ask for anything'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
     .addOption(repeatable('--trust-origin <origin>', 'send the key to result addresses of this origin too'));
+}
+
+function fieldNames(text: string): string[] {
+  const names = text.split(',');
+  if (names.every((name) => /^\w+$/.test(name))) return names;
+  throw new Error('names separated by commas, such as id,state,files');
 }

@@ -113,7 +113,7 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
 }
 
 function asksForJson(argv: string[]): boolean {
-  return flagsOf(argv).includes('--json');
+  return flagsOf(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
 }
 
 function flagsOf(argv: string[]): string[] {
@@ -124,7 +124,7 @@ function flagsOf(argv: string[]): string[] {
 // Help is written before its flags have been read.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = flagsOf(argv);
-  const isPlain = flags.includes('--no-color') || flags.includes('--json');
+  const isPlain = flags.includes('--no-color') || asksForJson(argv);
   const screenOf = (stream: Io['stdout']): Screen => ({
     width: columnsOf(stream) ?? 80,
     paint: isPlain ? plain : paintOn(stream, env),
@@ -137,7 +137,8 @@ type Redact = (text: string) => string;
 async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact): Promise<void> {
   const { text, help, silent } = outcome;
   const error = outcome.error && withGlobals(outcome.error, globals);
-  if (globals.json && !silent) return write(io.stdout, redact(`${jsonDocument({ ...outcome, error })}\n`));
+  if (globals.json && !silent)
+    return write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
   if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
   const { errorText } = await import('./output/human.ts');

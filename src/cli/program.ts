@@ -153,7 +153,10 @@ export function createProgram(argv: readonly string[], act: Act, screens = pages
   const name = firstOperand(root, argv);
   const isOverview = name === undefined && !argv.some((word) => word === '-h' || word === '--help');
   root.configureHelp(helpStyle(screens, isOverview)).addHelpText('after', isOverview ? firstSteps : examples);
-  const run: Run = (command, action) => act(command.optsWithGlobals<Globals>(), action);
+  const run: Run = (command, action) => {
+    const globals = command.optsWithGlobals<Globals>();
+    return act(globals.fields === undefined ? globals : { ...globals, json: true }, action);
+  };
   list(root, run, commands);
   return {
     root,

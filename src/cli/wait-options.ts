@@ -113,6 +113,18 @@ export function checkStdout(context: Context, options: OutputOptions): void {
   throw usageError('--output - and --json both want standard output; choose one.');
 }
 
+/**
+ * Refuses a template as the output of a command that pays: only `{n}`, the number of one of several files, is known then.
+ * @throws MgwError('usage').
+ */
+export function checkNoTemplate({ output = '' }: OutputOptions): void {
+  const [name] = /\{(?!n\})\w+\}/.exec(output) ?? [];
+  if (name === undefined) return;
+  throw usageError(
+    `--output: ${name} is not known before the job exists. Give a file name here; mgw jobs fetch takes templates.`,
+  );
+}
+
 /** `--key` and `--new`: which job it is. */
 export function jobOptions(): Option[] {
   return inGroup('Job:', [

@@ -28,16 +28,35 @@ export function exitCodeOf(outcome: Outcome): number {
   return outcome.exitCode ?? outcome.error?.exitCode ?? exitCodes.ok;
 }
 
-/** The one JSON document of a command (design 2), without a newline at the end. */
-export function jsonDocument(outcome: Outcome): string {
+/**
+ * The one JSON document of a command (design 2), without a newline at the end.
+ * @param fields the members to keep of the document and of the objects in it; all if undefined. `ok`, `exit_code` and
+ * `error` are always kept.
+ */
+export function jsonDocument(outcome: Outcome, fields?: readonly string[]): string {
   const exitCode = exitCodeOf(outcome);
   const document = {
     ok: exitCode === 0,
     exit_code: exitCode,
-    ...outcome.json,
+    ...(fields === undefined ? outcome.json : withFields(outcome.json, fields)),
     ...(outcome.error && { error: errorView(outcome.error) }),
   };
   return escapeControls(JSON.stringify(document, undefined, 2));
+}
+
+function withFields(json: Record<string, unknown>, fields: readonly string[]): Record<string, unknown> {
+  const kept = Object.entries(json).flatMap(([name, value]): [string, unknown][] => {
+    // The handle of a job that could not be recorded is nowhere else.
+    if (fields.includes(name) || name === 'handle') return [[name, value]];
+    if (typeof value !== 'object' || value === null) return [];
+    return [[name, Array.isArray(value) ? value.map((one) => picked(one, fields)) : picked(value, fields)]];
+  });
+  return Object.fromEntries(kept);
+}
+
+function picked(value: unknown, fields: readonly string[]): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).filter(([name]) => fields.includes(name)));
 }
 
 /** An error as scripts see it. */

@@ -59,7 +59,10 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   const { shown, more } = await newestJobs(ledger, { ...options, since }, limit);
   if (more > 0 && !context.globals.json)
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
-  if (shown.length === 0) context.progress.note('No jobs.');
+  if (shown.length === 0) {
+    const { sandbox } = await context.settings();
+    context.progress.note(`No jobs.${sandbox.value ? '' : ' Those of the sandbox: mgw --sandbox jobs ls'}`);
+  }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
   return { json, text: shown.length === 0 ? '' : listing(shown, now, columnsOf(context.io.stdout)) };

@@ -8,6 +8,7 @@ import {
   addOutputOptions,
   addRetriesOption,
   checkSidecar,
+  checkNoTemplate,
   checkStdout,
   jobOptions,
   noCheckOption,
@@ -70,6 +71,7 @@ export function registerTts(command: Command, run: Run): void {
 async function tts(context: Context, text: string | undefined, options: TtsOptions): Promise<Outcome> {
   checkKeyName(options.key, options.new);
   checkStdout(context, options);
+  checkNoTemplate(options);
   checkSidecar(options);
   const { prepareSpeech } = await import('./prepare.ts');
   const speech = await prepareSpeech(context, text, options);

@@ -11,6 +11,7 @@ import {
   addWaitOptions,
   bodyOptions,
   checkSidecar,
+  checkNoTemplate,
   checkStdout,
   jobOptions,
   noCheckOption,
@@ -76,6 +77,7 @@ async function submitCommand(
   const { key, new: fresh = false, force = false, sidecar = false, budget } = given;
   checkKeyName(key, given.new);
   checkStdout(context, given);
+  checkNoTemplate(given);
   checkSidecar(given);
   const settings = await context.settings();
   // The time for which a person is asked does not count.

@@ -1,0 +1,28 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { userHere } from '../support/one-process.ts';
+
+it('keeps the named members of the JSON document, and what says how it ended', async () => {
+  const user = userHere();
+  const { json } = await user.run(['config', 'list', '--fields', 'key,value']);
+  expect(Object.keys(json)).toEqual(['ok', 'exit_code', 'settings']);
+  const settings = json['settings'] as Record<string, unknown>[];
+  expect(settings.find(({ key }) => key === 'retries')).toEqual({ key: 'retries', value: 5 });
+  const failed = await user.run(['jobs', 'show', 'job_x', '--fields=id']);
+  expect(failed.json).toMatchObject({ ok: false, exit_code: 2, error: { code: 'usage' } });
+  expect((await user.run(['config', 'list', '--fields', 'a b'])).code).toBe(2);
+});
+
+it.each([
+  ['video', 'submit', 'a boat', '-m', 'vendor-h3-mini'],
+  ['tts', 'a boat'],
+])('refuses a template as the output of mgw %s before it opens the ledger', async (...command) => {
+  const user = userHere();
+  const { code, stderr } = await user.run(['--sandbox', ...command, '-o', '{slug}.{ext}']);
+  expect(code).toBe(2);
+  expect(stderr).toContain('{slug} is not known before the job exists');
+  expect(stderr).toContain('Nothing was sent');
+  expect(readdirSync(user.cwd)).not.toContain('{slug}.{ext}');
+  expect(existsSync(join(user.cwd, 'state', 'jobs'))).toBe(false);
+});
