@@ -158,9 +158,15 @@ describe('as a library', () => {
       .filter(([, found]) => found === kind)
       .map(([, , text = '']) => text);
   const examples = blocks('ts').map((text, index): [string, string] => [`example-${index + 1}.mts`, text]);
+  const bodies = `
+// @ts-expect-error a misspelt field of a model that the specification lists
+() => client.submit({ protocol: 'c', body: { model: 'vendor-h3-mini', prompt: 'a', durration: 6 } });
+() => client.submit({ protocol: 'c', body: { model: 'new-model', prompt: 'a', resolution: '4K' } });
+() => client.submit({ protocol: 'c', body: { model: 'new-model', durration: 6 }, check: false });
+`;
   const sources: Record<string, string> = {
     ...Object.fromEntries(examples),
-    'esm.mts': `${esm('esm.mp4')}\n// @ts-expect-error the types know every field\n() => client.submit({ protocol: 'a', body: { instanses: [] } });\n`,
+    'esm.mts': `${esm('esm.mp4')}\n${bodies}`,
     'typed.cts': cjs.replace(
       "const { createClient, exitCodes, MgwError } = require('mgw');",
       "import { createClient, exitCodes, MgwError } from 'mgw';",

@@ -12,6 +12,7 @@ import type {
   SpeechStreamOrder,
   Spoken,
   Submitted,
+  UncheckedVideo,
   VideoOrder,
   WaitOptions,
 } from './options.ts';
@@ -29,6 +30,7 @@ export type {
   SpeechStreamOrder,
   Spoken,
   Submitted,
+  UncheckedVideo,
   VideoOrder,
   WaitOptions,
 } from './options.ts';
@@ -47,6 +49,10 @@ export interface Client {
    * that it is a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
+  /** Submits a video without checking its body. */
+  // One signature for both would accept every misspelt field: UncheckedVideo takes any object as its body.
+  // eslint-disable-next-line @typescript-eslint/unified-signatures
+  submit(order: UncheckedVideo): Promise<Submitted>;
   /** Waits until a job has succeeded. `ref` is a job id or a unique part of one, `@key`, `@last`, or a handle. */
   wait(ref: string, options?: WaitOptions): Promise<Job>;
   /** The same, and yields the job at first and at each change of its state. Leaving the loop ends the wait. */
@@ -77,7 +83,8 @@ export function createClient(options: ClientOptions = {}): Client {
   requireNode();
   const calls = new Calls(options);
   return {
-    submit: async (order) => (await import('./submit.ts')).submitVideo(calls, order),
+    submit: async (order: VideoOrder | UncheckedVideo) =>
+      (await import('./submit.ts')).submitVideo(calls, order),
     wait: async (ref, given) => (await import('./reads.ts')).wait(calls, ref, given),
     watch: (ref, given) => watch(calls, ref, given),
     fetch: async (ref, given) => (await import('./reads.ts')).fetch(calls, ref, given),

@@ -93,8 +93,8 @@ export interface UncheckedVideo extends Omit<VideoOf<ProtocolName, object>, 'che
   check: false;
 }
 
-/** A video to be submitted. */
-export type VideoOrder = VideoOf<'a', BodyA> | VideoOf<'b', BodyB> | VideoOf<'c', BodyC> | UncheckedVideo;
+/** A video whose body is checked before it is sent. */
+export type VideoOrder = VideoOf<'a', BodyA> | VideoOf<'b', BodyB> | VideoOf<'c', BodyC>;
 
 /** A text to be spoken as a stream. */
 export interface SpeechStreamOrder extends PayingOptions {

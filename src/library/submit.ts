@@ -25,7 +25,7 @@ const orderNames: Record<keyof UncheckedVideo, true> = {
 };
 
 /** `submit` of a client. */
-export function submitVideo(calls: Calls, given: VideoOrder): Promise<Submitted> {
+export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): Promise<Submitted> {
   return calls.run(given, async (call) => {
     checkNames(given, orderNames, 'submit');
     const { key, newTake: fresh = false, force = false, sidecar = false, check, endpoint } = given;
