@@ -401,7 +401,7 @@ describe('a budget', () => {
       close: () => Promise.resolve(),
     };
     const lost = new FileBudget({ log: deaf, now: () => 0, outcomeOf: () => Promise.resolve('open') });
-    await expect(ask(lost, 'a', 0)).rejects.toThrow('cannot be read back');
+    await expect(ask(lost, 'a', 0)).rejects.toThrow('a line that was just written cannot be read');
     expect(compare((await budget.standing()).spent, zero)).toBe(0);
   });
 });

@@ -1,6 +1,4 @@
 import { readFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
-import type { ConnectionOptions } from 'node:tls';
 import pg from 'pg';
 import { messageOf, MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
@@ -16,7 +14,7 @@ export const clearPassword = 'MGW_CLEAR_PASSWORD';
 export function tlsOptions(
   { tls, href }: StateUrl,
   defaultHost = process.env['PGHOST'] ?? 'localhost',
-): ConnectionOptions | false {
+): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
   const isVerified = tls.mode === 'verify' || tls.ca !== undefined;
   if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href, defaultHost)))
     return false;
@@ -51,11 +49,15 @@ function isHere(href: string, defaultHost: string): boolean {
   return host.startsWith('/') || /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }
 
+interface Stream {
+  destroy(error: Error): void;
+}
+
 /** A client that never sends a password in clear over a connection without TLS. */
 export class SafeClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super(config);
-    const { connection } = this as unknown as { connection: NodeJS.EventEmitter & { stream: Socket } };
+    const { connection } = this as unknown as { connection: NodeJS.EventEmitter & { stream: Stream } };
     // Listeners run in order: this one ends the connection before the client's own one writes the password.
     connection.on('authenticationCleartextPassword', () => {
       if ('encrypted' in connection.stream) return;

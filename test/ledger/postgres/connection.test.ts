@@ -96,7 +96,9 @@ async function listen(
   answer: (socket: Socket, text: string) => void,
 ): Promise<{ port: number; sent: () => string }> {
   let received = '';
+  const sockets = new Set<Socket>();
   const server = createServer((socket) => {
+    sockets.add(socket);
     socket.on('error', () => undefined);
     socket.on('data', (bytes) => {
       received += bytes.toString('latin1');
@@ -104,6 +106,12 @@ async function listen(
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onEnd(() => new Promise<void>((resolve) => server.close(() => resolve())));
+  onEnd(
+    () =>
+      new Promise<void>((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  );
   return { port: (server.address() as AddressInfo).port, sent: () => received };
 }

@@ -1,0 +1,16 @@
+import { expect, it } from 'vitest';
+import { retryDelayMs, shortDelayMs } from '../../../src/batch/fleet/retry-delay.ts';
+import { MgwError } from '../../../src/errors.ts';
+import type { Job } from '../../../src/job.ts';
+
+const accepted = { id: 'job_1', handle: 'task_1' } as Job;
+
+it('gives a row back after a local error, also if the gateway has accepted its job', () => {
+  for (const job of [undefined, accepted])
+    expect(retryDelayMs(new MgwError('local_io', 'the disk is full', { job }))).toBe(shortDelayMs);
+});
+
+it('ends a row whose outcome no other worker can change', () => {
+  for (const code of ['task_failed', 'submit_unknown', 'result_unavailable', 'output_exists'] as const)
+    expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
+});
