@@ -15,7 +15,8 @@ export function isKeyName(name: string): boolean {
 /** Refuses what cannot name a job, and a name for what is to be made anew. @throws MgwError('usage'). */
 export function checkKeyName(key: string | undefined, fresh: boolean | undefined): void {
   if (key === undefined) return;
-  if (fresh) throw usageError('--key and --new contradict each other: a key names one submission for ever.');
+  if (fresh)
+    throw usageError('--key and --new contradict each other: a key permanently names one submission.');
   if (isKeyName(key)) return;
   const shown = key === '' ? 'an empty name' : printableLine(key, 60);
   throw usageError(`--key: ${shown} is not allowed; allowed: ${keyNameForm}`);

@@ -51,7 +51,7 @@ export interface Plan {
   counts: Record<RowState, number>;
   /** Everything that is wrong, in the order of the file. */
   problems: Problem[];
-  /** How many rows cannot be carried out as they are. */
+  /** The number of invalid rows. */
   bad: number;
   /** How many of those that are done were known before. */
   known: number;
@@ -90,7 +90,7 @@ export async function planBatch(
 
 /**
  * A row as it stands now, whatever a plan has found before.
- * @throws MgwError('usage') if it cannot be carried out.
+ * @throws MgwError('usage') if it is invalid.
  */
 export async function planRow(row: Row, { name, place }: Batch, deps: PlanDeps): Promise<PlannedRow> {
   const found = named(row, await deps.workOf(row), name, place);
@@ -148,7 +148,7 @@ class Planning {
     return true;
   }
 
-  /** The row with all that is known of it, undefined if it cannot be carried out; `mark` is what it is remembered by. */
+  /** The row with its state, undefined if it is invalid; `mark` is its name in the cache. */
   async row(row: Row, mark?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
     const named = work && this.#named(row, work);
@@ -199,17 +199,17 @@ class Planning {
     ];
     if (sameId !== undefined) {
       const message = isNamed
-        ? `the id ${id} is that of line ${sameId} too`
-        : `it asks for the same as line ${sameId}; to have it twice, give each an id of its own`;
+        ? `duplicate id "${id}" (also on line ${sameId})`
+        : `same request as line ${sameId}; to make it twice, give each row its own id`;
       this.refuse([{ line, field: isNamed ? 'id' : undefined, message }]);
       return false;
     }
     if (samePath !== undefined) {
-      this.refuse([{ line, field: 'output', message: `${path} is the file of line ${samePath} too` }]);
+      this.refuse([{ line, field: 'output', message: `${path} is also the file of line ${samePath}` }]);
       return false;
     }
     if (same !== undefined)
-      this.plan.repeated.push({ line, message: `it asks for the same as line ${same}; each is paid for` });
+      this.plan.repeated.push({ line, message: `same request as line ${same}; each is paid for` });
     return true;
   }
 

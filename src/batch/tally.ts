@@ -6,7 +6,7 @@ import { rowStates, type RowState } from './row-state.ts';
 /** How many rows stand where, as a run goes on. */
 export class Tally {
   readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
-  /** Rows that are left out, since they cannot be carried out as they are. */
+  /** Invalid rows, which are left out. */
   bad = 0;
   /** Rows that are to be carried out. */
   chosen = 0;

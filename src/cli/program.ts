@@ -50,7 +50,7 @@ const commands: Record<string, Listed> = {
   },
   models: {
     group: 'Gateway',
-    about: 'list the models of the key',
+    about: 'list the models your key can use',
     load: async () => (await import('./commands/models.ts')).registerModels,
   },
   schema: {

@@ -86,7 +86,7 @@ function excessArguments(command: Command): MgwError {
   const takes = ['no argument', 'one argument'][most] ?? `${most} arguments`;
   // What may be left out is a text; references may not.
   const isText = command.registeredArguments[0]?.required === false;
-  const advice = isText ? ' A text with blanks wants quotes.' : '';
+  const advice = isText ? ' Put text with spaces in quotes.' : '';
   const given = command.args.map(shown).join(' ');
   return complaint(command, `${pathOf(command)} takes ${takes}, and was given ${given}.${advice}`);
 }

@@ -128,7 +128,7 @@ export function checkNoTemplate({ output = '' }: OutputOptions): void {
 /** `--key` and `--new`: which job it is. */
 export function jobOptions(): Option[] {
   return inGroup('Job:', [
-    single('--key <name>', 'name this job for ever: the same key never pays twice'),
+    single('--key <name>', 'permanently name this job: the same key never pays twice'),
     new Option('--new', 'a deliberate second take of an earlier submission'),
   ]);
 }

@@ -156,7 +156,7 @@ class Patience {
   next(): number | undefined {
     const { length, total = Infinity } = this.#file;
     // A fresh start counts only beyond what was there before, and a byte at a time is no progress: both would
-    // go on for ever.
+    // go on endlessly.
     const isOn = length >= this.#best + Math.min(64 * 1024, Math.max(1, total / 100));
     if (isOn) this.#best = length;
     this.#tries = isOn ? 0 : this.#tries + 1;

@@ -38,7 +38,7 @@ export interface Order {
    * or only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
-  /** Names the job for ever. */
+  /** Permanently names the job. */
   key?: string;
   /** Words to find the job by. */
   tags?: string[];

@@ -8,7 +8,7 @@ import { forget, type BudgetsOf } from './forget.ts';
 /**
  * Why a job is kept, in the order in which they are asked: it is not old enough; it has not ended, or its record is
  * damaged; a process is at it; the command that paid for it did not deliver it, and resumes; it is what keeps speech from
- * being paid for again; its key names it for ever.
+ * being paid for again; its key permanently names it.
  */
 export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
 export type KeepReason = (typeof keepReasons)[number];

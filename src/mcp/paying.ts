@@ -20,7 +20,7 @@ export const sameKey =
 /** The argument that every tool that pays requires. */
 export const keyField = z
   .string()
-  .describe('names this submission for ever, such as intro-1. Never choose another key to try again.');
+  .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
 
 /** The arguments of a call. */
 export type Given = Record<string, unknown>;

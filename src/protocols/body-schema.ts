@@ -108,8 +108,8 @@ export function adviseOfDefaults(protocol: string, model: Json | undefined, flag
   if (first === undefined) return [];
   const name = typeof model === 'string' ? model : 'MODEL';
   return [
-    `Left to the model's defaults, which may change: --${flags.join(', --')}. ` +
-      `To set one for good: mgw config set defaults.video.${protocol}.${name}.${first} VALUE`,
+    `Using the model's defaults, which may change, for: --${flags.join(', --')}. ` +
+      `To pin one: mgw config set defaults.video.${protocol}.${name}.${first} VALUE`,
   ];
 }
 

@@ -38,7 +38,7 @@ export const FAULTS = [
     'Creates the task, and answers HTTP 200 with InternalError.',
   ),
   fault('task-fails', 'submit', 'The task is accepted, fails at its end, and is refunded.'),
-  fault('never-finishes', 'submit', 'The task is accepted, and runs for ever.'),
+  fault('never-finishes', 'submit', 'The task is accepted, and never finishes.'),
   fault('a-filtered', 'submit (a)', 'The operation ends with every sample filtered.'),
   fault('a-partly-filtered', 'submit (a)', 'The operation ends with its last sample filtered.'),
   fault('b-finish-errcode', 'submit (b)', 'The task ends as FINISH with a non-zero ErrCode.'),

@@ -8,7 +8,7 @@ export const MAGIC_WORDS = [
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
   { word: '[filtered]', areas: 'a, b, c', does: 'The result is held back by the content policy.' },
   { word: '[partly-filtered]', areas: 'a', does: 'The last sample is held back, the others are delivered.' },
-  { word: '[never]', areas: 'a, b, c', does: 'The task runs for ever.' },
+  { word: '[never]', areas: 'a, b, c', does: 'The task never finishes.' },
   { word: '[speech-error]', areas: 'tts', does: 'An error frame in place of all audio.' },
   { word: '[speech-breaks]', areas: 'tts', does: 'An error frame in place of the second half.' },
   { word: '[speech-cut]', areas: 'tts', does: 'The stream ends half way, without its end frame.' },

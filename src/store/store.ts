@@ -42,8 +42,8 @@ export interface StoreSettings {
 }
 
 /**
- * The store of the embedded sandbox, which fetches no assets: nothing leaves this machine. The host cannot exist
- * (RFC 2606).
+ * The store of the embedded sandbox, which fetches no assets: nothing leaves this machine. The host is reserved for
+ * documentation (RFC 2606), and no request goes there.
  */
 export const sandboxStore: Store = {
   url: async (name, read) => {

@@ -68,7 +68,7 @@ describe('rows that are known to be done', () => {
     expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [{ line: 5 }] });
     scene.file('m.csv', clips(['d', 'a boat'], ...rows));
     const { stderr } = await scene.batch('run', file);
-    expect(stderr).toContain('m.csv:3: it asks for the same as line 2');
+    expect(stderr).toContain('m.csv:3: same request as line 2');
   });
 
   it('are checked anew where a default is another one', async () => {

@@ -28,8 +28,8 @@ describe('a plan', () => {
     expect(lines).toEqual([
       ['2', expect.stringMatching(/^duration: 4 is not allowed/)],
       ['3', expect.stringMatching(/^output: .*not in the output folder/)],
-      ['5', expect.stringMatching(/^output: .*the file of line 4 too/)],
-      ['6', 'id: the id c is that of line 4 too'],
+      ['5', expect.stringMatching(/^output: .*also the file of line 4$/)],
+      ['6', 'id: duplicate id "c" (also on line 4)'],
       ['7', expect.stringMatching(/^protocol: z is not allowed/)],
       ['8', expect.stringMatching(/^text: missing/)],
       ['9', expect.stringMatching(/^output: there is no \{colour\}/)],
@@ -82,7 +82,7 @@ describe('a plan', () => {
   it('points out two rows that ask for the same, and refuses them where nothing tells them apart', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);
-    expect(named.stderr).toContain('same.csv:3: it asks for the same as line 2');
+    expect(named.stderr).toContain('same.csv:3: same request as line 2');
     const nameless = scene.file('nameless.csv', clips(['', 'a boat'], ['', 'a boat']));
     expect(await scene.batch('plan', nameless)).toMatchObject({ code: 2 });
   });

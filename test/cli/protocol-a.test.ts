@@ -222,7 +222,7 @@ describe('what is sent', () => {
   it('names what is left to the default of the model, on stderr alone', async () => {
     const run = await here([...bare, '--no-audio']);
     expect(run.stderr).toMatch(
-      /^Left to the model's defaults.*: --duration, --resolution\. .*: mgw config set defaults\.video\.a\.video-a\.duration VALUE$/m,
+      /^Using the model's defaults.*: --duration, --resolution\. .*: mgw config set defaults\.video\.a\.video-a\.duration VALUE$/m,
     );
     expect(run.stdout).toMatch(/^job_\w+\n$/);
   });
@@ -237,7 +237,7 @@ describe('what is sent', () => {
     ] as const)
       expect((await set(field, value)).code).toBe(0);
     const run = await here([...bare, '--resolution', '720p']);
-    expect(run.stderr).not.toContain('Left to the model');
+    expect(run.stderr).not.toContain('Using the model');
     expect(JSON.parse(gateway.submissions[0]?.body ?? '')).toMatchObject({
       parameters: { durationSeconds: 6, resolution: '720p', generateAudio: false },
     });
@@ -259,7 +259,7 @@ describe('what is sent', () => {
     expect(plain.stdout).toContain(`POST ${gateway.url}/v1beta/models/video-a:predictLongRunning\n`);
     expect(run.stdout + plain.stdout).not.toContain(canaryKey);
     expect(run.stderr + plain.stderr).toBe('');
-    expect((await here([...bare, '--dry-run'])).stderr).toContain("Left to the model's defaults");
+    expect((await here([...bare, '--dry-run'])).stderr).toContain("Using the model's defaults");
   });
 });
 

@@ -122,7 +122,7 @@ describe('submit -o', () => {
       },
       ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
     });
-    expect(run.stderr).not.toContain("Left to the model's default");
+    expect(run.stderr).not.toContain("Using the model's default");
   });
 
   it('--dry-run shows the exact request, and sends nothing at all', async () => {

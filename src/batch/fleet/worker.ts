@@ -28,7 +28,7 @@ export interface WorkerWatcher {
   ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
   /** A row needs nothing, or nothing that may be done without being asked for. */
   left(batch: Batch, planned: PlannedRow): void;
-  /** Rows that cannot be carried out. */
+  /** Invalid rows. */
   bad(batch: Batch, id: string, why: string): void;
   /** A row whose workers died twice is handed out no more. */
   quarantined(batch: string, id: string): void;

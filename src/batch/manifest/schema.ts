@@ -130,7 +130,7 @@ function taskCount(count: string): void {
 
 /** What a manifest in YAML says apart from its rows. */
 export const headSchema = z.strictObject({
-  name: z.optional(textOrNumber.check(allowed(keyName), z.describe('names the batch for ever'))),
+  name: z.optional(textOrNumber.check(allowed(keyName), z.describe('permanently names the batch'))),
   output: z.optional(
     oneText.check(allowed(notEmpty), z.describe('template of the files, such as {id}.{ext}')),
   ),

@@ -24,7 +24,7 @@ export function registerBudget(group: Command, run: Run): void {
     .argument('<name>', 'its name')
     .argument('<amount>', 'what may be spent in all, such as 100 or 0.5')
     .addOption(
-      oneOf(single('--per <time>', 'for each day or month by UTC (default: for ever)'), ['day', 'month']),
+      oneOf(single('--per <time>', 'for each day or month by UTC (default: in total)'), ['day', 'month']),
     )
     .addHelpText(
       'after',

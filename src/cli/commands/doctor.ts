@@ -55,7 +55,8 @@ function verdict(checks: readonly Check[]): MgwError | undefined {
   const worst = failed[0]?.error;
   if (worst === undefined) return undefined;
   const names = failed.map(({ name }) => name).join(', ');
-  return new MgwError(worst.code, `Not well: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
+  const what = failed.length === 1 ? '1 check failed' : `${failed.length} checks failed`;
+  return new MgwError(worst.code, `${what}: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
 }
 
 /** Whether the database of a shared ledger answers, has the tables, and keeps what it confirms. */

@@ -10,18 +10,18 @@ import type { Context } from '../context.ts';
 import { write } from '../io.ts';
 import { table } from './table.ts';
 
-/** Everything that is wrong with a manifest, and what a person should know of it, on stderr. */
+/** Writes the errors and notes about a manifest to stderr. */
 export async function tellProblems(context: Context, file: string, plan: Plan): Promise<void> {
   for (const problem of plan.repeated) context.progress.note(problemText(file, problem));
   const lines = plan.problems.map((problem) => `${printableLine(problemText(file, problem))}\n`);
   if (lines.length > 0) await write(context.io.stderr, context.redact(lines.join('')));
 }
 
-/** Exit 2: rows that cannot be carried out. */
+/** Exit 2: invalid rows. */
 export function refusal({ bad, rows }: Plan): MgwError {
-  const what = bad === 1 ? 'One row cannot' : `${bad} rows cannot`;
-  const others = rows > bad ? ' --skip-bad carries out the others.' : '';
-  return usageError(`${what} be carried out as the manifest has it.${others}`);
+  const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
+  const others = rows > bad ? ' --skip-bad leaves them out.' : '';
+  return usageError(`${what}.${others}`);
 }
 
 /** A plan as scripts see it. */

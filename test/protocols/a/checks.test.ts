@@ -164,8 +164,8 @@ describe('advice', () => {
 
   test('the flags that are left to the model, with how to set one for good', () => {
     expect(advise({ ...goodBody, parameters: { resolution: '720p' } })).toEqual([
-      "Left to the model's defaults, which may change: --duration, --audio. " +
-        'To set one for good: mgw config set defaults.video.a.video-a.duration VALUE',
+      "Using the model's defaults, which may change, for: --duration, --audio. " +
+        'To pin one: mgw config set defaults.video.a.video-a.duration VALUE',
     ]);
   });
 });

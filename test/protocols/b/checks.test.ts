@@ -303,7 +303,7 @@ describe('advice', () => {
   test('names the flags of what is left to the model', () => {
     expect(advise(goodBody)).toEqual([]);
     expect(advise({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual([
-      "Left to the model's defaults, which may change: --resolution, --audio. To set one for good: mgw config set defaults.video.b.Video-B.resolution VALUE",
+      "Using the model's defaults, which may change, for: --resolution, --audio. To pin one: mgw config set defaults.video.b.Video-B.resolution VALUE",
     ]);
     expect(advise({ ModelName: 'x' })[0]).toContain('--duration, --resolution, --audio');
   });

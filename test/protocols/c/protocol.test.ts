@@ -81,8 +81,8 @@ describe('query', () => {
 
 describe('what is said next to a body that may be sent', () => {
   const left = (model: string, flags: string): string =>
-    `Left to the model's defaults, which may change: ${flags}. ` +
-    `To set one for good: mgw config set defaults.video.c.${model}.duration VALUE`;
+    `Using the model's defaults, which may change, for: ${flags}. ` +
+    `To pin one: mgw config set defaults.video.c.${model}.duration VALUE`;
   it.each([
     [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],
     [{ model: 'vendor-h3' }, [left('vendor-h3', '--duration, --resolution')]],

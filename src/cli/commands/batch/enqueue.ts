@@ -42,18 +42,18 @@ export function registerEnqueue(command: Command, run: Run): void {
     .addOption(
       single(
         '--concurrency <n>',
-        'how many tasks are under way at the gateway at most, over all workers (default 4)',
+        'maximum number of tasks in progress, over all workers (default 4)',
         wholeNumber(1, 10_000),
       ),
     )
     .addOption(
       single(
         '--per-minute <n>',
-        'how many submissions a minute at most, over all workers',
+        'maximum number of submissions a minute, over all workers',
         wholeNumber(1, 1_000_000),
       ),
     )
-    .option('--skip-bad', 'leave out rows that cannot be carried out as they are')
+    .option('--skip-bad', 'leave out invalid rows')
     .addOption(new Option('--again', 'hand out quarantined rows again (those whose workers died twice)'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');

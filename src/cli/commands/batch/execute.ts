@@ -16,12 +16,12 @@ import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import { printableLine } from '../../../printable.ts';
 
-/** Tasks under way at the gateway at most, where nothing else is said. */
+/** The default maximum number of tasks in progress. */
 export const defaultConcurrency = 4;
 
 /**
  * Plans a batch and carries out the rows that a command is about.
- * @throws MgwError: exit 2 where a row cannot be carried out or the manifest cannot be read, 10 where nothing can be
+ * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be
  * recorded, as `context.jobDeps` does.
  */
 export async function execute(
@@ -42,8 +42,7 @@ export async function execute(
   });
   await tellProblems(context, file, ready.plan);
   const [stray] = missing;
-  if (stray !== undefined)
-    throw usageError(`--id: no row that can be carried out is called ${printableLine(stray, 100)}.`);
+  if (stray !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(stray, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad)
     return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
   // A run that only found rows changed, such as by a -d that was tried, is not what later ones continue.

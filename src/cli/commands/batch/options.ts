@@ -67,14 +67,10 @@ export function addRunOptions(command: Command): void {
   addBatchOptions(command);
   command
     .addOption(
-      single(
-        '--concurrency <n>',
-        'how many tasks are under way at the gateway at most (default 4)',
-        wholeNumber(1, 10_000),
-      ),
+      single('--concurrency <n>', 'maximum number of tasks in progress (default 4)', wholeNumber(1, 10_000)),
     )
     .addOption(single('--per-minute <n>', 'how many submissions a minute at most', wholeNumber(1, 1_000_000)))
-    .option('--skip-bad', 'leave out rows that cannot be carried out as they are')
+    .option('--skip-bad', 'leave out invalid rows')
     .addOption(
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     );
