@@ -80,12 +80,19 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
     order.upload === undefined ? deps.redact : (text: string) => withoutSignatures(deps.redact(text));
   const attempts = new Attempts(job, { ...deps, redact });
   try {
-    const exchange = (await order.upload?.()) ?? order.exchange;
+    const exchange = await order.upload?.().catch((error: unknown) => {
+      throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'no') : error;
+    });
     const purchase = { ...(await deps.priceOf(order)), name: job.id };
     // Read before the connection is made: a process that was suspended in between must not send when it resumes.
     const lease = await deps.lease();
     const own = { ...deps, lease: () => Promise.resolve(lease) };
-    const payment = { ...order, exchange, purchase, read: (reply: Reply) => order.read(reply, order.body) };
+    const payment = {
+      ...order,
+      exchange: exchange ?? order.exchange,
+      purchase,
+      read: (reply: Reply) => order.read(reply, order.body),
+    };
     const { verdict, tries } = await payOnce(payment, attempts, own);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
     const { message, requestId } = keptWords(verdict.failure, redact);

@@ -145,6 +145,18 @@ describe('a store that fails', () => {
   });
 });
 
+test('Ctrl-C during an upload ends with 130, and nothing is sent; the same command then works', async () => {
+  const { user, store, sent } = await scene();
+  const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
+  const running = user.start([...withImage, '--json']);
+  await asked;
+  running.child.kill('SIGINT');
+  expect((await running.result).json).toMatchObject({ exit_code: 130, error: { charged: 'no' } });
+  expect(sent()).toHaveLength(0);
+  expect((await user.run(withImage)).code).toBe(0);
+  expect(sent()).toHaveLength(1);
+});
+
 test('without a store the error says how to set one, and nothing is sent', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
