@@ -181,8 +181,8 @@ export interface JobRecord {
   pendingReply?: RecordedReply;
   /** Runs that began and have not ended; their processes may be gone. */
   runs: (Goal & { run: string; owner: Owner })[];
-  /** What the commands that pay wanted, and whether a run of each delivered it. */
-  goals: (Goal & { isDelivered: boolean })[];
+  /** What the commands that pay wanted, and when a run of each last delivered it, ISO 8601. */
+  goals: (Goal & { deliveredAt?: string })[];
   /** How many files a finished job has, once that was seen. */
   results?: number;
   /** Lines that could not be read and that no person has settled since. */
@@ -209,8 +209,8 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;
   const own = goals.find((each) => isSameGoal(each, goal));
-  if (own !== undefined) return !own.isDelivered;
-  return goals.length === 0 || goals.some((each) => !each.isDelivered);
+  if (own !== undefined) return own.deliveredAt === undefined;
+  return goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt === undefined);
 }
 
 /** The gateway's own word for where a job stands, where it is another one. */

@@ -93,7 +93,7 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
 }
 
 function isDelivered({ record }: Job): boolean {
-  return record.goals.some((goal) => goal.ask === 'file' && goal.isDelivered);
+  return record.goals.some((goal) => goal.ask === 'file' && goal.deliveredAt !== undefined);
 }
 
 /**

@@ -13,8 +13,11 @@ export interface Context extends Session {
   readonly progress: Progress;
 }
 
-/** Builds the context of one run; nothing is read or opened before it is asked for. */
-export function createContext(io: Io, globals: Globals): Context {
+/**
+ * Builds the context of one command. Nothing is read or opened before its first use.
+ * @param startedAt when the process started, ms since 1970, if it runs this command only
+ */
+export function createContext(io: Io, globals: Globals, startedAt?: number): Context {
   const clock = io.clock ?? systemClock;
   const bare = createProgress({
     stderr: io.stderr,
@@ -29,6 +32,7 @@ export function createContext(io: Io, globals: Globals): Context {
     note: (text) => bare.note(text),
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,
+    startedAt,
     around: (client) => watchedClient(client, bare),
   });
   const progress: Progress = { ...bare, note: (text) => session.note(text) };

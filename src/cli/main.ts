@@ -29,7 +29,8 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   const ended = await outcomeOf(
     argv,
     screensOf(argv, io),
-    (globals) => (context = createContext(io, globals)),
+    (globals) =>
+      (context = createContext(io, globals, given === process ? performance.timeOrigin : undefined)),
   );
   const outcome = await withKeyOrigin(ended, context);
   const globals = context?.globals ?? {

@@ -60,6 +60,8 @@ export interface SessionOptions {
   /** Called with each request and the head of its response, secrets removed. */
   trace?: ((line: string) => void) | undefined;
   signals: () => Signals;
+  /** When the command began, ms since 1970, if the session serves one command. */
+  startedAt?: number | undefined;
   /** Wraps the client, for instance to show its calls. */
   around?: ((client: GatewayClient) => GatewayClient) | undefined;
 }
@@ -110,7 +112,7 @@ export function openSession(options: SessionOptions): Session {
       await ledger();
       return (await shared())?.database;
     },
-    jobDeps: once(() => jobDepsOf(session, session.signals())),
+    jobDeps: once(() => jobDepsOf(session, options)),
     signals: () => (signals ??= options.signals()),
     budget: async (kind, name) => {
       const { openSessionBudget } = await import('./budgets.ts');
@@ -180,7 +182,7 @@ async function sharedLedgerOf(settings: Settings, clock: Clock): Promise<Postgre
   });
 }
 
-async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> {
+async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promise<FlowDeps> {
   const [{ accountOf }, settings, gateway, ledger, client] = await Promise.all([
     import('./settings.ts'),
     session.settings(),
@@ -204,8 +206,9 @@ async function jobDepsOf(session: Session, signals: Signals): Promise<FlowDeps> 
     openBudget: (kind, name) => session.budget(kind, name),
     redact: secretRedactor([gateway.key]),
     note: (text) => session.note(text),
-    signals,
+    signals: session.signals(),
     userAgent: `mgw/${version}`,
+    startedAt,
     requestTimeoutMs: settings.requestTimeoutMs.value,
     retries: settings.retries.value,
     retry5xx: settings.submitRetry5xx.value,

@@ -20,7 +20,7 @@ import { shownState } from './reconcile.ts';
 /** What a submission is known by. */
 type Submission = Pick<Order, 'protocol' | 'body' | 'fresh' | 'goal'> & Partial<Order>;
 
-type Deps = Pick<JobDeps, 'ledger' | 'gateway'>;
+type Deps = Pick<JobDeps, 'ledger' | 'gateway' | 'startedAt'>;
 
 /** What the ledger knows of a submission. */
 interface Earlier {
@@ -32,28 +32,28 @@ interface Earlier {
   secondTakeOf?: Job;
   /** A job to carry on with if its processes, which are on other machines, are dead. */
   uncertain?: UncertainRuns;
-  /** The ids of the jobs that were delivered to the output. */
-  delivered?: ReadonlySet<string>;
+  /** The ids of the jobs that had been delivered to the output when the command began. */
+  before?: ReadonlySet<string>;
   /** How a new job gets its id: by claiming a name, or an id that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
   place: { name?: string; id?: undefined } | { name?: undefined; id: string };
 }
 
 /**
  * Finds the job of an order, or creates one: the job that an earlier run of the same command left open, that its `--key`
- * names, or that another process makes for the same output file: it is alive, or it delivered the file after this one had
- * looked for the first time. The job is recorded, with this run, before anything is sent (design 4). A name is claimed first, with the id of the job that is then created under it: of any number of
- * processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
+ * names, or that another process makes for the same output file: it is alive, or it delivered the file after this command
+ * began. The job is recorded, with this run, before anything is sent (design 4). A name is claimed first, with the id of
+ * the job that is then created under it: of any number of processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
  * Before that, it waits until the lease of a run on another machine is renewed or ends.
  * @throws MgwError: exit 2 if the key names another body, 7 if its record is lost, 8 at the deadline, 10 if nothing can be
  * recorded, and what `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
   let [isReady, looks] = [false, 0];
-  let delivered: Earlier['delivered'];
+  let before: Earlier['before'];
   const alive = new Set<string>();
   for (;;) {
-    const earlier = await findEarlier(order, deps, alive, delivered);
-    delivered ??= earlier.delivered;
+    const earlier = await findEarlier(order, deps, alive, before);
+    before ??= earlier.before;
     if (earlier.uncertain !== undefined) {
       await waitForRenewal(earlier.uncertain, alive, order.deadline, deps);
       continue;
@@ -70,7 +70,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
         isReady = true;
       } catch (error) {
         // The output may exist because another process has just saved the result there.
-        const { job } = await findEarlier(order, deps, alive, delivered);
+        const { job } = await findEarlier(order, deps, alive, before);
         if (needsPlace(job, order)) throw error;
         continue;
       }
@@ -150,36 +150,37 @@ function placeOf({ state, files }: Job): string {
 
 /**
  * Finds the earlier job that the same command carries on with (design 4): one that is open for its goal and whose run
- * ended, one that a living process makes for the same file or has just delivered there, or one that is `unknown` and so
+ * ended, one that a living process makes for the same file or delivered there since the command began, or one that is `unknown` and so
  * blocks.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
  * another body.
  * @param alive leases of other machines that were renewed meanwhile
- * @param before the jobs that were delivered to the output when this command began
+ * @param before the jobs that had been delivered to the output when the command began; if absent, they are determined
  */
 export async function findEarlier(
   order: Submission,
   deps: Deps,
   alive: ReadonlySet<string> = new Set(),
-  before?: Earlier['delivered'],
+  before?: Earlier['before'],
 ): Promise<Earlier> {
   const named = order.key === undefined ? undefined : await findByKey(order.key, order, deps);
   if (named?.job !== undefined || named?.conflict !== undefined) return named;
   const fingerprint = fingerprintOf(order, deps.gateway);
   const { jobs, lost, place } = await takesOf(fingerprint, deps, order.fresh);
   if (lost !== undefined && !order.fresh) throw lostRecord('an earlier job of this submission', lost);
-  const delivered = new Set(jobs.filter((job) => isDeliveredTo(job, order.goal)).map(({ id }) => id));
+  const isDelivered = (job: Job, time?: number): boolean => isDeliveredTo(job, order.goal, time);
+  before ??= new Set(jobs.filter((job) => isDelivered(job, deps.startedAt)).map(({ id }) => id));
   let secondTakeOf: Job | undefined;
   for (const job of jobs) {
     const isNewest = secondTakeOf === undefined;
     // Two names are two jobs, also if they have one output.
-    const isNew = order.key === undefined && delivered.has(job.id) && before?.has(job.id) === false;
-    if (!order.fresh && (isNew || carriesOn(job, order, isNewest))) return { job, place, delivered };
+    const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);
+    if (!order.fresh && (isNew || carriesOn(job, order, isNewest))) return { job, place, before };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
-    if (uncertain !== undefined) return { uncertain, place, delivered };
+    if (uncertain !== undefined) return { uncertain, place, before };
     if (job.handle !== undefined || isRunning(job)) secondTakeOf ??= job;
   }
-  return { secondTakeOf, place: named?.place ?? place, delivered };
+  return { secondTakeOf, place: named?.place ?? place, before };
 }
 
 /** The jobs of one fingerprint, newest first. */

@@ -15,6 +15,8 @@ export interface JobDeps extends PayDeps {
   /** Takes the key out of a text before it is recorded. */
   redact: (text: string) => string;
   userAgent: string;
+  /** When the command began, ms since 1970. If absent, it began when it first looked for its job. */
+  startedAt?: number | undefined;
 }
 
 /** The default time limit of one query, ms. */

@@ -27,10 +27,15 @@ export function isMadeFor(job: Job, { output }: Goal): boolean {
   return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
 }
 
-/** Whether a run of the command that paid for a job has delivered it to the file. */
-export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal): boolean {
-  return (
-    output !== undefined && output !== '-' && goals.some((goal) => goal.isDelivered && goal.output === output)
+/**
+ * Whether a run of the command that paid for a job has delivered it to the file.
+ * @param before only a delivery before this time counts, ms since 1970
+ */
+export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, before = Infinity): boolean {
+  if (output === undefined || output === '-') return false;
+  return goals.some(
+    (goal) =>
+      goal.output === output && goal.deliveredAt !== undefined && Date.parse(goal.deliveredAt) < before,
   );
 }
 

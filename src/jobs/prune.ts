@@ -73,7 +73,9 @@ function lastTimeOf(job: Job): number {
 
 // A handle that was imported has no command that could be typed again.
 function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
-  return fingerprint !== '' && !(goals.length > 0 && goals.every(({ isDelivered }) => isDelivered));
+  return (
+    fingerprint !== '' && !(goals.length > 0 && goals.every(({ deliveredAt }) => deliveredAt !== undefined))
+  );
 }
 
 // `tts --split` takes a whole piece for its own by the job that made it; its name bears the job's fingerprint.

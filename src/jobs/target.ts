@@ -39,7 +39,7 @@ export function goalOf(command: Goal['command'], ask: Ask, target: Target | unde
  */
 export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
-  const { output } = goals.find(({ isDelivered }) => !isDelivered) ?? goals.at(-1) ?? {};
+  const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
   // Only keys of a batch have a slash. Its outputs are templates, in which only the job's id was unknown.
   return key?.includes('/') ? output?.replaceAll('{job}', id) : output;
 }

@@ -114,14 +114,14 @@ function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered'
     const goal = { command, ask, ...(output !== undefined && { output }) };
     record.runs = [...record.runs, { run, owner, ...goal }];
     const isNew = command === 'submit' && !record.goals.some((each) => isSameGoal(each, goal));
-    if (isNew) record.goals = [...record.goals, { ...goal, isDelivered: false }];
+    if (isNew) record.goals = [...record.goals, goal];
     return;
   }
   const ended = record.runs.find(({ run }) => run === event.run);
   record.runs = record.runs.filter((run) => run !== ended);
   if (event.type === 'detached' || ended === undefined) return;
   record.goals = record.goals.map((goal) =>
-    isSameGoal(goal, ended) ? { ...goal, isDelivered: true } : goal,
+    isSameGoal(goal, ended) ? { ...goal, deliveredAt: event.at } : goal,
   );
 }
 

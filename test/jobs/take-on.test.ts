@@ -39,6 +39,20 @@ it.each([
   expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
 });
 
+it.each([
+  ['after the command began', 1, 1],
+  ['before the command began', -1, 2],
+])('takes a delivery to the same output, %s, into account before its first look', async (_, ms, requests) => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+  const other = await depsFor(server.url, state, alive);
+  await (await run(other, orderOf({ goal }))).delivered?.();
+  const startedAt = other.clock.now() - ms;
+  const ran = await run(await depsFor(server.url, state, { ...alive, startedAt }), orderOf({ goal }));
+  expect(ran).toMatchObject({ exit: 0, isResumed: requests === 1 });
+  expect(server.requests).toHaveLength(requests);
+});
+
 it('is refused by what stands there for any other reason, and nothing is recorded', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);

@@ -226,8 +226,8 @@ describe('what came of it', () => {
       { type: 'detached', run: 'r4', exit_code: 8 },
     );
     expect(job.record.goals).toEqual([
-      { command: 'submit', ask: 'file', output: '/a', isDelivered: false },
-      { command: 'submit', ask: 'accept', isDelivered: true },
+      { command: 'submit', ask: 'file', output: '/a' },
+      { command: 'submit', ask: 'accept', deliveredAt: at },
     ]);
     expect(job.record.runs.map(({ run }) => run)).toEqual(['r1']);
   });

@@ -145,7 +145,7 @@ function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): s
   return ended.flatMap(({ plan, codes }) => {
     // Killed after its last word, a command has ended well: its file stands there, and it says so before it pays.
     const isDelivered = jobs.some(
-      (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.isDelivered),
+      (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.deliveredAt !== undefined),
     );
     const fine = [0, 7, ...(plan.kind === 'tts' ? [5, 9] : []), ...(isDelivered ? [10] : [])];
     const odd = codes.filter((code) => !fine.includes(code));
