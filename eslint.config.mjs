@@ -46,7 +46,7 @@ export default tseslint.config(
       ],
     },
   },
-  { files: ['src/**'], rules: { 'max-lines': ['error', 257], 'max-lines-per-function': ['error', 60] } },
+  { files: ['src/**'], rules: { 'max-lines': ['error', 300], 'max-lines-per-function': ['error', 60] } },
   {
     files: [
       'bin/*.js',
