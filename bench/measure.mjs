@@ -27,7 +27,7 @@ times >&3`;
  *   `input` goes to stdin; `code` is the exit code that is expected (0), any other throws; `quiet` drops stderr;
  *   `during` is called with the process id when the program has started
  * @returns {Promise<{ wall: number, cpu: number, rss: number, stdout: string }>} seconds, seconds of user and system,
- *   and MB (10^6 bytes; 0 where there is no /proc)
+ *   and MB (10^6 bytes; 0 if there is no /proc)
  */
 export async function measured(command, { env, cwd, input, code = 0, quiet = false, during } = {}) {
   const child = spawn('bash', ['-c', script, 'bash', ...command], {
@@ -76,7 +76,7 @@ function childrenOf(pid) {
   return read(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean);
 }
 
-/** The peak of a running process's resident memory in MB; undefined where it is gone, or there is no /proc. */
+/** The peak of a running process's resident memory in MB; undefined if it is gone, or there is no /proc. */
 export function peakOf(pid) {
   const kib = /VmHWM:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1];
   return kib && (Number(kib) * 1024) / 1e6;

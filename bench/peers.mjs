@@ -1,4 +1,4 @@
-// What mgw is measured next to, installed where it is missing: packages of npm into a folder of their own, programs by
+// What mgw is measured next to, installed if it is missing: packages of npm into a folder of their own, programs by
 // Debian's packages. Nothing of it is in package.json.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ export function npmPackage(name, range) {
 /**
  * A program on the path, else installed from Debian's package of it.
  *
- * @returns {string | undefined} undefined where it is missing and cannot be installed: its rows are left out
+ * @returns {string | undefined} undefined if it is missing and cannot be installed: its rows are left out
  */
 export function program(name, debianPackage = name) {
   if (stands(name)) return name;

@@ -21,7 +21,7 @@ import { cpus, release, totalmem } from 'node:os';
 const nearBound = 1.2;
 
 /**
- * How a row stands to its target; undefined where it has none. `bound`: nothing that does the work meets it on this
+ * How a row stands to its target; undefined if it has none. `bound`: nothing that does the work meets it on this
  * machine, and mgw is near the least possible.
  * @returns {'met' | 'bound' | 'MISSED' | undefined}
  */

@@ -75,7 +75,7 @@ function writeEntry(entry, data) {
 }
 
 /**
- * The folder of a version's cache, made where there is none; undefined if it cannot be made, or others may write to it.
+ * The folder of a version's cache, made if there is none; undefined if it cannot be made, or others may write to it.
  * @param {string} version of mgw; what other versions kept is removed
  * @param {NodeJS.ProcessEnv} env
  */

@@ -7,14 +7,14 @@ const [, , first = '', ...rest] = process.argv;
 if ((first === '--version' || first === '-V') && rest.length === 0) process.stdout.write(`${version}\n`);
 else {
   // Node 20 optimises the parsers of undici, which are WebAssembly, for longer than a short command runs. Later ones do so only
-  // once they are used much. It is said before anything is compiled: V8 keeps nothing for other flags than it began with.
+  // once they are used much. Set before anything is compiled: V8 keeps compiled code only for the flags that it started with.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const { join } = require('node:path');
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
   const { load, keep } = loader(join(__dirname, '..', 'dist'), openCache(version), use);
   const { main } = load('mgw.cjs');
-  // Where nothing is left to wait for, Node ends: without an outcome that must not look like success.
+  // Node ends if there is nothing left to wait for. Without an outcome, that must not look like success.
   let exitCode = 1;
   process.on('exit', () => {
     process.exitCode = exitCode;

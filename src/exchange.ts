@@ -13,7 +13,7 @@ export const bearer: AuthScheme = { header: 'Authorization', scheme: 'Bearer' };
 /** `X-Api-Key: <key>` with no scheme: speech (specification 5). */
 export const xApiKey: AuthScheme = { header: 'X-Api-Key', scheme: '' };
 
-/** One request to the gateway, without the key: that is put in by whoever sends it. */
+/** One request to the gateway, without the key; the client adds it. */
 export interface Exchange {
   method: 'GET' | 'POST';
   /** Absolute path below the base URL, percent-encoded, with its query if any. */
@@ -50,14 +50,14 @@ export interface SpooledMedia {
   /** Where the decoded bytes are, or undefined if they were only counted. */
   path?: string;
   bytes: number;
-  /** Why the string was not strict Base64, where it was not. */
+  /** Why the string was not strict Base64, if it was not. */
   fault?: string;
 }
 
 /** What a gateway's refusal or failure means, read from its status, body and headers. */
 export interface Failure {
   code: ErrorCode;
-  /** The gateway's own words where there are any. */
+  /** The gateway's own words if there are any. */
   message: string;
   /** The gateway's own code, as it came. */
   nativeCode?: string;
@@ -73,7 +73,7 @@ export type SubmitVerdict =
   | { kind: 'rejected'; failure: Failure }
   /** Definitely not handled (429, 503, B's RequestLimitExceeded): may be tried again. */
   | { kind: 'unavailable'; failure: Failure }
-  /** The task may exist; `handle` where the answer bears a task id all the same. */
+  /** The task may exist; `handle` if the response contains a task id. */
   | { kind: 'unknown'; failure: Failure; handle?: string };
 
 /** A JSON body's content type, for every area but speech. */

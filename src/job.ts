@@ -1,7 +1,7 @@
 /** What a job is about: the name of a video protocol (`protocols/registry.ts`), or `tts` for speech. */
 export type JobKind = string;
 
-/** Where a job stands (design 2). */
+/** The state of a job (design 2). */
 export type JobState =
   'prepared' | 'sending' | 'unknown' | 'queued' | 'running' | 'succeeded' | 'failed' | 'rejected';
 
@@ -25,7 +25,7 @@ export interface JobError {
 /** The process that carries a run out (`ledger/owner.ts` tells whether it is alive). */
 export interface Owner {
   pid: number;
-  /** The process's start in the system's own terms, or '' where the system does not tell. */
+  /** The process's start in the system's own terms, or '' if the system does not tell. */
   start: string;
   /** The machine, its boot and the process namespace. */
   host: string;
@@ -41,7 +41,7 @@ export type Life = 'alive' | 'dead' | 'unknown';
 /** How much a run was asked to deliver. */
 export type Ask = 'accept' | 'finish' | 'file';
 
-/** What a command wants of a job: the same goal of the same submission is the same command (design 4). */
+/** What a command asks of a job: the same goal of the same submission is the same command (design 4). */
 export interface Goal {
   /** `submit` for the command that pays. */
   command: 'submit' | 'wait' | 'fetch';
@@ -65,7 +65,7 @@ export interface JobCost {
   per_10k_characters?: string;
 }
 
-/** What is said of the money of an attempt before it is sent. */
+/** The cost and reservations of an attempt, recorded before it is sent. */
 export interface AttemptMoney {
   /** Absent if no price is known. */
   cost?: JobCost;
@@ -204,7 +204,7 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
 
 /**
  * True if the command that paid for a job has not got what it wanted (design 4): the same command carries on with it,
- * and so does one that wants something else of it.
+ * and so does one that asks for something else of it.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;
@@ -213,7 +213,7 @@ export function isOpenFor(job: Job, goal: Goal): boolean {
   return goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt === undefined);
 }
 
-/** The gateway's own word for where a job stands, where it is another one. */
+/** The gateway's own word for a job's state, if it differs from mgw's. */
 export function ownWord({
   native_status: native,
   state,

@@ -9,7 +9,7 @@ export const maxLevels = 200;
 
 /**
  * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text. What is
- * nested deeper than {@link maxLevels} becomes null: the rest of an answer counts all the same.
+ * nested deeper than {@link maxLevels} becomes null: the rest of the response still counts.
  * @throws SyntaxError if the text is not JSON.
  */
 export function parseJson(text: string): Json {

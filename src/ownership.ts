@@ -7,7 +7,7 @@ const thisUser = (): User => process.geteuid?.();
 
 /**
  * Why a file or folder is not this user's to rely on, in words that follow "it"; undefined if it is. What root made
- * is relied on by everybody, what another user made by nobody, root included: it could send the key elsewhere, as git
+ * is trusted; what another user made is not, not even by root: it could send the key elsewhere, as git
  * would run another user's hooks.
  */
 export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser()): string | undefined {

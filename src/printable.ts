@@ -29,7 +29,7 @@ const longestSecret = 64 * 1024;
 
 /**
  * How much of the text that has arrived can be shown before the rest arrives, so that no secret is cut in two: up to its
- * last line or word. A longer line or word is cut where `redact` finds nothing across the cut.
+ * last line or word. A longer line or word is cut at a place where `redact` finds nothing across the cut.
  */
 export function cutPlace(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
   const lines = text.lastIndexOf('\n') + 1;

@@ -1,7 +1,7 @@
 /** The text that replaces a secret. */
 export const redacted = '[redacted]';
 
-// A shorter secret is a word of its own in too many texts: it is replaced only if it stands alone.
+// A shorter secret is a word of its own in too many texts: it is replaced only as a whole word.
 const shortest = 8;
 
 // Tokens in the plural are counted: `X-Control-Require-Usage-Tokens-Return`.

@@ -11,7 +11,7 @@ export interface StateUrl {
   password: string;
   /** The schema that holds the tables. */
   schema: string;
-  /** How long a process that is not heard of counts as alive, ms. */
+  /** How long a process that has stopped renewing its lease counts as alive, ms. */
   leaseMs: number;
   /** How long a database that does not respond is waited for, ms. */
   patienceMs: number;

@@ -107,7 +107,7 @@ const withoutTree = {
   },
 };
 
-// undici brings its parser twice, and takes the one that any processor can run where the other fails: this is that one,
+// undici brings its parser twice, and takes the one that any processor can run if the other fails: this is that one,
 // and the other 70 kB are not read at every start.
 const oneParser = {
   name: 'undici-with-one-parser',
@@ -268,7 +268,7 @@ const program = {
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 
-// There is one library, whoever loads it: with a second one for ES modules, an MgwError of the one would be none of the
+// There is one library for all importers: with a second one for ES modules, an MgwError of the one would be none of the
 // other. Built by itself, so that no chunk of the program is cut for it; it bundles no package that the program does not.
 const asModule = {
   name: 'as-es-module',

@@ -19,9 +19,9 @@ export interface PlanDeps extends StandingDeps {
   workOf: (row: Row) => Promise<Work>;
   /** What a row costs at most; undefined if that is not known. */
   costOf: (work: Work) => Decimal | undefined;
-  /** The rows that were done before, where those need only be counted. */
+  /** The rows that were done before, if they only need to be counted. */
   known?: DoneRowCache | undefined;
-  /** Where a row stands; the ledger is asked where this is absent. */
+  /** The state of a row. If absent, it is read from the ledger. */
   standing?: (row: NamedRow) => Standing;
 }
 
@@ -30,7 +30,7 @@ export interface Batch {
   manifest: Manifest;
   name: string;
   place: OutputPlace;
-  /** Replaces what stands where files go. */
+  /** Replaces existing output files. */
   force: boolean;
   /** Real paths of the folders below which its rows may name files. */
   readable: readonly string[];
@@ -41,7 +41,7 @@ export interface ModelCost {
   rows: number;
   /** The sum of what is known. */
   known: Decimal;
-  /** Rows of which nobody knows what they cost. */
+  /** Rows without a known price. */
   unknown: number;
 }
 
@@ -65,9 +65,9 @@ export interface Plan {
 export type TakeRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
- * Reads a manifest once, checks every row, and finds out where each stands. Nothing is sent, and nothing written.
+ * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
  * @param take is given each row that can be carried out, but for those that are known to be done
- * @throws MgwError where the manifest or the ledger cannot be read.
+ * @throws MgwError if the manifest or the ledger cannot be read.
  */
 export async function planBatch(
   batch: Batch,
@@ -89,7 +89,7 @@ export async function planBatch(
 }
 
 /**
- * A row as it stands now, whatever a plan has found before.
+ * The current state of a row, regardless of an earlier plan.
  * @throws MgwError('usage') if it is invalid.
  */
 export async function planRow(row: Row, { name, place }: Batch, deps: PlanDeps): Promise<PlannedRow> {
@@ -156,7 +156,7 @@ class Planning {
     const found = { ...named, mark };
     const standing = this.#deps.standing?.(found) ?? (await standingOf(found, this.#deps));
     if (standing.state !== 'new' || this.#isFree(found)) return this.#counted({ ...found, ...standing });
-    // What stands there may be this very row's, which another process has just carried out.
+    // The existing file may belong to this row: another process may have just finished it.
     const again = await standingOf(found, this.#deps);
     if (again.state !== 'new') return this.#counted({ ...found, ...again });
     const message = `${found.path} exists already; --force replaces it`;
@@ -244,7 +244,7 @@ function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
-/** The line that had a value before; it is remembered where none had. */
+/** The line that had the value before. Remembers the value if no line had it. */
 function first(lines: Map<string, number>, value: string, line: number): number | undefined {
   const before = lines.get(value);
   if (before === undefined) lines.set(value, line);

@@ -12,7 +12,7 @@ export interface NamedRow {
   id: string;
   /** What names its jobs: `NAME/ID`. */
   key: string;
-  /** The absolute path of its file, with `{job}` and `{n}` where they are not known yet. */
+  /** The absolute path of its file, with `{job}` and `{n}` if they are not known yet. */
   path: string;
   /** The folder that its files never leave. */
   root: string;

@@ -12,11 +12,11 @@ import { latestRetry, type Retry } from '../jobs/takes.ts';
 import type { Json } from '../json.ts';
 import { countOf, submissionOf, type Work } from './work.ts';
 
-/** Where a row stands, in the order in which they are told. */
+/** The states of a row, in the order in which they are shown. */
 export const rowStates = ['new', 'running', 'done', 'failed', 'rejected', 'unknown', 'changed'] as const;
 
 /**
- * Where a row stands: `new` was never accepted; `running` was, and its file is still to come; `rejected` was refused,
+ * The state of a row: `new` was never accepted; `running` was, and its file is still to come; `rejected` was refused,
  * at no cost, and is sent again; `changed` asks for something else than the job of its id was paid for.
  */
 export type RowState = (typeof rowStates)[number];
@@ -25,9 +25,9 @@ export type RowState = (typeof rowStates)[number];
 export interface Standing {
   state: RowState;
   take: Retry;
-  /** What differs from the job, where the row was changed. */
+  /** What differs from the job, if the row was changed. */
   changes?: string[];
-  /** Where the take's file goes, where that is next to an earlier one's; `rowPath` is where the row's goes. */
+  /** The path of the retry's file if it differs from `rowPath`, the path of the row's file. */
   path?: string;
   rowPath?: string;
 }
@@ -47,7 +47,7 @@ export interface RowIdentity {
   path: string;
 }
 
-/** Where a row stands. Where the record of its job is lost, nobody knows whether it was paid for. */
+/** Determines the state of a row. If the record of its job is lost, it is unknown whether the row was paid for. */
 export async function standingOf({ key, work, path }: RowIdentity, deps: StandingDeps): Promise<Standing> {
   const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
     if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
@@ -63,7 +63,7 @@ export async function standingOf({ key, work, path }: RowIdentity, deps: Standin
   return own === undefined ? { state, take } : { state, take, path: own, rowPath: path };
 }
 
-/** Where a later take goes that leaves the file of the earlier one where it is: `clip.2.mp4` next to `clip.mp4`. */
+/** The path of a later retry, which keeps the earlier file: `clip.2.mp4` next to `clip.mp4`. */
 export function pathOfTake(path: string, number: number): string {
   const { dir, name, ext } = parse(path);
   return path.includes('{job}') ? path : join(dir, `${name}.${number}${ext}`);
@@ -108,7 +108,7 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
   return paths.length > 0 && there.length === paths.length ? there : undefined;
 }
 
-/** Removes what dead runs have left of a row whose job has ended: whoever carries out the others passes this one over. */
+/** Removes the leftovers of dead runs of a row whose job has ended: a run of the other rows skips this one. */
 export async function tidyRow(
   { state, take, path, work }: Tidied,
   deps: Parameters<typeof removeLeft>[2],

@@ -21,7 +21,7 @@ export interface BatchWatcher extends RunWatcher {
   left(planned: PlannedRow): void;
 }
 
-/** Plans a run: nothing is sent, and what dead runs left of rows that are over is removed. Rows of which the command is not are not counted. */
+/** Plans a run: sends nothing, and removes the leftovers of dead runs of finished rows. Rows outside the command's scope are not counted. */
 export async function readyRun(
   batch: Batch,
   deps: { plan: PlanDeps; job: FlowDeps },
@@ -45,9 +45,9 @@ export async function readyRun(
 }
 
 /**
- * Carries the chosen rows of a batch out, many at once, reading the manifest once more where there are any.
+ * Carries out the chosen rows of a batch, many at once. Reads the manifest a second time if there are any.
  * @returns why it was stopped before its end, undefined if it was not, or by a signal
- * @throws MgwError where the manifest cannot be read.
+ * @throws MgwError if the manifest cannot be read.
  */
 export async function runBatch(
   batch: Batch,
@@ -79,7 +79,7 @@ export async function runBatch(
       const found = 'row' in item ? chosen.get(item.row.index) : undefined;
       if (!('row' in item) || found === undefined) continue;
       const mark = deps.plan.known?.contentHash(item.record);
-      // Another process may have been at it since it was planned.
+      // Another process may have worked on it since it was planned.
       const planned = { ...(await planRow(item.row, batch, deps.plan)), mark };
       const own = choice.toCarryOut(planned, found.take);
       if (own !== undefined) await run.begin(own);

@@ -30,7 +30,7 @@ export interface RunWatcher {
 /** How a run goes about its rows. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
-  /** The next take of a row whose result is gone, where that is what was asked for. */
+  /** The next take of a row whose result is gone, if that is what was asked for. */
   retake: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
@@ -151,7 +151,7 @@ export class BatchRun {
         return { planned, job: done.job, files: done.files, delivered: done.delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
-        // Nothing was sent for it. Where other rows get on, the gateway has room again.
+        // Nothing was sent for it. If other rows make progress, the gateway has capacity again.
         if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
           continue;
         const next = error.exitCode === exitCodes.incomplete && !this.isOver ? retake(planned) : undefined;

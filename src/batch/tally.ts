@@ -3,7 +3,7 @@ import { shownState } from '../jobs/reconcile.ts';
 import type { RowEnd } from './run.ts';
 import { rowStates, type RowState } from './row-state.ts';
 
-/** How many rows stand where, as a run goes on. */
+/** Counts the rows in each state during a run. */
 export class Tally {
   readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
   /** Invalid rows, which are left out. */
@@ -21,7 +21,7 @@ export class Tally {
     if (isChosen) this.chosen += 1;
   }
 
-  /** A row stands elsewhere now. */
+  /** Moves a row to another state. */
   move(from: RowState, to: RowState): void {
     this.counts[from] -= 1;
     this.counts[to] += 1;
@@ -37,7 +37,7 @@ export class Tally {
   }
 }
 
-/** Where a row stands after a run. */
+/** The state of a row after a run. */
 export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (error === undefined) return 'done';
   const state = job === undefined ? undefined : shownState(job);

@@ -17,7 +17,7 @@ interface FileBudgetOptions {
 }
 
 /**
- * A budget as an append-only file whose order decides. To reserve, a process appends its line, reads all that stands
+ * A budget as an append-only file whose order decides. To reserve, a process appends its line, reads everything
  * before it, and has the amount only if the line fits at its place. Lines are never changed, so every process comes to
  * the same answer, and there is nothing to lock.
  */

@@ -13,7 +13,7 @@ export interface PostgresBudgetOptions {
   name: string;
   /** What the ledger proves of a reservation; `none` only if its run can send nothing more under it. */
   outcomeOf: OutcomeOf;
-  /** Ms since 1970; the database's own clock where absent, so that a day begins at one moment for all. */
+  /** Ms since 1970; the database's own clock if absent, so that a day begins at one moment for all. */
   now?: () => number;
 }
 
@@ -187,7 +187,7 @@ export class PostgresBudget implements Budget {
     this.#isMade = true;
   }
 
-  // $1 and $2 name the budget, $3 is the time where it is given.
+  // $1 and $2 name the budget, $3 is the time if it is given.
   #run<T extends Record<string, unknown>>(text: string, values: readonly unknown[] = []): Promise<T[]> {
     const { database, kind, name, now } = this.#options;
     const all = [kind, name, now?.() ?? null, ...values];

@@ -46,7 +46,7 @@ async function show(files: readonly JobFile[], note: (text: string) => void): Pr
 const bell = '\u0007';
 
 /**
- * What makes a terminal tell its person something: OSC 9 or OSC 777 where it is known to understand them, else the bell.
+ * What makes a terminal tell its person something: OSC 9 or OSC 777 if it is known to understand them, else the bell.
  * Undefined for what is no terminal. tmux and screen let nothing but the bell through.
  */
 export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 'env'>): string | undefined {

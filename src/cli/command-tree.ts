@@ -19,7 +19,7 @@ export type Register = (parent: Command, run: Run) => void;
 export interface Listed {
   about: string;
   load: () => Promise<Register>;
-  /** The title that it stands under. */
+  /** The heading that it is listed under. */
   group?: string;
   hidden?: boolean;
 }
@@ -36,7 +36,7 @@ export class Misuse extends Error {
   }
 }
 
-/** Adds commands below one, each by its name and what is said of it: a command line pays only for what it names. */
+/** Adds commands below one, each by its name and description: a command line loads only the command that it names. */
 export function list(group: Command, run: Run, commands: Record<string, Listed>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {
     if (title !== undefined) group.commandsGroup(title);
@@ -85,7 +85,7 @@ export function allCommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(allCommands)];
 }
 
-// Whoever types `mgw` alone wants to see what there is; that is no mistake.
+// `mgw` alone asks for an overview; it is not a mistake.
 function endsByThrowing(command: Command): void {
   command.exitOverride((error) => {
     if (error.code === 'commander.help' && command.parent === null)

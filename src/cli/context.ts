@@ -43,7 +43,7 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
   return { ...session, io, globals, progress, close };
 }
 
-/** A client of which each call is shown as long as its answer, or the head of it, is outstanding. */
+/** A client that shows each call until the head of its response arrives. */
 function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calling'>): GatewayClient {
   const { host } = client.baseUrl;
   const during = async <T>(isPaid: boolean, call: () => Promise<T>): Promise<T> => {
@@ -56,7 +56,7 @@ function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calli
   };
   return {
     ...client,
-    // Only what pays is told when its connection stands.
+    // Only a paid call is notified when its connection is open.
     exchange: (request, options) =>
       during(options.onConnected !== undefined, () => client.exchange(request, options)),
     stream: (request, options) =>

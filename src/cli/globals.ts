@@ -15,7 +15,7 @@ export interface Globals {
   input?: boolean;
   allowHttp?: boolean;
   trustOrigin?: string[];
-  /** Flags of waiting, where the command has them. */
+  /** Flags of waiting, if the command has them. */
   timeout?: string;
   pollInterval?: string;
   requestTimeout?: string;

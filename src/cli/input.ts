@@ -25,7 +25,7 @@ export async function readStdin(io: Io): Promise<string> {
   return decodeUtf8(Buffer.concat(chunks), 'Standard input');
 }
 
-/** Bytes as text. @throws MgwError('usage') naming `what` where they are not valid UTF-8. */
+/** Bytes as text. @throws MgwError('usage') naming `what` if they are not valid UTF-8. */
 export function decodeUtf8(bytes: Uint8Array, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -36,7 +36,7 @@ export function decodeUtf8(bytes: Uint8Array, what: string): string {
 
 /**
  * The bytes of a file that a flag names; a FIFO is not waited for.
- * @throws MgwError('usage') naming the flag where there is none, or it is no plain file, or over 64 MiB.
+ * @throws MgwError('usage') naming the flag if there is none, or it is no plain file, or over 64 MiB.
  */
 export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
@@ -74,7 +74,7 @@ export interface OptionText {
 }
 
 /**
- * The text that a flag such as `--body` stands for: itself, the file after an `@`, or standard input for `-`
+ * Returns the text of a flag such as `--body`: the value itself, the file after an `@`, or standard input for `-`
  * and `@-`. @throws MgwError('usage') naming the flag.
  */
 export async function optionText(context: Context, source: string, flag: string): Promise<OptionText> {
@@ -128,7 +128,7 @@ function placeIn(text: string, message: string): string {
   return ` (line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1})`;
 }
 
-/** The REFs of a command; `-` stands for those on standard input, one a line or separated by blanks. */
+/** The REFs of a command; `-` reads them from standard input, one a line or separated by spaces. */
 export async function readRefs(refs: string[], io: Io): Promise<string[]> {
   let read: string[] = [];
   for (const ref of refs) {

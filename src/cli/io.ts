@@ -10,7 +10,7 @@ export interface Io {
   stdout: Writable & { isTTY?: boolean; columns?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number };
   env: NodeJS.ProcessEnv;
-  /** The machine's where it is left out. */
+  /** Default: the system's clock. */
   clock?: Clock;
 }
 
@@ -35,7 +35,7 @@ export function write(stream: Writable, text: string | Uint8Array, charged: Char
 
 /**
  * Writes media that were paid for: what was not taken to the last byte was not delivered.
- * @throws MgwError: exit 9 where nobody reads any more, 10 where the stream takes nothing.
+ * @throws MgwError: exit 9 if the reader has closed the stream, 10 if it cannot be written.
  */
 export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -23,7 +23,7 @@ import { printable } from '../printable.ts';
  */
 export async function main(argv: string[], given: Io = process): Promise<number> {
   const io = isWorkflow(given.env) ? withoutCommandsIn(given) : given;
-  // Whoever writes is told by `write`; nobody is there to hear of it a second time.
+  // `write` reports these errors to its caller; do not report them twice.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
   const ended = await outcomeOf(
@@ -186,7 +186,7 @@ function traceOf(error: Error & { code: string }): string[] {
   return [printable(error.cause.stack ?? '')];
 }
 
-// What could not be printed may be the only word of a paid job: it is said on stderr.
+// What could not be printed may be the only reference to a paid job: print it on stderr.
 async function complain(
   thrown: unknown,
   { printed, text = '', paid }: Outcome,

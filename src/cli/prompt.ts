@@ -4,7 +4,7 @@ import { write, type Io } from './io.ts';
 
 /**
  * Asks on the terminal for a line; the question goes to stderr.
- * @throws MgwError with exit code 130 on Ctrl-C and if the terminal goes away (Ctrl-D), and `usage` where stdin is no terminal.
+ * @throws MgwError with exit code 130 on Ctrl-C and if the terminal goes away (Ctrl-D), and `usage` if stdin is no terminal.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');
@@ -25,7 +25,7 @@ interface Terminal {
 
 /**
  * Asks on the terminal for a line that is not echoed; the question goes to stderr. Backspace and Ctrl-U edit it.
- * @throws MgwError with exit code 130 on Ctrl-C, and `usage` where stdin is no terminal.
+ * @throws MgwError with exit code 130 on Ctrl-C, and `usage` if stdin is no terminal.
  */
 export async function readHidden(io: Io, question: string): Promise<string> {
   const { stdin } = io;

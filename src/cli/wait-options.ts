@@ -16,7 +16,7 @@ export interface WaitOptions {
 export interface OutputOptions {
   output?: string;
   force?: boolean;
-  /** Of what pays: tells next to each file where it came from. */
+  /** Of paid commands: writes a sidecar next to each file. */
   sidecar?: boolean;
 }
 
@@ -47,7 +47,7 @@ export function notifyOption(): Option {
   return new Option('--notify', 'at the end, notify or ring the bell, on a terminal').helpGroup('Waiting:');
 }
 
-/** `--request-timeout`; `defaults` is said after it. */
+/** `--request-timeout`; its description ends with `defaults`. */
 export function requestTimeoutOption(defaults = ''): Option {
   return waiting('--request-timeout <duration>', `limit of one HTTP call${defaults}`);
 }
@@ -91,7 +91,7 @@ export function sidecarOption(): Option {
   return new Option('--sidecar', what).helpGroup('Output:');
 }
 
-/** Refuses `--sidecar` where there is no file that it could be put next to. @throws MgwError('usage'). */
+/** Refuses `--sidecar` if there is no file that it could be put next to. @throws MgwError('usage'). */
 export function checkSidecar({ sidecar, output }: OutputOptions): void {
   if (!sidecar || (output !== undefined && output !== '-')) return;
   throw usageError('--sidecar is put next to a file: name one by -o FILE.');

@@ -50,7 +50,7 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
 }
 
 /**
- * The pause between polls, ms. The specification asks for 5 to 10 seconds (8); on loopback there is nobody to be
+ * The pause between polls, ms. The specification asks for 5 to 10 seconds (8); on loopback there is no server to be
  * spared. @throws MgwError if it is shorter than that elsewhere.
  */
 export function resolvePollInterval(

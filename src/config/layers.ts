@@ -87,7 +87,7 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
 /** The profile that is used if none is named. */
 const defaultProfile = 'default';
 
-/** A name that a profile may bear. @throws MgwError('usage') saying what is allowed. */
+/** Checks the name of a profile. @throws MgwError('usage') naming what is allowed. */
 export function checkProfileName(name: string): string {
   if (/^[A-Za-z0-9][\w.-]{0,63}$/.test(name) && !/^(constructor|prototype)$/.test(name)) return name;
   throw usageError(

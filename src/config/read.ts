@@ -32,7 +32,7 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 }
 
 /**
- * A config file's JSON as it stands, its members not checked; undefined if there is no file. Links are
+ * A config file's JSON as it is, its members not checked; undefined if there is no file. Links are
  * followed, since people link their settings; what is opened is what is checked.
  * @throws MgwError('config') if it is no plain file, belongs to another user, is not a JSON object, holds a member
  * such as `__proto__`, may be written by others, or holds a key and may be read by others.
@@ -66,7 +66,7 @@ function readText(file: string): { text: string; stat: Stats } | undefined {
   }
 }
 
-// A link to nothing was set up by somebody: going on without its settings could reach another gateway.
+// A dangling link is a mistake of its owner: continuing without its settings could reach another gateway.
 function isLink(file: string): boolean {
   return lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true;
 }
@@ -107,7 +107,7 @@ function parse(file: string, text: string): JsonObject {
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 function checkMembers(file: string, raw: JsonObject): void {
-  // A list of what is left to do and no recursion: the file decides how deep it is.
+  // A work list instead of recursion: the file decides how deep it is.
   const rest: unknown[] = [raw];
   for (let value = rest.pop(); value !== undefined; value = rest.pop()) {
     if (typeof value !== 'object' || value === null) continue;

@@ -147,7 +147,7 @@ export function credits(given: unknown): number {
   return Number(text);
 }
 
-/** A name that a standing budget may bear. @throws Error saying what is allowed. */
+/** Checks the name of a standing budget. @throws Error naming what is allowed. */
 export function budgetName(given: unknown): string {
   const name = String(given);
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))

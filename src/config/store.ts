@@ -22,7 +22,7 @@ export async function changeConfig(
   host: Host = thisHost(),
 ): Promise<void> {
   const file = configPath(env, host);
-  // What cannot be read is said before anything is made next to it.
+  // Report an unreadable file before creating anything next to it.
   readRawConfig(file, host.platform);
   const unlock = await locked(file).catch((error: unknown) => {
     throw unwritable(file, error);

@@ -22,13 +22,13 @@ const longestLog = 4 * 1024 * 1024;
 
 /** What is kept next to an output while it is made: whose it is, of what, and how much of it can be relied on. */
 export interface PartMetadata {
-  /** What is being made, in words that stay when its address is signed afresh. */
+  /** Identifies the result; it does not change if its URL is signed again. */
   identity: string;
   /** The name of the file that it is written to; absent if there is none yet. */
   part?: string;
   /** What a continuation must match: see `strongValidator`. */
   validator?: string;
-  /** The whole file's size, bytes, where it is known. */
+  /** The whole file's size, bytes, if it is known. */
   total?: number;
   /** So many bytes from the start are on the disk for sure; absent until the part has been made. */
   durable?: number;
@@ -36,7 +36,7 @@ export interface PartMetadata {
   sealed?: { bytes: number; sha256: string };
   /** Names of further files that were made on the way; nothing of them is continued. */
   scratch: string[];
-  /** True where whoever had it before may still write to what it left. */
+  /** True if the previous process may still write to its files. */
   isTakenOver?: boolean;
 }
 
@@ -44,7 +44,7 @@ export interface PartMetadata {
 export interface Claim {
   /** Made up for this claim. */
   claim: string;
-  /** The claim that stood before, '' where there was none: of two with the same one the first counts. */
+  /** The previous claim, '' if there was none. Of two claims after the same one, the first counts. */
   after: string;
   owner: Owner;
   identity: string;
@@ -52,7 +52,7 @@ export interface Claim {
 
 /** What a log of claims comes to. */
 export interface ClaimLog {
-  /** The claim that counts; undefined where nobody has made one. */
+  /** The claim that counts; undefined if there is none. */
   latest?: Claim;
   /** True if its process has let go. */
   released: boolean;
@@ -63,7 +63,7 @@ export interface ClaimLog {
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
- * Reads a log of claims. The order of its lines decides who holds what it is about; nobody can undo another's line.
+ * Reads a log of claims. The order of its lines decides which process holds the lock; no process can undo another's line.
  * Lines that cannot be read are passed over.
  */
 export function readClaimLog(text: string): ClaimLog {
@@ -133,7 +133,7 @@ export interface LogFile {
 }
 
 /**
- * Opens a log, and makes it where there is none; undefined if something else has the name: another user's file, a
+ * Opens a log, creating it if it is missing. Undefined if something else has the name: another user's file, a
  * link, a folder. @throws what the file system throws.
  */
 export function openLog(path: string): LogFile | undefined {
@@ -157,7 +157,7 @@ export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }
 
-/** All that stands in a log. */
+/** Returns the whole text of a log. */
 export function textOf({ file }: LogFile): string {
   // So little comes from memory that Node has at hand.
   for (let room = 2048; ; room *= 4) {
@@ -174,7 +174,7 @@ export function append({ file }: LogFile, entry: Claim | Note | { released: true
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
 }
 
-/** True if the log still has its name: whoever held it may have removed it meanwhile, or somebody by hand. */
+/** Whether the log still has its name: its holder, or a person, may have removed it meanwhile. */
 export function isInPlace({ path, status }: LogFile): boolean {
   const named = lstatSync(path, { throwIfNoEntry: false });
   return named !== undefined && named.ino === status.ino && named.dev === status.dev;
@@ -193,7 +193,7 @@ export function unlinkAll(target: string, names: readonly string[]): void {
 }
 
 /**
- * What stands under the name that a log gives for a part: nothing, nothing yet, the output itself under its first name
+ * The state of the temporary file that a log names: missing, empty, the output itself under its first name
  * (a crash came between publishing it and removing that), or some of what is being made.
  */
 export function partState(target: string, name: string | undefined): 'gone' | 'empty' | 'output' | 'some' {
@@ -206,7 +206,7 @@ export function partState(target: string, name: string | undefined): 'gone' | 'e
   return output?.ino === found.ino && output.dev === found.dev ? 'output' : 'some';
 }
 
-/** What stands in a log for what is made. */
+/** Returns the hash by which a log names a result. */
 export function identityHash(identity: string): string {
   return createHash('sha256').update(identity).digest('hex');
 }

@@ -44,7 +44,7 @@ export class HashThread {
       this.#worker.once('message', resolve).once('error', reject);
       this.#worker.once('exit', () => reject(new Error('the thread has ended')));
     });
-    // Whoever asks for the digest is told.
+    // Reported when the digest is requested.
     this.#digest.catch(() => undefined);
   }
 
@@ -55,7 +55,7 @@ export class HashThread {
     this.#tell({ length, isWhole: false });
   }
 
-  /** The hash of the whole file, lower-case hexadecimal. @throws where the thread has failed. */
+  /** The hash of the whole file, lower-case hexadecimal. @throws Error if the thread has failed. */
   digest(length: number): Promise<string> {
     this.#tell({ length, isWhole: true });
     this.#worker.ref();

@@ -11,12 +11,12 @@ const maxPending = 4 * 1024 * 1024;
 /**
  * A file that is hashed while it is written, from its beginning to its end. What comes during a write goes out together
  * with the next one; memory is bounded, since a producer that is far ahead waits. Every method throws
- * MgwError('local_io'), charged 'yes', where the disk fails.
+ * MgwError('local_io'), charged 'yes', if the disk fails.
  */
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /** Of what went through here; undefined once a thread does it, or if something stands in the file that did not. */
+  /** The hash of the bytes written here; undefined once a thread computes it, or if the file holds other bytes. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -29,7 +29,7 @@ export class HashedFile {
 
   /**
    * @param file its descriptor, open for reading and writing; it is closed here
-   * @param length how much of what stands in the open file is kept, bytes
+   * @param length how many bytes of the open file to keep
    * @param maxHashedHere a file that is longer, bytes, is hashed by a thread; that takes tens of MB, and a moment to begin
    */
   constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
@@ -65,7 +65,7 @@ export class HashedFile {
     if (this.#pendingBytes >= maxPending) await this.settle();
   }
 
-  /** Writes over what stands at `at`, such as the lengths in a header. */
+  /** Overwrites the bytes at `at`, such as the lengths in a header. */
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#forget();

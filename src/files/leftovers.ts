@@ -16,8 +16,8 @@ import {
 import type { Claimant } from './output-lock.ts';
 
 /**
- * Removes what others left of an output that stands in its place now, or that will never be made: not what is shown to be
- * worked at, what is of something else, nor a part in which there may be more than the output.
+ * Removes the leftovers of an output that now exists, or will never be made: nothing that a live process
+ * works on, nothing of another result, and no temporary file that may hold more than the output.
  * @throws what the file system throws.
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
@@ -47,11 +47,11 @@ async function removeLeft(
   const isOwn = latest === undefined ? text === '' : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
-  // From here on nobody takes it up; what was claimed meanwhile is another's.
+  // No process takes it over after this; a claim made meanwhile belongs to another process.
   const claim = randomUUID();
   append(log, { claim, after: latest?.claim ?? '', owner, identity });
   if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;
-  // Whoever may be at it on another machine makes the very file that stands there, and will find it.
+  // A process on another machine that works on it makes the very file that exists, and will find it.
   const { part = [], durable, scratch } = metadata;
   const state = partState(target, metadata.part);
   const isSpare = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');

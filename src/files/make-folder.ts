@@ -6,7 +6,7 @@ import { folderFault } from '../ownership.ts';
 
 /**
  * Makes a folder and its missing parents, durable and, where `mode` does not say otherwise, readable by their owner alone; one that is there stays as it is. Node's
- * own `recursive` never ends where the system refuses a name under a folder that exists (/proc), so the parents
+ * own `recursive` never ends if the system refuses a name under a folder that exists (/proc), so the parents
  * are climbed here.
  * @throws the system's error (`EACCES`, `ENOTDIR`, `EROFS`, `ENOENT`, …).
  */

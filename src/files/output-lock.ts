@@ -34,7 +34,7 @@ const { O_RDWR, O_CREAT, O_EXCL } = constants;
 /** Who locks, and what can be told of others: nothing of those who cannot be seen from here. */
 export interface Claimant {
   owner: Owner;
-  /** Throws where others may have found this process dead, and taken over what it held. */
+  /** Throws if other processes may have found this one dead and taken over its locks. */
   assertHeld: () => void;
   lifeOf: (owner: Owner) => Promise<Life>;
 }
@@ -46,7 +46,7 @@ export interface LockOptions {
   /** Until when a process that is alive is waited for. */
   deadline: Deadline;
   signal?: AbortSignal;
-  /** The error where that was too short. */
+  /** The error at the deadline. */
   late: () => Error;
   /** Whether what led here has cost money, for the errors of the disk. */
   charged: Charged;
@@ -63,7 +63,7 @@ export interface OpenedPart {
 
 /**
  * Waits for the right to make the output `target`, which one process has at a time. The lock is a log next to the
- * output, `NAME.part.json`, to which each process that wants it appends its claim; one that died, wherever it did,
+ * output, `NAME.part.json`, to which each process appends its claim. The claim of a process that died, at any point,
  * is passed over by the next claim. A process that cannot be shown to be dead (it runs on another machine) keeps its
  * lock and is not waited for: who comes second takes a name of its own, so that no two ever write one file.
  *
@@ -121,9 +121,9 @@ async function claimed(
   const claim = randomUUID();
   append(file, { claim, after: latest?.claim ?? '', owner, identity });
   const log = readClaimLog(textOf(file));
-  // Another claim came first, or the log was removed meanwhile by whoever held it.
+  // Another claim came first, or the holder removed the log meanwhile.
   if (log.latest?.claim !== claim || !isInPlace(file)) return 'busy';
-  // Whoever has lost a lease may wake, with its part open.
+  // A process that lost its lease may resume with the file still open.
   const isTakenOver = latest?.owner.lease !== undefined && !released;
   const isUseless = isTakenOver
     ? left.durable !== undefined
@@ -132,8 +132,7 @@ async function claimed(
   return isTakenOver ? { ...log, metadata: { ...noMetadata, identity, isTakenOver } } : log;
 }
 
-// What was left of another result is of no use here. Where nothing vouches for it, there may be audio in it that was paid
-// for, and then it stays.
+// Discard a leftover of another result. Keep it if it is unverified: it may hold audio that was paid for.
 function isSpare(target: string, { part, durable }: PartMetadata, isOfAnother: boolean): boolean {
   const state = partState(target, part);
   return state === 'output' || (isOfAnother && (durable !== undefined || state === 'empty'));
@@ -147,7 +146,7 @@ export class OutputLock {
   #log: LogFile | undefined;
   #metadata: PartMetadata;
 
-  /** Without a log the output is made under a name that nobody else comes to know. */
+  /** Without a log, the output is made under a name that no other process knows. */
   constructor(
     readonly target: string,
     { assertHeld }: Claimant,
@@ -164,7 +163,7 @@ export class OutputLock {
     return this.#metadata;
   }
 
-  /** Adds to it, for whoever comes next. @throws what the file system throws. */
+  /** Adds to it, for the next process. @throws what the file system throws. */
   async note(note: Note): Promise<void> {
     this.assertHeld();
     this.#metadata = withNote(this.#metadata, note);
@@ -182,13 +181,13 @@ export class OutputLock {
     const { part, durable } = this.#metadata;
     const left = part === undefined ? undefined : this.#openLeft(part, durable === undefined);
     if (left !== undefined) return left;
-    // Whoever had that name may come back to it.
+    // The process that used that name may resume and write to it.
     if (this.#metadata.isTakenOver) return this.createScratch('part');
     const plain = this.#log?.path.replace(/\.json$/, '') ?? this.#otherName();
     return (await this.#create(plain, 'part')) ?? (await this.createScratch('part'));
   }
 
-  /** Creates one more file next to the output. It is removed with the lock, where it still has its name then. */
+  /** Creates one more file next to the output. It is removed with the lock, if it still has its name then. */
   async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
     for (;;) {
       const made = await this.#create(this.#otherName(), kind);
@@ -198,7 +197,7 @@ export class OutputLock {
 
   /**
    * Gives the right up. A part that can be continued is left to the next process; one without a note of what is `durable`
-   * in it stays where something is in it, without a log, for whoever made it to tell of.
+   * in it stays if it is not empty, without a log; its maker reports it.
    */
   release(): void {
     const { part, scratch, durable } = this.#metadata;
@@ -233,7 +232,7 @@ export class OutputLock {
     return undefined;
   }
 
-  // Undefined if the name is taken. Noted first: whoever finds this process dead finds its file.
+  // Undefined if the name is taken. Noted first, so that a process that takes over finds the file.
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {

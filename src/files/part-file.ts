@@ -65,7 +65,7 @@ export class PartFile {
     return this.#file.length;
   }
 
-  /** The whole file's size where an answer told it. */
+  /** The whole file's size if an answer told it. */
   get total(): number | undefined {
     return this.#total;
   }

@@ -30,9 +30,9 @@ import {
 
 /** How an output is put in its place. */
 export interface PublishOptions {
-  /** Replaces a file or a link that stands there; a folder or a device never. */
+  /** Replaces an existing file or link; never a folder or a device. */
   force: boolean;
-  /** Whether what led here has cost money, for the error; 'yes' where absent. */
+  /** Whether the work so far was charged, for the error. Default 'yes'. */
   charged?: Charged;
   /** True if an earlier run had begun to put this very file there: an empty one that it left is replaced. */
   isBegun?: boolean;

@@ -36,7 +36,7 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
 }
 
 /**
- * How a plain connection reads: much at a time, into memory that is used again once whoever has read it gives it back.
+ * How a plain connection reads: large chunks, into memory that is reused once the reader gives it back.
  * Node by itself takes new memory for each read, and a third of the time that a large body takes goes into that.
  * @param most how much at a time while that much comes, bytes: each read costs the same whatever it brings
  */
@@ -52,7 +52,7 @@ export function intoReusedBuffers(most: number): ReadInto {
 }
 
 /**
- * Says of a chunk that nobody will look at it again. Only one that is all of what was filled is taken back: of
+ * Gives a chunk back after its last use. Only a chunk that fills its whole buffer is taken back: of
  * others a part may be in use still. Anything else is left alone.
  */
 export function giveBack(chunk: Uint8Array): void {

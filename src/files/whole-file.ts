@@ -33,7 +33,7 @@ export function versionOf(file: number): FileVersion {
   return { dev, ino, size, mtimeNs };
 }
 
-/** The SHA-256 of all that stands in an open file, still to be digested. */
+/** The SHA-256 of the whole open file, still to be digested. */
 export async function hashOf(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);

@@ -30,7 +30,7 @@ export interface ComposedSpeech extends AudioForm {
   body: JsonObject;
 }
 
-/** What a caller wants of speech that it pays for. */
+/** What a caller asks for when it pays for speech. */
 export interface WantedSpeech {
   /** An absolute path, or the stream that takes the audio as it arrives. */
   output: string | Writable;

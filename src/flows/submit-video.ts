@@ -13,7 +13,7 @@ import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
-/** What a caller wants of a video that it pays for. */
+/** What a caller asks for when it pays for a video. */
 export interface WantedVideo extends Wanted {
   /** Permanently names the job. */
   key?: string | undefined;
@@ -27,7 +27,7 @@ export interface WantedVideo extends Wanted {
   sidecar: boolean;
   /** The most that all runs of this submission may spend together, an exact decimal. */
   budget?: string | undefined;
-  /** Makes the folder of the file. If given, `{job}` in the target stands for the job's id, as in a batch. */
+  /** Makes the folder of the file. If given, `{job}` in the target is replaced by the job's id, as in a batch. */
   makeFolder?: ((path: string) => Promise<void>) | undefined;
 }
 

@@ -99,7 +99,7 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
 const generator = '<meta name="generator" content="mgw gallery">';
 
 /**
- * The page as one text of HTML: its script and its style stand in it, the media are linked. Whatever a prompt says, the data are
+ * The page as one text of HTML: its script and style are inline, the media are linked. Whatever a prompt says, the data are
  * JSON in which no element can end or begin, and the page's policy lets nothing run but the one script.
  * @param redact takes the key out of the data
  */

@@ -10,7 +10,7 @@ export function adviceFor(code: ErrorCode): string | undefined {
   return byCode[code];
 }
 
-/** A gateway's words as a sentence, followed by advice where there is any. */
+/** A gateway's message as a sentence, followed by advice if there is any. */
 export function advised(message: string, advice: string | undefined): string {
   return advice === undefined ? message : `${asSentence(message)} ${advice}`;
 }

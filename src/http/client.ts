@@ -32,7 +32,7 @@ export interface CallOptions {
   /** Of a streamed body: how much may wait for its reader, bytes. It is read at once: what has come survives a reset. */
   maxBuffered?: number;
   signal?: AbortSignal;
-  /** Ends the making of a connection only; once it stands, `signal` alone counts. */
+  /** Aborts only connecting; once connected, `signal` alone counts. */
   connectSignal?: AbortSignal;
   /**
    * Runs when the connection is ready, before the first byte of the request; the call then has a connection of its own.
@@ -47,7 +47,7 @@ export interface CallOptions {
 export interface StreamedReply {
   status: number;
   headers: Record<string, string>;
-  /** The body's bytes; throws TransportError (phase `sent`) where it is cut. */
+  /** The body's bytes; throws TransportError (phase `sent`) if it is cut. */
   body: AsyncIterable<Uint8Array>;
   /** Gives the connection up. */
   close(): void;
@@ -58,11 +58,11 @@ export interface StreamedReply {
 /** Calls to one gateway. Never retries, never follows a redirect. */
 export interface GatewayClient {
   readonly baseUrl: URL;
-  /** Where {@link ClientOptions.trace} goes, for those who open connections of their own. */
+  /** The target of {@link ClientOptions.trace}, for code that opens connections of its own. */
   readonly trace?: (line: string) => void;
   /**
    * One exchange. A body that is cut or beyond the bound gives a reply with `complete: false`.
-   * @throws TransportError where no head of an answer came.
+   * @throws TransportError if no response head arrived.
    */
   exchange(request: HttpRequest, options: CallOptions): Promise<Reply>;
   /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only, `deadline` for all of it. */

@@ -13,14 +13,14 @@ type Connector = buildConnector.connector;
 /** A proxy's address, and what makes the connections through one. */
 type Through = { address: string; agent: typeof ProxyAgent.proxyAgent };
 
-/** A connection that stands: TCP, or TLS on it. */
+/** An open connection: TCP, or TLS over it. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
 
 /** How connections are made. */
 export interface ConnectionOptions {
-  /** Until a connection stands, TLS included, ms. */
+  /** Time limit for connecting, TLS included, ms. */
   timeoutMs: number;
-  /** How many there may be at a time. Where it is 1, that one is made once and never again. */
+  /** Maximum number of connections. If it is 1, that connection is made once and never again. */
   most: number;
   /** Much is read on them, up to so many bytes at a time: a plain one reads into memory that is used again. */
   readsUpTo?: number | undefined;
@@ -29,7 +29,7 @@ export interface ConnectionOptions {
   /** Ends the making of a connection, and of nothing else. */
   signals?: readonly (AbortSignal | undefined)[];
   /**
-   * Runs when a connection stands, before the first byte of a request. What it throws ends the call as it is:
+   * Runs when a connection is open, before the first byte of a request. What it throws ends the call as it is:
    * nothing was sent.
    */
   onConnected?: (socket: Socket) => Promise<void>;
@@ -37,12 +37,12 @@ export interface ConnectionOptions {
 
 /**
  * Prepares connections to the origin of a URL; the first request makes one. They go through the environment's proxy
- * where one is set, by a tunnel (never for loopback), with TLS verified for https.
- * @throws TransportError `unsent` where the environment's proxy cannot be used.
+ * if one is set, by a tunnel (never for loopback), with TLS verified for https.
+ * @throws TransportError `unsent` if the environment's proxy cannot be used.
  */
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
   try {
-    // Loaded where it is needed: no local command pays for it, and few commands for proxies.
+    // Loaded on demand: no local command needs it, and few commands need proxies.
     const address = proxyFor(url);
     const agent = address && (await import('./proxy-agent.ts')).proxyAgent;
     return new Connections(await import('./undici.ts'), agent ? { address, agent } : undefined, url, options);
@@ -57,7 +57,7 @@ export class Connections {
   readonly dispatcher: Dispatcher;
   /**
    * The first connection, once it is begun. It is rejected with what kept it from standing: TransportError `unsent`
-   * (no byte of a request was sent), or `sent` where a plain connection was accepted and reset at once, or what
+   * (no byte of a request was sent), or `sent` if a plain connection was accepted and reset at once, or what
    * `onConnected` threw.
    */
   first: Promise<Socket> | undefined;
@@ -69,7 +69,7 @@ export class Connections {
   readonly #options: ConnectionOptions;
   /** All that are open or under way, those to a proxy among them. */
   readonly #sockets = new Set<Socket>();
-  /** Those that came to stand: until they are closed, or for good where they had an excess. */
+  /** Connections that were opened: until they are closed, or for good if they had excess bytes. */
   readonly #stood = new Set<Socket>();
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
@@ -96,7 +96,7 @@ export class Connections {
       }) ?? this.#pool(url.origin, this.#standing(connect));
   }
 
-  /** Makes a connection to look at: nothing is sent on it, and whoever asked for it destroys it. */
+  /** Opens a connection for inspection: nothing is sent on it, and the caller destroys it. */
   connect(): Promise<Socket> {
     return new Promise((resolve, reject) => {
       this.#onConnected = (socket) => {
@@ -114,7 +114,7 @@ export class Connections {
     return [...this.#stood].filter(hasExcess).length;
   }
 
-  /** Ends them all at once, and what is under way on them. */
+  /** Closes them all at once, and aborts their requests. */
   destroy(reason: Error): void {
     this.#isEnded = true;
     for (const socket of this.#sockets) socket.destroy(reason);
@@ -183,7 +183,7 @@ export class Connections {
     return socket;
   }
 
-  // These listeners come before undici's own, which it adds to a connection that stands. Where an answer may end with its
+  // These listeners come before undici's own, which it adds to an open connection. If an answer may end with its
   // connection, and waits for its reader, undici 7 crashes the process by an assertion (its issue 5360).
   #mendEnd(socket: Socket): void {
     const { kParser } = this.#undici;

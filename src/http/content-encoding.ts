@@ -15,7 +15,7 @@ const sliceBytes = 1024;
 const maxHeldBytes = 256;
 
 /**
- * A body with its content coding undone. mgw asks for `identity`; some gateways compress all the same. An unknown
+ * A body with its content coding undone. mgw asks for `identity`; some gateways compress anyway. An unknown
  * coding is passed on as it is. A body that is not in the coding it names is given as it came, and whatever could be
  * decoded of one that breaks; then the error is thrown.
  */
@@ -31,7 +31,7 @@ async function* undone(
   body: AsyncIterable<Uint8Array>,
   create: (zlib: typeof nodeZlib) => Transform,
 ): AsyncGenerator<Uint8Array, void> {
-  // Loaded where a gateway compresses: it costs a part of every start.
+  // Loaded only if a gateway compresses: it slows the start down.
   const decoder = create(await import('node:zlib'));
   const out: Uint8Array[] = [];
   let failure: Error | undefined;
@@ -60,7 +60,7 @@ async function* slices(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Arr
   yield new Uint8Array();
 }
 
-// Where it fails, a decoder tells nobody but the listeners of its errors.
+// A decoder reports a failure only to its error listeners.
 function step(decoder: Transform, slice: Uint8Array): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

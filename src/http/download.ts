@@ -35,9 +35,9 @@ export interface DownloadDeps {
   deadline: Deadline;
   /** Ends the download; what is there is kept for the next run. */
   signal?: AbortSignal;
-  /** Until a connection stands, ms; 10 s where absent. */
+  /** Time limit for connecting, ms. Default 10 s. */
   connectTimeoutMs?: number;
-  /** So long without a byte is a stall, ms; 60 s where absent. */
+  /** Longest time without a byte, ms. Default 60 s. */
   idleTimeoutMs?: number;
   /** How many tries in a row may bring nothing on before it is given up. */
   retries: number;
@@ -55,10 +55,10 @@ export type DownloadOutcome =
   /** The address does not give the file, or no longer (401, 403, 404, 410 and other refusals). */
   | { kind: 'expired'; failure: Failure }
   | { kind: 'not-ready'; failure: Failure }
-  /** Another site wants a key that it did not get (401, 403). */
+  /** Another site requires a key that it was not given (401, 403). */
   | { kind: 'refused'; failure: Failure; origin: string };
 
-/** A gateway that wants a longer pause than this is not waited for. */
+/** Longest pause that mgw waits at a gateway's request. */
 const longestPauseMs = 300_000;
 
 /**
@@ -66,7 +66,7 @@ const longestPauseMs = 300_000;
  * is the same, its length and its MP4 boxes checked, hashed, durable. Retried with backoff while tries fail and
  * bring nothing on (design 6, specification 7.1). An unfinished part is kept if it can be continued.
  * @throws MgwError, charged 'yes': exit 8 at the deadline, 9 for an address that is not fetched or gives no such file,
- * 6 where reads kept failing, 10 where the disk does; and the signal's reason.
+ * 6 if reads kept failing, 10 if the disk does; and the signal's reason.
  */
 export async function download(
   source: DownloadSource,

@@ -131,7 +131,7 @@ const byStatus: Record<number, ErrorCode> = {
 };
 
 /**
- * The error code that words and a status stand for; the words decide before the status does. Of long words the
+ * The error code of a message and a status; the message takes precedence. Of long words the
  * beginning counts.
  */
 export function classify(text: string, status: number): ErrorCode {

@@ -1,4 +1,4 @@
-// More of a page nobody reads, UTF-16 code units.
+// The longest text taken from a page, UTF-16 code units.
 const longestPage = 64 * 1024;
 
 /** True if a body is a web page or other markup: what proxies, and gateways with a wrong path, answer. */
@@ -6,14 +6,14 @@ export function isMarkup(text: string): boolean {
   return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
 }
 
-/** The words of a page on one line: its title, or all that it shows where it has none. '' where it shows nothing. */
+/** The text of a page on one line: its title, or all its visible text if it has none. '' if it shows nothing. */
 export function markupText(page: string): string {
   const head = page.slice(0, longestPage);
   const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';
   return plain(title) || plain(shownText(head));
 }
 
-// What stands between the tags; the code of a page is not shown.
+// The text between the tags; scripts are not shown.
 function shownText(page: string): string {
   const [start = '', ...parts] = page.split('<');
   const texts = parts.map((part) =>

@@ -6,7 +6,7 @@ const headEnd = /\r?\n\r?\n/;
 
 /**
  * Lets undici read two heads of an answer that it refuses, on a connection that is for one answer: it may tell the
- * handle of what was paid. A `100 Continue` that nobody asked for is skipped (RFC 9110 15.2.1), and if a body has
+ * handle of what was paid. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1), and if a body has
  * both a length and chunks, the chunks count (RFC 9112 6.3).
  */
 export function mendHead(socket: Readable): void {

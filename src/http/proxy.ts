@@ -11,7 +11,7 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * The environment's proxy for a URL, '' for none; loopback has none. NO_PROXY is the matter of whoever connects.
+ * The environment's proxy for a URL, '' for none; loopback has none. The caller applies NO_PROXY.
  * @throws Error if it is of a kind that is not known.
  */
 export function proxyFor(url: URL): string {

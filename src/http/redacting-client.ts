@@ -7,9 +7,9 @@ type Redact = (text: string) => string;
 const longestRefusal = 1024 * 1024;
 
 /**
- * A client whose answers hold no secret: gateways quote keys, and nobody needs one back. It is taken out before
+ * A client whose responses hold no secret: gateways quote keys, and no reader needs them. It is taken out before
  * anybody cuts a text to a length, since half a Base64 key is not recognised. A stream of success passes as it is;
- * whoever makes text of it asks its `clean`.
+ * a reader that makes text of it calls its `clean`.
  */
 export function redactingClient(client: GatewayClient, redact: Redact): GatewayClient {
   return {

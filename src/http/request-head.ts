@@ -2,7 +2,7 @@ import type { AuthScheme, HttpRequest } from '../exchange.ts';
 
 /**
  * The path of a request below the base URL's own.
- * @throws TypeError where it is not percent-encoded.
+ * @throws TypeError if it is not percent-encoded.
  */
 export function pathFor(request: HttpRequest, baseUrl: URL): string {
   const path = baseUrl.pathname.replace(/\/$/, '') + request.path;
@@ -12,8 +12,8 @@ export function pathFor(request: HttpRequest, baseUrl: URL): string {
 }
 
 /**
- * All headers of a request, with the key where `auth` wants it.
- * @throws TypeError where one cannot be sent as it is.
+ * All headers of a request, with the key if `auth` asks for it.
+ * @throws TypeError if one cannot be sent as it is.
  */
 export function headersFor(
   request: HttpRequest,

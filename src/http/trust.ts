@@ -52,7 +52,7 @@ export async function checkTarget(address: string, gateway: TrustedGateway, from
   return url;
 }
 
-// What follows a question mark may be a signature, what stands before an @ a password: neither is shown.
+// What follows a question mark may be a signature, what precedes an @ a password: neither is shown.
 function refused(address: string, why: string): MgwError {
   const shown = printableLine(address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'), 200);
   return new MgwError('result_unavailable', `The result's address ${shown} is not fetched: ${why}.`, {

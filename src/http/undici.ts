@@ -11,7 +11,7 @@ export const { kParser } = symbols;
 
 /** What of that parser is of use here. */
 export interface Parser {
-  /** Goes on, where a reader had it wait. */
+  /** Resumes reading after a pause. */
   resume(): void;
   /** False if the connection's end may be the answer's. */
   shouldKeepAlive: boolean;

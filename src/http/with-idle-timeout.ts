@@ -10,9 +10,9 @@ export interface TimeLimits {
 }
 
 /**
- * A body as it arrives, given up where nothing comes for too long, or if its time is up. What its reader takes for
+ * A body as it arrives, given up if nothing comes for too long, or if its time is up. What its reader takes for
  * each chunk counts as no silence. The connection is the caller's to close.
- * @throws TransportError where it is given up, and whatever the body throws.
+ * @throws TransportError if it is given up, and whatever the body throws.
  */
 export async function* withIdleTimeout(
   body: AsyncIterable<Uint8Array>,

@@ -104,7 +104,7 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 
 /**
  * Why a job without a handle cannot be queried: exit 3 or 4 if it was rejected, 6 if it was never sent, 8 if
- * where another process is sending it, 7 where its answer was lost.
+ * if another process is sending it, 7 if its response was lost.
  */
 export function withoutHandle(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);

@@ -21,7 +21,7 @@ import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
 import { watch, type Watched, type WatchOptions } from './watch.ts';
 
-/** Where results go, and who is told. */
+/** Where results go, and the callbacks of their progress. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
   target: Target;
   /** Takes the bytes of a target `stdout`, in order. */
@@ -40,7 +40,7 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
     return;
   }
   const paths = pathsAt(target, { id: '' }, count);
-  // Numbered files would be next to a folder with the given name, which nobody expects.
+  // Numbered files would be next to a folder with the given name, which would be unexpected.
   // A slash at the end means a folder too, which a path that is resolved no longer tells.
   const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
   if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
@@ -60,7 +60,7 @@ function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]
  * server, and recorded. Files that an earlier run saved and that are still as they were are left alone. A
  * failure here never leads back to a submission (design 6).
  * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3
- * where its address wants a key that it must not have.
+ * if its address requires a key that it must not have.
  */
 export async function fetchResults(
   job: Job,
@@ -144,7 +144,7 @@ async function fetchTo(
   return tidied(files, job, deps);
 }
 
-// What earlier runs left of files that stand in their places now is of no use any more.
+// Leftovers of earlier runs are useless once the files exist.
 async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
   const paths = files.map(({ path }) => path);
   await removeLeft(job, paths, deps);
@@ -193,7 +193,7 @@ function ordered({ request }: Job, protocol: Protocol): number {
   return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
 }
 
-/** The files of a job at a target, where an earlier run saved all of them and they are still as they were. */
+/** The files of a job at a target, if an earlier run saved all of them and they are still as they were. */
 async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
   if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
   const paths = pathsAt(target, job, job.record.results ?? 0, ordered(job, protocol));

@@ -18,7 +18,7 @@ export interface Holding {
 /** The lock of a speech output. Billed audio is in the record and is never continued. */
 export const speechIdentity = 'speech';
 
-/** By what one of a job's files is held: in words that stay when its address is signed afresh. */
+/** Identifies one of a job's files for its lock; it does not change if its URL is signed again. */
 export function identityOf({ id, protocol }: Pick<Job, 'id' | 'protocol'>, index: number): string {
   return protocol === 'tts' ? speechIdentity : `${id} ${index}`;
 }
@@ -35,7 +35,7 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
 
 /**
  * Waits for the right to make an output: of two processes that make one, the second finds what the first has made.
- * @throws MgwError: exit 8 where another process is still at it at the deadline, 10, 130/143 interrupted.
+ * @throws MgwError: exit 8 if another process still holds the lock at the deadline, 10, 130/143 interrupted.
  */
 export async function lockOutput(path: string, deps: JobDeps, holding: Holding): Promise<OutputLock> {
   const { identity, deadline, job } = holding;

@@ -10,7 +10,7 @@ export interface JobChoice {
   model?: readonly string[] | undefined;
   /** ISO 8601 time: only jobs that were created since. */
   since?: string | undefined;
-  /** Keys; `boat-*` stands for all that start with `boat-`. */
+  /** Keys; `boat-*` matches all that start with `boat-`. */
   key?: readonly string[] | undefined;
   batch?: string | undefined;
 }

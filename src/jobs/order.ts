@@ -81,7 +81,7 @@ export function fingerprintOf(
   return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
-/** True where two names of a gateway, as records have them, mean the same one. */
+/** True if two names of a gateway, as records have them, mean the same one. */
 export function isSameGateway(one: string, other: string): boolean {
   return gatewayName(one) === gatewayName(other);
 }

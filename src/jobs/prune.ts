@@ -7,7 +7,7 @@ import { forget, type BudgetsOf } from './forget.ts';
 
 /**
  * Why a job is kept, in the order in which they are asked: it is not old enough; it has not ended, or its record is
- * damaged; a process is at it; the command that paid for it did not deliver it, and resumes; it is what keeps speech from
+ * damaged; a process is working on it; the command that paid for it did not deliver it, and resumes; it is what keeps speech from
  * being paid for again; its key permanently names it.
  */
 export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
@@ -78,7 +78,7 @@ function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
   );
 }
 
-// `tts --split` takes a whole piece for its own by the job that made it; its name bears the job's fingerprint.
+// `tts --split` takes a whole piece for its own by the job that made it; its name contains the job's fingerprint.
 function isStandingPiece({ files, record: { fingerprint } }: Job): boolean {
   const isPiece = (path: string): boolean => basename(path).endsWith(`-${fingerprint.slice(0, 16)}`);
   return files.some(({ path }) => isPiece(path) && existsSync(path));

@@ -46,7 +46,7 @@ export function shownState(job: Job): Job['state'] {
 }
 
 /**
- * Brings a job whose run died to where its record proves it to be: an answer that was recorded and never read
+ * Brings a job whose run died to the state that its record proves: an answer that was recorded and never read
  * is read now; a submission without a recorded answer is `unknown` (design 4). Other jobs stay as they are.
  * @throws MgwError('local_io') if that cannot be recorded.
  */
@@ -64,7 +64,7 @@ export async function reconcile(
   return (await ledger.read(job.id)) ?? last;
 }
 
-// A damaged record may have kept the answer all the same.
+// A damaged record may still hold the response.
 function isUnsettled(job: Job): boolean {
   const isUnread = job.state === 'unknown' && job.record.pendingReply !== undefined;
   return isAbandoned(job) || (isUnread && job.handle === undefined);
@@ -79,6 +79,6 @@ function proven(job: Job, read: (reply: Reply, body: unknown) => SubmitVerdict):
         attempt: attempts,
         error: { code: 'submit_unknown', message: 'The process ended before the answer came' },
       };
-  // Where lines are missing, only a handle proves anything: a refusal may be of an earlier attempt.
+  // If lines are missing, only a handle proves anything: a refusal may be of an earlier attempt.
   return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;
 }

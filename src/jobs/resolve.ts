@@ -9,7 +9,7 @@ export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-create
 /**
  * Ends the doubt about a lost submission by what a person found out: the task's handle, that there is none, or
  * that it shall be sent again whatever became of it. Nothing is sent here.
- * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') where another handle stands.
+ * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if another handle stands.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
   if (job.handle !== undefined && resolution.how === 'adopted' && job.handle === resolution.handle)

@@ -34,7 +34,7 @@ export function corrupt(job: Job, why: string): MgwError {
   });
 }
 
-/** Exit 3: another site wants a key that it must not have without being trusted. */
+/** Exit 3: an untrusted site requires the key. */
 export function refusedThere({ failure, origin }: { failure: Failure; origin: string }, job: Job): MgwError {
   const text = `The result is at ${origin}, which refuses to give it without a key (${failure.message}). It is not the gateway's own site, so it got none. If you trust it: --trust-origin ${origin}`;
   return new MgwError('auth', text, {

@@ -42,7 +42,7 @@ export interface Place {
   path: string;
 }
 
-/** How often an address that has gone stale is asked for afresh. */
+/** How often an expired address is requested again. */
 const maxRefreshes = 3;
 
 /** Bytes: no container has a header that is shorter. */
@@ -51,7 +51,7 @@ const shortestVideo = 8;
 /**
  * Saves one result of a finished job under `path` and records it. An address that has expired is asked for
  * afresh, a result that is not ready yet is waited for.
- * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 wants a key it must not have, 8 not ready at
+ * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 its address requires a key that it must not have, 8 not ready at
  * the deadline.
  */
 export async function saveResult(
@@ -219,7 +219,7 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
   if (deadline.leftMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
-// The last success that was seen stands: a status that goes back does not take its result away. Media inside
+// The last success counts: a later status that goes back does not take the result away. Media inside
 // this answer are not kept, so that they cannot take the place of those that were saved from the first one.
 async function refreshed(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);

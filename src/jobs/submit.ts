@@ -22,7 +22,7 @@ const longestRecordedReply = 64 * 1024;
 /** A job that was accepted. */
 export interface Submitted {
   job: Job;
-  /** True where another run's submission is carried on with: this one sent nothing that was accepted. */
+  /** True if an earlier submission is resumed: this run sent nothing that was accepted. */
   isResumed: boolean;
 }
 
@@ -39,7 +39,7 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
   const { ledger } = deps;
   const { unknownError = taskUnknownError } = order;
   let job = await reconcile(ledger, given, order.read);
-  // A rejection of an earlier run does not bind this one; one that is seen from here on does.
+  // A rejection of an earlier run does not bind this one; one that is seen later does.
   const forgiven = job.state === 'rejected' ? job.record.attempts : undefined;
   for (;;) {
     if (job.handle !== undefined) return { job, isResumed: true };
@@ -73,7 +73,7 @@ async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<J
   throw new MgwError('local_io', text, { charged: 'no', retry: 'safe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** The job that was accepted, undefined where another process sends it. */
+/** The job that was accepted, undefined if another process sends it. */
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
   // A gateway may quote the URL of an upload, with its signature.
   const redact =
@@ -170,7 +170,7 @@ class Attempts implements PaymentRecord {
         throw new Error('the record cannot be read');
     } catch (error) {
       if (verdict.kind === 'accepted') throw unrecordedHandle(verdict.handle, this.job, error);
-      // A rejection or a doubt is reported all the same. A retry must not happen without its record.
+      // A rejection or doubt is reported anyway. A retry must not happen without its record.
       if (verdict.kind === 'unavailable') throw error;
       this.#deps.note(`What became of the submission could not be recorded: ${messageOf(error)}`);
     }

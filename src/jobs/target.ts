@@ -15,7 +15,7 @@ export function numbered(path: string, index: number, count: number): string {
 
 /**
  * The absolute paths of a job's `count` files at a target; the names never come from the server. `asked` is how
- * many were ordered: where fewer came, those still bear the names that were checked before anything was paid.
+ * many were ordered: if fewer arrived, they keep the names that were checked before anything was paid.
  */
 export function pathsAt(
   target: Target & { kind: 'file' | 'folder' },
@@ -27,7 +27,7 @@ export function pathsAt(
   return Array.from({ length: count }, (_, index) => numbered(path, index, Math.max(count, asked)));
 }
 
-/** What a command wants of a job: as much as `ask` says, and its files at the target. */
+/** Builds the goal of a command: as much as `ask` says, and its files at the target. */
 export function goalOf(command: Goal['command'], ask: Ask, target: Target | undefined): Goal {
   if (target === undefined) return { command, ask };
   return { command, ask, output: target.kind === 'stdout' ? '-' : resolve(target.path) };

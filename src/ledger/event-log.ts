@@ -7,7 +7,7 @@ const version = 1;
 
 /**
  * An event as one line of JSON with its time and a checksum, newline included; `undefined` as a line that cannot be
- * read. An event that bears a time keeps it.
+ * read. An event that has a time keeps it.
  */
 export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: number): string {
   if (event === undefined) return '?\n';
@@ -18,7 +18,7 @@ export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: nu
 export const tornEnd = '\u0018\n';
 
 /**
- * Reads a log; `undefined` stands for a line that cannot be read. A line that was torn, closed off since or not, is
+ * Reads a log; a line that cannot be read is `undefined`. A line that was torn, closed off since or not, is
  * left out: its process got no confirmation, and did not act on it. A text without a single
  * whole line has lost its beginning.
  */

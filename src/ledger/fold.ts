@@ -13,8 +13,8 @@ import {
 type LifeOf = JobRecord['lifeOf'];
 
 /**
- * Folds a job's log in its order; `undefined` stands for a line that could not be read. A job with such a line and
- * no handle is `unknown`, never "not sent", unless a person settled it after that line (design 4). Undefined where
+ * Folds a job's log in order; `undefined` is a line that could not be read. A job with such a line and
+ * no handle is `unknown`, never "not sent", unless a person settled it after that line (design 4). Undefined if
  * the first line is not a readable `prepared`. `lifeOf` is what the ledger can tell of the processes in them.
  */
 export function foldJob(
@@ -170,7 +170,7 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
   if (job.handle === undefined) job.state = 'sending';
 }
 
-// The first handle stands: a second task under one job (a person chose to send again) is not silently put in its place.
+// The first handle counts: a second task of one job (a person chose to send again) does not silently replace it.
 function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (job.handle !== undefined) return;
   job.handle = event.handle;

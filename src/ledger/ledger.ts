@@ -7,7 +7,7 @@ export interface Lease {
   owner: Owner;
   /**
    * Asked directly before what cannot be taken back, and without a pause after it.
-   * @throws MgwError('unreachable') where others may have found this process dead by now, as after it was stopped.
+   * @throws MgwError('unreachable') if other processes may have found this one dead by now, as after it was stopped.
    */
   assertHeld(): void;
 }

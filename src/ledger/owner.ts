@@ -43,7 +43,7 @@ export function lifeOf(owner: Owner): Life {
 
 let host: string | undefined;
 
-// The host's name, its boot and the process namespace, where the system tells them: ids mean nothing in another one.
+// The host's name, its boot and the process namespace, if the system tells them: ids mean nothing in another one.
 function thisHost(): string {
   if (host !== undefined) return host;
   const bootId = readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8);

@@ -7,7 +7,7 @@ export type BodyA = {
   instances: {
     /** What happens: content, motion, camera, style, sound. */
     prompt: string;
-    /** First frame, where the model takes one: a PNG or JPEG file. */
+    /** First frame, if the model accepts one: a PNG or JPEG file. */
     image?: {
       bytesBase64Encoded: string;
       mimeType: string;
@@ -30,7 +30,7 @@ export type BodyA = {
     seed?: number;
     /** Let the model rewrite the prompt. */
     enhancePrompt?: boolean;
-    /** Make sound, where the model can. */
+    /** Make sound, if the model can. */
     generateAudio?: boolean;
   };
 };
@@ -39,11 +39,11 @@ export type BodyA = {
 export type BodyB = {
   /** The model as mgw models --protocol b lists it; letter case counts. */
   ModelName: string;
-  /** One of the model's versions; may be left out where the listing gives just one. */
+  /** One of the model's versions; optional if the listing has just one. */
   ModelVersion?: string;
   /** What the video shows; required without --first-frame and --reference. */
   Prompt?: string;
-  /** What must not be seen, where the model can tell. */
+  /** What must not be seen, if the model can tell. */
   NegativePrompt?: string;
   FileInfos?: {
     Type?: string;
@@ -60,7 +60,7 @@ export type BodyB = {
     Duration?: number;
     /** Such as 16:9. */
     AspectRatio?: string;
-    /** Make sound, where the model can. */
+    /** Make sound, if the model can. */
     AudioGeneration?: 'Enabled' | 'Disabled';
   };
   /** The model's extension parameters as JSON text, or @FILE to read it from a file. */

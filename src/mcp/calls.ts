@@ -138,7 +138,7 @@ export class Calls {
         });
       }
     } catch {
-      // The call was answered, or its client is gone: there is nobody left to tell.
+      // The call was answered, or its client is gone: there is no one to respond to.
     }
   }
 }

@@ -18,12 +18,12 @@ export function isText(head: Uint8Array, contentType: string | undefined): boole
   return /^(\{\s*["}]|\[\s*["{[\]]|<[!?a-z])/i.test(start);
 }
 
-/** True for a content type that no media bears. */
+/** Whether a content type is never that of media. */
 export function isTextType(contentType: string | undefined): boolean {
   return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
 }
 
-/** The MIME type of a body, from its bytes where they tell, else from its header; undefined if neither does. */
+/** The MIME type of a body, from its bytes if they identify it, else from its header; undefined if neither does. */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
   const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
   if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;

@@ -14,7 +14,7 @@ export interface MediaSpoolOptions {
   /** The most text that is kept, bytes; beyond it the body overflows. */
   maxTextBytes: number;
   /**
-   * Strings of up to so many bytes, as they stand in the JSON, stay text. Default 0: every string of a watched
+   * Strings of up to this many bytes, as encoded in the JSON, stay text. Default 0: every string of a watched
    * member but the empty one is taken for media, so that none can pass itself off as a place-holder.
    */
   threshold?: number;
@@ -22,10 +22,10 @@ export interface MediaSpoolOptions {
 
 /** A body that was split. */
 export interface SpooledBody {
-  /** The JSON with `"mgw-spool:<index>"` in place of each string that was diverted; cut where the body was. */
+  /** The JSON with `"mgw-spool:<index>"` in place of each string that was diverted; cut if the body was. */
   text: string;
   spooled: SpooledMedia[];
-  /** True where text was lost, since there was more of it, or more media, than is allowed. */
+  /** True if text was lost because there was more text, or more media, than allowed. */
   overflow: boolean;
 }
 

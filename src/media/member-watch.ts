@@ -60,7 +60,7 @@ export class MemberWatch {
   }
 }
 
-// An escape that JSON does not know makes a name that nobody watches; the text's own parser will refuse it.
+// An escape that JSON does not know makes a name that is not watched; the text's own parser will refuse it.
 function unescapeName(raw: string): string {
   try {
     return JSON.parse(`"${raw}"`) as string;

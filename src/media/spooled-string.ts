@@ -37,8 +37,8 @@ export class SpooledString {
   }
 
   /**
-   * Takes the string's bytes as they stand in the JSON, from `from` on. Returns where its closing quote is, or
-   * -1 where the chunk ends before. Throws what the sink throws.
+   * Takes the string's bytes as encoded in the JSON, from `from` on. Returns the position of its closing quote, or
+   * -1 if the chunk ends before it. Throws what the sink throws.
    */
   async push(chunk: Buffer, from: number): Promise<number> {
     let at = from;
@@ -53,7 +53,7 @@ export class SpooledString {
     return -1;
   }
 
-  /** Writes what is left, closes the sink and says what came; `cut` where the closing quote never did. */
+  /** Writes what is left, closes the sink and says what came; `cut` if the closing quote never arrived. */
   async close(cut = false): Promise<SpooledMedia> {
     if (!cut) this.#base64.end();
     await this.#flush();
@@ -98,7 +98,7 @@ export class SpooledString {
     return at;
   }
 
-  // The character that an escape stands for once it is whole.
+  // The character of an escape once it is complete.
   #stepEscape(byte: number): number | undefined {
     const escape = `${this.#escape ?? ''}${String.fromCharCode(byte)}`;
     const whole = !escape.startsWith('u') || escape.length === 5;

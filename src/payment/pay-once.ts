@@ -190,7 +190,7 @@ async function exchange(
     connectSignal: signals.soft,
     onConnected: async () => {
       signals.soft.throwIfAborted();
-      // Whatever becomes of it from here on is not proven until the answer is read.
+      // From now on its outcome is unknown until the response is read.
       progress.outcome = 'open';
       try {
         const { money } = progress.reservation;

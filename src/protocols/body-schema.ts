@@ -46,7 +46,7 @@ export function assetUrl(): z.ZodMiniString {
   return z.string({ error: allowed }).check(judged(judge));
 }
 
-/** A check of a value that gives what is allowed in its place, or undefined if it may stand. */
+/** A check of a value that returns what is allowed, or undefined if the value is valid. */
 export function judged<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
   return ({ value, issues }) => {
     const message = judge(value);
@@ -54,7 +54,7 @@ export function judged<T>(judge: (value: T) => string | undefined): z.core.Check
   };
 }
 
-/** A schema whose fields bear the descriptions of the flags that set them. */
+/** A schema whose fields have the descriptions of the flags that set them. */
 export function described<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
   for (const { field, description } of flags) {
     const steps = field.split('.');
@@ -86,7 +86,7 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   return found.filter(({ field }, index) => found.findIndex((other) => other.field === field) === index);
 }
 
-/** A note about the fields that the schema does not name, where there are any. */
+/** A note about the fields that the schema does not name, if there are any. */
 export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[] {
   const checked = shapes.get(body);
   const issues =

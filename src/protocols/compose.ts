@@ -24,7 +24,7 @@ export interface ComposeInput {
 // Asked for many times for each row of a batch.
 const longNames = new WeakMap<Flag, string>();
 
-/** A broken rule about a field, with the flag that sets it where there is just one. */
+/** A broken rule about a field, with the flag that sets it if there is just one. */
 export function violation(
   flags: readonly Flag[],
   field: string,
@@ -49,7 +49,7 @@ export function longName(flag: Flag): string {
 
 /**
  * The body of a submission from all its parts (design 1): `--set` wins over flags, flags over `--body`, and the
- * defaults of the config fill only what is left open. Flags that share one field (two kinds of reference) have
+ * defaults of the config fill only missing fields. Flags that share one field (two kinds of reference) have
  * their lists joined in the order of the table. Aliases are left alone and nothing is checked: `normalise` and
  * `check` come after this.
  * @throws MgwError('usage') naming the flag, or `--set` and its path.
@@ -174,7 +174,7 @@ function write(body: JsonObject, path: string, value: Json, what: string): void 
   }
 }
 
-// A default never stands in the way: it is left out where the field, or one that says the same, is there.
+// A default is skipped if the field, or an equivalent one, is present.
 function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
   const table = new Map(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]));
   for (const [name, value] of Object.entries(defaults)) {
@@ -189,7 +189,7 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
   }
 }
 
-// The config may hold a number where the command line has its digits.
+// The config may hold a number if the command line has its digits.
 function asGiven(value: unknown, flag: Flag): unknown {
   if (flag.kind === 'list' && Array.isArray(value))
     return value.map((entry) => asGiven(entry, { ...flag, kind: 'text' }));

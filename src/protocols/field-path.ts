@@ -34,7 +34,7 @@ export function hasField(body: JsonObject, steps: readonly string[]): boolean {
 }
 
 /**
- * Puts a value at a path, in place. What is missing on the way is made: a list where the next step is a number,
+ * Puts a value at a path, in place. What is missing on the way is made: a list if the next step is a number,
  * an object otherwise.
  * @throws Error if something on the way is neither, or an index is beyond the end of its list.
  */

@@ -4,7 +4,7 @@ import type { JsonObject } from '../json.ts';
 export interface Model {
   /** The name used in requests, as it came. */
   id: string;
-  /** The video protocols that the entry stands for, as far as it tells; in alphabetical order. */
+  /** The video protocols that the entry names, in alphabetical order. */
   protocols: string[];
   /** The entry's own marks as they came: `supported_endpoint_types`, `protocol` and the like. */
   endpoints: string[];

@@ -1,6 +1,6 @@
 import type { Flag } from './protocol.ts';
 
-/** The row of a flag that takes one value: a text that is not blank, where nothing else is said. */
+/** The row of a flag that takes one value: by default, non-empty text. */
 export function valueFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
   return { flags, field, description, kind: 'text', parse: text, ...more };
 }

@@ -25,7 +25,7 @@ export interface Flag {
   parse?: (value: string | boolean) => Json;
   /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
-  /** True where `@FILE` on the command line stands for the text of that file (kind `text`). */
+  /** Whether `@FILE` on the command line means the text of that file (kind `text`). */
   atFile?: true;
   /** Whether the field takes the URL of an asset, so that the flag also takes a file that mgw uploads (design 17). */
   isAsset?: true;
@@ -48,9 +48,9 @@ export interface Violation {
   value: string;
   /** What is allowed, in words: `5 to 15 seconds`. */
   allowed: string;
-  /** The long name of the flag that sets the field, where there is one: `--duration`. */
+  /** The long name of the flag that sets the field, if there is one: `--duration`. */
   flag?: string;
-  /** The field that was probably meant, where this one is not in the specification. */
+  /** The field that was probably meant, if this one is not in the specification. */
   meant?: string;
   /** What is allowed, for a value that came from a file, if `allowed` quotes that value. */
   allowedAnyway?: string;
@@ -94,7 +94,7 @@ export type Source =
 /** One file of a finished job. */
 export interface Result {
   sources: Source[];
-  /** MIME type where the gateway gave one. */
+  /** MIME type if the gateway gave one. */
   mime?: string;
   /** What the gateway tells about the file (B's `MetaData`), for `--json`. */
   details?: JsonObject;
@@ -104,13 +104,13 @@ export interface Result {
 export interface Observation {
   kind: 'observation';
   state: 'queued' | 'running' | 'succeeded' | 'failed';
-  /** The status word as it came, or '' where there was none. */
+  /** The status word as it came, or '' if there was none. */
   nativeStatus: string;
   /** Percent, 0 to 100, only if the gateway gave one. */
   progress?: number;
   /** Why it failed (state `failed`). */
   failure?: Failure;
-  /** What there is to fetch (state `succeeded`); where none of it has a source, it ends with exit 9. */
+  /** What there is to fetch (state `succeeded`); if none of it has a source, it ends with exit 9. */
   results: Result[];
   /** True if it is finished by the gateway's word and nothing proves success: it is not recorded as one. */
   unproven?: true;
@@ -129,7 +129,7 @@ export type QueryVerdict =
   /** The key is refused (401, 403 that is not about balance). */
   | { kind: 'unauthorized'; failure: Failure }
   /**
-   * No news: rate limit, server error, unreadable answer. Ask again later. `isWell` where the gateway answered well
+   * No news: rate limit, server error, unreadable answer. Ask again later. `isWell` if the gateway answered well
    * and merely has nothing to tell yet.
    */
   | { kind: 'again'; failure: Failure; isWell?: true };
@@ -166,9 +166,9 @@ export interface Protocol {
 
   /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */
   readonly inlineMedia?: readonly string[];
-  /** Names of the equivalent paths of a submission, the default first, where there are several. */
+  /** Names of the equivalent paths of a submission, the default first, if there are several. */
   readonly endpoints?: readonly string[];
-  /** How many files a body asks for, where the protocol can make several; 1 where this is absent. */
+  /** How many files a body asks for, if the protocol can make several. Default 1. */
   countOf?(body: JsonObject): number;
   /** What the model listing is wanted for (specification 2.7); undefined if the body does without. */
   needsListing?(body: JsonObject): ListingUse | undefined;
@@ -185,14 +185,14 @@ export interface Protocol {
   /** The model of a body, for the job's record. */
   modelOf(body: JsonObject): string | undefined;
   /**
-   * The exchange that submits a body. `endpoint` chooses between equivalent paths where there are several.
+   * The exchange that submits a body. `endpoint` chooses between equivalent paths.
    * @throws MgwError('usage') if the model's name cannot be put into a path.
    */
   submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
   /** Reads the answer to a submission, whole or cut; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
-   * The exchange that asks for a task's state. `model` is the one that was submitted, where it is known.
+   * The exchange that asks for a task's state. `model` is the one that was submitted, if it is known.
    * @throws MgwError('result_unavailable') if the handle is not one that can be put into a path, or is one of
    * another model.
    */

@@ -23,7 +23,7 @@ const idPaths = [
   'video_id',
   'job_id',
 ];
-// An id of the call rather than of the task, where there is anything else that could hold one.
+// An id of the call rather than of the task, if there is anything else that could hold one.
 const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
@@ -64,8 +64,8 @@ export function actionTaskIdIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * The id of a task that an error bears all the same, in the form of any protocol: an operation's name (A), a `TaskId`
- * (B), or an id of Protocol C, which holds a digit where some errors have a word for their `id`.
+ * The id of a task in an error response, in the form of any protocol: an operation's name (A), a `TaskId`
+ * (B), or an id of Protocol C, which contains a digit, while some errors have a word as their `id`.
  */
 export function strayTaskIdIn(body: Json | undefined): string | undefined {
   const name = textAt(body, 'name');

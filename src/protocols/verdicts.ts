@@ -12,7 +12,7 @@ export function isSuccess({ status }: Reply): boolean {
 const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
- * What an answer outside 2xx to a paid call proves, by the table of design 5. One that bears a task's id is never a
+ * What an answer outside 2xx to a paid call proves, by the table of design 5. A response that contains a task's id is never a
  * refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
  * was handled, while a 301 to 303 may follow a created task.
  */

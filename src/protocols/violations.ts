@@ -51,7 +51,7 @@ function shorten(value: string, most: number): string {
  */
 export function violationMessage(violations: readonly Violation[], model?: string): string {
   const name = shownValue(model);
-  // Of the model itself nothing is said "for" it.
+  // A message about the model itself has no "for MODEL".
   const scope = ({ value }: Violation): string => (name === '' || value === name ? '' : ` for ${name}`);
   return violations.map((violation) => line(violation, scope(violation))).join('\n');
 }

@@ -12,7 +12,7 @@ import { speakable } from './split.ts';
 
 const defaultRate = 24_000;
 
-/** What a body of speech is made of apart from its text; the settings fill in what is left out. */
+/** The parts of a speech body other than its text; the settings fill in missing ones. */
 export interface SpeechFields {
   format?: string;
   sampleRate?: number;

@@ -49,7 +49,7 @@ export function failedSpeechError(failure: Failure, job: Job, kept: string | und
   });
 }
 
-/** Exit 10: the audio came and could not be written. Nobody reading it any more is exit 9. */
+/** Exit 10: the audio arrived and could not be written. A closed reader is exit 9. */
 export function unwritableError(error: unknown, job: Job, kept: string | undefined): MgwError {
   if (error instanceof ReaderGone) return incompleteError(job, messageOf(error), kept, { cause: error });
   if (!(error instanceof MgwError)) throw error;

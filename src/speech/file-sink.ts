@@ -21,7 +21,7 @@ const maxHashedHere = 64 * 1024 * 1024;
 export interface FileSinkOptions {
   /** Absolute path of the output. */
   target: string;
-  /** Replaces what stands there. */
+  /** Replaces an existing file. */
   force: boolean;
   mime: string;
   /** Puts a WAV header before the PCM that comes; hertz. */
@@ -31,7 +31,7 @@ export interface FileSinkOptions {
 }
 
 /**
- * Speech as a file: written to `NAME.part` next to the target as it arrives (`NAME.<chance>.part` where that name
+ * Speech as a file: written to `NAME.part` next to the target as it arrives (`NAME.<random>.part` if that name
  * is taken, since what an earlier run was billed for is never overwritten), published once it is whole.
  */
 export class FileSink implements AudioSink {
@@ -68,7 +68,7 @@ export class FileSink implements AudioSink {
 
   async write(audio: Uint8Array): Promise<void> {
     const { wavRate } = this.#options;
-    // Together with the first audio: until then the part is empty, and whoever finds it so may remove it.
+    // Together with the first audio: until then the temporary file is empty, and any process may remove it.
     const header = this.#hasBegun || wavRate === undefined ? [] : [wavHeader(wavRate)];
     this.#hasBegun = true;
     await this.#opened().write([...header, audio]);
@@ -102,7 +102,7 @@ export class FileSink implements AudioSink {
     if (file === undefined) return undefined;
     await file.settle().catch(() => undefined);
     const hasAudio = file.length > this.#headerBytes;
-    // What came shall be playable; where the disk is full the header says "to the end" all the same.
+    // The received audio must be playable. If the disk is full, the header still says "to the end".
     if (hasAudio) await this.#endWav(file).catch(() => undefined);
     await this.#close();
     if (hasAudio) return this.#part;
@@ -194,7 +194,7 @@ export class FileSink implements AudioSink {
   }
 }
 
-// Its name is its order's own: what stands there is what an earlier run of it left.
+// Its name is its order's own: an existing file is from an earlier run of it.
 async function openAnew(path: string): Promise<{ file: number; path: string }> {
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });

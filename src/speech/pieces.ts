@@ -50,7 +50,7 @@ export interface SpokenPieces {
 /**
  * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run
  * paid for are taken from their folder, so that running it again pays for what is missing only. Pieces that it left in
- * doubt are not sent again without `fresh`; the others are spoken all the same. The first failure of this run keeps
+ * doubt are not sent again without `fresh`; the others are spoken anyway. The first failure of this run keeps
  * further pieces from being begun; those under way are finished, since they are paid for.
  * @throws PiecesError with the code of the piece that weighs most; MgwError if nothing was begun.
  */

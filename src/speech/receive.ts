@@ -87,7 +87,7 @@ function readFrames(splitter: FrameSplitter, chunk: Uint8Array): Heard {
   return { audio: audio.taken(), usage, ending };
 }
 
-/** The audio of the frames of one chunk, put together where it is decoded. */
+/** The audio of the frames of one chunk, joined when decoded. */
 class Audio {
   readonly #buffer = takeBuffer();
   readonly #pieces: Buffer[] = [];

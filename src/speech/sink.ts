@@ -1,28 +1,28 @@
 import type { OutputLock } from '../files/output-lock.ts';
 import type { JobFile } from '../job.ts';
 
-/** Where speech goes while it arrives. A take calls the methods in the order in which they stand here. */
+/** Where speech goes while it arrives. The methods are called in this order. */
 export interface AudioSink {
   /** Where it goes in the end; absent if that is a stream. */
   readonly target?: string;
-  /** The right to make that output, set by whoever has it. */
+  /** The lock of that output, set by its holder. */
   held?: OutputLock;
   /**
    * Makes the place ready, before anything is paid for.
    * @param isBegun true if an earlier run had begun to publish this very audio
-   * @throws MgwError with exit 10 where that cannot be.
+   * @throws MgwError with exit 10 if that is impossible.
    */
   open(isBegun?: boolean): Promise<void>;
   /**
    * Takes the next audio, in order.
-   * @throws MgwError('local_io') if it cannot be written, ReaderGone where nobody reads any more.
+   * @throws MgwError('local_io') if it cannot be written, ReaderGone if the reader has closed the stream.
    */
   write(audio: Uint8Array): Promise<void>;
   /** Ends the audio and makes it durable: what is kept until it is published, undefined if nothing is. */
   complete(): Promise<JobFile | undefined>;
   /** Puts completed audio in its place. @throws MgwError with exit 10. */
   publish(kept: JobFile): Promise<JobFile>;
-  /** Ends the audio where it will not be whole: the path at which it is kept, undefined if there is none. */
+  /** Ends the audio if it will not be whole: the path at which it is kept, undefined if there is none. */
   abandon(): Promise<string | undefined>;
   /** Removes what is not published; nothing if it was. */
   discard(): Promise<void>;
@@ -35,12 +35,12 @@ export interface AudioSink {
   recover(candidates: readonly JobFile[]): Promise<Recovered | undefined>;
 }
 
-/** What {@link AudioSink.recover} delivered: a file, or nothing that can be named where it went to a stream. */
+/** What {@link AudioSink.recover} delivered: a file, or nothing if the audio went to a stream. */
 export interface Recovered {
   file?: JobFile;
 }
 
-/** Nobody reads the stream that the audio goes to: the reader's wish, and no error to be shown. */
+/** The reader closed the audio stream: its choice, and not an error to show. */
 export class ReaderGone extends Error {
   override readonly name = 'ReaderGone';
 

@@ -95,7 +95,7 @@ async function spoken(
   return { job, file: value, isResumed: call.stream === undefined, delivered };
 }
 
-// If the beginning of a stream could not be recorded, it is paid for all the same: its audio is saved.
+// A stream whose beginning could not be recorded is still paid for: save its audio.
 async function accept(
   found: Job,
   submission: Order,

@@ -60,7 +60,7 @@ export function storedName(path: string, content: Uint8Array): string {
   return `sha256:${hash}${/^\.[a-z\d]{1,8}$/.test(extension) ? extension : ''}`;
 }
 
-/** An error of a store, of which nothing was sent to the gateway. `isPassing` if it may go away by itself. */
+/** An error of a store, of which nothing was sent to the gateway. `isPassing` if a retry may succeed. */
 export function storeError(message: string, isPassing: boolean, cause?: unknown): MgwError {
   const details = { charged: 'no', retry: isPassing ? 'safe' : 'never', cause } as const;
   return new MgwError('store', message, {

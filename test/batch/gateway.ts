@@ -20,7 +20,7 @@ export type Deed =
 
 interface Task {
   polls: number;
-  /** False where nobody was told of it. */
+  /** False if nobody was told of it. */
   isKnown: boolean;
   isDoomed: boolean;
 }

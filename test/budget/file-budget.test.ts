@@ -18,7 +18,7 @@ class World {
     return new Promise((go) => this.#waiting.push({ alive, go }));
   }
 
-  /** Lets one step happen; false where nothing is left to do. */
+  /** Lets one step happen; false if nothing is left to do. */
   async turn(chosen: number): Promise<boolean> {
     await new Promise((resolve) => setImmediate(resolve));
     const ready = this.#waiting.filter(({ alive }) => !alive.dead);

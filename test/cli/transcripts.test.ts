@@ -23,7 +23,7 @@ function hold(step: Step, ran: Ran): void {
   expect(ran.code, about).toBe(step.code);
 }
 
-/** A command line with a sandbox of its own, in this process, where it names one with a fault. */
+/** A command line with a sandbox of its own, in this process, if it names one with a fault. */
 async function served(command: string): Promise<string> {
   const [named, fault = ''] = /<sandbox with ([\w-]+)>/.exec(command) ?? [];
   if (named === undefined) return command;

@@ -104,7 +104,7 @@ function textsIn(folder: string): string[][] {
   });
 }
 
-/** A spelling of the key, or of any 12 characters of it in a row, that a text holds; undefined where there is none. */
+/** A spelling of the key, or of any 12 characters of it in a row, that a text holds; undefined if there is none. */
 export function findKey(text: string, key: string): string | undefined {
   if (text === '') return undefined;
   const folded = text.toLowerCase();

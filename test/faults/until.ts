@@ -6,7 +6,7 @@ export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await delay(2);
 }
 
-/** Resolves once a run has said a text on stderr so many times. @throws Error where it ends without. */
+/** Resolves once a run has said a text on stderr so many times. @throws Error if it ends without. */
 export function says({ child, result }: Running, text: string, times = 1): Promise<void> {
   let said = '';
   return new Promise((resolve, reject) => {

@@ -23,7 +23,7 @@ export interface Answer {
   status: number;
   headers: Headers;
   bytes: Buffer;
-  /** The body as JSON, or undefined where it is not. */
+  /** The body as JSON, or undefined if it is not. */
   body: unknown;
   /** A member of the body by its path (`data.status`), or undefined. */
   at(path: string): unknown;

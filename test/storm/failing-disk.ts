@@ -6,7 +6,7 @@ import type { Scenario } from './scenarios.ts';
 import { restore, treeOf } from './tree.ts';
 import { Workers, type Ran } from './workers.ts';
 
-/** Which of the operations fail, and how; all of them in every way where absent. */
+/** Which of the operations fail, and how; all of them in every way if absent. */
 export interface Part {
   /** One operation of so many, counted from `from`, and each in the next of the ways to fail. */
   every?: number;
@@ -70,7 +70,7 @@ function createdBy(
   return { all, end: onCreated(gateway, (created) => all.push(created)) };
 }
 
-// Where nothing was sent, it is the disk's fault, and is said to be.
+// If nothing was sent, it is the disk's fault, and is said to be.
 function oddEnd({ code, stdout }: Ran, { gateway }: Stage, { ends = 0, prepare }: Scenario): string[] {
   const { length } = gateway.submissions;
   if (length > 0 || prepare !== undefined)

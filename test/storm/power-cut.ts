@@ -13,7 +13,7 @@ import type { Scenario } from './scenarios.ts';
 import { listing, treeOf } from './tree.ts';
 import { remains, type Remains } from './unsynced.ts';
 
-/** Which of the disks are tried; all of them where absent. */
+/** Which of the disks are tried; all of them if absent. */
 export interface Part {
   whatRemains?: readonly Remains[];
   /** One moment of so many, counted from `from`. */
@@ -67,7 +67,7 @@ async function recordRun(scenario: Scenario, stage: Stage, recorder: string): Pr
   return { ...played, ...recording };
 }
 
-/** An answer that says on record that nothing was created, where that is so. */
+/** An answer that says on record that nothing was created, if that is so. */
 function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   return (call) => {
     const { length } = call.gateway.created;

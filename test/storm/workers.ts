@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { resolve } from 'node:path';
 import type { Said, Task } from './worker.ts';
 
-/** What a run came to; code 137 where it was killed. */
+/** What a run came to; code 137 if it was killed. */
 export interface Ran {
   code: number;
   stdout: string;

@@ -20,7 +20,7 @@ export interface World {
   sandbox: Sandbox;
   /** Every run so far. */
   runs: Ran[];
-  /** Runs a command line, killed after so many ms where that is given. */
+  /** Runs a command line, killed after so many ms if that is given. */
   run(args: string[], how?: RunOptions): Promise<Ran>;
   close(): Promise<void>;
   /** Removes everything. */

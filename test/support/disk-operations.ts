@@ -8,7 +8,7 @@ export interface DiskOperation {
   name: string;
   /** What it is about; of two names the one that it makes. Undefined for a file that nobody saw being opened. */
   path: string | undefined;
-  /** The open file that it is about, where it is about one. */
+  /** The open file that it is about, if it is about one. */
   descriptor?: number | undefined;
   /** Writes only the first half of its bytes, for an operation that writes some. */
   half?: (() => unknown) | undefined;

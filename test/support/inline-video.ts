@@ -45,7 +45,7 @@ export function inlineVideo(bytes: number): InlineVideo {
   };
 }
 
-/** The peak of a process's resident memory up to its end, MiB; NaN where the system does not tell. */
+/** The peak of a process's resident memory up to its end, MiB; NaN if the system does not tell. */
 export async function peakMib(child: Pick<ChildProcess, 'pid' | 'exitCode' | 'signalCode'>): Promise<number> {
   let peak = Number.NaN;
   while (child.exitCode === null && child.signalCode === null) {

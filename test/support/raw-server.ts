@@ -55,7 +55,7 @@ export class RawServer {
     return `http://${host}:${this.port}${path}`;
   }
 
-  /** The value of a header in each request so far, '' where it was absent. */
+  /** The value of a header in each request so far, '' if it was absent. */
   header(name: string): string[] {
     return this.asked.map(({ headers }) => headers[name] ?? '');
   }

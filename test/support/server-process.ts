@@ -7,7 +7,7 @@ import { join } from 'node:path';
 // Database servers refuse to be run by root.
 const isRoot = process.getuid?.() === 0;
 
-/** The path of a program of PostgreSQL's or its neighbours', undefined where it is not installed. */
+/** The path of a program of PostgreSQL's or its neighbours', undefined if it is not installed. */
 export function programOf(name: string): string | undefined {
   const folders = [...debianFolders(), ...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));

@@ -14,7 +14,7 @@ export default function setup(): () => void {
   return () => rmSync(folder, { recursive: true, force: true });
 }
 
-// The suite syncs thousands of times: memory spares the disk, where there is enough of it and scripts may run there.
+// The suite syncs thousands of times: memory spares the disk, if there is enough of it and scripts may run there.
 function isFit(): boolean {
   try {
     const { bavail, bsize } = statfsSync(memory);

@@ -24,7 +24,7 @@ export interface WorkerWatcher {
   /** A row was taken. */
   began(batch: Batch, planned: PlannedRow): void;
   updated: RunWatcher['updated'];
-  /** A row has come to an end here; `isGivenBack` where another try is left to whoever takes it. */
+  /** A row has come to an end here; `isGivenBack` if another try is left to the worker that takes it. */
   ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
   /** A row needs nothing, or nothing that may be done without being asked for. */
   left(batch: Batch, planned: PlannedRow): void;
@@ -44,7 +44,7 @@ export interface WorkerOptions {
   gateway: string;
   /** Rows in hand at most, over all batches. */
   concurrency: number;
-  /** Ends where there was nothing to do for so long, ms; never where absent. */
+  /** Ends after having nothing to do for this long, ms. Never if absent. */
   maxIdleMs?: number;
   clock: Clock;
   /** Asks it to take no more. */
@@ -204,7 +204,7 @@ export class Worker {
     };
   }
 
-  // What cannot be said of a row now is found out by whoever is handed it next: the ledger knows.
+  // If the state of a row cannot be determined now, the next worker that takes it reads it from the ledger.
   async #release(id: string, rows: Map<string, TakenRow>, tell: () => Promise<void>): Promise<void> {
     const taken = rows.get(id);
     rows.delete(id);

@@ -16,7 +16,7 @@ export interface WrittenField {
 /** The maximum number of fields of a row, or columns of a CSV. */
 export const maxFields = 1000;
 
-/** A row as it stands in the manifest. */
+/** A row as it is written in the manifest. */
 export interface ManifestRecord {
   /** The line that it begins on. */
   line: number;
@@ -27,7 +27,7 @@ export interface ManifestRecord {
 export interface Problem {
   /** The line, as an editor counts: the first is 1. */
   line: number;
-  /** The field as the manifest spells it, where it is one field's. */
+  /** The field as the manifest spells it, if it is one field's. */
   field?: string;
   message: string;
 }

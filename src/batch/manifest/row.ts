@@ -185,7 +185,7 @@ function checked(
   if (result.success) return result.data;
   for (const { path, message } of result.error.issues) {
     const field = fields.get(String(path[0]));
-    // A default has no line of its own in the row; what it lacks is said where the row is.
+    // A default has no line of its own in the row; what it lacks is reported at the row.
     fault(
       field?.line || line,
       `${shownValue(field?.value)} is not allowed; allowed: ${message}`,

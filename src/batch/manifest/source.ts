@@ -23,7 +23,7 @@ export class Unreadable extends Error {
 
 /** The text of a manifest as it streams by, in bounded memory. */
 export class Source {
-  /** Lines that are not text. They are reported already, and what stands on them is not used. */
+  /** Lines that are not text. They are already reported, and their content is not used. */
   readonly badLines = new Set<number>();
   readonly #chunks: AsyncIterable<Buffer>;
   readonly #report: (problem: Problem) => void;

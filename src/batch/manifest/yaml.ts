@@ -19,7 +19,7 @@ import { Unreadable } from './source.ts';
 
 /** A manifest in YAML, which is read whole. */
 export interface YamlManifest {
-  /** What stands next to defaults, matrix and rows. */
+  /** The members beside defaults, matrix and rows. */
   head: readonly WrittenField[];
   defaults: readonly WrittenField[];
   /** The rows, or what is wrong with one; then the product of the matrix, whose last list turns fastest. */
@@ -38,7 +38,7 @@ const maxTotalNodes = 1_000_000;
 /**
  * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
  * Of several faults all but the last are reported.
- * @throws Unreadable where it is not YAML, or not a manifest.
+ * @throws Unreadable if it is not YAML, or not a manifest.
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
   const lineCounter = new LineCounter();

@@ -11,7 +11,7 @@ const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
  * `mgw __complete -- WORD...`: what the last of the words after `mgw` may become, for the scripts of `mgw completion`.
- * `--new-word` stands for a last word that is empty, where a shell cannot pass one.
+ * `--new-word` means an empty last word, for shells that cannot pass one.
  */
 export function registerComplete(command: Command, run: Run): void {
   command
@@ -32,8 +32,8 @@ export function registerComplete(command: Command, run: Run): void {
 
 /**
  * What a shell is told of a place: a line that says what follows (`words`, `files`, `files @` for files after an `@`,
- * `program N` where word N begins another program's command line), and then a line for each word: the word, a tab, and
- * what is said of it.
+ * `program N` if word N begins another program's command line), and then a line for each word: the word, a tab, and
+ * its description.
  */
 async function answerFor(context: Context, root: Command, place: Place): Promise<string> {
   if (place.program !== undefined) return `program ${place.program}`;

@@ -150,7 +150,7 @@ async function unsetOne(context: Context, key: string): Promise<Outcome> {
   return { json: { key: path.join('.'), profile } };
 }
 
-// From the file as it stands: what is wrong in it may be what the command mends.
+// From the file as it is: this command may correct the very value that is wrong.
 function profileName({ io, globals }: Context): string {
   const raw = readRawConfig(configPath(io.env), process.platform);
   const chosen = raw?.['profile'];

@@ -158,7 +158,7 @@ async function* nothing(): AsyncGenerator<never> {
   yield* [];
 }
 
-// What is outstanding when the time is up is given up, and recorded as unknown, before somebody kills the process.
+// When the time is up, outstanding submissions are recorded as unknown, before the process is killed.
 function withGrace(
   { signals: { soft, hard }, clock }: JobDeps,
   graceMs: number,

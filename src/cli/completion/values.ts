@@ -14,13 +14,13 @@ import { ledgerFolder } from '../../flows/places.ts';
 import type { Context } from '../context.ts';
 import { pathOf, type Place } from './place.ts';
 
-/** A word that may be typed, and what is said of it. */
+/** A word that may be typed, and its description. */
 export interface Candidate {
   word: string;
   about?: string;
 }
 
-/** What may be typed: words, and files too (`at` where each comes after an `@`). */
+/** What may be typed: words, and files too (`at` if each follows an `@`). */
 export interface Offer {
   words?: Candidate[];
   files?: 'plain' | 'at';

@@ -9,7 +9,7 @@ export interface Check {
   detail: string;
   /** What to do about it. */
   hint?: string;
-  /** The error that a failed check stands for; it decides the exit code. */
+  /** The error of a failed check; it decides the exit code. */
   error?: MgwError;
 }
 

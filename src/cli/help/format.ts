@@ -4,7 +4,7 @@ import { wrapped, wrappedCommand } from './wrap.ts';
 
 /** Where help is shown. */
 export interface Screen {
-  /** Columns; 80 where it is no terminal. */
+  /** Columns; 80 if it is no terminal. */
   width: number;
   paint: Paint;
 }
@@ -21,7 +21,7 @@ export interface Screens {
 /** Help that no terminal shows. */
 export const pages: Screens = { out: page, err: page };
 
-/** A flag, an argument or a command, and what is said of it. */
+/** A flag, an argument or a command, with its description. */
 type Entry = [term: string, description: string];
 
 // Beside less than this a description begins below its term, and so it does below a longer term than the second.
@@ -107,7 +107,7 @@ function optionGroups(command: Command, help: Help): Group[] {
   ]);
 }
 
-// All commands in one block, so that they fit onto a screen: the groups stand on the left.
+// All commands in one block, so that they fit on a screen: the groups are on the left.
 function table(groups: Group[], { width, paint }: Screen): string {
   const label = Math.max(...groups.map(([title]) => title.length)) + 1;
   const column = columnOf(groups);

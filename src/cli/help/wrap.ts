@@ -1,10 +1,10 @@
-/** How many columns a text takes; its length, where nothing else is known of it. */
+/** Returns how many columns a text takes; by default its length. */
 export type Measure = (text: string) => number;
 
 const byLength: Measure = (text) => text.length;
 
 /**
- * A text in lines of at most `width` columns: broken at blanks, and within a word where the word alone is too long. The
+ * Breaks a text into lines of at most `width` columns: at spaces, and within a word that is too long by itself. The
  * lines that a line is broken into begin with `indent`, but for the first.
  */
 export function wrapped(text: string, width: number, indent = '', measure = byLength): string {

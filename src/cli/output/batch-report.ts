@@ -96,7 +96,7 @@ export class BatchReport {
     return this.#words(this.#nextOf(planned, state, error));
   }
 
-  /** What was spent so far, in words; '' where nothing is known of it. */
+  /** What was spent so far, in words; '' if nothing is known of it. */
   money(): string {
     if (this.#spent === undefined) return '';
     return `at most ${formatDecimal(this.#spent)} spent${this.#unpriced > 0 ? ' where a price is known' : ''}`;

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import type { JobState } from '../../job.ts';
 
-/** Text in a colour or a weight, or as it is where the stream shows none. */
+/** Text in a colour or weight, or plain if the stream shows none. */
 export type Paint = (style: Style, text: string) => string;
 
 type Style = keyof typeof codes;

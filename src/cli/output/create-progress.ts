@@ -15,7 +15,7 @@ export function isInteractive({ stderr, env }: ProgressOptions): boolean {
 
 const heartbeatMs = 60_000;
 
-/** Plain lines: one for each change of state, and a heartbeat where a minute passes without one. */
+/** Plain lines: one for each change of state, and a heartbeat after a minute without one. */
 function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progress {
   const jobs = new Map<string, Waiting>();
   let pulse: NodeJS.Timeout | undefined;

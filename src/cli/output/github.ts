@@ -24,7 +24,7 @@ interface JobView {
 
 /**
  * Tells a GitHub workflow what a command that ran jobs came to: its outputs (`job`, `state`, `file`, `exit_code` …) and a
- * table in the step's summary, where the runner names files for these. Never throws: the command has done its work.
+ * table in the step's summary, if the runner names files for these. Never throws: the command has done its work.
  */
 export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
   const { json } = outcome;
@@ -56,7 +56,7 @@ function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCo
     .join('');
 }
 
-// A delimiter that nobody can know beforehand: no value ends it, and none adds an output of its own.
+// An unpredictable delimiter: no value can end it early and add an output of its own.
 function outputText(name: string, value: string): string {
   const delimiter = `mgw_${randomUUID()}`;
   return `${name}<<${delimiter}\n${value}\n${delimiter}\n`;
@@ -89,7 +89,7 @@ export function cell(text: string): string {
   return printableLine(text, 1000).replace(/[|\\`<>&*_[\]]/g, '\\$&');
 }
 
-/** Adds a part to the summary of the step, where there is one. Never throws. */
+/** Adds a part to the summary of the step, if there is one. Never throws. */
 export async function appendSummary(
   title: string,
   lines: readonly string[],

@@ -7,7 +7,7 @@ import { widthOf } from './text-width.ts';
 
 /**
  * An error as a person reads it: what happened, whether money was spent, what to type next. In lines of at most `width`
- * columns where there is one.
+ * columns if there is one.
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
   const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
@@ -53,7 +53,7 @@ function ansiEscape(character: string): string {
   return code.length > 4 ? `\\U${code.padStart(8, '0')}` : `\\u${code.padStart(4, '0')}`;
 }
 
-/** One line for one job, as `status` prints it; several of at most `width` columns where there is one. */
+/** One line for one job, as `status` prints it; several of at most `width` columns if there is one. */
 export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   const progress = job.progress === undefined ? '' : ` ${job.progress}%`;
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';

@@ -5,13 +5,13 @@ import { escapeControls } from '../../printable.ts';
 export interface Outcome {
   /** Members of the JSON document in addition to `ok`, `exit_code` and `error`. */
   json: Record<string, unknown>;
-  /** What goes to stdout where `--json` is not given: data only, no newline at the end. */
+  /** What goes to stdout without `--json`: data only, no newline at the end. */
   text?: string;
   /** Why it is not ok. */
   error?: MgwError;
-  /** Records that it was said; not called where it could not be. Only what cost money has such a record. */
+  /** Records that it was printed; not called if printing failed. Only paid outcomes have it. */
   printed?: () => Promise<void>;
-  /** What it cost, where a repetition pays again: said where the outcome itself cannot be printed. */
+  /** What it cost, if a repetition pays again. Reported if the outcome itself cannot be printed. */
   paid?: Charged;
   /** True if it is that of a command that ran jobs: a workflow is told of it. */
   isRun?: boolean;
@@ -19,7 +19,7 @@ export interface Outcome {
   help?: string;
   /** True if the command has already written its data itself. */
   silent?: boolean;
-  /** Overrides the exit code: `partial` where some of several jobs are not ok. */
+  /** Overrides the exit code: `partial` if some of several jobs are not ok. */
   exitCode?: number;
 }
 

@@ -71,12 +71,12 @@ export function rowView({
   };
 }
 
-/** Where rows stand as a person reads it; `rows` are those that are not done. */
+/** The states of rows, as text; `rows` are those that are not done. */
 export function statesText(plan: Plan, rows: readonly PlannedRow[]): string {
   return [stateTable(plan), ...(rows.length > 0 ? [rows.map(rowText).join('\n')] : [])].join('\n\n');
 }
 
-/** A plan as a person reads it; `rows` are those of which there is something to say. */
+/** A plan as text; `rows` are those with something to report. */
 export function planText(plan: Plan, rows: readonly PlannedRow[]): string {
   const parts = [stateTable(plan)];
   if (plan.costs.size > 0) parts.push(costTable(plan));

@@ -10,7 +10,7 @@ export interface Progress {
   waiting(job: Waiting): void;
   /** A job is not waited for any more. */
   ended(id: string): void;
-  /** A call is outstanding: on a terminal it is shown where nothing else is. Returns what ends it. */
+  /** Shows an outstanding call on a terminal if nothing else is shown. Returns the function that ends it. */
   calling(what: string): () => void;
   /** How far a transfer is. */
   downloading(transfer: Transfer): void;
@@ -27,10 +27,10 @@ export interface Progress {
 /** A job that is waited for. */
 export interface Waiting {
   id: string;
-  /** Its state in mgw's word, and in the gateway's own where that says more. */
+  /** Its state as mgw names it, and the gateway's own word if that says more. */
   state: JobState;
   native?: string;
-  /** 0 to 100, where the gateway gave one. */
+  /** 0 to 100, if the gateway gave one. */
   percent?: number;
   /** When it should have finished going by earlier jobs of its model, ms since 1970. */
   expectedAt?: number;
@@ -38,7 +38,7 @@ export interface Waiting {
 
 /** How far a download or a stream is. */
 export interface Transfer {
-  /** What is going on; `downloading` where it is not given. */
+  /** What is going on; `downloading` if it is not given. */
   what?: string;
   bytes: number;
   /** Where it is known. */

@@ -10,13 +10,13 @@ export interface Delivered {
   files: readonly JobFile[];
   /** How long it took, ms. */
   ms: number;
-  /** In words; '' where it is not known. */
+  /** In words; '' if it is not known. */
   cost: string;
   /** True if the files existed already. */
   isOld?: boolean;
 }
 
-/** What was saved, how large it is, how long it took, and what it cost where that is known. */
+/** Describes a saved file: its path, size, time taken and, if known, cost. */
 export function savedText({ files, ms, cost, isOld = false }: Delivered): string {
   const [only, ...others] = files;
   if (only === undefined) return '';
@@ -33,7 +33,7 @@ function nameOf(path: string): string {
   return name.startsWith('..') || isAbsolute(name) ? path : name;
 }
 
-/** What jobs cost, in words; '' where a price is not known, or the ledger cannot tell. */
+/** What jobs cost, in words; '' if a price is unknown. */
 export async function costText(ledger: Ledger, jobs: readonly Job[]): Promise<string> {
   let total: Decimal | undefined;
   let isExact = true;

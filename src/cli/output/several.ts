@@ -7,8 +7,8 @@ import type { JobFile } from '../../job.ts';
 const maxAtOnce = 8;
 
 /**
- * The outcome of a command that takes several REFs: that of the one where there is one, else all of them in their
- * order, with exit 11 where some are not ok (design 2).
+ * The outcome of a command that takes several REFs: a single one as it is, several in their
+ * order, with exit 11 if some are not ok (design 2).
  */
 export async function severalOutcomes(
   refs: readonly string[],

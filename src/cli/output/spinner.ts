@@ -5,7 +5,7 @@ import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './prog
 import { wrapped, type Measure } from '../help/wrap.ts';
 import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
 
-// Faster than this nobody sees that something was waited for.
+// A shorter wait is not noticed.
 const callShownAfterMs = 100;
 const redrawMs = 500;
 // The spinner, a blank, and a column that no terminal has to wrap at.
@@ -34,7 +34,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
     line.show(atOnce);
   };
   const move = (to: Transfer | Count, isWhole: boolean): void => {
-    // A small file is there before the next frame is due; it is shown all the same.
+    // A small file is complete before the next frame is due; show it anyway.
     const atOnce = moving === undefined || isWhole;
     moving = to;
     show(atOnce);

@@ -8,7 +8,7 @@ const gap = 2;
 const longestCell = 200;
 
 /**
- * A table with a head; cells are made printable, columns padded, and no colour is used. Where it is wider than `width`
+ * A table with a head; cells are made printable, columns padded, and no colour is used. If it is wider than `width`
  * columns of a terminal, its widest columns are made narrower, and what is in them is wrapped.
  */
 export function table(head: string[], rows: string[][], width = Number.POSITIVE_INFINITY): string {

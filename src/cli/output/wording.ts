@@ -36,7 +36,7 @@ function percentText({ percent }: Waiting): string {
 // Earlier jobs took about as long, not exactly.
 const lateMs = 10_000;
 
-/** When the one job may be ready, or '' where nothing tells. `now` in ms since 1970. */
+/** When the one job may be ready, or '' if nothing tells. `now` in ms since 1970. */
 export function leftText([job, ...others]: readonly Waiting[], now: number): string {
   if (job?.expectedAt === undefined || others.length > 0 || isFinal(job.state)) return '';
   const left = job.expectedAt - now;

@@ -65,7 +65,7 @@ export class BigView {
     this.element.querySelector<HTMLElement>('.stage')?.focus();
   }
 
-  /** Shows what is said of the item now. */
+  /** Shows the current rating and note of the item. */
   update(id: string): void {
     if (this.#item?.id !== id) return;
     const { rating, note = '', again = false } = this.#deps.marks.of(id);

@@ -79,7 +79,7 @@ export class CompareView {
     this.#start();
   }
 
-  /** Shows what is said of an item now. */
+  /** Shows the current rating and note of an item. */
   update(id: string): void {
     const pane = this.#panes.find(({ item }) => item.id === id);
     const { rating, again = false } = this.#marks.of(id);

@@ -57,7 +57,7 @@ export class Grid {
     this.#measure();
   }
 
-  /** Shows what is said of an item now. */
+  /** Shows the current rating and note of an item. */
   update(id: string): void {
     this.#tiles.get(id)?.show(this.#getMark(id), this.#isCompared(id));
   }

@@ -7,9 +7,9 @@ type Body = Readable & { readonly complete: boolean };
 
 /** How a body is gathered. */
 export interface BatchOptions {
-  /** The least size of the first batch, bytes, where the body is that long. */
+  /** The least size of the first batch, bytes, if the body is that long. */
   firstBytes: number;
-  /** The least size of a further batch, bytes, where it is not the last. */
+  /** The least size of a further batch, bytes, if it is not the last. */
   bytes: number;
   /** A further batch is handed out at this age whatever its size, ms. */
   maxAgeMs: number;

@@ -47,19 +47,19 @@ const redirectStatuses = new Set([301, 302, 303, 307, 308]);
  * GETs an address and follows redirects by hand. Each hop is judged afresh: whether it may be asked at all, and
  * whether the key may go there (`own-site`); no other header tells anything about the user (design 6).
  * @throws MgwError('result_unavailable') for an address that is not fetched, or after five redirects;
- * TransportError where no head came.
+ * TransportError if no head came.
  */
 export async function follow(
   source: { url: string; key: 'own-site' | 'never' },
   options: FollowOptions,
 ): Promise<MediaReply> {
   const { gateway, headers, onHead } = options;
-  // A short key stands in texts and addresses by chance.
+  // A short key occurs in texts and addresses by chance.
   const clean = gateway.key.length < 8 ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
-    // Whoever named this address knows the key; whoever is asked at it must not.
+    // The site that named this address knows the key; the site at this address must not get it.
     if (!keyed && clean(url.href) !== url.href) throw keyInAddress(url);
     gateway.trace?.(`> GET ${url.origin}${url.pathname}${url.search && '?…'}`);
     const message = await get(url, {

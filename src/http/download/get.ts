@@ -25,8 +25,8 @@ const maxKept = 1024;
 
 /**
  * One GET: the head of the answer, its body still to come. Follows nothing. What comes from the gateway's own origin
- * comes on a connection that is kept, where there are such; all else, and what fails there, on a connection of its own.
- * @throws TransportError where no head came.
+ * comes on a connection that is kept, if there are such; all else, and what fails there, on a connection of its own.
+ * @throws TransportError if no head came.
  */
 export async function get(url: URL, options: GetOptions): Promise<Answer> {
   const { baseUrl, signal, kept } = options;

@@ -28,7 +28,7 @@ function namedBy(headers: Record<string, string>, validator: string): string | u
   return validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
 }
 
-/** A `Content-Range`: which bytes come (not those of a 416), and of how many where that is told. */
+/** A `Content-Range`: which bytes come (not those of a 416), and of how many if that is told. */
 export interface ContentRange {
   start?: number;
   end?: number;

@@ -17,8 +17,8 @@ const maxConnections = 4;
 const idleMs = 5000;
 
 /**
- * The database behind a ledger. Every statement stands alone, as one transaction, so that a pool of transactions may
- * stand before it (PgBouncer); and may be repeated, since whoever writes it makes it so. Where a connection breaks, or
+ * The database behind a ledger. Every statement is one transaction by itself, so that a transaction pool may
+ * be in front of it (PgBouncer). Every statement is written so that it may be repeated. If a connection breaks, or
  * none can be made, it is repeated on another one, for as long as the patience lasts.
  */
 export class Database {
@@ -45,7 +45,7 @@ export class Database {
       allowExitOnIdle: true,
       keepAlive: true,
     });
-    // Of a connection that nobody uses: the next statement makes another.
+    // Of an idle connection: the next statement opens another.
     this.#pool.on('error', () => undefined);
   }
 
@@ -56,7 +56,7 @@ export class Database {
 
   /**
    * Runs one statement; it may be done twice.
-   * @throws DatabaseGone, exit 6, where nobody answered; MgwError('config') if the database refuses mgw, or has no
+   * @throws DatabaseGone, exit 6, if the database did not respond; MgwError('config') if the database refuses mgw, or has no
    * ledger in it; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = []): Promise<T[]> {
@@ -73,7 +73,7 @@ export class Database {
   }
 
   /**
-   * Whether a transaction of several statements can be made; mgw makes none, and looks what stands before the database.
+   * Whether a transaction of several statements can be made; mgw makes none, and checks what is in front of the database.
    * @throws as {@link query} does.
    */
   async knowsTransactions(): Promise<boolean> {
@@ -87,13 +87,13 @@ export class Database {
       return true;
     } catch {
       client.release(true);
-      // Where the database is away, this says so.
+      // Reports that the database is unreachable.
       await this.query('SELECT');
       return false;
     }
   }
 
-  /** Closes all connections. What is under way on them is awaited. */
+  /** Closes all connections after their statements have ended. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;

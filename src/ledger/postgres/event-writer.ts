@@ -21,7 +21,7 @@ const maxSeen = 512;
 
 /**
  * Writes events. One that names an owner says what its process is about to do: it is refused unless that process holds
- * its lease, in the same statement. Every other one is a fact, which is true whoever is alive: where the database is
+ * its lease, in the same statement. Every other one is a fact, which holds regardless of leases: if the database is
  * gone, it is kept here and written later.
  */
 export class EventWriter {
@@ -94,7 +94,7 @@ export class EventWriter {
   /**
    * Adds an event to a job.
    * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its
-   * lease, or the database is gone; as its queries do where it refuses. A fact is kept then; that `sending` was not acted
+   * lease, or the database is gone; as its queries do if it refuses. A fact is kept then; that `sending` was not acted
    * on is one.
    */
   async append(id: string, event: JobEvent): Promise<void> {
@@ -201,7 +201,7 @@ export class EventWriter {
       ELSE current_setting('synchronous_commit') END, true) AS mode)`;
   }
 
-  // Whoever finds the process dead removes its row, and waits until this statement is over.
+  // A process that finds this one dead removes its row, and waits until this statement has ended.
   #held(first: number): string {
     return `held AS MATERIALIZED (SELECT id FROM ${this.#database.table('leases')}
       WHERE id = $${first}::bigint AND instance = $${first + 1} AND until > clock_timestamp() FOR KEY SHARE)`;

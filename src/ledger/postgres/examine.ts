@@ -19,7 +19,7 @@ export interface Examined {
 
 const oldestServer = 140_000;
 
-/** Makes the tables of a ledger where they are missing. @throws MgwError as the database's queries do. */
+/** Makes the tables of a ledger if they are missing. @throws MgwError as the database's queries do. */
 export async function makeLedger(url: StateUrl): Promise<LedgerIdentity> {
   const database = new Database(url);
   try {
@@ -72,7 +72,7 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
 /** So many connections are looked at, at the same time: a pool may lead each of them elsewhere. */
 const looks = [1, 2, 3, 4];
 
-// What stands between here and the database.
+// What is between mgw and the database.
 async function wayWarnings(database: Database): Promise<string[]> {
   const ends = await Promise.all(
     looks.map(() =>

@@ -15,7 +15,7 @@ export interface KeptFact {
 
 /**
  * What is known and could not be written, since the database was gone: a file for each event, in the local state folder,
- * until it is written by whoever uses the same ledger from here next.
+ * until the next process of this machine that uses the same ledger writes it.
  */
 export class KeptFacts {
   readonly folder: string;
@@ -51,7 +51,7 @@ export class KeptFacts {
     for (const name of this.files()) {
       const path = join(this.folder, name);
       const fact = factIn(path);
-      // Torn by a crash, or taken by another process meanwhile: whoever kept it was not told that it stands.
+      // Torn by a crash, or taken by another process meanwhile: the writer was not told that it was kept.
       if (fact === undefined) continue;
       await write(fact);
       await unlink(path).catch(() => undefined);

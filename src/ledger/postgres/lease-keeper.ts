@@ -143,7 +143,7 @@ export class LeaseKeeper {
     const own = currentOwner();
     for (;;) {
       const from = { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
-      // Where the answer is lost, the row that nobody knows of runs out.
+      // If the response is lost, the unknown row expires.
       const [row] = await this.#database.query<{ id: string }>(
         `INSERT INTO ${this.#leases} (instance, host, pid, until)
          VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond') RETURNING id::text`,

@@ -17,7 +17,7 @@ export function claimsIn(database: Database): ClaimMethods {
   return {
     claimed,
     claim: async (name, content) => {
-      // Where the answer to the first try is lost, the second finds its own token.
+      // If the response to the first try is lost, the second finds its own token.
       const token = randomUUID();
       for (;;) {
         const [row] = await database.query<{ content: string; token: string }>(

@@ -20,7 +20,7 @@ export interface PostgresLedgerOptions {
   /** The local state folder: what cannot be written while the database is gone is kept there. */
   stateDir: string;
   clock: Clock;
-  /** Makes the tables where they are missing. */
+  /** Makes the tables if they are missing. */
   create?: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface PostgresLedger extends Ledger {
 
 /**
  * The ledger on PostgreSQL, which any number of machines share. See docs/decisions/0014 for what it rests on.
- * @throws MgwError('config') if there is none, DatabaseGone where nobody answers.
+ * @throws MgwError('config') if there is none, DatabaseGone if the database does not respond.
  */
 export async function openPostgresLedger(
   url: StateUrl,

@@ -69,7 +69,7 @@ export function check(body: JsonObject): Violation[] {
   return checkShape(schema, isEmpty ? { ...body, instances: [{}] } : body, flags);
 }
 
-// Specification 2.1 wants these sent, since the models' defaults differ.
+// Specification 2.1 asks for these to be sent, since the models' defaults differ.
 const explicit = [
   ['durationSeconds', 'duration'],
   ['resolution', 'resolution'],

@@ -31,7 +31,7 @@ export function imageType(head: Uint8Array): string | undefined {
 /**
  * A file as `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that the bytes show
  * (specification 2.1).
- * @throws Error saying what is allowed, where the file is empty, over 20 MiB, or no image of a known type.
+ * @throws Error saying what is allowed, if the file is empty, over 20 MiB, or no image of a known type.
  */
 export function imageFromFile(bytes: Uint8Array): Json {
   const mimeType = imageType(bytes);
@@ -41,14 +41,14 @@ export function imageFromFile(bytes: Uint8Array): Json {
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
 
-/** What `bytesBase64Encoded` must be, where `content` is not; undefined if it may be sent. */
+/** What `bytesBase64Encoded` must be, if `content` is not; undefined if it may be sent. */
 export function contentFault(content: string): string | undefined {
   if (/^data:/i.test(content)) return 'Base64 with no Data URL prefix';
   return isBase64(content) ? undefined : 'strict Base64: A-Z a-z 0-9 + / with its padding, no white space';
 }
 
 /**
- * The MIME type that must be declared in place of `mimeType`, where the content denies it; undefined if the
+ * The MIME type to declare instead of `mimeType`, if the content contradicts it; undefined if the
  * two agree, or if neither is of a type that is known here.
  */
 export function deniedType(mimeType: string, content: string): string | undefined {

@@ -136,7 +136,7 @@ function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string 
   return { result: { sources, mime }, fault };
 }
 
-// What follows a question mark may be a signature, what stands before an @ a password.
+// What follows a question mark may be a signature, what precedes an @ a password.
 function nowhere([address]: string[]): string {
   if (address === undefined) return 'has neither content nor an address to fetch';
   return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, from where nothing can be fetched`;

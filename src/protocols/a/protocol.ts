@@ -9,7 +9,7 @@ import { modelOf, query, readSubmission, submission } from './wire.ts';
 /**
  * Protocol A, the long-running-operation style (specification 2.1, 2.2, 3.1, 4.1).
  *
- * The model is no field of its body: it stands in the path. A composed body holds it as a top-level `model` all
+ * The model is not a field of its body: it is in the path. A composed body still holds it as a top-level `model` all
  * the same, so that flags, defaults, `--set`, the fingerprint and the job's record treat it like any other
  * field; `submission` moves it into the path, and what is sent is `instances`, `parameters` and whatever else
  * was given, unchanged.
@@ -40,7 +40,7 @@ export const a: Protocol = {
   notReady: () => false,
 };
 
-// Some listings give the name with the `models/` that stands before it in the path.
+// Some listings give the name with the `models/` that precedes it in the path.
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };

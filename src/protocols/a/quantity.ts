@@ -1,7 +1,7 @@
 import { at, type JsonObject } from '../../json.ts';
 import type { Quantity } from '../protocol.ts';
 
-/** How many videos a body asks for: each instance, sampleCount times; 1 where that is left out. */
+/** How many videos a body asks for: each instance, sampleCount times; 1 if that is left out. */
 export function countOf({ instances, parameters }: JsonObject): number {
   const samples = Number(at(parameters, 'sampleCount') ?? 1);
   const files = (Array.isArray(instances) ? instances.length : 1) * samples;

@@ -31,7 +31,7 @@ export function submission(body: JsonObject): Exchange {
 
 /**
  * The exchange that asks for an operation (specification 4.1), by the whole of its name with its slashes,
- * percent-encoded only if a path cannot hold a character as it is. `model` is the one that was submitted to, where
+ * percent-encoded only if a path cannot hold a character as it is. `model` is the one that was submitted to, if
  * it is known: a name of another one is not asked for.
  * @throws MgwError('result_unavailable') if the name cannot be asked for.
  */
@@ -45,7 +45,7 @@ export function query(handle: string, model?: string): Exchange {
 
 /**
  * Reads the response to a submission. A `name` under 2xx proves an operation, even if the response was cut after it or
- * holds an error next to it. A name that cannot be asked for was accepted all the same, and paid for: the warning says
+ * holds an error next to it. A task whose name cannot be queried was still accepted and paid for: the warning says
  * so, and `query` throws.
  */
 export function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {

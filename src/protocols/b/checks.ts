@@ -19,7 +19,7 @@ import { shownValue } from '../violations.ts';
 import { checkExtInfo } from './ext-info.ts';
 import { flags } from './flags.ts';
 
-// The values that the specification lists where it leaves open whether there are more (2.3).
+// The listed values of fields for which the specification allows others (2.3).
 const listed = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
 
 // Values beyond the listed ones are not shown: they pass, but not a listed one in another letter case.
@@ -41,7 +41,7 @@ const file = z.strictObject(
 );
 
 const resolution = 'a size such as 720P, with a capital letter';
-// Some models take a word, such as adaptive, where others take a ratio.
+// Some models take a word, such as adaptive, instead of a ratio.
 const ratio = 'a ratio such as 16:9';
 
 const output = z.strictObject(
@@ -94,7 +94,7 @@ function withUsage(found: Violation, body: JsonObject): Violation {
   return { ...found, flag };
 }
 
-// `normalise` left it where it is.
+// `normalise` left it if it is.
 const unmerged = violation(
   flags,
   'ReturnUsage',

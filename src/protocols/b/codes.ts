@@ -5,7 +5,7 @@ import { at, idAt, isObject, textAt, type Json } from '../../json.ts';
 
 /**
  * What a call's error proves about the call, in the words of a submission's verdict: `unknown` may have been
- * carried out all the same; of an `unlisted` code nothing is known.
+ * carried out anyway; nothing is known of an `unlisted` code.
  */
 export type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
@@ -76,7 +76,7 @@ function knownOutcome(nativeCode: string): { outcome: CallOutcome; code: ErrorCo
   return row && { outcome: row[1], code: row[2] };
 }
 
-// InvalidParameter stands for refused content and used-up balance too; the words tell.
+// InvalidParameter also means refused content or an empty balance; the message tells which.
 function refined(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
   const said = classify(`${nativeCode} ${message}`, 200);
   const finer = said === 'balance' || (said === 'content_policy' && code !== 'auth');

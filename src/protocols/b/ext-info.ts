@@ -63,7 +63,7 @@ function wrongForm(field: string, value: Json | undefined, meant: Json | undefin
   return { ...violation(flags, field, value, rightForm(meant)), allowedAnyway: rightForm(undefined) };
 }
 
-// What was meant, in the form in which the body takes it; an example where that is too long or cannot be told.
+// The intended value in the form of the body; an example if it is too long or unclear.
 function rightForm(meant: Json | undefined): string {
   const ext = isObject(meant) ? meant : { ExtVideoParameters: { ReturnUsage: true } };
   const parameters = ext['ExtVideoParameters'];

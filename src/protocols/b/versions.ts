@@ -18,7 +18,7 @@ export function needsListing(body: JsonObject): ListingUse | undefined {
 }
 
 /**
- * The body with the version that is left out, where the listing gives just one for its model (design 7).
+ * Returns the body with the missing version, if the listing has just one for its model (design 7).
  * @throws MgwError('usage') if the listing denies model or version, or leaves a choice: it shows what there is.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
@@ -33,7 +33,7 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 /**
  * What the listing denies of a body: a model that it does not give, or a version that it does not give for the
  * model (specification 2.3, 2.7). Versions do not substitute for one another (specification 8), so they are
- * compared as exact text. A model listed without versions proves nothing. Empty where model or version is
+ * compared as exact text. A model listed without versions proves nothing. Empty if the model or version is
  * missing: that is `check`'s.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {

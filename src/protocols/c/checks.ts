@@ -31,7 +31,7 @@ const longPrompt = () => {
   return schema.register(z.globalRegistry, { maxLength: maxPrompt });
 };
 
-// Its type is not shown beyond "an image source": URLs are looked for where such objects hold them.
+// Its type is not shown beyond "an image source": URLs are looked for in such objects too.
 const imageSource = z.any().check(({ value, issues }) => {
   const around = z.looseObject({ url: z.optional(assetUrl()), image_url: z.optional(assetUrl()) });
   const schema = Array.isArray(value) ? z.array(assetUrl()) : isObject(value) ? around : assetUrl();

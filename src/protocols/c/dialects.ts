@@ -1,11 +1,11 @@
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 
 /**
- * Protocol C's answers are not shown in the specification (2.5, 3.3). What stands here is what gateways of this
+ * Protocol C's answers are not shown in the specification (2.5, 3.3). This lists what gateways of this
  * kind send: their own envelopes, and the bodies of the upstreams that relays pass on.
  */
 
-/** What a status word stands for. */
+/** The meaning of a status word. */
 export type TaskState = 'queued' | 'running' | 'succeeded' | 'failed';
 
 const vocabulary: Record<TaskState, string> = {
@@ -37,7 +37,7 @@ export interface ShownTask {
 
 /**
  * The task in the answer to a query; undefined if no state is told. A word at the top belongs to the task
- * where the top bears a task's id or its video, and may otherwise be the envelope's (`"status":"success"` around a
+ * if the top level has a task's id or its video, and may otherwise be the envelope's (`"status":"success"` around a
  * task that is still running). Only texts are words: some upstreams send a number next to them.
  */
 export function taskIn(body: JsonObject): ShownTask | undefined {
@@ -84,7 +84,7 @@ function isBadCode(code: Json | undefined): boolean {
 
 const progressNames = ['progress', 'info.progress'];
 
-/** Percent, 0 to 100: from `37`, `"37%"`, `"37"`, and from 0.37, which is a fraction where it is below 1. */
+/** Percent, 0 to 100: from `37`, `"37%"`, `"37"`, and from 0.37, which is a fraction if it is below 1. */
 export function progressIn(task: JsonObject): number | undefined {
   return progressNames.map((path) => percent(at(task, path))).find((found) => found !== undefined);
 }
@@ -133,7 +133,7 @@ const urlRoots = [
 ];
 const oldUrlPaths = ['fail_reason', 'data.fail_reason'];
 
-// Some give a list of addresses where others give one.
+// Some give a list of addresses, others a single one.
 const everyUrlPath = [
   ...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)),
   ...oldUrlPaths,

@@ -103,7 +103,7 @@ const waitWords =
 
 /**
  * True if the answer of the result's address says that the video is not there yet. An answer about a failed
- * task is not, though it bears the same words: `Task is not completed yet, current status: FAILURE`.
+ * task is not, though it has the same wording: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {
   if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;

@@ -53,7 +53,7 @@ export function contentPath(handle: string): string | undefined {
 
 // A handle comes from the wire: what could leave its place in the path is not sent.
 function pathStep(handle: string): string | undefined {
-  // Most are plain, and the classes of Unicode are made where they are first asked for.
+  // Most are plain, and Unicode classes are compiled on first use.
   if (/^[\w-]{1,64}$/.test(handle)) return handle;
   if (handle.length > longestHandle || handle.trim() === '' || handle === '.') return undefined;
   return /[\p{Cc}\p{Cs}?#]|\.\.|:\/\//u.test(handle) ? undefined : encodeURIComponent(handle);
@@ -81,7 +81,7 @@ function oddity(body: Json | undefined, isError: boolean, isCut: boolean): strin
   return isCut ? 'The answer was cut short after the task id.' : undefined;
 }
 
-// A task without an id was made all the same.
+// A task without an id was still created.
 function isUnderWay(task: ShownTask | undefined): boolean {
   return task !== undefined && stateOf(task.word) !== 'failed';
 }

@@ -24,13 +24,13 @@ export interface FleetPlace {
 
 /** How tests of a fleet reach the server. */
 export interface FleetOptions {
-  /** Through PgBouncer in transaction mode: skipped where it is not installed. */
+  /** Through PgBouncer in transaction mode: skipped if it is not installed. */
   isPooled?: boolean;
   /** Parameters of the machines' address. */
   parameters?: string;
 }
 
-/** Tests on a PostgreSQL server of their own; skipped where it is not installed. */
+/** Tests on a PostgreSQL server of their own; skipped if it is not installed. */
 export function describeFleet(
   name: string,
   { isPooled = false, parameters = '' }: FleetOptions,

@@ -21,7 +21,7 @@ function rows(...ids: string[]): NewRow[] {
   }));
 }
 
-// Through a pool where there is one.
+// Through a pool if there is one.
 describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBouncer }, (place) => {
   let one: TestProcess;
   let other: TestProcess;

@@ -8,7 +8,7 @@ import { openDatabase, processIn } from './processes.ts';
 
 const never = new AbortController().signal;
 
-// Through a pool where there is one.
+// Through a pool if there is one.
 describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];
@@ -44,7 +44,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     );
   }
 
-  // True where no place is found in several looks.
+  // True if no place is found in several looks.
   async function isFull(one: SharedPace): Promise<boolean> {
     const stop = new AbortController();
     const waiting = one.enter(stop.signal).then(

@@ -29,7 +29,7 @@ export interface PostgresPlace extends Place {
 /** A clock that stands still for timestamps, and goes on for leases; pauses pass quickly. */
 const stillClock: Clock = { ...hurried(), now: () => now };
 
-/** Tests that have a PostgreSQL server to themselves; skipped where it is not installed. */
+/** Tests that have a PostgreSQL server to themselves; skipped if it is not installed. */
 export function describePostgres(
   name: string,
   tests: (newPlace: () => Promise<PostgresPlace>, serverOf: () => PostgresServer) => void,

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 
-/** Whether ffmpeg and ffprobe are on PATH: a second opinion where they are, never needed. */
+/** Whether ffmpeg and ffprobe are on PATH: a second opinion if they are, never needed. */
 export const hasFfmpeg = ['ffmpeg', 'ffprobe'].every((tool) => spawnSync(tool, ['-version']).status === 0);
 
 /** Decodes media with ffmpeg, checking all it can; returns what it complained of, and raw output if asked for. */

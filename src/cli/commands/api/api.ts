@@ -122,7 +122,7 @@ type ApiAuth = 'bearer' | 'x-api-key' | 'none';
 const authSchemes: Record<ApiAuth, AuthScheme> = { bearer, 'x-api-key': xApiKey, none: bearer };
 
 /**
- * The exchange that a raw call stands for.
+ * The exchange of a raw call.
  * @throws MgwError('usage') naming what is wrong; nothing is sent.
  */
 async function apiRequest(

@@ -25,7 +25,7 @@ export interface ApiAnswer {
 /**
  * Makes a raw call. A GET is tried again on 429, 5xx and network errors; a POST may cost money, and is tried again only
  * where it certainly was not handled.
- * @throws MgwError: exit 6 where no answer came, 7 where a POST may have been handled, 130/143 interrupted.
+ * @throws MgwError: exit 6 if no answer came, 7 if a POST may have been handled, 130/143 interrupted.
  */
 export async function apiCall(
   exchange: Exchange,

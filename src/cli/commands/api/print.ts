@@ -19,8 +19,8 @@ interface PrintOptions {
 }
 
 /**
- * Writes an answer to standard output as it arrives, byte by byte; where it is text, without the key.
- * @throws TransportError where the body is cut.
+ * Writes an answer to standard output as it arrives, byte by byte; if it is text, without the key.
+ * @throws TransportError if the body is cut.
  */
 export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Promise<void> {
   const { io, include, redact } = options;
@@ -30,7 +30,7 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
   const isClean = stream !== undefined && !isText(reply);
   for await (const chunk of shown(isClean ? body : withoutKey(body, redact), !isClean && io.stdout.isTTY)) {
     await write(io.stdout, chunk);
-    // `mgw api … | head`: nobody reads the rest.
+    // `mgw api … | head`: the rest is not read.
     if (!io.stdout.destroyed) continue;
     stream?.close();
     return;
@@ -40,7 +40,7 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
- * Text without the key, each line as soon as it is whole. A character stands for a byte, so that any character set
+ * Text without the key, each line as soon as it is whole. One character per byte, so that any character set
  * passes as it is.
  */
 export async function* withoutKey(
@@ -56,7 +56,7 @@ export async function* withoutKey(
       held = held.slice(end);
     }
   } catch (error) {
-    // What a connection that broke has brought is shown all the same.
+    // Show what arrived before the connection broke.
     if (held !== '') yield Buffer.from(redact(held), 'latin1');
     throw error;
   }
@@ -80,8 +80,8 @@ async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGener
 }
 
 /**
- * An answer as a JSON document: its body as JSON where it is, as text elsewhere.
- * @throws TransportError where the body is cut.
+ * An answer as a JSON document: its body as JSON if it is, as text elsewhere.
+ * @throws TransportError if the body is cut.
  */
 export async function answerView(
   answer: ApiAnswer,

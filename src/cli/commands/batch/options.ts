@@ -79,7 +79,7 @@ export function addRunOptions(command: Command): void {
   for (const option of budgetOptions('this batch')) command.addOption(option);
 }
 
-/** The pace of a batch: that of all machines where the ledger is theirs. @throws MgwError('unreachable'). */
+/** The pace of a batch: that of all machines if the ledger is theirs. @throws MgwError('unreachable'). */
 export async function paceOf(
   context: Context,
   batch: string,

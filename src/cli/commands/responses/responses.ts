@@ -137,7 +137,7 @@ async function inputOf(
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-/** What a response came to: its JSON, the text that was printed, and why it is not ok where it is not. */
+/** What a response came to: its JSON, the text that was printed, and why it is not ok. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = { ...(response && { response }), ...(text !== '' && { text }) };

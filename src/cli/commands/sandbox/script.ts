@@ -111,7 +111,7 @@ function withoutKeys(env: NodeJS.ProcessEnv, keys: readonly string[]): NodeJS.Pr
   return Object.fromEntries(Object.entries(env).filter(([name, value]) => isSafe(name, value)));
 }
 /**
- * Runs a script to its end and gives its exit code (128 and the signal's number where a signal ended it).
+ * Runs a script to its end and returns its exit code (128 plus the signal's number if a signal ended it).
  * Signals are passed on. @throws MgwError('usage') if it cannot be run.
  */
 export function runScript(

@@ -13,7 +13,7 @@ import { costText, savedText } from '../../output/saved.ts';
 import { deliveredOutcome } from '../video/delivered.ts';
 import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 
-/** Speaks what was prepared, as one job or with `--split` as several, and says where the audio is. */
+/** Speaks what was prepared, as one job or with `--split` as several, and reports where the audio is. */
 export async function deliverSpeech(
   context: Context,
   speech: PreparedSpeech,

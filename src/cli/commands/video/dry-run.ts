@@ -16,7 +16,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
     auth.header,
   ]);
   const json = body === '' ? undefined : parseJson(body);
-  // The prompt may be a file of somebody else.
+  // The prompt may come from another person's file.
   const shown = json === undefined ? '' : escapeControls(JSON.stringify(json, undefined, 2));
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return {
