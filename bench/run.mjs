@@ -63,7 +63,7 @@ function open(name) {
     rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
     // The start of a command line that runs mgw, on any Node.
     mgw: (node = process.execPath) => [node, bin],
-    // A home of its own for each: empty state, no settings, no key of whoever measures.
+    // A home of its own for each: empty state, no settings, no key of the user.
     env: (url) => {
       const home = join(folder, `home-${(states += 1)}`);
       mkdirSync(home);

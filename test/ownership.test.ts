@@ -16,7 +16,7 @@ it('relies on what the user or root made', () => {
   expect(ownerFault({ uid: 1001 }, 1000)).toBe('belongs to user 1001, and mgw runs as user 1000');
 });
 
-it('relies on nobody else as root either', () => {
+it('trusts no other user as root either', () => {
   expect(ownerFault({ uid: 1000 }, 0)).toBe('belongs to user 1000, and mgw runs as user 0');
 });
 

@@ -106,7 +106,7 @@ describe('secretRedactor', () => {
       expect(secretRedactor([key])(`x ${spell(bare)} y`)).toBe('x [redacted] y');
   });
 
-  it('hides every key of several, also where one begins another', () => {
+  it('hides every key of several, also if one begins another', () => {
     const hide = secretRedactor(['sk-abcdefgh', 'sk-abcdefghijkl', '']);
     expect(hide('sk-abcdefghijkl sk-abcdefgh')).toBe('[redacted] [redacted]');
   });

@@ -134,7 +134,7 @@ describe('what was compiled', () => {
     ['torn', (bytes: Buffer) => bytes.subarray(0, 100)],
     ['empty', (bytes: Buffer) => bytes.subarray(0, 0)],
     ['changed', (bytes: Buffer) => bytes.fill(7, 60, 80)],
-  ])('is made again where it is %s', (_, spoil) => {
+  ])('is made again if it is %s', (_, spoil) => {
     run();
     const paths = readdirSync(cache).map((name) => join(cache, name));
     const whole = paths.map((path) => readFileSync(path));
@@ -144,7 +144,7 @@ describe('what was compiled', () => {
     expect(run()).toBe(42);
   });
 
-  it('is not missed where it cannot be written', () => {
+  it('is not missed if it cannot be written', () => {
     rmSync(cache, { recursive: true });
     expect(run()).toBe(42);
   });
@@ -166,7 +166,7 @@ describe('the folder of what was compiled', () => {
   });
 
   it.each(['', 'mgw', 'mgw/compiled', 'mgw/compiled/1.0.0'])(
-    'is not used where others may write to %j',
+    'is not used if others may write to %j',
     (name) => {
       mkdirSync(join(home, 'mgw/compiled/1.0.0'), { recursive: true });
       chmodSync(join(home, name), 0o777);

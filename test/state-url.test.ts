@@ -38,7 +38,7 @@ describe('the address of a shared ledger', () => {
     }
   });
 
-  it('gives its password to nobody but who has to take it out', () => {
+  it('gives its password only to the code that redacts it', () => {
     expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
     expect(holdsPassword('postgres://mgw:x@db/jobs')).toBe(true);
     expect(holdsPassword('postgres://mgw@db/jobs')).toBe(false);

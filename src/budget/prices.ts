@@ -109,7 +109,7 @@ function countIn(words: ReadonlyMap<string, string>, name: string): number | und
   const given = words.get(name);
   if (given === undefined) return undefined;
   if (!/^[1-9]\d{0,4}$/.test(given))
-    throw new Error(`${name}=${shownValue(given)}: allowed is a whole number above 0, such as 5`);
+    throw new Error(`${name}=${shownValue(given)}: must be a whole number above 0, such as 5`);
   return Number(given);
 }
 
@@ -129,7 +129,7 @@ function amountOf(name: string, value: string): Decimal {
   try {
     return parseAmount(value);
   } catch (error) {
-    throw new Error(`${name}=${shownValue(value)}: allowed is ${(error as Error).message}`);
+    throw new Error(`${name}=${shownValue(value)}: must be ${(error as Error).message}`);
   }
 }
 

@@ -74,7 +74,7 @@ function parsed(option: Option, value: string, parse: (text: string) => unknown)
 }
 
 function refused(option: Option, value: string, allowed: string): Error {
-  return usageError(`${nameOf(option)} ${shownValue(value)}: allowed is ${allowed}.`);
+  return usageError(`${nameOf(option)} ${shownValue(value)}: must be ${allowed}.`);
 }
 
 function shownValue(value: string): string {
@@ -123,7 +123,7 @@ export function sinceTime(text: string, now: number): string {
     return new Date(now - parseDuration(text)).toISOString();
   } catch {
     throw usageError(
-      '--since: allowed is a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
+      '--since: must be a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
     );
   }
 }

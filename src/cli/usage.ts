@@ -78,7 +78,7 @@ function invalidArgument(command: Command, text: string): MgwError {
       text,
     ) ?? [];
   if (choices === undefined) return complaint(command, text);
-  return complaint(command, `<${name ?? ''}> ${shown(value)}: allowed is one of ${choices}.`);
+  return complaint(command, `<${name ?? ''}> ${shown(value)}: must be one of ${choices}.`);
 }
 
 function excessArguments(command: Command): MgwError {

@@ -80,7 +80,7 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
   const where = source === 'flag' || source === 'env' ? name : `${key} in ${originText(origin)}`;
   // The text before an @ may be a password, and the query of an address may hold one.
   const value = shown === '' || /@|password/i.test(shown) ? '' : ` ${printableLine(shown, 80)}`;
-  const message = `${where ?? key}${value}: allowed is ${messageOf(cause)}.`;
+  const message = `${where ?? key}${value}: must be ${messageOf(cause)}.`;
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
 }
 

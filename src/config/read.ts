@@ -130,7 +130,7 @@ function checkOwner(file: string, stat: Stats): void {
 function notOurs(fault: string): MgwError {
   return new MgwError(
     'config',
-    `${fault}: whoever wrote it would decide where the key goes. Make it your own with chown, name another folder ` +
+    `${fault}: its writer would decide where the key goes. Make it your own with chown, name another folder ` +
       'with MGW_CONFIG_DIR, or run mgw as that user.',
   );
 }

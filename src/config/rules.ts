@@ -188,7 +188,7 @@ function amount(given: unknown): string {
 function speechFormatName(given: unknown): string {
   const name = String(given);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
-    throw new Error('mp3, wav, pcm or ogg_opus (any other by --format, where it is needed)');
+    throw new Error('mp3, wav, pcm or ogg_opus (set any other with --format)');
   return name;
 }
 

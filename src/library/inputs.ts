@@ -24,7 +24,7 @@ export function durationMs(given: Duration, name: string): number {
   try {
     return parseDuration(text);
   } catch (error) {
-    throw usageError(`${name} ${text}: allowed is ${messageOf(error)}, or whole milliseconds.`);
+    throw usageError(`${name} ${text}: must be ${messageOf(error)}, or whole milliseconds.`);
   }
 }
 

@@ -56,7 +56,7 @@ export async function* speakStream(
   const giveUp = order.giveUp === undefined ? left.signal : AbortSignal.any([order.giveUp, left.signal]);
   const pipe = new PassThrough();
   const leave = (): void => {
-    left.abort(new Error('nobody reads the speech any more'));
+    left.abort(new Error('the reader of the speech has closed it'));
     pipe.destroy();
   };
   const speaking = calls.run({ ...order, giveUp }, async (call) => {

@@ -45,6 +45,6 @@ export class ReaderGone extends Error {
   override readonly name = 'ReaderGone';
 
   constructor() {
-    super('nobody reads the output any more');
+    super('the reader has closed the output');
   }
 }

@@ -42,7 +42,7 @@ function baseOf(bucket: string, region: string, endpoint: string | undefined): U
     const url = parseEndpoint(endpoint);
     return new URL(`${url.href.replace(/\/$/, '')}/${bucket}`);
   } catch (error) {
-    throw new MgwError('config', `The endpoint of the store: allowed is ${(error as Error).message}.`);
+    throw new MgwError('config', `The endpoint of the store: must be ${(error as Error).message}.`);
   }
 }
 

@@ -23,7 +23,7 @@ function known(): string {
 const lines = (): number => readFileSync(known(), 'utf8').split('\n').length - 1;
 
 describe('rows that are known to be done', () => {
-  it('are told from the first run on, and found out again where that is lost or damaged', async () => {
+  it('are told from the first run on, and found out again if that is lost or damaged', async () => {
     expect(lines()).toBe(3);
     const { batch } = await scene.read('run', file);
     expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
@@ -50,7 +50,7 @@ describe('rows that are known to be done', () => {
     expect(scene.gateway.charges.get('a cat')).toBe(2);
   });
 
-  it('are not done where a later take of them is', async () => {
+  it('are not done if a later take of them is', async () => {
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat'], ['c', 'a dog']));
     scene.gateway.judge = () => ({ kind: 'doom' });
     expect((await scene.batch('retry', file, '--id', 'a', '--force')).code).not.toBe(0);
@@ -71,7 +71,7 @@ describe('rows that are known to be done', () => {
     expect(stderr).toContain('m.csv:3: same request as line 2');
   });
 
-  it('are checked anew where a default is another one', async () => {
+  it('are checked anew if a default is another one', async () => {
     const changed = await scene.read('run', file, '-d', 'aspect-ratio=9:16');
     expect(changed).toMatchObject({ exit_code: 11, batch: { states: { changed: 3 } } });
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 3 });
@@ -83,7 +83,7 @@ describe('rows that are known to be done', () => {
     expect(scene.gateway.posts()).toEqual([]);
   });
 
-  it('are read each time where a row is made of a file', async () => {
+  it('are read each time if a row is made of a file', async () => {
     writeFileSync(scene.at('text.txt'), 'a boat');
     const text = `id,protocol,file\na,tts,${scene.at('text.txt')}\n`;
     const speech = scene.file('speech.csv', text);

@@ -55,7 +55,7 @@ describe('the number of tasks under way', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('lets nobody wait who was told to stop', async () => {
+  it('ends the wait of a process that was told to stop', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -103,7 +103,7 @@ describe('a submission that comes to be sent late', () => {
     await paced.exchange({} as never, options);
   }
 
-  it('has another turn where its connection took too long, and is not sent where its record did', async () => {
+  it('has another turn if its connection took too long, and is not sent if its record did', async () => {
     await sendLate({ recording: 1900 });
     await sendLate({ connecting: 2100, recording: 1900 });
     const late = { phase: 'unsent', reason: 'aborted_before_send' };

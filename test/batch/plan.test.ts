@@ -79,7 +79,7 @@ describe('a plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('points out two rows that ask for the same, and refuses them where nothing tells them apart', async () => {
+  it('points out two rows that ask for the same, and refuses them if nothing tells them apart', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);
     expect(named.stderr).toContain('same.csv:3: same request as line 2');

@@ -105,7 +105,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for nothing while a row is bad, and leaves bad rows out where it is told to', async () => {
+  it('pays for nothing while a row is bad, and leaves bad rows out if it is told to', async () => {
     const file = scene.file('m.csv', `${clips(['a', 'a boat'])}b,c,vendor-h3-mini,4,a cat\n`);
     expect(await scene.batch('run', file)).toMatchObject({ code: 2 });
     expect(scene.gateway.requests).toEqual([]);
@@ -115,7 +115,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('goes on with the others where a row is in doubt, and does not send it again', async () => {
+  it('goes on with the others if a row is in doubt, and does not send it again', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'lose' });
     const { exit_code, batch, rows } = await scene.read('run', file);
@@ -203,7 +203,7 @@ describe('a row that failed', () => {
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
   });
 
-  it('is refused by retry where no row has the id', async () => {
+  it('is refused by retry if no row has the id', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
@@ -246,7 +246,7 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
-  it('replaces its file where that is said', async () => {
+  it('replaces its file if that is said', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship']));
@@ -338,7 +338,7 @@ describe('an interruption', () => {
 });
 
 describe('the names of files', () => {
-  it('hold the job and the number of each file, where they are asked for', async () => {
+  it('hold the job and the number of each file, if they are asked for', async () => {
     scene.gateway.samples = 2;
     const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
     const file = scene.file('m.csv', row);

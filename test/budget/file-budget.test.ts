@@ -231,7 +231,7 @@ describe('a budget that processes share', () => {
     );
   });
 
-  it('is used to the last unit where nobody dies', async () => {
+  it('is used to the last unit if nobody dies', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.infiniteStream(fc.nat(1000)),
@@ -286,7 +286,7 @@ describe('a budget', () => {
     });
   });
 
-  it('tells how it stood where an amount does not fit', async () => {
+  it('tells how it stood if an amount does not fit', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(10) });
     await ask(budget, 'a', 6);
@@ -379,7 +379,7 @@ describe('a budget', () => {
     }
   });
 
-  it('is not used where a bit of a line has changed', async () => {
+  it('is not used if a bit of a line has changed', async () => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(100) });
     await ask(budget, 'a', 3);

@@ -50,12 +50,12 @@ describe('the cost at most of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', seconds: '7' })).toBe('0.7');
   });
 
-  it('takes the defaults that the specification shows, and the most there is where it shows none', () => {
+  it('takes the defaults that the specification shows, and the most there is if it shows none', () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
 
-  it('takes the length that the price says is billed where a request asks for none', () => {
+  it('takes the length that the price says is billed if a request asks for none', () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');
     expect(cost('a', price, a({ sampleCount: 3 }))).toBe('2.4');
@@ -146,7 +146,7 @@ describe('the cost at most of a body', () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
-  it('of speech leaves white space out only where the price says so', () => {
+  it('of speech leaves white space out only if the price says so', () => {
     const of = (price: string): string | undefined =>
       jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
@@ -192,11 +192,11 @@ describe('a price', () => {
     ['seconds=0.12', /seconds is not a unit; allowed: second, video, reference_image, 10k_characters/],
     ['second=', /not written as NAME=VALUE/],
     ['default_seconds=5', /names no unit/],
-    ['second=1 default_seconds=0', /default_seconds="0": allowed is a whole number above 0/],
+    ['second=1 default_seconds=0', /default_seconds="0": must be a whole number above 0/],
     ['second=1 default_seconds=5 default_seconds=6', /default_seconds is given twice/],
     ['reference_image=0.2', /is a part of a price; allowed: with second or video/],
     ['second=1 free_reference_images=5', /allowed only with reference_image/],
-    ['second=1 reference_image=1 free_reference_images=x', /allowed is a whole number above 0/],
+    ['second=1 reference_image=1 free_reference_images=x', /must be a whole number above 0/],
     ['second=1 minimum=-1', /minimum="-1".*plain digits/],
     ['second=1 minimum=1 minimum=2', /minimum is given twice/],
     ['second=-1', /second="-1".*plain digits/],

@@ -151,7 +151,7 @@ describe('POST', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('is tried again only where the gateway says that it did not handle it', async () => {
+  it('is tried again only if the gateway says that it did not handle it', async () => {
     let answers = 0;
     const { user, server } = await bench((response) => {
       response.writeHead((answers += 1) === 1 ? 429 : 500).end('{}');

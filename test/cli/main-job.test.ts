@@ -241,7 +241,7 @@ describe('--key', () => {
 });
 
 describe('submit alone', () => {
-  it('ends 5 where its --key names a job that failed', async () => {
+  it('ends 5 if its --key names a job that failed', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
     expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
     const again = await user.run([...submit, '--key', 'k']);
@@ -271,7 +271,7 @@ describe('submit alone', () => {
 });
 
 describe('bad input', () => {
-  it('names both ways on where there is no key', async () => {
+  it('names both ways on if there is no key', async () => {
     const run = await userHere().run(submit);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);

@@ -181,11 +181,11 @@ describe('prices', () => {
     writeFileSync(path, readFileSync(path, 'utf8').replace('10k_characters=3', 'much'));
     const refused = await user.run(['tts', 'hello', '-o', 'x.mp3', '--json']);
     expect(refused.json).toMatchObject({ exit_code: 2, error: { code: 'config' } });
-    expect(refused.json.error.message).toContain('prices.tts in profile default much: allowed is');
+    expect(refused.json.error.message).toContain('prices.tts in profile default much: must be');
   });
 });
 
-it('jobs resolve --resubmit pays under a budget, and leaves the doubt where there is no room', async () => {
+it('jobs resolve --resubmit pays under a budget, and leaves the doubt if there is no room', async () => {
   const user = userHere();
   const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', 'submit-reply-lostx1']);
   const printed = await new Promise<string>((resolve) => {

@@ -31,7 +31,7 @@ describe('readLine', () => {
     expect(await line).toBe('gateway.example');
   });
 
-  it('ends with 130 where the terminal goes away', async () => {
+  it('ends with 130 if the terminal goes away', async () => {
     const { io, stdin } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');

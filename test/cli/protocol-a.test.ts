@@ -278,7 +278,7 @@ describe('the end of an operation', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('partly filtered is a success with a note, also where nothing is saved', async () => {
+  it('partly filtered is a success with a note, also if nothing is saved', async () => {
     finish = () => partlyFiltered(gateway);
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);
@@ -383,7 +383,7 @@ describe('media inside the answer', () => {
     expect(gateway.seen.filter(({ path }) => path === '/files/2')).toHaveLength(before);
   });
 
-  it('falls back on the address where the content is broken', async () => {
+  it('falls back on the address if the content is broken', async () => {
     finish = () => generated([{ encodedVideo: 'A*==', uri: `${gateway.url}/files/1` }]);
     expect((await here(save)).code).toBe(0);
     expect(file('out.mp4')).toEqual(videos[1]);
@@ -433,7 +433,7 @@ describe('where the key goes', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('is judged afresh at every hop of a redirect', async () => {
+  it('is judged anew at every hop of a redirect', async () => {
     const [near, far] = [await fileHost('127.0.0.1'), await fileHost('127.0.0.2')];
     const hop = (to: string): { status: number; headers: Record<string, string> } => ({
       status: 302,

@@ -160,7 +160,7 @@ describe('submit -o', () => {
   });
 });
 
-it('points out a field that nobody knows: one that looks like a slip is refused, another is sent', async () => {
+it('points out an unknown field: one that looks like a slip is refused, another is sent', async () => {
   const slip = [...submit, '--set', 'OutputConfig.Duraton=5'];
   const refused = await here(slip);
   expect(refused.stderr).toContain('OutputConfig.Duraton: there is no such field for Video-B; did you mean');
@@ -188,7 +188,7 @@ describe('the listing', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('is exit 3 where it is needed and the key is refused', async () => {
+  it('is exit 3 if it is needed and the key is refused', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
@@ -210,7 +210,7 @@ describe('the listing', () => {
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('gives the version that is left out, where there is just one', async () => {
+  it('gives the version that is left out, if there is just one', async () => {
     list(many, one);
     const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);
     expect(dry.json['request']).toMatchObject({ body: { ModelVersion: '7.1' } });
@@ -315,7 +315,7 @@ describe('the answer to a query', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('a failure that lists a file all the same says so, without its signature', async () => {
+  it('a failure that lists a file says so, without its signature', async () => {
     shown = { ErrCode: 7 };
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(5);
@@ -358,7 +358,7 @@ describe('the file host', () => {
     ]);
   });
 
-  it('nor where it is the gateway itself, or a trusted origin, or asks for one', async () => {
+  it('nor if it is the gateway itself, or a trusted origin, or asks for one', async () => {
     const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.filesUrl}/files/1` }];
     shown = { Output: { FileInfos: files } };
     gateway.always.content = { status: 401, body: { error: { message: 'no key' } } };

@@ -113,7 +113,7 @@ describe('jobs resolve', () => {
 });
 
 describe('jobs export and import', () => {
-  it('carry keys, doubts and refusals to another machine, where the promises hold', async () => {
+  it('carry keys, doubts and refusals to another machine, if the promises hold', async () => {
     const other = userHere(gateway.url);
     await user.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast]);
     gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });

@@ -188,7 +188,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('runs nothing where the folder of the script cannot be on a PATH', async () => {
+  it('runs nothing if the folder of the script cannot be on a PATH', async () => {
     const odd = join(user.cwd, 'a:b');
     mkdirSync(odd);
     const run = await exec([], 'echo ran', { TMPDIR: odd });
@@ -211,7 +211,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it.skipIf(!hasCurl)('is not asked for loopback where a proxy is set', async () => {
+  it.skipIf(!hasCurl)('is not asked for loopback if a proxy is set', async () => {
     const get = 'curl -sf -o /dev/null -H "Authorization: Bearer $MGW_API_KEY" "$MGW_BASE_URL/v1/models"';
     const proxy = { http_proxy: 'http://127.0.0.1:9', HTTP_PROXY: 'http://127.0.0.1:9' };
     expect((await exec([], `${get} && mgw models`, proxy)).code).toBe(0);
@@ -219,7 +219,7 @@ describe('the real gateway', () => {
 });
 
 describe('exec --verify', () => {
-  it.skipIf(!hasCurl)('fails a script that simply tries again where an answer was lost', async () => {
+  it.skipIf(!hasCurl)('fails a script that simply tries again if an answer was lost', async () => {
     const run = await judge(['--verify', '--fault', 'submit-reply-lostx1', '--', script('naive.sh')]);
     expect(run.code).toBe(5);
     expect(run.stderr).toContain('charged-twice: The same request was charged 2 times, 20 credits in all.');
@@ -250,16 +250,16 @@ describe('exec --verify', () => {
     }
   });
 
-  it('says how chaos can be repeated where no seed was given', async () => {
+  it('says how chaos can be repeated if no seed was given', async () => {
     expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(/--seed \d+ repeats this chaos/);
   });
 
-  it('complains of a task that failed where the script ended well', async () => {
+  it('complains of a task that failed if the script ended well', async () => {
     const failed = await exec(['--verify', '--json', '--fault', 'task-fails'], `${boat} -o b.mp4; exit 0`);
     expect(kinds(failed)).toEqual(['failure-ignored']);
   });
 
-  it('judges the polling of mgw where it is told how fast is too fast, and mgw then keeps to it', async () => {
+  it('judges the polling of mgw if it is told how fast is too fast, and mgw then keeps to it', async () => {
     const hasty = `${boat} -q >id; for i in 1 2; do mgw video c status - <id; done; exit 1`;
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '1m'], hasty))).toEqual(['polled-too-fast']);
     const careful = await exec(['--verify', '--json', '--min-poll', '700ms'], `${boat} -o b.mp4`);

@@ -113,7 +113,7 @@ describe('in a pipe', () => {
   );
 });
 
-it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows no colour where it is not wanted: %j', async (wish) => {
+it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows no colour if it is not wanted: %j', async (wish) => {
   const { stderr } = await runOnScreen(['nonsense'], { ...env, ...wish }, 80);
   expect(stderr).not.toContain('\x1b');
   expect((await runOnScreen(['nonsense'], env, 80)).stderr).toContain('\x1b[31mmgw:');

@@ -49,7 +49,7 @@ describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
     expect(stdout).toMatch(/downloading \d+% [\d.]+ kB of [\d.]+ kB/);
   });
 
-  it('shows no colour where none is wanted', async () => {
+  it('shows no colour if none is wanted', async () => {
     const { stdout } = await onTerminal(submit, 100, { NO_COLOR: '1' });
     expect(stdout).toContain('⠋');
     expect(stdout).not.toMatch(/\x1b\[\d*m/);

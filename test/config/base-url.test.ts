@@ -47,7 +47,7 @@ describe('parseBaseUrl', () => {
     expect(() => parseBaseUrl(text, false)).not.toThrow(/sesame/);
   });
 
-  it('takes http:// anywhere where that is allowed', () => {
+  it('takes http:// anywhere if that is allowed', () => {
     expect(parseBaseUrl('http://10.0.0.1', true)).toBe('http://10.0.0.1');
   });
 

@@ -42,7 +42,7 @@ it('shows every value with its source, and hides the key', () => {
 
 it('shows what cannot be used with the reason, and the rest as it is', () => {
   const rows = list({ timeout: 'soon', base_url: 'https://h/v1', retries: 1 }, { MGW_SANDBOX: 'maybe' });
-  expect(find(rows, 'timeout')?.problem).toContain('allowed is a number with its unit');
+  expect(find(rows, 'timeout')?.problem).toContain('must be a number with a unit');
   expect(find(rows, 'base_url')?.problem).toContain('leave /v1 out');
   expect(find(rows, 'sandbox')?.problem).toContain('true or false');
   expect(find(rows, 'retries')?.value).toBe(1);

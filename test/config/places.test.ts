@@ -3,7 +3,7 @@ import { configFolder, stateFolder, type Host } from '../../src/config/places.ts
 
 const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/srv' };
 
-it('is in the home folder where nothing is said', () => {
+it('is in the home folder if nothing is said', () => {
   expect(configFolder({}, host)).toEqual({ path: '/home/ann/.config/mgw' });
   expect(stateFolder({}, { ...host, platform: 'darwin' })).toEqual({ path: '/home/ann/.local/state/mgw' });
 });
@@ -29,7 +29,7 @@ it('follows its own variables first, taken from the current folder', () => {
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
 
-it('says what to set where there is no home folder, and does without one where it is set', () => {
+it('says what to set if there is no home folder, and does without one if it is set', () => {
   const nowhere = { ...host, home: '' };
   expect(() => stateFolder({ MGW_CONFIG_DIR: '/c' }, nowhere)).toThrow('Set HOME, or both MGW_STATE_DIR');
   expect(() => configFolder({}, nowhere)).toThrow('no home folder');
@@ -50,10 +50,10 @@ it.each([
 ])('%s=%s is refused: it would be another folder in each folder', (name, value, meant) => {
   const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
   expect(() => look({ [name]: value }, host)).toThrow(
-    `${name} ${value}: allowed is an absolute path such as ${meant}.`,
+    `${name} ${value}: must be an absolute path such as ${meant}.`,
   );
 });
 
 it('a relative home is refused', () => {
-  expect(() => stateFolder({}, { ...host, home: 'home' })).toThrow('HOME home: allowed is an absolute path');
+  expect(() => stateFolder({}, { ...host, home: 'home' })).toThrow('HOME home: must be an absolute path');
 });

@@ -45,7 +45,7 @@ async function refusal(): Promise<string> {
 }
 
 describe('readConfig', () => {
-  it('is empty where there is no file or no folder', async () => {
+  it('is empty if there is no file or no folder', async () => {
     expect(await read()).toEqual({ profiles: {} });
     rmSync(folder, { recursive: true });
     expect(await read()).toEqual({ profiles: {} });

@@ -120,7 +120,7 @@ describe('profiles', () => {
     expect(resolve({ file }).profile).toEqual({ value: 'work', source: 'profile', name: 'work' });
   });
 
-  it('have to exist where they are named', () => {
+  it('have to exist if they are named', () => {
     const error = refusal(() => resolve({ file, flags: { profile: 'wrok' } }));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
     expect(error.message).toContain('no profile "wrok"; there is work, home');
@@ -130,7 +130,7 @@ describe('profiles', () => {
 });
 
 describe('the base URL', () => {
-  it('is missed only where it is asked for, and both ways on are named', () => {
+  it('is missed only if it is asked for, and both ways on are named', () => {
     const error = refusal(() => requireBaseUrl(resolve()));
     expect(error).toMatchObject({
       code: 'config',
@@ -141,13 +141,13 @@ describe('the base URL', () => {
     expect(error.message).toMatch(/mgw auth login.*--sandbox/);
   });
 
-  it('is refused only where it is asked for, and its source is named', () => {
+  it('is refused only if it is asked for, and its source is named', () => {
     const settings = resolve({ env: { MGW_BASE_URL: 'https://h/v1' } });
     expect(settings.baseUrl).toBeUndefined();
     const error = refusal(() => requireBaseUrl(settings));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
     expect(error.message).toBe(
-      'MGW_BASE_URL https://h/v1: allowed is an address without the path: leave /v1 out, mgw adds it itself.',
+      'MGW_BASE_URL https://h/v1: must be an address without the path: leave /v1 out, mgw adds it itself.',
     );
     expect(refusal(() => requireBaseUrl(resolve({ flags: { baseUrl: 'h' } }))).code).toBe('usage');
   });
@@ -168,7 +168,7 @@ describe('the base URL', () => {
 });
 
 describe('the key', () => {
-  it('is missed only where it is asked for, with exit code 2', () => {
+  it('is missed only if it is asked for, with exit code 2', () => {
     const error = refusal(() => requireKey(resolve()));
     expect(error).toMatchObject({ code: 'config', exitCode: 2, charged: 'no' });
     expect(error.message).toMatch(/mgw auth login.*MGW_API_KEY.*--sandbox/);
@@ -200,7 +200,7 @@ describe('the key', () => {
     expect(requireKey(resolve({ env: { MGW_API_KEY: 'sk-2', MGW_API_KEY_FILE: '/none' } }))).toBe('sk-2');
   });
 
-  it('is not replaced by another one where it is empty or its file is missing', () => {
+  it('is not replaced by another one if it is empty or its file is missing', () => {
     const profile = { api_key: 'other' };
     for (const env of [{ MGW_API_KEY: '' }, { MGW_API_KEY_FILE: '' }])
       expect(refusal(() => requireKey(resolve({ env, profile }))).message).toContain('it is empty');
@@ -229,27 +229,27 @@ describe('waiting', () => {
     expect(resolve({ flags: { ...flags, sandbox: true }, env: remote }).pollIntervalMs.value).toBe(50);
     const error = refusal(() => resolve({ flags, env: remote }));
     expect(error).toMatchObject({ code: 'usage', exitCode: 2 });
-    expect(error.message).toContain('--poll-interval 50ms: allowed is 5s or more');
+    expect(error.message).toContain('--poll-interval 50ms: must be 5s or more');
     expect(refusal(() => resolve({ env: remote, profile: { poll_interval: '4999ms' } })).code).toBe('config');
     expect(resolve({ flags: { pollInterval: '5s' }, env: remote }).pollIntervalMs.value).toBe(5000);
   });
 
   it.each([
-    [{ flags: { timeout: '5' } }, '--timeout 5: allowed is a number with its unit'],
+    [{ flags: { timeout: '5' } }, '--timeout 5: must be a number with a unit'],
     [{ flags: { timeout: '-1m' } }, '--timeout -1m: '],
     [{ env: { MGW_TIMEOUT: 'soon' } }, 'MGW_TIMEOUT soon: '],
     [
       { profile: { request_timeout: '0s' } },
-      'request_timeout in profile default 0s: allowed is a duration from 1ms',
+      'request_timeout in profile default 0s: must be a duration from 1ms',
     ],
-    [{ flags: { retries: '-1' } }, '--retries -1: allowed is a whole number from 0 (none) to 100'],
+    [{ flags: { retries: '-1' } }, '--retries -1: must be a whole number from 0 (none) to 100'],
     [{ flags: { retries: '1e1' } }, '--retries 1e1: '],
     [{ profile: { retries: 101 } }, 'retries in profile default 101: '],
-    [{ env: { MGW_SANDBOX: 'maybe' } }, 'MGW_SANDBOX maybe: allowed is true or false'],
+    [{ env: { MGW_SANDBOX: 'maybe' } }, 'MGW_SANDBOX maybe: must be true or false'],
     [{ profile: { c: { auth_header: 'Host' } } }, 'c.auth_header in profile default Host: '],
     [{ profile: { c: { auth_header: 'X: y' } } }, 'c.auth_header in profile default X: y: '],
     [{ profile: { c: { auth_scheme: 'a b' } } }, 'c.auth_scheme in profile default a b: '],
-    [{ flags: { trustOrigin: ['https://h/p'] } }, '--trust-origin https://h/p: allowed is an origin'],
+    [{ flags: { trustOrigin: ['https://h/p'] } }, '--trust-origin https://h/p: must be an origin'],
     [{ profile: { tts: { sample_rate: 0 } } }, 'tts.sample_rate in profile default 0: '],
   ] satisfies [Given, string][])('refuses %j', (given, message) => {
     const error = refusal(() => resolve(given));
@@ -257,13 +257,13 @@ describe('waiting', () => {
     expect(error.message).toContain(message);
   });
 
-  it('takes ms where the command line has read the duration already', () => {
+  it('takes ms if the command line has read the duration already', () => {
     expect(resolve({ flags: { timeout: 90_000 } }).timeoutMs.value).toBe(90_000);
   });
 });
 
 describe('the rest', () => {
-  it('asks nobody in CI, by flag, and by variable', () => {
+  it('asks no one in CI, by flag, and by variable', () => {
     expect(resolve({ env: { CI: 'true' } }).noInput).toEqual({ value: true, source: 'env', name: 'CI' });
     expect(resolve({ env: { CI: 'woodpecker' } }).noInput.value).toBe(true);
     expect(resolve({ env: { CI: 'false' } }).noInput.value).toBe(false);
@@ -283,7 +283,7 @@ describe('the rest', () => {
     ]);
   });
 
-  it("sends Protocol C's key bare where the header is not Authorization", () => {
+  it("sends Protocol C's key bare if the header is not Authorization", () => {
     const scheme = (c: Profile['c']): unknown => resolve({ profile: { c } }).cAuth.value;
     expect(scheme({ auth_header: 'X-Api-Key' })).toEqual({ header: 'X-Api-Key', scheme: '' });
     expect(scheme({ auth_header: 'X-Api-Key', auth_scheme: 'Key' })).toEqual({

@@ -122,7 +122,7 @@ describe('changeConfig', () => {
     expect(await readConfig(env)).toEqual({ profiles: { default: {} } });
   });
 
-  it('says so where the file cannot be written', async () => {
+  it('says so if the file cannot be written', async () => {
     writeFileSync(path.join(root, 'deep'), 'a file where a folder should be');
     await expect(changeProfile(env, 'default', () => ({}))).rejects.toMatchObject({
       name: 'MgwError',

@@ -116,7 +116,7 @@ export class Scene {
     return ended;
   }
 
-  /** A server of somebody else; whatever it is told must not hold the key. */
+  /** A foreign server; nothing that it receives may hold the key. */
   stranger(answer: RequestListener, host = '127.0.0.2'): Promise<Listener> {
     return this.server(host, (request, response) => {
       this.#told.push([request.url, ...request.rawHeaders].join('\n'));

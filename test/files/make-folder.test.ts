@@ -40,7 +40,7 @@ it('makes its name durable, and that of one whose maker may have died before', a
   expect(synced).toEqual([path.join(root, 'a')]);
 });
 
-it('fails, and ends, where no folder can be', async () => {
+it('fails, and ends, if no folder can be', async () => {
   const file = path.join(root, 'file');
   writeFileSync(file, '');
   await expect(makeFolder(file)).rejects.toMatchObject({ code: 'EEXIST' });

@@ -141,7 +141,7 @@ describe('a part', () => {
     expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
   });
 
-  it('that another file has come in the place of is left alone, where nobody knows that it was made', async () => {
+  it('that another file has come in the place of is left alone, if nobody knows that it was made', async () => {
     const lock = await ctx.lock(as(1));
     await lock.note({ part: 'film.mp4.part' });
     await writeFile(ctx.part, 'of a browser');

@@ -144,27 +144,27 @@ describe('publish', () => {
       },
     ],
     ['is gone', async () => rm(part.path)],
-  ])('publishes nothing where the part %s meanwhile', async (_, change) => {
+  ])('publishes nothing if the part %s meanwhile', async (_, change) => {
     await change();
     for (const options of [once, force])
       await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
     await expect(lstat(target)).rejects.toMatchObject({ code: 'ENOENT' });
   });
 
-  it('looks at the content where the numbers of the file have changed by themselves', async () => {
+  it('looks at the content if the numbers of the file have changed by themselves', async () => {
     await utimes(part.path, 1, 1);
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
   });
 
-  it('is content with the very file, whoever has put it there', async () => {
+  it('accepts the very same file, regardless of its writer', async () => {
     await writeFile(target, 'new');
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
     await publish(part, target, once);
   });
 
-  it('replaces an empty file only where an earlier run had begun to publish there', async () => {
+  it('replaces an empty file only if an earlier run had begun to publish there', async () => {
     await writeFile(target, '');
     await expect(publish(part, target, once)).rejects.toMatchObject(existing);
     await publish(part, target, { force: false, isBegun: true });
@@ -186,7 +186,7 @@ describe('publish', () => {
     for (const end of ends) if (end.status === 'rejected') expect(end.reason).toMatchObject(existing);
   });
 
-  describe('where the file system knows no links', () => {
+  describe('if the file system knows no links', () => {
     beforeEach(() => {
       disk.link = 'ENOTSUP';
     });
@@ -203,7 +203,7 @@ describe('publish', () => {
       expect(await readlink(target)).toBe('nowhere');
     });
 
-    it('gives the name up again where the rename fails', async () => {
+    it('gives the name up again if the rename fails', async () => {
       disk.rename = 'EIO';
       await expect(publish(part, target, once)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
       expect(await readdir(folder)).toEqual(['film.mp4.part']);

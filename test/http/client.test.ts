@@ -127,7 +127,7 @@ describe('the record ahead of the first byte', () => {
     expect(heard.join('')).toContain('POST /v1/videos');
   });
 
-  it('where it fails, its own error comes back, nothing is sent, and the connection is closed', async () => {
+  it('if it fails, its own error comes back, nothing is sent, and the connection is closed', async () => {
     let closed = false;
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
@@ -155,7 +155,7 @@ describe('the record ahead of the first byte', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('where no connection stands, it is not asked', async () => {
+  it('if no connection stands, it is not asked', async () => {
     let asked = false;
     const onConnected = (): Promise<void> => {
       asked = true;
@@ -279,7 +279,7 @@ describe('an answer that never comes whole', () => {
       'HTTP/1.1 200 OK\r\nContent-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
     [
-      'a 100 that nobody asked for',
+      'an unrequested 100',
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
   ])('an answer with %s to a submission: whole, in whatever packets', async (_, head) => {

@@ -100,7 +100,7 @@ describe('what keeps a connection from standing is unsent', () => {
     expect(error.message).toMatch(words);
   });
 
-  it('a handshake that nobody answers, at the timeout, and nothing is left open', async () => {
+  it('a handshake without an answer, at the timeout, and nothing is left open', async () => {
     let stillOpen = 0;
     const server = await tcpServer((socket) => {
       stillOpen += 1;
@@ -129,7 +129,7 @@ describe('what keeps a connection from standing is unsent', () => {
 });
 
 describe('certificates', () => {
-  it('one that nobody vouches for: one handshake, no byte of the body, whatever the environment says', async () => {
+  it('an untrusted one: one handshake, no byte of the body, whatever the environment says', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     const client = createClient({
@@ -433,7 +433,7 @@ describe('what an answer names', () => {
     expect(server.connections).toBe(4);
   });
 
-  it('is refused where it is nearer than the base URL leads', async () => {
+  it('is refused if it is nearer than the base URL leads', async () => {
     names.set('gateway.example', office);
     names.set('files.example', here);
     const server = await tcpServer(() => undefined);
@@ -443,7 +443,7 @@ describe('what an answer names', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('is not looked at where nothing is asked of it', async () => {
+  it('is not looked at if nothing is asked of it', async () => {
     const server = await tcpServer(() => undefined);
     await open(`http://localhost:${server.port}`);
     expect(server.connections).toBe(1);

@@ -117,7 +117,7 @@ describe('results from the gateway’s own origin', () => {
     expect(await fetchedTwice((_, socket) => socket.write(whole))).toBe(1);
   });
 
-  it('come on another one where that breaks before it has answered', async () => {
+  it('come on another one if that breaks before it has answered', async () => {
     const used = new Set<Socket>();
     const once: Answer = (_, socket) => {
       if (used.has(socket)) return void socket.destroy();
@@ -317,7 +317,7 @@ describe('a status that is not 200', () => {
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('is given up at once where it wants a day, and says so', async () => {
+  it('is given up at once if it wants a day, and says so', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',
@@ -344,7 +344,7 @@ describe('a connection that does not stand', () => {
     expect(ctx.clock.pauses).toHaveLength(3);
   });
 
-  it('is tried again where it breaks before the answer', async () => {
+  it('is tried again if it breaks before the answer', async () => {
     const reset: Answer = (_, socket) => void socket.resetAndDestroy();
     const server = await ctx.start(inTurn(reset, reset, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -390,13 +390,13 @@ describe('the key', () => {
     expect(server.header('authorization')).toEqual(['']);
   });
 
-  it('goes nowhere where it is never to go', async () => {
+  it('goes nowhere if it is never to go', async () => {
     const server = await ctx.start(file({ content }));
     await ctx.fetch(server.url(), { gateway: gatewayAt(server.url('/')) });
     expect(JSON.stringify(server.asked)).not.toContain('secret');
   });
 
-  it('does not go to another site, which is named where it asks for one', async () => {
+  it('does not go to another site, which is named if it asks for one', async () => {
     const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
     const url = server.url('/film.mp4', 'localhost');
     const origin = new URL(url).origin;
@@ -410,7 +410,7 @@ describe('the key', () => {
     expect(server.header('authorization')).toEqual(['', key]);
   });
 
-  it('is asked for afresh where it went and was refused', async () => {
+  it('is requested again if it went and was refused', async () => {
     const server = await ctx.start(saying('403 No', {}));
     expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
@@ -443,7 +443,7 @@ describe('a redirect', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('to a host that refuses is asked for afresh: nobody need trust it', async () => {
+  it('to a host that refuses is requested again: nobody need trust it', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
@@ -488,7 +488,7 @@ describe('a redirect', () => {
     },
   );
 
-  it('without a place to go is asked for afresh', async () => {
+  it('without a place to go is requested again', async () => {
     const server = await ctx.start(saying('302 Moved', {}));
     expect(await ctx.fetch(server.url())).toMatchObject({ kind: 'expired' });
   });

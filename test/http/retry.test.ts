@@ -76,7 +76,7 @@ describe('a read', () => {
     expect(tried.calls).toBe(1);
   });
 
-  it('gives the last answer whatever it is, and fails where none came', async () => {
+  it('gives the last answer whatever it is, and fails if none came', async () => {
     const busy = tries([[503], [503], [503]], { retries: 2 });
     expect((await busy.result).status).toBe(503);
     expect(busy.calls).toBe(3);
@@ -87,7 +87,7 @@ describe('a read', () => {
     expect(silent.calls).toBe(3);
   });
 
-  it('is made once where no retry is wanted', async () => {
+  it('is made once if no retry is wanted', async () => {
     const tried = tries([[500]], { retries: 0 });
     expect((await tried.result).status).toBe(500);
     expect([tried.calls, tried.pauses]).toEqual([1, []]);
@@ -104,7 +104,7 @@ describe('a read', () => {
     expect(asked).toBeGreaterThanOrEqual(60_000);
   });
 
-  it('is not repeated where the certificate is wrong', async () => {
+  it('is not repeated if the certificate is wrong', async () => {
     const tried = tries([new TransportError('unsent', 'certificate', 'expired')]);
     await expect(tried.result).rejects.toMatchObject({ code: 'unreachable', message: 'expired' });
     expect(tried.calls).toBe(1);
@@ -113,7 +113,7 @@ describe('a read', () => {
   it.each<[string, Outcome]>([
     ['no answer', broken],
     ['an answer', [500]],
-  ])('ends at once where it is interrupted, whatever came (%s)', async (_, outcome) => {
+  ])('ends at once if it is interrupted, whatever came (%s)', async (_, outcome) => {
     for (const retries of [0, 5]) {
       const tried = tries([outcome], { signal: AbortSignal.abort('SIGINT'), retries });
       await expect(tried.result).rejects.toBe('SIGINT');
@@ -125,7 +125,7 @@ describe('a read', () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 
-  it('gives up sooner on one that found nobody, where it is told to', async () => {
+  it('gives up sooner on one that found nobody, if it is told to', async () => {
     const tried = tries([refused, refused, refused], { retries: 5, unsentRetries: 1 });
     await expect(tried.result).rejects.toMatchObject({ code: 'unreachable' });
     expect(tried.calls).toBe(2);

@@ -63,7 +63,7 @@ const creates = (server: HttpServer): void => {
 };
 
 describe('a payment under a budget', () => {
-  it('keeps its amount where it was accepted, and is refused with exit 12 where it does not fit', async () => {
+  it('keeps its amount if it was accepted, and is refused with exit 12 if it does not fit', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     expect([(await buy(deps)).exit, (await buy(deps)).exit]).toEqual([0, 0]);
@@ -120,20 +120,20 @@ describe('a payment under a budget', () => {
   it.each([
     ['is refused', 422, 4],
     ['is turned away for now', 429, 6],
-  ])('gives its amount back where it %s', async (_, status, exit) => {
+  ])('gives its amount back if it %s', async (_, status, exit) => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit });
     expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('gives its amount back where no connection is made', async () => {
+  it('gives its amount back if no connection is made', async () => {
     const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit: 6 });
     expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('leaves it reserved where its answer was lost, until a person says what became of it', async () => {
+  it('leaves it reserved if its answer was lost, until a person says what became of it', async () => {
     const server = await httpServer((_, response) => {
       creates(server);
       response.destroy();
@@ -270,7 +270,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('gives nothing back while it may be alive, or where another one has claimed the attempt', async () => {
+  it('gives nothing back while it may be alive, or if another one has claimed the attempt', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
@@ -297,7 +297,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('gives it back where it had claimed the attempt and died before it sent', async () => {
+  it('gives it back if it had claimed the attempt and died before it sent', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', deadOwner()];

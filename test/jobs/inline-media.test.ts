@@ -85,7 +85,7 @@ describe('a sink', () => {
     lock.release();
   });
 
-  it('says exit 10 where the folder is gone', async () => {
+  it('says exit 10 if the folder is gone', async () => {
     rmSync(folder, { recursive: true });
     await expect(media.openSink(0)).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'yes' });
     lock.release();

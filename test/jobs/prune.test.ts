@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.fateOf(id)).toBe('removed');
   });
 
-  it('what has a key, only where it is asked to, and then the key names no job', async () => {
+  it('what has a key, only if it is asked to, and then the key names no job', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -82,7 +82,7 @@ describe('prune removes', () => {
     expect(await namedJob(ledger, 'boat-1')).toBeUndefined();
   });
 
-  it('nothing where it is only to tell', async () => {
+  it('nothing if it is only to tell', async () => {
     const id = await make(delivered);
     expect(await pruned({ dryRun: true })).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeDefined();
@@ -141,7 +141,7 @@ describe('prune keeps, with --keys too,', () => {
     expect(existsSync(path)).toBe(true);
   });
 
-  it('no speech that broke off where a later take of it was paid for', async () => {
+  it('no speech that broke off if a later take of it was paid for', async () => {
     const first = await make(failed, { protocol: 'tts', age: 61 });
     const second = await make(delivered, { protocol: 'tts' });
     expect(await pruned()).toMatchObject({ removed: [first, second] });

@@ -34,7 +34,7 @@ describe('a ref', () => {
     expect(await findJob(deps.ledger, one.slice(4, 7))).toBeUndefined();
   });
 
-  it('is @last, of a protocol where one is given', async () => {
+  it('is @last, of a protocol if one is given', async () => {
     await expect(findJob(deps.ledger, '@last')).rejects.toMatchObject({ exitCode: 2 });
     const [first, second] = [await make(1, 'a'), await make(2, 'b')];
     expect((await findJob(deps.ledger, '@last'))?.id).toBe(second);
@@ -65,7 +65,7 @@ describe('a ref', () => {
     },
   );
 
-  it('is a handle also where the index is lost', async () => {
+  it('is a handle also if the index is lost', async () => {
     const id = await make(1, 'a', 'task_1');
     await make(2, 'a', 'task_2');
     rmSync(join(state, 'index.log'));
@@ -96,13 +96,13 @@ describe('a handle from elsewhere', () => {
     ['not found', says({ code: 'task_not_exist', message: 'task_not_exist', data: null }, 400), 9],
     ['no news', says({ code: 'success', data: null }), 9],
     ['a refused key', says({ error: { message: 'Invalid token' } }, 401), 3],
-  ])('leaves no job where the gateway answers: %s', async (_, answer, exitCode) => {
+  ])('leaves no job if the gateway answers: %s', async (_, answer, exitCode) => {
     const there = await answers(answer);
     await expect(importHandle('task_9', c, there)).rejects.toMatchObject({ exitCode });
     expect(await there.ledger.ids()).toEqual([]);
   });
 
-  it('leaves no job where nobody answers', async () => {
+  it('leaves no job if nobody answers', async () => {
     await expect(importHandle('task_9', c, deps)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
     expect(await deps.ledger.ids()).toEqual([]);
   });

@@ -23,7 +23,7 @@ import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from
 
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
-describe('where no connection stands', () => {
+describe('if no connection stands', () => {
   it('refused twice, then well: one job, one creation', async () => {
     const port = await closedPort();
     const clock = fakeClock();
@@ -54,7 +54,7 @@ describe('where no connection stands', () => {
     expect(server.created).toBe(1);
   });
 
-  it('says that it is unreachable, not rate-limited, where the wait ends first', async () => {
+  it('says that it is unreachable, not rate-limited, if the wait ends first', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     const failed = await run(deps, orderOf({ deadline: deadlineIn(3000, deps.clock) }));
     expect(failed).toMatchObject({ exit: 6, error: { code: 'unreachable', retry: 'safe' } });
@@ -63,7 +63,7 @@ describe('where no connection stands', () => {
 
   it.each([
     ['http://no-such-host.invalid', 'a name without an address'],
-    ['https://127.0.0.1:', 'a handshake that nobody answers'],
+    ['https://127.0.0.1:', 'a handshake without an answer'],
   ])('%s: exit 6 and nothing sent (%s)', async (base) => {
     const silent = await tcpServer(() => undefined);
     const url = base.endsWith(':') ? `${base}${silent.port}` : base;
@@ -463,7 +463,7 @@ describe('the same command again', () => {
     }
   });
 
-  it('is in doubt where the record of an earlier job is lost', async () => {
+  it('is in doubt if the record of an earlier job is lost', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state));
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
@@ -502,7 +502,7 @@ describe('the same command again', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('checks the output before it pays, and not where there is nothing to pay', async () => {
+  it('checks the output before it pays, and not if there is nothing to pay', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');
@@ -556,7 +556,7 @@ describe('an event that cannot be recorded', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of the answer as it came: the handle is recorded all the same', async () => {
+  it('of the response: the handle is still recorded', async () => {
     const { first, state } = await without('reply');
     expect(first).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(jobText(state)).toContain('"type":"accepted"');

@@ -7,7 +7,7 @@ import { depsFor, jobsOf, orderOf, run } from './harness.ts';
 const alive = { owner: currentOwner() };
 const exists = new MgwError('output_exists', 'boat.mp4 exists');
 
-it('takes on the job of its key where another process put the result there meanwhile', async () => {
+it('takes on the job of its key if another process put the result there meanwhile', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
   const beforeSending = async (): Promise<void> => {

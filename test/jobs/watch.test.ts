@@ -95,7 +95,7 @@ describe('how often it asks', () => {
     expect(new Set(pauses.slice(-20)).size).toBeGreaterThan(10);
   });
 
-  it('at once where the job is not new', async () => {
+  it('at once if the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     await waitFor(at, c, { atOnce: true });
@@ -124,7 +124,7 @@ describe('how often it asks', () => {
     expect(Math.max(...pauses.slice(11))).toBeLessThanOrEqual(10_000);
   });
 
-  it('that seldom in proportion where a short interval was asked for', async () => {
+  it('that seldom in proportion if a short interval was asked for', async () => {
     const at = await scene();
     at.server.answers.push(...times(30, says('busy', 503)), completed);
     await waitFor(at, c, { intervalMs: 100 });
@@ -175,7 +175,7 @@ describe('what ends it', () => {
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('a deadline that is past: exit 8 without a look, or with one where the job is not new', async () => {
+  it('a deadline that is past: exit 8 without a look, or with one if the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(running);
     const deadline = deadlineIn(-1, at.deps.clock);
@@ -331,7 +331,7 @@ describe('what does not end it', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('troubles that go on are told, each once, and the last one where the wait ends', async () => {
+  it('troubles that go on are told, each once, and the last one if the wait ends', async () => {
     const at = await scene();
     const refused = says({ error: { message: 'bad param' } }, 400);
     at.server.answers.push(says('', 502), running, ...times(1000, refused));
@@ -354,7 +354,7 @@ describe('what does not end it', () => {
     expect(at.server.requests).toHaveLength(3);
   });
 
-  it('a status word that nobody knows, and one that says unknown', async () => {
+  it('an unknown status word, and one that says unknown', async () => {
     const at = await scene();
     const word = (status: string): Answer => says({ task_id: 'task_0001', status });
     at.server.answers.push(word('unknown'), ...times(10, word('simmering')), completed);

@@ -100,7 +100,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
-    it('is left out of a list where it is known to have succeeded, and nothing else is', async () => {
+    it('is left out of a list if it is known to have succeeded, and nothing else is', async () => {
       const { ledger, open, id } = await made(accepted);
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared, accepted]);

@@ -80,7 +80,7 @@ describe('a job', () => {
     expect(versions[3]).toBeUndefined();
   });
 
-  it('is read as it stands, whatever others do to its record, and is not read where nobody did anything', async () => {
+  it('is read as it stands, whatever others do to its record, and is not read if nobody did anything', async () => {
     const { ledger, state, id, path } = await made();
     const other = await openFileLedger(state, () => now);
     const read = async (): Promise<unknown> => {
@@ -144,14 +144,14 @@ describe('a job', () => {
     });
   });
 
-  it('keeps its handle where its beginning is damaged', async () => {
+  it('keeps its handle if its beginning is damaged', async () => {
     const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('"f1"', '"f2"'));
     expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
 
-  it('keeps the time of its id where nothing else is left', async () => {
+  it('keeps the time of its id if nothing else is left', async () => {
     const { ledger, id, path } = await made();
     writeFileSync(path, 'nothing');
     expect(await ledger.read(id)).toMatchObject({
@@ -233,7 +233,7 @@ describe('a claim', () => {
   });
 
   // One that stayed would look like a submission that was lost, though nothing was sent.
-  it('is not made where its folder cannot be synced', async () => {
+  it('is not made if its folder cannot be synced', async () => {
     const { ledger, state } = await made();
     await ledger.claim('first', 'mine');
     onEnd(() => watchDisk(undefined));
@@ -246,7 +246,7 @@ describe('a claim', () => {
   });
 
   it.each(['EIO', 'EEXIST'])(
-    'is won where its link took effect and was said to have failed: %s',
+    'is won if its link took effect and was said to have failed: %s',
     async (code) => {
       const { ledger } = await made();
       onEnd(() => watchDisk(undefined));

@@ -297,7 +297,7 @@ async function walk(key: string | undefined, steps: Iterable<Command>): Promise<
   }
 }
 
-it.each([undefined, 'boat'])('a job goes where its model goes (key: %s)', async (key) => {
+it.each([undefined, 'boat'])('a job goes if its model goes (key: %s)', async (key) => {
   const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
   await fc.assert(
     fc.asyncProperty(walks, (steps) => walk(key, steps)),

@@ -27,7 +27,7 @@ describe('a process', () => {
       expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is gone where its number belongs to another by now', () => {
+  it.skipIf(!hasProc)('is gone if its number belongs to another by now', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });

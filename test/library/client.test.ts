@@ -153,7 +153,7 @@ describe('money:', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it('a body that the command line would refuse is refused, and sent where nobody checks', async () => {
+  it('a body that the command line would refuse is refused, and sent if nobody checks', async () => {
     const client = clientOf();
     const typo = { ...boat.body, durration: 6 };
     const error = await errorOf(client.submit({ protocol: 'c', body: typo }));
@@ -173,7 +173,7 @@ describe('money:', () => {
     [{ ...boat, key: 'a', newTake: true }, 'contradict'],
     [{ ...boat, output: '' }, 'output: give the path of a file'],
     [{ ...boat, sidecar: true }, 'name one by output'],
-    [{ ...boat, timeout: 'soon' }, 'timeout soon: allowed is'],
+    [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
     [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'cannot be sent unchanged'],

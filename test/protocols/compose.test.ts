@@ -92,7 +92,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
   });
 
-  it('leaves a default out where the body has no room for it', () => {
+  it('leaves a default out if the body has no room for it', () => {
     expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
       parameters: 'text',
     });

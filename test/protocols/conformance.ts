@@ -81,12 +81,12 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(JSON.stringify(samples.body)).toBe(before);
     });
 
-    it('normalises once for ever', () => {
+    it('normalises idempotently', () => {
       const once = protocol.normalise(samples.body);
       expect(protocol.normalise(once)).toEqual(once);
     });
 
-    it('leaves the key to whoever sends', () => {
+    it('leaves the key to the client', () => {
       for (const exchange of [protocol.submission(samples.body), protocol.query(samples.handle)])
         expect(Object.keys(exchange.headers).join()).not.toMatch(/authorization|api-key|cookie/i);
     });
@@ -148,7 +148,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('names the flag of a violation where the table has one for its field', () => {
+    it('names the flag of a violation if the table has one for its field', () => {
       const broken = Object.fromEntries(Object.keys(samples.body).map((field) => [field, { wrong: true }]));
       const names = protocol.flags.map((flag) => `--${longName(flag)}`);
       const found = check(broken);

@@ -189,7 +189,7 @@ describe('protocols', () => {
   });
 
   test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
-    '%s is Protocol C where nothing says otherwise',
+    '%s is Protocol C if nothing says otherwise',
     async (id) => {
       expect(await modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
         { protocols: ['c'] },

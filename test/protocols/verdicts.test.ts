@@ -19,7 +19,7 @@ describe('judgeFailedSubmission', () => {
       (status) => [status, 'unknown'] as const,
     ),
     ...[500, 501, 502, 503, 504, 505, 520, 522, 524, 529, 599].map((status) => [status, 'unknown'] as const),
-  ])('%i is %s whole, and unknown where it was cut', (status, kind) => {
+  ])('%i is %s whole, and unknown if it was cut', (status, kind) => {
     for (const text of ['', '<html><title>503</title></html>', 'no healthy upstream']) {
       expect(judgeFailedSubmission(reply(status, '', { text })).kind).toBe(kind);
       expect(judgeFailedSubmission(reply(status, '', { text, complete: false })).kind).toBe('unknown');

@@ -55,7 +55,7 @@ describe('violationMessage', () => {
     expect(violationMessage([duration])).toBe('--duration: 4 is not allowed; allowed: 5 to 15 seconds');
   });
 
-  it('names the field where the flag does not, and says what is missing', () => {
+  it('names the field if the flag does not, and says what is missing', () => {
     const missing = { field: 'last_frame_image_url', value: '', allowed: 'a URL', flag: '--last-frame' };
     const bare = { field: 'seconds', value: '4', allowed: '5 to 15' };
     expect(violationMessage([missing, bare])).toBe(

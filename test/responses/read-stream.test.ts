@@ -52,12 +52,12 @@ describe('text', () => {
     });
   });
 
-  test('needs no type in the data where the event has a name', () => {
+  test('needs no type in the data if the event has a name', () => {
     const stream = `event: response.output_text.delta\ndata: {"delta":"Hi"}\n\n${sse(completed('Hi'))}`;
     expect(read(stream).text).toBe('Hi');
   });
 
-  test('comes from what is done, or from the last event, where no delta came', () => {
+  test('comes from what is done, or from the last event, if no delta came', () => {
     const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
     expect(read(sse(done, completed('Hello'))).text).toBe('Hello');
     expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');

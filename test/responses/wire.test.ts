@@ -29,7 +29,7 @@ describe('a whole response', () => {
     expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });
   });
 
-  test('without a status is believed where it has text', () => {
+  test('without a status is believed if it has text', () => {
     expect(readResponse({ output: [message(text('Hi'))] } as never)).toMatchObject({
       kind: 'completed',
       text: 'Hi',

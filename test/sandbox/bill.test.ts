@@ -9,7 +9,7 @@ import { freshState, sandbox } from './harness.ts';
 const LINE: BillLine = { task: 't1', area: 'c', model: 'm', amount: 5, fingerprint: 'f', key: 'k', at: 1000 };
 
 describe('the bill', () => {
-  test('is empty where nothing was charged', () => {
+  test('is empty if nothing was charged', () => {
     expect(readBill(freshState())).toEqual([]);
   });
 
@@ -58,7 +58,7 @@ describe('reset', () => {
     expect(await submit()).toEqual(first);
   });
 
-  test('does nothing where there is nothing', () => {
+  test('does nothing if there is nothing', () => {
     const state = freshState();
     reset(state);
     mkdirSync(state);

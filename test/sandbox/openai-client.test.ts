@@ -2,7 +2,7 @@ import OpenAI from 'openai';
 import { expect, test } from 'vitest';
 import { sandbox } from './harness.ts';
 
-// A client that nobody here wrote reads the sandbox's Responses.
+// An independent client reads the sandbox's Responses.
 async function client(): Promise<OpenAI> {
   const { url, key } = await sandbox();
   return new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });

@@ -191,13 +191,13 @@ describe('a task', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
   });
 
-  test('fails where an asset is out of reach of the upstream', async () => {
+  test('fails if an asset is out of reach of the upstream', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, { ...BODY, FileInfos: [{ ...ASSET, Url: 'http://10.0.0.1/a.png' }] });
     expect(done.at(`${TASK}.ErrCode`)).toBe(60000);
   });
 
-  test('reports usage where it was asked for', async () => {
+  test('reports usage if it was asked for', async () => {
     const gateway = await sandbox();
     const usage = `${TASK}.Output.Usage`;
     expect((await finish(gateway, { ...EXTENDED, ExtInfo: TWICE })).at(usage)).toMatchObject({

@@ -47,7 +47,7 @@ describe('who may call', () => {
     );
   });
 
-  test('nobody by another address of this machine', async () => {
+  test('refuses connections to another address of this machine', async () => {
     const { url, key } = await sandbox();
     const other = url.replace('127.0.0.1', '127.0.0.2');
     const headers = { Authorization: `Bearer ${key}`, Host: new URL(url).host };

@@ -81,7 +81,7 @@ describe('a stream', () => {
     },
   );
 
-  test('is MP3 of 24,000 Hz where nothing is said, and usage comes only where it is asked for', async () => {
+  test('is MP3 of 24,000 Hz if nothing is said, and usage comes only if it is asked for', async () => {
     const box = await sandbox();
     const answer = await speak(box, { text: 'Hello' }, { 'X-Control-Require-Usage-Tokens-Return': '' });
     const frames = framesOf(answer.body);
@@ -89,7 +89,7 @@ describe('a stream', () => {
     expect(frames.at(-1)).not.toHaveProperty('usage');
   });
 
-  test('takes a voice that there is, and a default one where none is named', async () => {
+  test('takes a voice that there is, and a default one if none is named', async () => {
     const box = await sandbox({ voices: ['zh_female_real'] });
     const ends = ['en_female_1', 'zh_male_1', 'zh_female_real', undefined].map(async (speaker) => {
       return framesOf((await speak(box, { text: 'Hi', speaker })).body).at(-1)?.code;

@@ -64,7 +64,7 @@ describe('charged twice', () => {
     ['a fresh seed', { ...ROW, seed: 2 }],
     ['another model', { ...ROW, model: 'vendor-h3-base' }],
     ['an added field', { ...ROW, prompt_optimization: true }],
-  ])('is another body for the same, with %s, where the first answer was lost', async (_, other) => {
+  ])('is another body for the same, with %s, if the first answer was lost', async (_, other) => {
     const lost = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(lost, ROW).catch(() => undefined);
     const second = await submit(lost, other);
@@ -127,7 +127,7 @@ describe('polled too fast', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not a new try where the answer broke off', async () => {
+  test('is not a new try if the answer broke off', async () => {
     const gateway = await sandbox({ paceMs: 10_000, faults: ['poll-cutx2'] });
     const path = `/v1/videos/${await submit(gateway)}`;
     for (const pause of [0, 1000, 2000]) {
@@ -193,7 +193,7 @@ describe('never fetched', () => {
   });
 
   test.each(['submit-reply-lost', 'submit-500-after-accept', 'submit-garbled', 'submit-empty', 'submit-cut'])(
-    'is not a task whose handle %s kept from the client, until it is polled all the same',
+    'is not a task whose handle %s kept from the client, until it is polled anyway',
     async (fault) => {
       const gateway = await sandbox({ faults: [`${fault}x1`] });
       await submit(gateway).catch(() => undefined);
@@ -231,7 +231,7 @@ describe('never fetched', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not judged where the script says that it failed', async () => {
+  test('is not judged if the script says that it failed', async () => {
     const gateway = await sandbox();
     await submit(gateway);
     await submit(gateway, { ...BODY, prompt: '[fail]' });
@@ -270,7 +270,7 @@ describe('a failure that is ignored', () => {
     const id = await submit(gateway);
     expect(findings(gateway)).toEqual([]);
     gateway.clock.now += 1000;
-    const message = `${id} failed, and the script ended with 0 all the same.`;
+    const message = `${id} failed, and the script still ended with 0.`;
     expect(verify(gateway.stateDir, { now: gateway.clock.now })).toEqual([
       { kind: 'failure-ignored', tasks: [id], message },
     ]);

@@ -192,7 +192,7 @@ describe('a piece that fails', () => {
     });
   });
 
-  test('is told of in the order of the text, and where nothing is whole no folder stays', async () => {
+  test('is told of in the order of the text, and if nothing is whole no folder stays', async () => {
     const open = new Map<string, ServerResponse>();
     const server = await speechServer((response, seen) => {
       open.set(textOf(seen), response);

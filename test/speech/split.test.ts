@@ -4,7 +4,7 @@ import { cutText, speakable, splitText } from '../../src/speech/split.ts';
 
 const length = (text: string): number => Array.from(text).length;
 
-describe('where a text is cut', () => {
+describe('if a text is cut', () => {
   test.each([
     ['a text that fits is one piece', 'Hello there. Bye.', 100, ['Hello there. Bye.']],
     ['paragraphs before lines', 'One. Two.\nThree.\n\nFour. Five.', 20, ['One. Two.\nThree.', 'Four. Five.']],

@@ -3,7 +3,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
- * How an operation on a disk fails: it does nothing, it takes effect all the same, half of it is written, or every one
+ * How an operation on a disk fails: it does nothing, it takes effect anyway, half of it is written, or every one
  * that takes room fails from then on.
  */
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;

@@ -69,7 +69,7 @@ export function hashOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex').slice(0, 20);
 }
 
-/** What stands at each path; equal for trees that nobody could tell from each other. */
+/** The content at each path; equal for trees that cannot be told apart. */
 export function listing(tree: Tree): Record<string, string> {
   const paths: Record<string, string> = {};
   const visit = (id: string, path: string): void => {

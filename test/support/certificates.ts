@@ -46,7 +46,7 @@ export function newAuthority(): Authority {
   };
 }
 
-/** A certificate that nobody vouches for but itself. */
+/** A self-signed certificate. */
 export function selfSigned(subject: Subject): Certificate {
   const { privateKey, publicKey } = keyPair();
   const name = 'mgw test, self-signed';

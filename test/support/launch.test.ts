@@ -29,7 +29,7 @@ it('a launched process can be killed, even before it is known', async () => {
   expect([child.signalCode, child.kill()]).toEqual(['SIGKILL', false]);
 });
 
-it('a launched process meets a closed pipe where its reader goes, and the end of its input', async () => {
+it('a launched process meets a closed pipe if its reader goes, and the end of its input', async () => {
   const child = sh(
     'trap "" PIPE; cat; echo more; head -c 10000000 /dev/zero 2> /dev/null || echo closed >&2',
   );

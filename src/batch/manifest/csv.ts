@@ -166,7 +166,7 @@ const faults: Record<string, string> = {
   CSV_INVALID_CLOSING_QUOTE:
     'in the row that begins here something follows a closing quote; a quote inside a quoted cell is written twice',
   INVALID_OPENING_QUOTE:
-    'in the row that begins here a quote stands inside a cell that does not begin with one; such a cell is put in quotes, and the quote is written twice',
+    'the row that begins here has a quote inside an unquoted cell: put the cell in quotes, and write the quote twice',
   CSV_MAX_RECORD_SIZE: 'the row that begins here is longer than 8 MiB; is a quote not closed?',
 };
 

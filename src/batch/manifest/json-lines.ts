@@ -38,6 +38,6 @@ function parsed(text: string, line: number, report: (problem: Problem) => void):
 
 function notAnObject(value: Json): string {
   return Array.isArray(value)
-    ? 'it is a list: JSON Lines wants an object on each line, without brackets around all of them'
-    : 'it is not an object: JSON Lines wants one on each line, such as {"prompt":"a boat"}';
+    ? 'it is a list: JSON Lines needs one object on each line, without brackets around them'
+    : 'it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}';
 }

@@ -32,7 +32,7 @@ const switched = z.pipe(
   z.transform((value) => String(value).toLowerCase() === 'true'),
 );
 const words = z.pipe(
-  z.union([z.string(), z.array(z.string())], 'a list of texts, or one text in which blanks separate them'),
+  z.union([z.string(), z.array(z.string())], 'a list of texts, or one text with spaces between them'),
   z.transform((value) =>
     typeof value === 'string' ? value.split(/\s+/).filter((word) => word !== '') : value,
   ),
@@ -83,7 +83,7 @@ const common = {
   id: z.optional(
     z
       .pipe(textOrNumber, z.transform(rowId))
-      .check(allowed(keyName), z.describe('permanently names the row: its job is @NAME/ID; blanks become -')),
+      .check(allowed(keyName), z.describe('permanently names the row: its job is @NAME/ID; spaces become -')),
   ),
   output: z.optional(
     oneText.check(allowed(notEmpty), z.describe('where its file goes, in the output folder')),

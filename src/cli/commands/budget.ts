@@ -106,7 +106,7 @@ function checkedName(given: string): string {
   try {
     return budgetName(given);
   } catch (error) {
-    throw usageError(`NAME: allowed is ${messageOf(error)}.`);
+    throw usageError(`NAME: must be ${messageOf(error)}.`);
   }
 }
 
@@ -114,6 +114,6 @@ function checkedAmount(given: string): Limit['amount'] {
   try {
     return parseAmount(given);
   } catch (error) {
-    throw usageError(`AMOUNT ${given.slice(0, 60)}: allowed is ${messageOf(error)}.`);
+    throw usageError(`AMOUNT ${given.slice(0, 60)}: must be ${messageOf(error)}.`);
   }
 }

@@ -35,7 +35,7 @@ function checkWord(flag: Flag, path: KeyPath, word: string): void {
     if (flag.kind === 'switch' && word !== 'true' && word !== 'false') throw new Error('true, false');
     flag.parse?.(flag.kind === 'switch' ? word === 'true' : word);
   } catch (error) {
-    throw usageError(`${path.join('.')} ${word}: allowed is ${messageOf(error)}.`);
+    throw usageError(`${path.join('.')} ${word}: must be ${messageOf(error)}.`);
   }
 }
 

@@ -112,7 +112,7 @@ async function getOne(context: Context, key: string): Promise<Outcome> {
 async function setOne(context: Context, key: string, words: string[]): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, words);
   if (key === 'api_key')
-    throw usageError('A key is not taken from the command line, where others can see it.', [
+    throw usageError('The key cannot be given on the command line: other users could see it.', [
       'mgw',
       'auth',
       'login',

@@ -117,7 +117,7 @@ export class Database {
     if (code === '28P01' || noPassword.test(messageOf(error)))
       return new MgwError(
         'config',
-        `The database ${shown} wants a password: ${why}. Set PGPASSWORD to the password of the role.`,
+        `The database ${shown} requires a password: ${why}. Set PGPASSWORD to the password of the role.`,
         { cause: error },
       );
     if (/^(28|3D|42501|0A)/.test(code) || code === clearPassword || certificate.test(code) || noTls.test(why))

@@ -15,7 +15,7 @@ export const flags: readonly Flag[] = [
   valueFlag('--aspect-ratio <ratio>', 'parameters.aspectRatio', 'such as 16:9 or 9:16', {
     words: ['16:9', '9:16'],
   }),
-  switchFlag('--audio', 'parameters.generateAudio', 'make sound, where the model can'),
+  switchFlag('--audio', 'parameters.generateAudio', 'make sound, if the model can'),
   valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not be seen'),
   valueFlag('--sample-count <n>', 'parameters.sampleCount', 'how many videos; each is paid for', whole),
   valueFlag(
@@ -28,7 +28,7 @@ export const flags: readonly Flag[] = [
   {
     flags: '--image <file>',
     field: 'instances.0.image',
-    description: 'first frame, where the model takes one: a PNG or JPEG file',
+    description: 'first frame, if the model accepts one: a PNG or JPEG file',
     kind: 'file',
     fromFile: imageFromFile,
     group: 'Assets',

@@ -145,7 +145,7 @@ function filesDespiteFailure(task: Json | undefined): string | undefined {
     .map((url) => url.replace(/[?#].*$/s, '?…'));
   return urls.length === 0
     ? undefined
-    : `The gateway calls it failed and lists a file all the same: ${urls.join(' ')}`;
+    : `The gateway says that it failed, but lists a file: ${urls.join(' ')}`;
 }
 
 function usageOf(task: Json | undefined): JsonObject | undefined {

@@ -25,7 +25,7 @@ export function submission(body: JsonObject): Exchange {
  */
 export function query(handle: string): Exchange {
   if (handle.trim() === '')
-    throw new MgwError('result_unavailable', 'A blank task id cannot be asked for.', { charged: 'yes' });
+    throw new MgwError('result_unavailable', 'An empty task id cannot be queried.', { charged: 'yes' });
   return call('DescribeTaskDetail', { TaskId: handle });
 }
 

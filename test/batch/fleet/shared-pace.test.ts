@@ -56,7 +56,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     return waiting;
   }
 
-  it('has so many places, whoever takes them, and one that is left is had by another', async () => {
+  it('has so many places for all processes, and a free one is taken by another', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);

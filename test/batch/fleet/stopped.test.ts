@@ -31,7 +31,7 @@ interface Phase extends Stop {
   other: 'done' | 'unknown';
   /** Requests that submit, of both together. */
   posts: 0 | 1;
-  /** It finds the file of whoever went on, or ends. */
+  /** It finds the file of the process that went on, or ends. */
   woken: 'done' | 'ended';
 }
 

@@ -46,7 +46,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.size).toBe(32);
   });
 
-  it('enqueues nothing while a row is bad, and the others where that is asked for', async () => {
+  it('enqueues nothing while a row is bad, and the others if that is asked for', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', '']));
     const refused = await runHereAs(here, ['batch', 'enqueue', file]);

@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('takes what it lacks from the defaults, those of the command line first, where its kind has such a field', async () => {
+  it('takes what it lacks from the defaults, those of the command line first, if its kind has such a field', async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -152,8 +152,8 @@ rows:
       'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
       'm:2: prompt: 5 is not allowed; allowed: a text',
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
-      'm:3: it is a list: JSON Lines wants an object on each line, without brackets around all of them',
-      'm:4: it is not an object: JSON Lines wants one on each line, such as {"prompt":"a boat"}',
+      'm:3: it is a list: JSON Lines needs one object on each line, without brackets around them',
+      'm:4: it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}',
       'm:6: protocol: D is not allowed; allowed: a, b, c or tts',
       'm:7: protocol: missing; needed: a model, or a, b, c or tts here or as a default',
     ]);

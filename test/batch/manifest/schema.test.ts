@@ -30,7 +30,7 @@ describe('the JSON Schema of a manifest', () => {
     expect(Object.keys(schema['properties'] as object)).toEqual(names);
   });
 
-  it('takes numbers where a flag does, and no others', () => {
+  it('takes numbers if a flag does, and no others', () => {
     const typeOf = (index: number, name: string): unknown => at(rows[index], `properties.${name}.type`);
     expect(typeOf(2, 'duration')).toEqual(['string', 'number']);
     expect(typeOf(3, 'sample-rate')).toEqual(['string', 'number']);

@@ -77,7 +77,7 @@ describe('auth login', () => {
     expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
   });
 
-  it('wants to know the gateway where nobody can be asked', async () => {
+  it('asks for the gateway if it cannot prompt', async () => {
     const login = await userHere().run(['auth', 'login', '--json'], { stdin: 'key-1' });
     expect(login).toMatchObject({
       code: 2,
@@ -150,7 +150,7 @@ describe('auth status', () => {
     expect(json['auth']).toMatchObject(auth);
   });
 
-  it('says that the key is refused, or that nobody answered', async () => {
+  it('says that the key is refused, or that the gateway did not answer', async () => {
     const gateway = await gatewayThat(says({ error: { message: 'Invalid token' } }, 401));
     const refused = await userHere(gateway.url).run(['auth', 'status', '--json']);
     expect(refused).toMatchObject({ code: 3, json: { auth: { accepted: false }, error: { code: 'auth' } } });
@@ -158,7 +158,7 @@ describe('auth status', () => {
     expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +not known/)]);
   });
 
-  it('exits 2 where there is no key or a bad one', async () => {
+  it('exits 2 if there is no key or a bad one', async () => {
     expect((await userHere().run(['auth', 'status'])).code).toBe(2);
     const bad = await userHere().run(['auth', 'status', '--json'], { env: { MGW_API_KEY: 'Bearer sesame' } });
     expect(bad).toMatchObject({ code: 2 });

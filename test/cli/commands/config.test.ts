@@ -45,7 +45,7 @@ describe('config set, get and unset', () => {
 
   it.each([
     [['set', 'tts.speakr', 'x'], 'There is no setting "tts.speakr"'],
-    [['set', 'timeout', '5'], 'a number with its unit'],
+    [['set', 'timeout', '5'], 'a number with a unit'],
     [['set', 'base_url', 'https://u:sesame@h'], 'without user name'],
     [['set', 'retries', 'many'], 'a whole number'],
     [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
@@ -53,7 +53,7 @@ describe('config set, get and unset', () => {
     [['set', 'defaults.video.c.vendor-h3.duration', '99'], '99 is not allowed for vendor-h3'],
     [['set', 'defaults.video.d.m.duration', '5'], 'Unknown protocol "d"; allowed: a, b, c.'],
     [['set', 'prices.d.m', 'second=1'], 'Unknown protocol "d"; allowed: a, b, c.'],
-    [['set', 'tts.format', 'flac'], 'allowed is mp3, wav, pcm or ogg_opus'],
+    [['set', 'tts.format', 'flac'], 'must be mp3, wav, pcm or ogg_opus'],
     [['set', 'profile', 'nowhere'], 'There is no profile "nowhere" yet'],
     [['get', 'api_key'], 'never shown'],
     [['get', 'nothing'], 'There is no setting "nothing"'],
@@ -121,7 +121,7 @@ describe('config list', () => {
   it('shows a value that cannot be used with the reason', async () => {
     const { code, stdout } = await userHere().run(['config', 'list'], { env: { MGW_TIMEOUT: 'soon' } });
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^timeout +MGW_TIMEOUT soon: allowed is a number with its unit/m);
+    expect(stdout).toMatch(/^timeout +MGW_TIMEOUT soon: must be a number with a unit/m);
   });
 });
 

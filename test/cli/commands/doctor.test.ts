@@ -62,7 +62,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('ok');
   });
 
-  it('exits 3 where the key is refused, and does not repeat it', async () => {
+  it('exits 3 if the key is refused, and does not repeat it', async () => {
     const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
     const { result, checks } = await examine(userHere(await gateway(401, body)));
     expect(result.code).toBe(3);
@@ -71,7 +71,7 @@ describe('doctor', () => {
     expect(checks['key']?.hint).toContain('mgw auth login');
   });
 
-  it('exits 6 where nobody listens', async () => {
+  it('exits 6 if nobody listens', async () => {
     const free = createTcpServer();
     await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
     const { port } = free.address() as AddressInfo;
@@ -82,7 +82,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('skip');
   });
 
-  it('exits 2 where nothing is configured, and names both ways on', async () => {
+  it('exits 2 if nothing is configured, and names both ways on', async () => {
     const { result, checks } = await examine(userHere());
     expect(result.code).toBe(2);
     expect(checks['gateway']).toMatchObject({ status: 'fail' });
@@ -90,7 +90,7 @@ describe('doctor', () => {
     expect(checks['state']?.status).toBe('ok');
   });
 
-  it('exits 2 where the key is missing or the config file cannot be used', async () => {
+  it('exits 2 if the key is missing or the config file cannot be used', async () => {
     const url = await gateway(200, { data: [] });
     const keyless = await examine(userHere(undefined, { MGW_BASE_URL: url }));
     expect(keyless.result.code).toBe(2);
@@ -103,7 +103,7 @@ describe('doctor', () => {
     expect(broken.checks['config']?.detail).toContain('not JSON');
   });
 
-  it('exits 10 where the state folder cannot be written, and ends', async () => {
+  it('exits 10 if the state folder cannot be written, and ends', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }), {
       MGW_STATE_DIR: '/proc/nowhere/state',
     });
@@ -151,7 +151,7 @@ describe('checkClock', () => {
     expect(at('2026-06-01T12:06:00Z')).toMatchObject({ status: 'warn', detail: '360 s behind the gateway' });
   });
 
-  it('says nothing where the gateway tells no time', () => {
+  it('says nothing if the gateway tells no time', () => {
     expect(checkClock({ headers: {} }, now).status).toBe('skip');
     expect(checkClock({ headers: { date: 'soon' } }, now).status).toBe('skip');
   });

@@ -30,7 +30,7 @@ describe('mgw models', () => {
     ]);
   });
 
-  it('takes those of a protocol, and says so where none is marked for it', async () => {
+  it('takes those of a protocol, and says so if none is marked for it', async () => {
     const user = await userOf({ data: entries });
     const some = await user.run(['models', '--protocol', 'b', '--json']);
     expect(some.json['models']).toMatchObject([{ id: 'Video-B', model_versions: ['1.0', '2.0'] }]);

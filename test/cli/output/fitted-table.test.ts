@@ -19,7 +19,7 @@ const rows: Row[] = [
 ];
 
 describe('a table that is made to fit', () => {
-  it('shows everything where there is no width', () => {
+  it('shows everything if there is no width', () => {
     expect(fittedTable(columns, rows, undefined).split('\n')).toEqual([
       'id     note                    path',
       'job_1  a paper boat at sea     /clips/boat.mp4',

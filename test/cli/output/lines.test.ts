@@ -42,7 +42,7 @@ describe('without a terminal', () => {
     expect(seen).toEqual(['job_1 queued', 'job_1 running (IN_PROGRESS)', 'job_2 queued']);
   });
 
-  it('beats once a minute where nothing changes, with the time and what is usual', () => {
+  it('beats once a minute if nothing changes, with the time and what is usual', () => {
     const shown = progress();
     shown.waiting({ id: 'job_1', state: 'running', percent: 10, expectedAt: 150_000 });
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -83,7 +83,7 @@ describe('without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('says nothing of a call but where it takes a minute, nor where something else draws', () => {
+  it('says nothing of a call but if it takes a minute, nor where something else draws', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);

@@ -39,7 +39,7 @@ describe('leftText', () => {
     expect(leftText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
   });
 
-  it('says nothing where nothing is known, of several jobs, and of one that has ended', () => {
+  it('says nothing if nothing is known, of several jobs, and of one that has ended', () => {
     expect(leftText([job], 0)).toBe('');
     expect(leftText([{ ...job, expectedAt: 9000 }, job], 0)).toBe('');
     expect(leftText([{ ...job, state: 'succeeded', expectedAt: 9000 }], 0)).toBe('');
@@ -59,7 +59,7 @@ describe('waitingLines', () => {
 });
 
 describe('a transfer', () => {
-  it('is a bar where its length is known, and gives that up for percent and bytes', () => {
+  it('is a bar if its length is known, and gives that up for percent and bytes', () => {
     const transfer = { bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 };
     expect(transferLines(transfer, ' after 10s')).toEqual([
       'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s after 10s',
@@ -74,7 +74,7 @@ describe('a transfer', () => {
     expect(transferLines({ bytes: 9, total: 7 }, '')[3]).toBe('downloading 100% 9 B of 7 B');
   });
 
-  it('is a count where it is not', () => {
+  it('is a count if it is not', () => {
     expect(transferLines({ bytes: 1500 }, ' after 2s')[0]).toBe('downloading 1.5 kB after 2s');
     expect(transferText({ what: 'speech', bytes: 0, total: 0 })).toBe('speech 0 B of 0 B');
   });

@@ -74,7 +74,7 @@ describe('a workflow is told', () => {
     ]);
   });
 
-  it('nothing where it asks for nothing, and a note where its file cannot be written', async () => {
+  it('nothing if it asks for nothing, and a note if its file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
     env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };

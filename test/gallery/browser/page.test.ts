@@ -310,7 +310,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
   });
 });
 
-// A host name that leads here is set by whoever owns it (DNS rebinding).
+// The owner of a host name can point it here (DNS rebinding).
 function statusAs(host: string, address: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const sent = request(address, { headers: { host } }, (answer) => {

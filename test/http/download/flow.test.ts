@@ -33,7 +33,7 @@ describe('batches', () => {
     expect(sizes[3]).toBe(0);
   });
 
-  it('lets the sender wait while nobody takes what is there', async () => {
+  it('makes the sender wait while nothing is read', async () => {
     const { message, next } = gathering({ firstBytes: 1, bytes: 100 });
     const first = next();
     message.push(Buffer.alloc(50));
@@ -69,7 +69,7 @@ describe('batches', () => {
     await expect.poll(() => watch.signal.aborted).toBe(true);
   });
 
-  it('hands out less where it is old', async () => {
+  it('hands out less if it is old', async () => {
     const { clock, message, next } = gathering({ firstBytes: 1, bytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));

@@ -101,7 +101,7 @@ describe('a part that a dead process left', () => {
     expect(server.header('range')).toEqual(['', 'bytes=1000-']);
   });
 
-  it('is begun anew where its notes are damaged', async () => {
+  it('is begun anew if its notes are damaged', async () => {
     const server = await leaveHalf(7);
     await writeFile(log(), '{"version":1,"durable":');
     const outcome = await ctx.fetch(server.url());
@@ -175,7 +175,7 @@ describe("what is not mgw's", () => {
     if (standing.isFile()) expect(await readFile(log(), 'utf8')).toBe('{"mine":1}');
   });
 
-  it('is left alone: the output, where a crash left it with two names', async () => {
+  it('is left alone: the output, if a crash left it with two names', async () => {
     const server = await leaveHalf(7);
     await link(ctx.part, ctx.target);
     const before = await readFile(ctx.target);

@@ -96,7 +96,7 @@ describe('https', () => {
     expect(server.header('authorization')).toEqual(['Bearer sk-secret']);
   });
 
-  it('with a certificate that nobody vouches for is not asked again, and sees no request: exit 6', async () => {
+  it('with an untrusted certificate is not asked again, and sees no request: exit 6', async () => {
     const server = await ctx.start(file({ content, etag }), 'localhost', certificate);
     const url = server.url('/film.mp4', 'localhost').replace('http:', 'https:');
     const outcome = await run(url, url, { NODE_TLS_REJECT_UNAUTHORIZED: '0' });

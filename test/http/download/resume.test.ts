@@ -112,30 +112,30 @@ describe('a cut file is begun anew', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('not where its date of change is old enough to prove it', async () => {
+  it('not if its date of change is old enough to prove it', async () => {
     const lastModified = new Date(Date.now() - 3_600_000).toUTCString();
     const server = await ctx.start(cutting({ content, lastModified }, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('if-range')).toEqual(['', lastModified]);
   });
 
-  it('where ranges are ignored', async () => {
+  it('if ranges are ignored', async () => {
     const { answer } = cutting({ ...one, ranges: false }, [half, half]);
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and given up where ranges are ignored and it is cut for ever', async () => {
+  it('and given up if ranges are ignored and it is cut for ever', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
   });
 
-  it('where it has become another', async () => {
+  it('if it has become another', async () => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), file(two)));
     await expectWhole(await ctx.fetch(server.url()), other);
   });
 
-  it('where it becomes another with each try', async () => {
+  it('if it becomes another with each try', async () => {
     const server = await ctx.start(
       inTurn(file({ ...one, cutAt: half }), file({ ...two, cutAt: half + 9000 }), file(one)),
     );
@@ -197,7 +197,7 @@ describe('a continuation that is one', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, `bytes=${half + 30_000}-`]);
   });
 
-  it('may leave the size open where it is known', async () => {
+  it('may leave the size open if it is known', async () => {
     const rest = partial(`bytes ${half}-${size - 1}/*`, content.subarray(half));
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), rest));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -211,7 +211,7 @@ describe('a continuation that is one', () => {
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });
 
-  it('is nothing where a body that told no length, and did not end, was all of it', async () => {
+  it('is nothing if a body that told no length, and did not end, was all of it', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content, false, { etag: '"one"' }),
@@ -289,7 +289,7 @@ describe('a connection on which nothing comes', () => {
     await stalled(() => undefined);
   });
 
-  it('ends with exit 6 where it never does anything else', async () => {
+  it('ends with exit 6 if it never does anything else', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',

@@ -39,7 +39,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
 
   it.each(['message', 'answer'] as const)(
-    'writes an event once where its %s is lost on the way',
+    'writes an event once if its %s is lost on the way',
     async (lose) => {
       const { proxy, ledger, other, id } = await behindProxy();
       const lease = await ledger.lease();
@@ -53,7 +53,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     },
   );
 
-  it.each(['message', 'answer'] as const)('creates and claims once where the %s is lost', async (lose) => {
+  it.each(['message', 'answer'] as const)('creates and claims once if the %s is lost', async (lose) => {
     const { proxy, ledger, other } = await behindProxy();
     const id = newJobId(now + 1);
     const creation = proxy.cutAt({ at: new RegExp(id), lose });
@@ -67,7 +67,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   });
 
   it.each(['message', 'answer'] as const)(
-    'leaves no doubt about what was not sent, where the database is gone and the %s of "sending" with it',
+    'leaves no doubt about what was not sent, if the database is gone and the %s of "sending" with it',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       const lease = await ledger.lease();
@@ -84,7 +84,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'keeps a handle where the database is gone, and the %s of its record with it, and writes it once',
+    'keeps a handle if the database is gone, and the %s of its record with it, and writes it once',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       await ledger.append(id, sendingBy(await ledger.lease()));
@@ -115,7 +115,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
-  it('keeps a handle where the database refuses it, for as long as it does', async () => {
+  it('keeps a handle if the database refuses it, for as long as it does', async () => {
     const place = await newPlace();
     const stateDir = freshFolder();
     const ledger = await openAt(place, stateDir);
@@ -133,7 +133,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('goes on where the server is killed and comes back', async () => {
+  it('goes on if the server is killed and comes back', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const id = newJobId(now);

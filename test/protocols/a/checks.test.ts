@@ -65,7 +65,7 @@ describe('flags', () => {
 });
 
 describe('a body', () => {
-  test('that is good, with fields nobody knows, is left alone', () => {
+  test('that is good, with unknown fields, is left alone', () => {
     const body = {
       ...goodBody,
       instances: [{ prompt: 'p', lastFrame: { x: 1 } }],

@@ -47,7 +47,7 @@ describe('the request', () => {
       );
   });
 
-  test('an operation of another model is not asked for where the model is known', () => {
+  test('an operation of another model is not asked for if the model is known', () => {
     expect(query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
     expect(query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
     expect(query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');

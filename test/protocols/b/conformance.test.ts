@@ -76,7 +76,7 @@ await conformance(b, {
     unknown: [
       { name: 'internal error', body: error('InternalError') },
       { name: 'failed operation', body: error('FailedOperation') },
-      { name: 'a code that nobody knows', body: error('Novel') },
+      { name: 'an unknown code', body: error('Novel') },
       { name: 'no task id', body: { Response: { RequestId: 'r-1' } } },
       { name: 'nothing', text: '' },
       { name: 'HTML', text: '<html></html>' },
@@ -94,7 +94,7 @@ await conformance(b, {
     running: [
       { name: 'processing', body: task('PROCESSING', { Progress: 30, Output: null }) },
       { name: 'outer FINISH, inner PROCESSING', body: task('PROCESSING', noFiles, 'FINISH') },
-      { name: 'a word that nobody knows', body: task('POLISHING') },
+      { name: 'an unknown word', body: task('POLISHING') },
     ],
     succeeded: [
       { name: 'as specified', body: finished() },

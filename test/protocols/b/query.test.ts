@@ -58,7 +58,7 @@ describe('on the way', () => {
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
 
-  test('the outer one counts where there is no inner', () => {
+  test('the outer one counts if there is no inner', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: null } }).state).toBe('queued');
     expect(observed({ Response: { Status: 'PROCESSING' } }).state).toBe('running');
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
@@ -224,7 +224,7 @@ describe('ABORTED is failure', () => {
     });
   });
 
-  test('but not where the inner task finished well', () => {
+  test('but not if the inner task finished well', () => {
     expect(observed(finished({}, { Status: 'ABORTED' })).results).toHaveLength(1);
   });
 });
@@ -255,7 +255,7 @@ describe('call failures', () => {
     expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
   });
 
-  test('an error counts even where a task is shown', () => {
+  test('an error counts even if a task is shown', () => {
     const Error = { Code: 'InternalError', Message: 'x' };
     expect(read(finished({}, { Error })).kind).toBe('again');
   });

@@ -42,7 +42,7 @@ describe('a body that may be sent', () => {
       ).toEqual([]);
   });
 
-  it('may hold fields that nobody has heard of, and native ones', () => {
+  it('may hold unknown fields, and native ones', () => {
     const native = { seconds: '8', audios: urls(3), mode: 'ref2va', images: urls(1) };
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', ...native, seed: -1, nested: { a: [] } })).toEqual(
       [],

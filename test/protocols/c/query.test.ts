@@ -289,7 +289,7 @@ describe('answers without a state', () => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are well where an envelope is merely empty yet', () => {
+  it('are well if an envelope is merely empty yet', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
@@ -365,7 +365,7 @@ describe('the result of a finished task', () => {
     ],
     ['pictures', { ...done, image_urls: [video] }],
     ['an object', { ...done, url: { href: video } }],
-  ])('is fetched from the gateway alone where the answer gives %s', (_, answer) => {
+  ])('is fetched from the gateway alone if the answer gives %s', (_, answer) => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 

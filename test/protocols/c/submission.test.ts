@@ -223,7 +223,7 @@ describe('an error under 200', () => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('is unknown where the answer shows a task under way, or was cut', () => {
+  it('is unknown if the answer shows a task under way, or was cut', () => {
     expect(read({ object: 'video', status: 'queued', error: { message: 'rate limit' } }).kind).toBe(
       'unknown',
     );
@@ -293,7 +293,7 @@ describe('a cut answer', () => {
     '{"requestId":"r-1"',
     '{"data":"ok","mess',
     '{"code":0,"data":{"id":1042,"task_',
-  ])('is unknown where the handle may be another: %s', (text) => {
+  ])('is unknown if the handle may be another: %s', (text) => {
     expect(read(text, 200, false).kind).toBe('unknown');
   });
 });

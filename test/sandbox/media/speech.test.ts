@@ -106,7 +106,7 @@ describe('pcm', () => {
     expect(renderSpeech({ text: '', format: 'pcm', sampleRate: 8000 })).toHaveLength(8000);
   });
 
-  it('sounds differently for another text, softly, and not where nothing is spoken', () => {
+  it('sounds differently for another text, softly, and not if nothing is spoken', () => {
     const render = (text: string) => toSamples(renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }));
     expect(strongestPitch(render('n'.repeat(10)), 16_000)).toBe(220);
     expect(strongestPitch(render('s'.repeat(10)), 16_000)).toBe(440);

@@ -25,7 +25,7 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./enqueue.ts')).registerEnqueue,
     },
     status: {
-      about: 'where every row stands, by what is recorded here; exit 0 where all are done, else 11',
+      about: 'the state of every row, from the local records; exit 0 if all are done, else 11',
       load: async () => (await import('./status.ts')).registerBatchStatus,
     },
     retry: {

@@ -138,7 +138,7 @@ async function headOf(context: Context, { manifest }: Batch, options: EnqueueOpt
 function tellChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
   for (const id of changed.slice(0, maxShown))
     context.progress.note(
-      `${printableLine(id, 100)}: it was enqueued asking for something else, which stands. Another take: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
+      `${printableLine(id, 100)}: it is already in the queue with other content, which is kept. To make it again: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
     );
   if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
 }

@@ -42,7 +42,7 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
     .addOption(
-      repeatable('--key <name>', 'only the job of this key; boat-* stands for all keys with this start'),
+      repeatable('--key <name>', 'only the job of this key; boat-* matches all keys that start so'),
     )
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))

@@ -26,11 +26,11 @@ export function registerRm(command: Command, run: Run): void {
 function notRemoved(job: Job, obstacle: Obstacle): MgwError {
   return obstacle === 'in_use'
     ? usageError(
-        `${job.id} is in use by a process: wait for it, or remove it all the same by --force.`,
+        `${job.id} is in use by a process: wait for it, or remove it anyway with --force.`,
         waitCommand(job),
       )
     : usageError(
-        `${job.id} is ${shownState(job)}: it may have been paid for. --force forgets it all the same.`,
+        `${job.id} is ${shownState(job)}: it may have been paid for. --force removes its record anyway.`,
       );
 }
 

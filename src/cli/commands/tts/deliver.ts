@@ -70,7 +70,7 @@ async function deliverPieces(
     const files = file === undefined ? [] : [file];
     const cost = await costText(await context.ledger(), jobs);
     const saved = savedText({ files, ms: clock.monotonic() - begun, cost }) || (cost && `It cost ${cost}.`);
-    const kept = reused === 0 ? '' : `, of which ${reused} had been paid for already`;
+    const kept = reused === 0 ? '' : `, ${reused} of them already paid for`;
     progress.stop();
     progress.note(`Spoken in ${jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`}${kept}. ${saved}`);
     const json = { jobs: jobs.map(jobView), ...(file && { files }) };
