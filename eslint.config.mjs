@@ -8,6 +8,26 @@ const processExit = {
 };
 const undiciOnly = 'Requests go through src/http, which sends them by undici (decision 16).';
 
+// Phrases of an earlier dialect: relative clauses instead of nouns, and "where" for "if".
+const telltales = [
+  'whoever',
+  'nobody',
+  'somebody',
+  'all the same',
+  'undefined where',
+  'true where',
+  'false where',
+  'where absent',
+  'where there is',
+  'where there are',
+  'where there was',
+  'where none',
+  'be had',
+  'heard of',
+  'for ever',
+  'allowed is',
+];
+
 export default tseslint.config(
   { ignores: ['dist', 'release', 'node_modules', 'coverage'] },
   js.configs.recommended,
@@ -46,7 +66,21 @@ export default tseslint.config(
       ],
     },
   },
-  { files: ['src/**'], rules: { 'max-lines': ['error', 300], 'max-lines-per-function': ['error', 60] } },
+  {
+    files: ['src/**'],
+    rules: {
+      'max-lines': ['error', 300],
+      'max-lines-per-function': ['error', 60],
+      'no-warning-comments': ['error', { terms: telltales, location: 'anywhere' }],
+      'no-restricted-syntax': [
+        'error',
+        ...['Literal[value', 'TemplateElement[value.raw'].map((text) => ({
+          selector: `${text}=/\\b(${telltales.join('|')})\\b/i]`,
+          message: 'Name the thing, and say "if" for a condition (CONTRIBUTING.md).',
+        })),
+      ],
+    },
+  },
   {
     files: [
       'bin/*.js',

@@ -18,8 +18,7 @@ const longest = 365 * 86_400_000;
 export function parseDuration(text: string): number {
   const parts = text.length > 64 ? null : form.exec(text);
   const ms = units.reduce((sum, [, unit], index) => sum + Number(parts?.[index + 1] ?? 0) * unit, 0);
-  if (parts === null || text === '')
-    throw new Error('a number with a unit, such as 50ms, 5s, 20m or 1h30m');
+  if (parts === null || text === '') throw new Error('a number with a unit, such as 50ms, 5s, 20m or 1h30m');
   if (ms < 1 || ms > longest) throw new Error('a duration from 1ms to 365d');
   return Math.round(ms);
 }

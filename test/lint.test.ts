@@ -21,3 +21,11 @@ it('lets the sandbox and the page of the gallery use fetch', async () => {
   const text = "export const reply = fetch('http://127.0.0.1');\n";
   expect(await rulesBroken(text, 'src/sandbox/server.ts')).not.toContain('no-restricted-globals');
 });
+
+it.each([
+  ['no-warning-comments', '/** Undefined where there is none. */\nexport const job = undefined;\n'],
+  ['no-restricted-syntax', "export const message = 'allowed is a number';\n"],
+  ['no-restricted-syntax', 'export const message = `nobody reads ${String(process.pid)}`;\n'],
+])('%s keeps telltale phrases out of comments and messages', async (rule, text) => {
+  expect(await rulesBroken(text, 'src/version.ts')).toContain(rule);
+});

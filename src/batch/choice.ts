@@ -13,7 +13,7 @@ export interface Choice {
    * The row as it is to be carried out; undefined leaves it alone. `before` is the take that the plan has found.
    */
   toCarryOut(planned: PlannedRow, before: number): PlannedRow | undefined;
-  /** The next take of a row that was paid for and whose result cannot be had; undefined leaves it at that. */
+  /** The next retry of a paid row whose result is gone; undefined leaves the row as it is. */
   retake(planned: PlannedRow): PlannedRow | undefined;
 }
 

@@ -39,11 +39,11 @@ export type BodyA = {
 export type BodyB = {
   /** The model as mgw models --protocol b lists it; letter case counts. */
   ModelName: string;
-  /** One of the model's versions; optional if the listing has just one. */
+  /** One of the model's versions; may be left out where the listing gives just one. */
   ModelVersion?: string;
   /** What the video shows; required without --first-frame and --reference. */
   Prompt?: string;
-  /** What must not be seen, if the model can tell. */
+  /** What must not appear, if the model supports it. */
   NegativePrompt?: string;
   FileInfos?: {
     Type?: string;

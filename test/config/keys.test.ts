@@ -126,7 +126,7 @@ describe('keptValue', () => {
   });
 
   it.each([
-    [['timeout', '5'], /number with its unit/],
+    [['timeout', '5'], /number with a unit/],
     [['retries', 'many'], /whole number/],
     [['tts.sample_rate', '0'], /whole number above 0/],
     [['base_url', 'https://h/v1'], /leave \/v1 out/],

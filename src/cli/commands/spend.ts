@@ -20,7 +20,7 @@ interface SpendOptions {
 const explanation = `
 spent   was accepted: at the price that was known when it was sent, speech by the gateway's own count
 failed  was accepted, and the generation failed: gateways give that back or not
-doubt   nobody knows whether it was accepted; mgw jobs ls --state unknown
+doubt   it is unknown whether it was accepted; mgw jobs ls --state unknown
 What was refused is left out. Times are UTC. Calls of mgw responses and mgw api are no jobs, and not in it.
 
 Examples:

@@ -60,7 +60,7 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(
       single(
         '--max-idle <duration>',
-        'end where there was nothing to do for so long, such as 5m',
+        'end after having nothing to do for this long, such as 5m',
         parseDuration,
       ),
     )

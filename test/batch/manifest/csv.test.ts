@@ -119,7 +119,7 @@ describe('CSV', () => {
       ['2: a quoted cell of the row that begins here is not closed. What follows was not read'],
     ],
     ['id,prompt\n1,a\n\n2,"a"b\n', [expect.stringMatching(/^4: .*something follows a closing quote/)]],
-    ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote stands inside a cell/)]],
+    ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote inside an unquoted cell/)]],
     ['id,,prompt\n1,,a\n2,x,b', ['3: column 2 has a value here, but no name in the header']],
     ['aspect_ratio,Aspect Ratio', ['1: columns 1 and 2 are both called Aspect Ratio']],
     ['', ['1: the file is empty: its first row names the fields']],

@@ -101,7 +101,7 @@ async function askForKey(context: Context, layers: Layers): Promise<string> {
   const terminal = io.stdin.isTTY === true;
   if (terminal && !mayAsk(context, layers))
     throw usageError(
-      'Nobody may be asked for the key here. Give it on standard input: mgw auth login < key-file',
+      'mgw cannot prompt for the key here. Give it on standard input: mgw auth login < key-file',
     );
   const key = terminal
     ? (await readHidden(io, 'API key (not shown): ')).trim()

@@ -41,9 +41,7 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), [...protocolNames, 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
-    .addOption(
-      repeatable('--key <name>', 'only the job of this key; boat-* matches all keys that start so'),
-    )
+    .addOption(repeatable('--key <name>', 'only the job of this key; boat-* matches all keys that start so'))
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))
     .option('--all', 'no limit')
