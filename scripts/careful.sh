@@ -15,6 +15,6 @@ for try in 1 2 3 4 5; do
 done
 
 if [ "$code" = 7 ]; then
-  echo "Nobody knows whether it was accepted. Look at the gateway's console, then: mgw jobs resolve @paper-boat" >&2
+  echo "It is unknown whether it was accepted. Look at the gateway's console, then: mgw jobs resolve @paper-boat" >&2
 fi
 exit "$code"

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { isFinal, isOpenFor, type Goal, type Job, type JobState } from '../src/job.ts';
 
-function jobWith(...goals: (Goal & { isDelivered: boolean })[]): Job {
+function jobWith(...goals: (Goal & { deliveredAt?: string })[]): Job {
   const lifeOf = (): 'unknown' => 'unknown';
   const record = { fingerprint: '', account: '', elided: false, attempts: 0, runs: [], goals, damaged: 0 };
   return {
@@ -21,13 +21,13 @@ describe('isOpenFor', () => {
   if (a === undefined || b === undefined) throw new Error('no goals');
 
   it('is true for the command that did not get what it wanted, whatever other commands got', () => {
-    const job = jobWith({ ...a, isDelivered: false }, { ...b, isDelivered: true });
+    const job = jobWith({ ...a }, { ...b, deliveredAt: '2026-11-20T12:00:00.000Z' });
     expect([isOpenFor(job, a), isOpenFor(job, b)]).toEqual([true, false]);
   });
 
   it('is true for a command that wants something else, while any is open', () => {
-    expect(isOpenFor(jobWith({ ...a, isDelivered: false }), accept)).toBe(true);
-    expect(isOpenFor(jobWith({ ...a, isDelivered: true }), accept)).toBe(false);
+    expect(isOpenFor(jobWith({ ...a }), accept)).toBe(true);
+    expect(isOpenFor(jobWith({ ...a, deliveredAt: '2026-11-20T12:00:00.000Z' }), accept)).toBe(false);
     // A record that does not tell what was wanted says nothing of its delivery.
     expect(isOpenFor(jobWith(), accept)).toBe(true);
   });

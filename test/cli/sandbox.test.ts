@@ -399,7 +399,7 @@ describe('docs/sandbox.md', () => {
       `${price} ${units[unit]}`,
       String(defaultSeconds),
     ]);
-    expect(rows('model | price | seconds, where none are asked for')).toEqual(wanted);
+    expect(rows('model | price | seconds, if none are asked for')).toEqual(wanted);
   });
 
   it('names every flag of a sandbox that is served, and every setting', async () => {
