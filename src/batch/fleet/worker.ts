@@ -103,9 +103,14 @@ export class Worker {
       for (const { batch, id } of await queue.recover()) this.#watcher.quarantined(batch, id);
       for (const queued of await queue.waiting(gateway)) begun += this.#begin(queued) ? 1 : 0;
       this.#watcher.alive();
-    } catch (error) {
-      this.#watcher.note(`${messageOf(error)} It is asked again.`);
+    } catch (thrown) {
+      const error = toMgwError(thrown);
+      if (error.code === 'config') this.#stop ??= error;
+      // A database that does not respond may hold rows: this is not idle time.
+      this.#idleSince = clock.monotonic();
+      this.#watcher.note(`${error.message} It is asked again.`);
     }
+    if (this.#isOver) return;
     this.#lookMs = begun > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#lookMs);
     const ms = this.#lookMs * (0.5 + Math.random() / 2);
     // One for each pause: rows that end must not leave as many listeners on one signal.

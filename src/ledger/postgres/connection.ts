@@ -66,3 +66,33 @@ export class SafeClient extends pg.Client {
     });
   }
 }
+
+// Without it, an operator or a function that another role made in `public` could be chosen instead of PostgreSQL's own, and
+// run as mgw's role. It holds for one transaction, since a pool may give the next one to another connection.
+const guard = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
+
+/**
+ * Builds a query that finds functions, operators and types in `pg_catalog` only, whatever the search path of the connection
+ * or the role is (design 15). The search path is set in the transaction of the statement, without a round trip of its own.
+ * The query has two results; the second is the statement's.
+ */
+export function guarded(text: string, values: readonly unknown[]): pg.Query {
+  // A text without values is one transaction, also if it has several statements.
+  if (values.length === 0) return new pg.Query({ text: `${guard};\n${text}` });
+  const query = new pg.Query({ text, values: [...values] });
+  const submit = query.submit.bind(query);
+  query.submit = (connection) => {
+    connection.stream.cork();
+    try {
+      // The transaction ends with the Sync message, which follows the statement.
+      connection.parse({ name: '', text: guard, types: [] }, true);
+      connection.bind({ portal: '', statement: '', values: [] }, true);
+      connection.describe({ type: 'P', name: '' }, true);
+      connection.execute({ portal: '', rows: '0' }, true);
+      submit(connection);
+    } finally {
+      connection.stream.uncork();
+    }
+  };
+  return query;
+}

@@ -3,7 +3,7 @@ import { systemClock, type Clock } from '../../clock.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { secretRedactor } from '../../redact.ts';
 import type { StateUrl } from '../../state-url.ts';
-import { clearPassword, SafeClient, tlsOptions } from './connection.ts';
+import { clearPassword, guarded, SafeClient, tlsOptions } from './connection.ts';
 
 /** The database did not respond in time: the statement may have run or not. */
 export class DatabaseGone extends MgwError {}
@@ -63,13 +63,19 @@ export class Database {
     const end = this.#clock.monotonic() + this.url.patienceMs;
     for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
       try {
-        return (await this.#pool.query<T>(text, [...values])).rows;
+        return await this.#rowsOf<T>(text, values);
       } catch (error) {
         if (!isGone(error)) throw this.#refused(error);
         if (this.#isClosed || this.#clock.monotonic() + pauseMs > end) throw this.#gone(error);
       }
       await this.#clock.sleep(pauseMs);
     }
+  }
+
+  async #rowsOf<T extends Row>(text: string, values: readonly unknown[]): Promise<T[]> {
+    // Given a query object, the pool resolves to its results, which its types do not say.
+    const results: unknown = await this.#pool.query(guarded(text, values));
+    return (results as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
   /**

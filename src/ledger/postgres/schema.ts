@@ -13,10 +13,11 @@ export interface LedgerIdentity {
 }
 
 /**
- * Reads which ledger is in a database.
- * @throws MgwError('config') if there is none, or its tables are of another version.
+ * Reads which ledger is in a database, after checking that no other role can run code through its tables.
+ * @throws MgwError('config') if there is none, its tables are of another version, or as {@link requireSafe}.
  */
 export async function identityOf(database: Database): Promise<LedgerIdentity> {
+  await requireSafe(database);
   const rows = await database.query<{ ledger: string; version: number }>(
     `SELECT ledger, version FROM ${database.table('meta')}`,
   );
@@ -45,7 +46,7 @@ function otherVersion(shown: string, version: number): MgwError {
  * what mgw reads, or run code as mgw's role (design 15).
  * @throws MgwError('config')
  */
-export async function requireSafe(database: Database): Promise<void> {
+async function requireSafe(database: Database): Promise<void> {
   const { shown, schema } = database.url;
   const [found] = await database.query<{ encoding: string; foreign_names: string | null }>(
     `SELECT pg_catalog.current_setting('server_encoding') AS encoding, (

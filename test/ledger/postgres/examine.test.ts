@@ -1,8 +1,12 @@
 import { expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
+import { Database } from '../../../src/ledger/postgres/database.ts';
 import { examineLedger, makeLedger } from '../../../src/ledger/postgres/examine.ts';
+import { openPostgresLedger } from '../../../src/ledger/postgres/postgres-ledger.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { hasPgBouncer, PgBouncer } from '../../support/pgbouncer.ts';
+import { freshFolder } from '../../support/servers.ts';
 import { now } from '../conformance.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
@@ -60,11 +64,30 @@ describePostgres('the look at a database', (newPlace) => {
     await expect(examineLedger(asReader, () => now)).rejects.toMatchObject(refusal);
     await server.query('alter table mgw.claims owner to reader', database);
     await expect(examineLedger(url, () => now)).rejects.toMatchObject(refusal);
+    await expect(
+      openPostgresLedger(url, { stateDir: freshFolder(), clock: systemClock }),
+    ).rejects.toMatchObject(refusal);
     await server.query('alter table mgw.claims owner to postgres; drop role reader', database);
     const other = parseStateUrl(`${url.href}?schema=squatted`);
     await server.query('create role squatter; create schema squatted authorization squatter', database);
     await expect(makeLedger(other)).rejects.toMatchObject(refusal);
     await server.query('drop schema squatted; drop role squatter', database);
+  });
+
+  it.each([
+    ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
+    ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
+  ])('runs no function or operator of `public`, in a statement with %s', async (_, text, values) => {
+    const { server, database } = await newPlace();
+    await server.query(
+      `create function public.length(varchar) returns int language sql as 'select -1';
+       create function public.differ(varchar, varchar) returns boolean language sql as 'select false';
+       create operator public.= (leftarg = varchar, rightarg = varchar, function = public.differ)`,
+      database,
+    );
+    const opened = new Database(parseStateUrl(server.url(database)));
+    onEnd(() => opened.close());
+    expect(await opened.query(text, values)).toEqual([{ n: 3, m: true }]);
   });
 
   it('sees a server that would lose what it confirmed, and a clock that differs', async () => {

@@ -1,0 +1,44 @@
+import { expect, it } from 'vitest';
+import type { RowQueue } from '../../../src/batch/fleet/row-queue.ts';
+import { Worker, type WorkerWatcher } from '../../../src/batch/fleet/worker.ts';
+import { MgwError } from '../../../src/errors.ts';
+import { fakeClock } from '../../jobs/harness.ts';
+
+const away = new MgwError('unreachable', 'The ledger does not answer.');
+
+/** A worker with `maxIdleMs` of 5 s, whose queue is empty and fails `outages` times first. */
+async function work(
+  outages: number,
+  error = away,
+): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
+  const clock = fakeClock();
+  const notes: string[] = [];
+  let left = outages;
+  const answer = (): Promise<never[]> => ((left -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]));
+  const queue = { recover: answer, waiting: () => Promise.resolve([]) } as unknown as RowQueue;
+  const watcher = {
+    alive: () => undefined,
+    note: (text: string) => notes.push(text),
+  } as unknown as WorkerWatcher;
+  const open = (): Promise<never> => Promise.reject(new Error('there are no batches'));
+  const { signal } = new AbortController();
+  const worker = new Worker(
+    { queue, gateway: '', concurrency: 1, maxIdleMs: 5000, clock, signal, open },
+    watcher,
+  );
+  const stopped = await worker.run();
+  return { seconds: clock.monotonic() / 1000, stopped, notes };
+}
+
+it('ends after having nothing to do, not counting the time in which the database does not respond', async () => {
+  expect((await work(0)).seconds).toBeLessThan(8);
+  const { seconds, stopped, notes } = await work(100);
+  expect(stopped).toBeUndefined();
+  expect(notes).toHaveLength(100);
+  expect(seconds).toBeGreaterThan(90);
+});
+
+it('ends with the error of a database that refuses it', async () => {
+  const refused = new MgwError('config', 'The database refuses mgw.');
+  expect((await work(1, refused)).stopped).toBe(refused);
+});
