@@ -73,9 +73,9 @@ export class Database {
   }
 
   async #rowsOf<T extends Row>(text: string, values: readonly unknown[]): Promise<T[]> {
-    // Given a query object, the pool resolves to its results, which its types do not say.
-    const results: unknown = await this.#pool.query(guarded(text, values));
-    return (results as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
+    // Given a query object, the pool returns a promise of its results, which its types do not say.
+    const sent: unknown = this.#pool.query(guarded(text, values));
+    return ((await sent) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
   /**
