@@ -27,30 +27,44 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
   }
 }
 
-// Commands of similar programs, and what mgw has instead.
-const others = new Map([
-  ['version', 'Run mgw --version.'],
-  ['whoami', 'Run mgw auth status.'],
-  ['balance', 'The gateway does not tell the balance; mgw spend shows what was spent.'],
-  ['cancel', 'The gateway cannot cancel a task.'],
-  ['open', 'Run mgw jobs gallery, or add --open to the command that saves.'],
-  ['voices', 'The gateway does not list its voices; mgw tts --speaker takes one.'],
+// Commands of similar programs, with what mgw has instead and the command that does it.
+const others = new Map<string, [advice: string, next: string]>([
+  ['version', ['Run mgw --version.', 'mgw --version']],
+  ['whoami', ['Run mgw auth status.', 'mgw auth status']],
+  ['login', ['Run mgw auth login.', 'mgw auth login']],
+  ['balance', ['The gateway does not tell the balance; mgw spend shows what was spent.', 'mgw spend']],
+  ['cancel', ['The gateway cannot cancel a task.', 'mgw jobs ls']],
+  ['open', ['Run mgw jobs gallery, or add --open to the command that saves.', 'mgw jobs gallery --open']],
+  ['voices', ['The gateway does not list its voices; mgw tts --speaker takes one.', 'mgw tts --help']],
 ]);
 
-/** The error for a command that there is not: where it is, the nearest one (`hint`, as in `submit?`), or all. */
+// Flags of similar programs, and mgw's.
+const otherFlags = new Map([
+  ['--voice', '--speaker'],
+  ['--output-file', '--output'],
+  ['--out', '--output'],
+  ['--ratio', '--aspect-ratio'],
+  ['--seconds', '--duration'],
+  ['--length', '--duration'],
+  ['--size', '--resolution'],
+  ['--negative', '--negative-prompt'],
+]);
+
+/** The error for an unknown command: says where it is, names the nearest one (`hint`, as in `submit?`), or lists all. */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
   const of = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
   const elsewhere = below(parent).filter((command) => command.name() === name);
   const other = others.get(name);
   const help =
     other !== undefined
-      ? other
+      ? other[0]
       : elsewhere.length > 0
         ? `There is ${elsewhere.map(pathOf).join(', ')}.`
         : hint === undefined
           ? `There are: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
-  return complaint(parent, `There is no command ${shown(name)}${of}. ${help}`);
+  const message = `There is no command ${shown(name)}${of}. ${help}`;
+  return other === undefined ? complaint(parent, message) : usageError(message, other[1].split(' '));
 }
 
 function below(command: Command): Command[] {
@@ -61,7 +75,10 @@ function unknownFlag(command: Command, word: string, hint: string | undefined): 
   const [flag = ''] = word.split('=', 1);
   if (/\s/.test(flag))
     return complaint(command, `${shown(word)} looks like a flag. A text that begins with - goes after --.`);
-  const help = hint === undefined ? '' : ` Did you mean ${hint}`;
+  const other = otherFlags.get(flag);
+  const isOwn = command.options.some(({ long }) => long === other);
+  const meant = other !== undefined && isOwn ? `${other}?` : hint;
+  const help = meant === undefined ? '' : ` Did you mean ${meant}`;
   return complaint(command, `There is no flag ${shown(flag)} of ${pathOf(command)}.${help}`);
 }
 

@@ -95,7 +95,7 @@ describe('exec', () => {
     expect((await exec(['--min-poll', '5s'], 'echo ran')).stdout).toBe('');
     const run = await exec(['--fault', 'submit-rply-lost'], 'echo ran');
     expect(run).toMatchObject({ code: 2, stdout: '' });
-    expect(run.stderr).toContain('did you mean submit-reply-lost?');
+    expect(run.stderr).toContain('Did you mean submit-reply-lost?');
   });
 });
 

@@ -36,16 +36,18 @@ describe('the syntax', () => {
   });
 
   test.each([
-    ['pol-502', /did you mean poll-502\?/],
-    ['download-cutt@40%', /did you mean download-cut\?/],
-    ['POLL-502', /There are: auth-401, /],
+    ['pol-502', /Did you mean poll-502\?/],
+    ['download-cutt@40%', /Did you mean download-cut\?/],
+    ['POLL-502', /Did you mean poll-502\?/],
+    ['lost', /Did you mean submit-reply-lost\?/],
+    ['zzz', /There is no fault "zzz"\. mgw sandbox faults lists them/],
     ['poll-502x0', /1 to 10000/],
     ['poll-502x99999', /1 to 10000/],
     ['poll-502@40%', /takes no percentage/],
     ['download-cut@101%', /0 to 100/],
     ['download-cutx1@40%x2', /Two counts/],
-    ['poll-502x', /Unknown fault/],
-    ['poll-502x-1', /Unknown fault/],
+    ['poll-502x', /There is no fault/],
+    ['poll-502x-1', /There is no fault/],
   ])('refuses %s', (text, message) => {
     expect(() => parseFaults([text])).toThrow(FaultSyntaxError);
     expect(() => parseFaults([text])).toThrow(message);

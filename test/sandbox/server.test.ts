@@ -204,7 +204,7 @@ describe('the server', () => {
   });
 
   test('does not start with a fault that does not exist', async () => {
-    await expect(sandbox({ faults: ['pol-502'] })).rejects.toThrow(/did you mean poll-502\?/);
+    await expect(sandbox({ faults: ['pol-502'] })).rejects.toThrow(/Did you mean poll-502\?/);
   });
 });
 
