@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { nearestName } from '../nearest.ts';
 import type { Chanced, Route, RouteKind } from './exchange.ts';
 import { canStrike, type FaultHit, type FaultName, FAULTS } from './fault-catalogue.ts';
 import { claim, listFolder } from './state.ts';
@@ -94,12 +93,25 @@ function strikes(stateDir: string, fault: Fault): boolean {
 
 function unknownFault(text: string, name: string): string {
   const names = FAULTS.map((fault) => fault.name);
-  const parts = name.toLowerCase().split(/[^a-z0-9]+/);
-  const near = nearestName(name, names, 3);
-  const alike =
-    near === undefined ? names.filter((known) => parts.every((part) => known.includes(part))) : [near];
-  const hint = alike.length > 0 ? ` Did you mean ${alike.slice(0, 5).join(', ')}?` : '';
+  const alike = names.filter((known) => name !== '' && known.includes(name.toLowerCase()));
+  const nearest = names.reduce((best, next) => (distance(name, next) < distance(name, best) ? next : best));
+  const meant = alike.length > 0 ? alike.slice(0, 5) : distance(name, nearest) < 5 ? [nearest] : [];
+  const hint = meant.length > 0 ? ` Did you mean ${meant.join(', ')}?` : '';
   return `There is no fault ${JSON.stringify(text)}.${hint} mgw sandbox faults lists them.`;
+}
+
+/** Levenshtein distance. */
+function distance(left: string, right: string): number {
+  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= left.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= right.length; j += 1) {
+      const change = (row[j - 1] ?? 0) + (left[i - 1] === right[j - 1] ? 0 : 1);
+      next.push(Math.min(change, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[right.length] ?? 0;
 }
 
 /** Decides for each call whether chance makes it fail, and how; `probability` is a percentage. */

@@ -40,7 +40,7 @@ describe('the syntax', () => {
     ['download-cutt@40%', /Did you mean download-cut\?/],
     ['POLL-502', /Did you mean poll-502\?/],
     ['lost', /Did you mean submit-reply-lost\?/],
-    ['zzz', /There is no fault "zzz"\. mgw sandbox faults lists them/],
+    ['unheard-of-fault', /There is no fault "unheard-of-fault"\. mgw sandbox faults lists them/],
     ['poll-502x0', /1 to 10000/],
     ['poll-502x99999', /1 to 10000/],
     ['poll-502@40%', /takes no percentage/],
