@@ -21,3 +21,19 @@ export function checkKeyName(key: string | undefined, fresh: boolean | undefined
   const shown = key === '' ? 'an empty name' : printableLine(key, 60);
   throw usageError(`--key: ${shown} is not allowed; allowed: ${keyNameForm}`);
 }
+
+/**
+ * Refuses a name that contains the API key: records and file names would keep it.
+ * @param what the flag or field that gives the name
+ * @throws MgwError('usage') that does not quote the name.
+ */
+export function checkHoldsNoSecret(
+  what: string,
+  name: string | undefined,
+  redact: (text: string) => string,
+): void {
+  if (name === undefined || redact(name) === name) return;
+  throw usageError(
+    `${what} contains the API key, and records would keep it. Nothing was sent. Choose another.`,
+  );
+}

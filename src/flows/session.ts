@@ -72,17 +72,15 @@ type Closer = () => Promise<void> | void;
 export function openSession(options: SessionOptions): Session {
   const closers: Closer[] = [];
   let redact = (text: string): string => text;
-  let password = '';
   const settings = once(async () => {
     const resolved = await options.settings();
-    password = sharedLedger(resolved)?.password ?? '';
-    redact = secretRedactor([password]);
+    redact = secretRedactor([sharedLedger(resolved)?.password ?? '']);
     return resolved;
   });
   const gateway = once(async () => {
     const resolved = await settings();
     const found = await gatewayOf(resolved, closers);
-    redact = secretRedactor([found.key, password]);
+    redact = secretRedactor(secretsOf(resolved, found));
     return found;
   });
   let limit: Deadline | undefined;
@@ -137,6 +135,17 @@ export function withinDeadline(session: Session, deadline: Deadline): Session {
     client: async () => (await import('../http/client.ts')).withDeadline(await session.client(), deadline),
     deadline: () => Promise.resolve(deadline),
   };
+}
+
+// A run in the sandbox also hides the configured key, which a prompt may hold by mistake.
+function secretsOf(settings: Settings, { key }: Gateway): string[] {
+  const password = sharedLedger(settings)?.password ?? '';
+  if (!settings.sandbox.value) return [key, password];
+  try {
+    return [key, password, settings.key?.read() ?? ''];
+  } catch {
+    return [key, password];
+  }
 }
 
 async function gatewayOf(settings: Settings, closers: Closer[]): Promise<Gateway> {
@@ -204,7 +213,7 @@ async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promi
     trustedOrigins: settings.trustedOrigins.value,
     configured: (protocol) => configured(protocol, settings),
     openBudget: (kind, name) => session.budget(kind, name),
-    redact: secretRedactor([gateway.key]),
+    redact: secretRedactor(secretsOf(settings, gateway)),
     note: (text) => session.note(text),
     signals: session.signals(),
     userAgent: `mgw/${version}`,

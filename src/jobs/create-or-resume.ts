@@ -13,6 +13,7 @@ import {
   waitForRenewal,
   type UncertainRuns,
 } from './liveness.ts';
+import { checkHoldsNoSecret } from '../key-name.ts';
 import { keyConflict, lostClaim, lostRecord } from './named-job.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
@@ -44,10 +45,12 @@ interface Earlier {
  * began. The job is recorded, with this run, before anything is sent (design 4). A name is claimed first, with the id of
  * the job that is then created under it: of any number of processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
  * Before that, it waits until the lease of a run on another machine is renewed or ends.
- * @throws MgwError: exit 2 if the key names another body, 7 if its record is lost, 8 at the deadline, 10 if nothing can be
+ * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key, 7 if its record is lost, 8 at the deadline, 10 if nothing can be
  * recorded, and what `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
+  checkHoldsNoSecret('--key', order.key, deps.redact);
+  checkHoldsNoSecret('--output', order.goal.output, deps.redact);
   let [isReady, looks] = [false, 0];
   let before: Earlier['before'];
   const alive = new Set<string>();
@@ -135,9 +138,9 @@ async function create(
     base_url: gateway,
     fingerprint,
     account,
-    model: order.model,
+    model: order.model && deps.redact(order.model),
     key: order.key,
-    ...(order.tags?.length && { tags: order.tags }),
+    ...(order.tags?.length && { tags: order.tags.map(deps.redact) }),
     ...recordedBody(order.body, deps.redact),
   };
   return (await ledger.create(id, [prepared, began])) ? ledger.read(id) : undefined;

@@ -125,7 +125,14 @@ function withTexts(value: Json, change: (text: string) => Json): Json {
   if (Array.isArray(value)) return value.map((each) => withTexts(each, change));
   if (!isObject(value)) return value;
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  return Object.fromEntries(members.map(([name, member]) => [name, withTexts(member as Json, change)]));
+  return Object.fromEntries(
+    members.map(([name, member]) => [nameAfter(change, name), withTexts(member as Json, change)]),
+  );
+}
+
+function nameAfter(change: (text: string) => Json, name: string): string {
+  const changed = change(name);
+  return typeof changed === 'string' ? changed : name;
 }
 
 function named(text: string): JsonObject {

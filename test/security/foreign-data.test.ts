@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { withSafePath } from '../../src/cli/commands/jobs/transfer.ts';
@@ -142,6 +142,44 @@ describe('the key inside a request', () => {
     expect(written).toContain('[redacted]');
     expect(written).not.toContain(spelling);
     expect(written).not.toContain(canaryKey);
+  });
+
+  it('is not recorded from tags, a model or the names of members', async () => {
+    const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', tags: [canaryKey] };
+    const body = { [canaryKey]: 'x' };
+    writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify({ ...row, body }));
+    const args = ['batch', 'run', 'm.jsonl', '--sidecar', '--results', 'results.jsonl', '--name', 'b'];
+    const ran = await user.run([...args, '-d', `notes=${canaryKey}`, '--ignore-columns', 'notes']);
+    expect(ran.code, ran.stderr).toBe(0);
+    rmSync(join(user.cwd, 'm.jsonl'));
+    expect(textBelow(user.cwd)).toContain('[redacted]');
+    expect(textBelow(user.cwd)).not.toContain(canaryKey);
+  });
+
+  it.each([
+    ['--key', [...submit, 'a boat', '--key', `a-${canaryKey}`]],
+    ['--output', [...submit, 'a boat', '-o', `${canaryKey}.mp4`]],
+    ['--key', ['tts', 'hello', '-o', 'a.mp3', '--key', `a-${canaryKey}`]],
+    ['id', ['batch', 'run', 'm.csv']],
+    ['--name', ['batch', 'run', 'm.csv', '--name', canaryKey]],
+  ])('is refused in %s of %j', async (what, args) => {
+    const row = `${what === 'id' ? canaryKey : 'a'},vendor-h3-mini,a boat\n`;
+    writeFileSync(join(user.cwd, 'm.csv'), `id,model,prompt\n${row}`);
+    const refused = await user.run(args);
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain(`${what} contains the API key`);
+    expect(refused.stderr).not.toContain(canaryKey);
+    expect(gateway.submissions).toHaveLength(0);
+    rmSync(join(user.cwd, 'm.csv'));
+    expect(textBelow(user.cwd)).not.toContain(canaryKey);
+  });
+
+  it('that is configured is not recorded in the sandbox', async () => {
+    const ran = await user.run(['--sandbox', ...submit, `say ${canaryKey}`]);
+    expect(ran.code, ran.stderr).toBe(0);
+    const shown = await user.run(['--sandbox', 'jobs', 'export']);
+    expect(shown.stdout).toContain('say [redacted]');
+    expect(shown.stdout).not.toContain(canaryKey);
   });
 });
 

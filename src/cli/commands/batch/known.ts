@@ -102,6 +102,9 @@ export async function remember(
     allowFiles: (options.allowFiles ?? []).map((each) => resolve(each)),
     ignoreColumns: options.ignoreColumns ?? [],
   };
+  // The record would keep an API key that a value contains.
+  const text = JSON.stringify(known);
+  if (context.redact(text) !== text) return;
   await rememberBatch(folder, known).catch((error: unknown) =>
     context.progress.note(`Could not record how the batch is run: ${messageOf(error)}`),
   );

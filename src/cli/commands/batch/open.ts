@@ -19,7 +19,7 @@ import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/places.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
-import { isKeyName, keyNameForm } from '../../../key-name.ts';
+import { checkHoldsNoSecret, isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../version.ts';
 
@@ -111,8 +111,10 @@ export function placeOf(template: string | undefined): OutputPlace {
 
 /** What a plan of a batch is made with; the rows that are done need only be counted where `known` is asked for. */
 export async function planDepsOf(context: Context, batch: Batch, known?: 'known'): Promise<PlanDeps> {
-  const { ledger, gateway, account } = await context.jobDeps();
+  const { ledger, gateway, account, redact } = await context.jobDeps();
   const settings = await context.settings();
+  const compose = rowComposer(context, batch);
+  checkHoldsNoSecret('--name', batch.name, redact);
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);
     return cost && parseDecimal(cost.at_most);
@@ -121,7 +123,10 @@ export async function planDepsOf(context: Context, batch: Batch, known?: 'known'
     ledger,
     gateway,
     account,
-    workOf: rowComposer(context, batch),
+    workOf: (row) => {
+      checkHoldsNoSecret('id', row.id, redact);
+      return compose(row);
+    },
     costOf,
     known: known && (await doneRowCacheOf(context, batch, { gateway, account })),
   };
