@@ -13,6 +13,32 @@ export interface JobFile {
   /** Lower-case hexadecimal. */
   sha256: string;
   mime?: string;
+  /** Measured when the file was saved; absent if it is no MP4 that can be measured. */
+  delivered?: Delivered;
+  /** Where `delivered` differs from the request; absent if it does not. */
+  mismatches?: Mismatch[];
+}
+
+/** What a video is by the boxes of its own file (design 19). A member that the file does not tell is absent. */
+export interface Delivered {
+  /** Seconds that the picture lasts. */
+  duration?: number;
+  /** As displayed: after rotation, in square pixels. */
+  width?: number;
+  height?: number;
+  /** Average frames a second. */
+  fps?: number;
+  /** Whether there is sound. */
+  audio: boolean;
+}
+
+/** A difference between what a request asked for and what was delivered. */
+export interface Mismatch {
+  field: 'duration' | 'resolution' | 'aspect_ratio' | 'fps' | 'audio';
+  /** As the request has it. */
+  asked: string | number | boolean;
+  /** Seconds, `1280x720`, frames a second, or whether there is sound. */
+  delivered: string | number | boolean;
 }
 
 /** What went wrong with a job, in the gateway's own words. */

@@ -13,6 +13,8 @@ export interface JobChoice {
   /** Keys; `boat-*` matches all that start with `boat-`. */
   key?: readonly string[] | undefined;
   batch?: string | undefined;
+  /** Only jobs with a file that differs from what was asked for. */
+  mismatched?: boolean | undefined;
 }
 
 /**
@@ -58,10 +60,11 @@ function countSince(ids: Ids, since: string): number {
   return count;
 }
 
-function isChosen(job: Job, { state, protocol, model, since, key, batch }: JobChoice): boolean {
+function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatched }: JobChoice): boolean {
   if (protocol !== undefined && job.protocol !== protocol) return false;
   if (model !== undefined && !model.includes(job.model ?? '')) return false;
   if (since !== undefined && job.created_at < since) return false;
+  if (mismatched && !job.files.some(({ mismatches }) => mismatches !== undefined)) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
   return state === undefined || state.includes(shownState(job));

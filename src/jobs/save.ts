@@ -13,6 +13,7 @@ import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { observe } from './observe.ts';
+import { mismatchText, receiptOf } from './receipt.ts';
 import { corrupt, gone, noSource, refusedThere } from './result-errors.ts';
 import type { Watched } from './watch.ts';
 
@@ -49,7 +50,7 @@ const maxRefreshes = 3;
 const shortestVideo = 8;
 
 /**
- * Saves one result of a finished job under `path` and records it. An address that has expired is asked for
+ * Saves one result of a finished job under `path`, measures it and records it. An address that has expired is asked for
  * afresh, a result that is not ready yet is waited for.
  * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 its address requires a key that it must not have, 8 not ready at
  * the deadline.
@@ -75,11 +76,13 @@ export async function saveResult(
     watched,
     output,
   });
-  const file: JobFile = { path: place.path, bytes: part.bytes, sha256: part.sha256, mime };
+  const receipt = receiptOf(part.path, job, protocol);
+  const file: JobFile = { path: place.path, bytes: part.bytes, sha256: part.sha256, mime, ...receipt };
   // Recorded before it is published, so that a later run recognises the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
   const { assertHeld } = output;
   await publish(part, file.path, { force: options.force, isBegun: isRecorded(job, place), assertHeld });
+  if (file.mismatches !== undefined) deps.note(mismatchText(file));
   return file;
 }
 

@@ -31,11 +31,27 @@ const reply = z.object({
   text,
   complete: z.boolean(),
 });
+const length = z.number().nonnegative().optional();
+const delivered = z.object({
+  duration: length,
+  width: length,
+  height: length,
+  fps: length,
+  audio: z.boolean(),
+});
+const value = z.union([text, z.number(), z.boolean()]);
+const mismatch = z.object({
+  field: z.enum(['duration', 'resolution', 'aspect_ratio', 'fps', 'audio']),
+  asked: value,
+  delivered: value,
+});
 const file = z.object({
   path: text,
   bytes: z.number().nonnegative(),
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   mime: text.optional(),
+  delivered: delivered.optional(),
+  mismatches: z.array(mismatch).max(16).optional(),
 });
 
 const amount = z.string().regex(/^\d{1,60}(\.\d{1,60})?$/);

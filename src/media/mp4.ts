@@ -38,15 +38,16 @@ function walk(reader: HeaderReader, size: number): string | undefined {
   return hasIndex && hasContent ? undefined : 'there is nothing to play in it';
 }
 
-interface Box {
+/** The header of a box. */
+export interface Box {
   type: string;
   /** Bytes, its header among them. */
   size: number;
   headerSize: number;
 }
 
-// The box whose header these bytes are, or what is wrong with it.
-function boxAt(header: Buffer, left: number): Box | string {
+/** Reads the header of a box of which at most `left` bytes remain. Returns what is wrong with it if it is none. */
+export function boxAt(header: Buffer, left: number): Box | string {
   if (header.length < shortestHeader) return 'a box header is cut';
   const type = header.toString('latin1', 4, 8);
   // Four printable characters; the copyright sign is QuickTime's.
@@ -63,8 +64,8 @@ function boxAt(header: Buffer, left: number): Box | string {
 // One for all: a walk is over before the next begins.
 const window = Buffer.alloc(windowBytes);
 
-// A file of many small boxes is not read header by header.
-class HeaderReader {
+/** Reads a few bytes at any place of a file. A file of many small boxes is not read box by box. */
+export class HeaderReader {
   readonly #file: number;
   #start = 0;
   #length = 0;
@@ -73,23 +74,24 @@ class HeaderReader {
     this.#file = file;
   }
 
-  at(position: number): Buffer {
-    const isInside = position >= this.#start && position + longestHeader <= this.#start + this.#length;
-    if (!isInside) this.#fill(position);
-    return window.subarray(
-      position - this.#start,
-      Math.min(position - this.#start + longestHeader, this.#length),
-    );
+  /**
+   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the next
+   * call.
+   */
+  at(position: number, length = longestHeader): Buffer {
+    const isInside = position >= this.#start && position + length <= this.#start + this.#length;
+    if (!isInside) this.#fill(position, length);
+    return window.subarray(position - this.#start, Math.min(position - this.#start + length, this.#length));
   }
 
-  #fill(position: number): void {
+  #fill(position: number, length: number): void {
     this.#start = position;
     this.#length = 0;
     for (;;) {
       const left = windowBytes - this.#length;
       const bytesRead = readSync(this.#file, window, this.#length, left, position + this.#length);
       this.#length += bytesRead;
-      if (bytesRead === 0 || this.#length >= longestHeader) return;
+      if (bytesRead === 0 || this.#length >= length) return;
     }
   }
 }

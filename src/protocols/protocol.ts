@@ -180,6 +180,11 @@ export interface Protocol {
   checks(): Promise<Checks>;
   /** The body with the protocol's aliases brought to one spelling; called before the checks. */
   normalise(body: JsonObject): JsonObject;
+  /**
+   * The resolution that the gateway makes, by the specification, in place of the one that a body names; undefined if it
+   * makes that one.
+   */
+  convertedResolution?(body: JsonObject): string | undefined;
   /** What a body asks for at most, for what it may cost. */
   quantityOf(body: JsonObject): Quantity;
   /** The model of a body, for the job's record. */

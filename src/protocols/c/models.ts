@@ -43,6 +43,12 @@ export function familyOf({ model }: JsonObject): Family | undefined {
   return [official, selfHosted].find(({ models }) => models.includes(model as string));
 }
 
+/** Returns 720p for 768P of a self-hosted model, which has no such size (specification 8). */
+export function convertedResolution(body: JsonObject): string | undefined {
+  const isConverted = familyOf(body) === selfHosted && textAt(body, 'resolution')?.toLowerCase() === '768p';
+  return isConverted ? '720p' : undefined;
+}
+
 /** A model that the specification does not name has to be in the listing (design 7). */
 export function needsListing(body: JsonObject): ListingUse | undefined {
   return textAt(body, 'model') === undefined || familyOf(body) !== undefined ? undefined : 'check';

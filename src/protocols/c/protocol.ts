@@ -2,7 +2,7 @@ import { bearer } from '../../exchange.ts';
 import { textAt, type JsonObject } from '../../json.ts';
 import type { Protocol } from '../protocol.ts';
 import { flags } from './flags.ts';
-import { complete, needsListing, official, selfHosted } from './models.ts';
+import { complete, convertedResolution, needsListing, official, selfHosted } from './models.ts';
 import { notReady, readQuery } from './observation.ts';
 import { quantityOf } from './quantity.ts';
 import { contentPath, endpoints, query, readSubmission, submission } from './wire.ts';
@@ -38,6 +38,7 @@ export const c: Protocol = {
   complete,
   checks: () => import('./checks.ts'),
   normalise,
+  convertedResolution,
   quantityOf,
   modelOf: (body) => textAt(body, 'model'),
   submission,

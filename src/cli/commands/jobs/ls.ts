@@ -22,6 +22,7 @@ interface LsOptions {
   since?: string;
   key?: string[];
   batch?: string;
+  mismatched?: boolean;
   limit?: number;
   all?: boolean;
 }
@@ -32,6 +33,7 @@ const examples = `
 Examples:
   $ mgw jobs ls --state queued,running
   $ mgw jobs ls --model vendor-h3-mini --since 1d
+  $ mgw jobs ls --mismatched --since 7d
   $ mgw jobs ls -q --state running | mgw jobs wait -`;
 
 /** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
@@ -43,6 +45,7 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(sinceOption())
     .addOption(repeatable('--key <name>', 'only the job of this key; boat-* matches all keys that start so'))
     .addOption(single('--batch <name>', 'only jobs of this batch'))
+    .option('--mismatched', 'only jobs with a file that differs from the request')
     .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))
     .option('--all', 'no limit')
     .addHelpText('after', examples)

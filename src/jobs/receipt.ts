@@ -1,0 +1,147 @@
+import { closeSync, openSync } from 'node:fs';
+import { basename } from 'node:path';
+import { MgwError } from '../errors.ts';
+import { localError } from '../files/local-error.ts';
+import type { Delivered, Job, JobFile, Mismatch } from '../job.ts';
+import { isObject, type Json } from '../json.ts';
+import { measureMp4 } from '../media/measure-mp4.ts';
+import { askedFor } from '../protocols/asked-for.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { showCommand } from './errors.ts';
+
+type Asked = Pick<Job, 'protocol' | 'request'>;
+type Receipt = Pick<JobFile, 'delivered' | 'mismatches'>;
+
+// Models round sides to multiples of 8 or 16.
+const sidePixels = 16;
+const ratioTolerance = 0.02;
+// A fragmented file may stretch its last frame to the end of the sound.
+const fpsTolerance = 0.02;
+const durationSeconds = 0.1;
+
+/**
+ * Measures a saved video and compares it with the request of its job (design 19).
+ * @returns nothing for a file that is no MP4
+ * @throws MgwError('local_io'), exit 10, if the file cannot be read.
+ */
+export function receiptOf(path: string, job: Asked, protocol: Protocol): Receipt {
+  const delivered = measured(path);
+  if (delivered === undefined) return {};
+  const mismatches = mismatchesOf(job, delivered, protocol);
+  return { delivered, ...(mismatches.length > 0 && { mismatches }) };
+}
+
+function measured(path: string): Delivered | undefined {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      return measureMp4(file);
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    throw localError(error, path, 'yes');
+  }
+}
+
+/** Returns where a video differs from what its request names. What the request leaves open is never a mismatch. */
+export function mismatchesOf(job: Asked, delivered: Delivered, protocol: Protocol): Mismatch[] {
+  const { width, height } = delivered;
+  const size = width === undefined || height === undefined ? undefined : { width, height };
+  const given = (name: string): Json | undefined => askedFor(job, name);
+  return [
+    ...durationMismatch(given('duration'), delivered),
+    ...(size === undefined ? [] : resolutionMismatch(job, protocol, given('resolution'), size)),
+    ...(size === undefined ? [] : ratioMismatch(given('aspect-ratio'), size)),
+    ...fpsMismatch(given('fps'), delivered),
+    ...audioMismatch(given('audio'), delivered),
+  ];
+}
+
+function durationMismatch(asked: Json | undefined, { duration, fps }: Delivered): Mismatch[] {
+  const seconds = positive(asked);
+  if (seconds === undefined || duration === undefined) return [];
+  // Both are rounded to a millisecond.
+  const tolerance = Math.max(durationSeconds, fps === undefined ? 0 : 1 / fps) + 0.0005;
+  if (Math.abs(duration - seconds) <= tolerance) return [];
+  return [{ field: 'duration', asked: seconds, delivered: duration }];
+}
+
+interface Size {
+  width: number;
+  height: number;
+}
+
+function resolutionMismatch(
+  { request }: Asked,
+  protocol: Protocol,
+  asked: Json | undefined,
+  { width, height }: Size,
+): Mismatch[] {
+  if (typeof asked !== 'string') return [];
+  const made = (isObject(request) ? protocol.convertedResolution?.(request) : undefined) ?? asked;
+  const sides = shortSides(made);
+  const short = Math.min(width, height);
+  const isWithin = sides === undefined || (short >= sides[0] - sidePixels && short <= sides[1] + sidePixels);
+  return isWithin ? [] : [{ field: 'resolution', asked, delivered: `${width}x${height}` }];
+}
+
+// The shortest and the longest short side that a name can mean. 2K is 1080 lines in cinemas and 1440 on screens.
+function shortSides(resolution: string): readonly [number, number] | undefined {
+  const text = resolution.trim().toLowerCase();
+  if (text === '2k') return [1080, 1440];
+  if (text === '4k') return [2160, 2160];
+  const [, one, other] = /^(\d{2,5})\s*(?:[x*×]\s*(\d{2,5})|p)$/.exec(text) ?? [];
+  if (one === undefined) return undefined;
+  const side = Math.min(Number(one), Number(other ?? one));
+  return [side, side];
+}
+
+function ratioMismatch(asked: Json | undefined, { width, height }: Size): Mismatch[] {
+  if (typeof asked !== 'string') return [];
+  const [, across, down] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(asked) ?? [];
+  const ratio = Number(across) / Number(down);
+  if (!Number.isFinite(ratio) || ratio === 0) return [];
+  if (Math.abs(width / height / ratio - 1) <= ratioTolerance) return [];
+  return [{ field: 'aspect_ratio', asked, delivered: `${width}x${height}` }];
+}
+
+function fpsMismatch(asked: Json | undefined, { fps }: Delivered): Mismatch[] {
+  const rate = positive(asked);
+  if (rate === undefined || fps === undefined || Math.abs(fps / rate - 1) <= fpsTolerance) return [];
+  return [{ field: 'fps', asked: rate, delivered: fps }];
+}
+
+function audioMismatch(asked: Json | undefined, { audio }: Delivered): Mismatch[] {
+  const wanted = typeof asked === 'string' ? words[asked] : asked;
+  if (typeof wanted !== 'boolean' || wanted === audio) return [];
+  return [{ field: 'audio', asked: wanted, delivered: audio }];
+}
+
+const words: Partial<Record<string, boolean>> = { Enabled: true, Disabled: false };
+
+function positive(value: Json | undefined): number | undefined {
+  const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
+  return typeof number === 'number' && Number.isFinite(number) && number > 0 ? number : undefined;
+}
+
+/** Describes the mismatches of a file in one line. */
+export function mismatchText({ path, mismatches = [] }: Pick<JobFile, 'path' | 'mismatches'>): string {
+  const parts = mismatches.map(({ field, asked, delivered }) => {
+    if (field === 'audio') return delivered === true ? 'it has sound' : 'it has no sound';
+    const unit = field === 'duration' ? ' s' : '';
+    return `${field.replace('_', ' ')} ${delivered}${unit} instead of ${asked}${unit}`;
+  });
+  return `${basename(path)} differs from the request: ${parts.join(', ')}.`;
+}
+
+/**
+ * Checks that no file differs from its request, as `--strict` demands.
+ * @throws MgwError('result_mismatch'), exit 9: the files are saved.
+ */
+export function checkReceipts(job: Job, files: readonly JobFile[]): void {
+  const differing = files.filter(({ mismatches }) => mismatches !== undefined);
+  if (differing.length === 0) return;
+  const text = `${differing.map(mismatchText).join(' ')} The file is kept; the video was paid for.`;
+  throw new MgwError('result_mismatch', text, { charged: 'yes', next: showCommand(job) });
+}

@@ -1,0 +1,79 @@
+import { describe, expect, it } from 'vitest';
+import type { Delivered } from '../../src/job.ts';
+import { mismatchesOf, mismatchText } from '../../src/jobs/receipt.ts';
+import type { Json } from '../../src/json.ts';
+import { findProtocol } from '../../src/protocols/named.ts';
+
+const made = { duration: 5, width: 1280, height: 720, fps: 24, audio: false };
+
+function differences(name: 'a' | 'b' | 'c', request: Json, delivered: Partial<Delivered> = {}): unknown[] {
+  const protocol = findProtocol(name);
+  if (protocol === undefined) throw new Error(`No protocol ${name}`);
+  return mismatchesOf({ protocol: name, request }, { ...made, ...delivered }, protocol).map((each) => [
+    each.field,
+    each.asked,
+    each.delivered,
+  ]);
+}
+
+const c = (fields: Record<string, Json>): Json => ({ model: 'vendor-h3', prompt: 'a boat', ...fields });
+
+describe('mismatchesOf', () => {
+  it.each([
+    ['nothing that the request leaves open', c({}), { audio: true }],
+    ['a tenth of a second', c({ duration: 5 }), { duration: 5.1 }],
+    ['a frame of a slow video', c({ duration: 5 }), { duration: 4.88, fps: 8 }],
+    ['sides rounded to multiples of 16', c({ resolution: '1080p' }), { width: 1920, height: 1088 }],
+    ['a portrait', c({ resolution: '720p', aspect_ratio: '9:16' }), { width: 720, height: 1280 }],
+    ['a ratio rounded', c({ aspect_ratio: '16:9' }), { width: 832, height: 464 }],
+    ['words that name no size', c({ resolution: 'auto', aspect_ratio: 'adaptive' }), {}],
+    ['768P of a self-hosted model', { model: 'vendor-h3-mini', resolution: '768P' }, {}],
+    ['2K of either meaning', c({ resolution: '2K' }), { width: 2048, height: 1080 }],
+    ['24 frames as films have them', c({ fps: 24 }), { fps: 23.976 }],
+    ['a request that was not recorded', undefined as never, {}],
+  ])('takes %s for no mismatch', (_, request, delivered) => {
+    expect(differences('c', request, delivered)).toEqual([]);
+  });
+
+  it.each<[string, 'a' | 'b' | 'c', Json, Partial<Delivered>, unknown[]]>([
+    ['a short video', 'c', c({ duration: 5 }), { duration: 4.5 }, ['duration', 5, 4.5]],
+    ['a long video', 'c', { seconds: '5' }, { duration: 10 }, ['duration', 5, 10]],
+    [
+      'a small video',
+      'c',
+      c({ resolution: '768P' }),
+      { width: 1280, height: 720 },
+      ['resolution', '768P', '1280x720'],
+    ],
+    [
+      '480 lines of a self-hosted model',
+      'c',
+      { model: 'vendor-h3-mini', resolution: '768P' },
+      { width: 854, height: 480 },
+      ['resolution', '768P', '854x480'],
+    ],
+    [
+      'another shape',
+      'b',
+      { OutputConfig: { AspectRatio: '9:16' } },
+      {},
+      ['aspect_ratio', '9:16', '1280x720'],
+    ],
+    ['another rate', 'c', c({ fps: 30 }), { fps: 24 }, ['fps', 30, 24]],
+    ['silence', 'b', { OutputConfig: { AudioGeneration: 'Enabled' } }, {}, ['audio', true, false]],
+    ['sound', 'a', { parameters: { generateAudio: false } }, { audio: true }, ['audio', false, true]],
+  ])('finds %s', (_, protocol, request, delivered, expected) => {
+    expect(differences(protocol, request, delivered)).toEqual([expected]);
+  });
+
+  it('is told in one line', () => {
+    const mismatches = [
+      { field: 'duration', asked: 5, delivered: 4.5 },
+      { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },
+      { field: 'audio', asked: true, delivered: false },
+    ] as const;
+    expect(mismatchText({ path: '/out/boat.mp4', mismatches: [...mismatches] })).toBe(
+      'boat.mp4 differs from the request: duration 4.5 s instead of 5 s, aspect ratio 720x720 instead of 16:9, it has no sound.',
+    );
+  });
+});

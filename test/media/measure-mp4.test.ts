@@ -1,0 +1,167 @@
+import { execFileSync } from 'node:child_process';
+import { closeSync, ftruncateSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { measureMp4 } from '../../src/media/measure-mp4.ts';
+import { renderVideo } from '../../src/sandbox/media/video.ts';
+import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import { box } from '../support/film.ts';
+
+let folder: string;
+let path: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'mgw-measure-'));
+  path = join(folder, 'file.mp4');
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+function measuredAt(file: string): ReturnType<typeof measureMp4> {
+  const descriptor = openSync(file, 'r');
+  try {
+    return measureMp4(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function measured(...boxes: Uint8Array[]): ReturnType<typeof measureMp4> {
+  writeFileSync(path, Buffer.concat(boxes));
+  return measuredAt(path);
+}
+
+const clip = { prompt: 'a boat', seconds: 1.5, width: 96, height: 64 };
+const silent = renderVideo(clip);
+
+function words(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(values.length * 4);
+  for (const [index, value] of values.entries()) bytes.writeUInt32BE(value >>> 0, index * 4);
+  return bytes;
+}
+
+function nest(type: string, ...boxes: Buffer[]): Buffer {
+  return box(type, Buffer.concat(boxes));
+}
+
+const ftyp = box('ftyp', Buffer.from('isom\0\0\0\0isom'));
+const upright = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
+const quarter = [0, 0x10000, 0, -0x10000, 0, 0, 0, 0, 0x40000000];
+
+interface Made {
+  matrix?: number[];
+  edits?: Buffer[];
+  stts?: Buffer;
+  more?: Buffer[];
+}
+
+// A movie of 600 ticks a second with a track of 1000 a second.
+function movie({ matrix = upright, edits = [], stts = words(0, 1, 50, 40), more = [] }: Made): Buffer {
+  const head = [...words(0, 0, 0, 600, 1200, 0x10000)];
+  const mvhd = box('mvhd', Buffer.concat([Buffer.from(head), Buffer.alloc(12), words(...upright), words(0)]));
+  const size = words(640 * 0x10000, 360 * 0x10000);
+  const start = words(3, 0, 0, 7, 0, 1200, 0, 0, 0, 0);
+  const tkhd = box('tkhd', Buffer.concat([start, words(...matrix), size]));
+  const hdlr = box('hdlr', Buffer.concat([words(0, 0), Buffer.from('vide'), words(0, 0, 0)]));
+  const stbl = nest('minf', nest('stbl', box('stts', stts)));
+  const mdia = nest('mdia', box('mdhd', words(0, 0, 0, 1000, 2000, 0)), hdlr, stbl);
+  return nest('moov', mvhd, nest('trak', tkhd, ...edits, mdia), ...more);
+}
+
+const edit = (...entries: number[][]): Buffer =>
+  nest('edts', box('elst', words(0, entries.length, ...entries.flat())));
+
+describe('measureMp4', () => {
+  it('measures a clip, with and without sound', () => {
+    const size = { duration: 1.5, width: 96, height: 64, fps: 24 };
+    expect(measured(silent)).toEqual({ ...size, audio: false });
+    expect(measured(renderVideo({ ...clip, audio: true }))).toEqual({ ...size, audio: true });
+  });
+
+  it('finds the index behind the media', () => {
+    expect(measured(ftyp, box('mdat', 9000), movie({}))).toMatchObject({ duration: 2, fps: 25, width: 640 });
+  });
+
+  it('swaps the sides of a track that is turned by a quarter', () => {
+    expect(measured(ftyp, movie({ matrix: quarter }))).toMatchObject({ width: 360, height: 640 });
+  });
+
+  it('counts what an edit list shows, without the empty edits', () => {
+    const edits = [edit([300, -1, 0x10000], [900, 0, 0x10000])];
+    expect(measured(ftyp, movie({ edits }))).toMatchObject({ duration: 1.5, fps: 25 });
+    expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
+  });
+
+  it('gives the average of a variable rate', () => {
+    expect(measured(ftyp, movie({ stts: words(0, 2, 10, 40, 20, 80) }))).toMatchObject({
+      duration: 2,
+      fps: 15,
+    });
+  });
+
+  it('adds up fragments by the durations of the track, the fragment and the samples', () => {
+    const mvex = nest('mvex', box('mehd', words(0, 9999)), box('trex', words(0, 7, 1, 40, 0, 0)));
+    const fragment = (tfhd: Buffer, trun: Buffer): Buffer =>
+      nest('moof', nest('traf', box('tfhd', tfhd), box('trun', trun)));
+    const fragments = [
+      fragment(words(0, 7), words(0, 10)),
+      fragment(words(0x9, 7, 0, 0, 80), words(0x1, 5, 0)),
+      fragment(words(0, 7), words(0x305, 2, 0, 0, 100, 1, 100, 1)),
+    ];
+    expect(measured(ftyp, ...fragments, movie({ stts: words(0, 0), more: [mvex] }))).toMatchObject({
+      duration: 1,
+      fps: 17,
+    });
+  });
+
+  it('takes no words and no file without a track for a video', () => {
+    expect(measured(Buffer.from('a text'))).toBeUndefined();
+    expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
+  });
+
+  it('gives up on more entries than any clip has', () => {
+    const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
+    const size = 64 * 1024 * 1024;
+    // All boxes that hold the table reach the end of a file that is almost all hole.
+    for (const type of ['moov', 'trak', 'mdia', 'minf', 'stbl', 'stts']) {
+      const at = table.indexOf(type) - 4;
+      table.writeUInt32BE(size - ftyp.length - at, at);
+    }
+    const file = openSync(path, 'w+');
+    try {
+      writeSync(file, Buffer.concat([ftyp, table]));
+      ftruncateSync(file, size);
+      expect(measureMp4(file)).toBeUndefined();
+    } finally {
+      closeSync(file);
+    }
+  });
+
+  it('ends, with numbers that JSON can hold, whatever is in the boxes', () => {
+    const end = Buffer.from(silent).indexOf('mdat');
+    const change = fc.tuple(fc.nat(end), fc.integer({ min: 0, max: 255 }));
+    fc.assert(
+      fc.property(fc.array(change, { minLength: 1, maxLength: 20 }), fc.nat(end), (changes, cut) => {
+        const bytes = Buffer.from(silent);
+        for (const [at, value] of changes) bytes[at] = value;
+        for (const part of [bytes, bytes.subarray(0, cut)])
+          for (const value of Object.values(measured(part) ?? {}))
+            expect(typeof value === 'boolean' || (Number.isFinite(value) && value > 0)).toBe(true);
+      }),
+    );
+  });
+
+  it.runIf(hasFfmpeg).each([
+    [['-movflags', 'frag_keyframe+empty_moov'], '30', { fps: 30, width: 64, height: 48 }],
+    [['-vf', 'setsar=3/2', '-movflags', '+faststart'], '25', { fps: 25, width: 96, height: 48 }],
+    [['-bf', '2'], '12', { fps: 12, width: 64, height: 48 }],
+  ])('measures what ffmpeg makes with %j', (options, rate, expected) => {
+    const input = ['-f', 'lavfi', '-i', `testsrc=s=64x48:r=${rate}:d=2`, '-f', 'lavfi', '-i', 'sine=d=2'];
+    execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, '-c:v', 'mpeg4', ...options, '-c:a', 'aac', path]);
+    expect(readFileSync(path).toString('latin1', 4, 8)).toBe('ftyp');
+    const { duration = 0, fps = 0, ...rest } = measuredAt(path) ?? { audio: false };
+    expect({ ...rest, fps: Math.round(fps) }).toEqual({ ...expected, audio: true });
+    expect(Math.abs(duration - 2)).toBeLessThan(0.05);
+  });
+});
