@@ -21,9 +21,10 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
  * @param {string} use the first of them is kept once for each use: it has what all commands need, and one needs little
+ * @param {(file: string) => Buffer} read the bytes of a file of the folder
  * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes what was compiled; call it at the end
  */
-exports.loader = (folder, cache, use) => {
+exports.loader = (folder, cache, use, read = fs.readFileSync) => {
   const loaded = new Map();
   const fresh = [];
   const load = (name) => {
@@ -33,7 +34,7 @@ exports.loader = (folder, cache, use) => {
     loaded.set(name, module);
     const filename = `${folder}/${name}`;
     // Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
-    const source = Buffer.concat([head, fs.readFileSync(filename), tail]);
+    const source = Buffer.concat([head, read(filename), tail]);
     const entry = cache && `${cache}/${entryOf(loaded.size === 1 ? `${use}-${name}` : name, source)}`;
     const cachedData = cache && readEntry(entry);
     const script = new Script(source.toString(), { filename, cachedData, columnOffset: -head.length });

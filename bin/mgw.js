@@ -9,10 +9,15 @@ else {
   // Node 20 optimises the parsers of undici, which are WebAssembly, for longer than a short command runs. Later ones do so only
   // once they are used much. Set before anything is compiled: V8 keeps compiled code only for the flags that it started with.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
+  const { Buffer } = require('node:buffer');
   const { join } = require('node:path');
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
-  const { load, keep } = loader(join(__dirname, '..', 'dist'), openCache(version), use);
+  // The single executable carries the build as its assets.
+  const sea = process.getBuiltinModule?.('node:sea');
+  const { load, keep } = sea?.isSea()
+    ? loader('dist', openCache(version), use, (file) => Buffer.from(sea.getRawAsset(file)))
+    : loader(join(__dirname, '..', 'dist'), openCache(version), use);
   const { main } = load('mgw.cjs');
   // Node ends if there is nothing left to wait for. Without an outcome, that must not look like success.
   let exitCode = 1;

@@ -1,0 +1,42 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { rolldown } from 'rolldown';
+import { stripped } from './strip.mjs';
+
+/** Bundles the start script, since the main script of an executable can require Node's own modules only. */
+export async function bundleMain(file) {
+  const bundle = await rolldown({ input: 'bin/mgw.js', platform: 'node', external: [/^node:/] });
+  await bundle.write({ file, format: 'cjs', minify: { mangle: false, compress: true } });
+  await bundle.close();
+}
+
+/**
+ * Writes the executable of a target: its Node, with the build and the documentation as assets.
+ * @param builder a Node of the same version that runs here; it makes the executables of all platforms
+ * @param folder for files in between
+ * @throws if the executable exceeds the target's limit
+ */
+export function writeExecutable({ name, maxBytes }, { builder, node, main, folder, output }) {
+  const own = join(folder, name);
+  mkdirSync(own, { recursive: true });
+  const base = join(own, 'node');
+  const isElf = name.startsWith('linux-');
+  writeFileSync(base, isElf ? stripped(readFileSync(node)) : readFileSync(node), { mode: 0o755 });
+  const config = {
+    ...{ main, output, executable: base, assets: assets() },
+    ...{ disableExperimentalSEAWarning: true, execArgvExtension: 'none' },
+  };
+  writeFileSync(join(own, 'sea.json'), JSON.stringify(config));
+  execFileSync(builder, ['--build-sea', join(own, 'sea.json')]);
+  const { length } = readFileSync(output);
+  if (length > maxBytes) throw new Error(`${output} has ${length} bytes; the limit is ${maxBytes}`);
+}
+
+// Under their paths in the package. Sorted, since the order decides the bytes.
+function assets() {
+  const chunks = readdirSync('dist').filter((name) => name.endsWith('.cjs'));
+  const pages = readdirSync('docs', { recursive: true }).filter((name) => name.endsWith('.md'));
+  const files = [...chunks.map((name) => `dist/${name}`), ...pages.map((name) => `docs/${name}`)];
+  return Object.fromEntries(files.sort().map((file) => [file, file]));
+}

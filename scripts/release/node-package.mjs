@@ -1,0 +1,23 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { nodeVersion } from './targets.mjs';
+
+/**
+ * Unpacks the Node of a target below `folder`, which keeps it for the next release.
+ * @returns the paths of the binary and of Node's licence
+ * @throws if the package is not the pinned one
+ */
+export function unpackNode({ name, binary, integrity }, folder) {
+  const own = join(folder, `node-${nodeVersion}-${name}`);
+  const tarball = join(own, `node-${name}-${nodeVersion}.tgz`);
+  if (!existsSync(tarball)) {
+    mkdirSync(own, { recursive: true });
+    execFileSync('npm', ['pack', '--silent', '--pack-destination', own, `node-${name}@${nodeVersion}`]);
+  }
+  const found = `sha512-${createHash('sha512').update(readFileSync(tarball)).digest('base64')}`;
+  if (found !== integrity) throw new Error(`${tarball}: expected ${integrity}, found ${found}`);
+  execFileSync('tar', ['-xzf', tarball, '-C', own, binary, 'package/LICENSE']);
+  return { binary: join(own, binary), licence: join(own, 'package/LICENSE') };
+}

@@ -1,0 +1,21 @@
+const [programHeaders, sectionHeaders] = [32, 40];
+
+/**
+ * Returns an ELF file of 64 bits without symbols and sections: only what its program headers load. Node's functions lose
+ * their names in a debugger, and 33 MB. Needs no tool, so that every machine makes the same bytes for every processor.
+ */
+export function stripped(elf) {
+  if (elf.toString('latin1', 0, 6) !== '\x7fELF\x02\x01')
+    throw new Error('not a little-endian ELF file of 64 bits');
+  const start = Number(elf.readBigUInt64LE(programHeaders));
+  const [size, count] = [elf.readUInt16LE(54), elf.readUInt16LE(56)];
+  const ends = Array.from({ length: count }, (_, index) => {
+    const header = start + index * size;
+    return Number(elf.readBigUInt64LE(header + 8) + elf.readBigUInt64LE(header + 32));
+  });
+  const result = Buffer.from(elf.subarray(0, Math.max(...ends)));
+  result.writeBigUInt64LE(0n, sectionHeaders);
+  // The number of sections, and the section of their names.
+  result.writeUInt32LE(0, 60);
+  return result;
+}
