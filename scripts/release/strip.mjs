@@ -1,3 +1,5 @@
+import { Buffer } from 'node:buffer';
+
 const [programHeaders, sectionHeaders] = [32, 40];
 
 /**
