@@ -7,7 +7,7 @@ export type JobState =
 
 /** A file that holds a job's result. */
 export interface JobFile {
-  /** Absolute path. */
+  /** Absolute path, or `s3://BUCKET/KEY`. */
   path: string;
   bytes: number;
   /** Lower-case hexadecimal. */
@@ -147,7 +147,10 @@ export type JobEvent =
       usage?: unknown;
       details?: unknown;
     }
-  | { type: 'file'; file: JobFile }
+  /** `instead_of` is the local file that was uploaded, and is no longer a file of the job. */
+  | { type: 'file'; file: JobFile; instead_of?: string }
+  /** A multipart upload of a file; without an id, it is about to be created. */
+  | { type: 'uploading'; url: string; id?: string | undefined; since: string }
   /** The run got what it was asked for. */
   | { type: 'delivered'; run: string }
   /** The run ended before that. */
@@ -211,6 +214,8 @@ export interface JobRecord {
   goals: (Goal & { deliveredAt?: string })[];
   /** How many files a finished job has, once that was seen. */
   results?: number;
+  /** Multipart uploads that were begun; absent if there are none. */
+  uploads?: { url: string; id?: string | undefined; since: string }[];
   /** Lines that could not be read and that no person has settled since. */
   damaged: number;
   /** What the ledger can tell of the processes that its events name. */

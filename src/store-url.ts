@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { isLoopbackHost } from './exchange.ts';
 
 /** Reads `s3://BUCKET/PREFIX`. @throws Error whose message says what is allowed. */
@@ -16,4 +17,23 @@ export function parseEndpoint(text: string): URL {
   if (url === undefined || (url.protocol !== 'https:' && !isPlain) || url.username || url.search || url.hash)
     throw new Error('an https:// address without a query (http:// on loopback only)');
   return url;
+}
+
+/** Whether an output is an object in a bucket: `s3://BUCKET/KEY`. */
+export function isObjectUrl(output: string): boolean {
+  return output.startsWith('s3://');
+}
+
+/** Returns an output as an absolute path; an object's URL stays as it is. */
+export function absoluteOutput(output: string): string {
+  return isObjectUrl(output) ? output : resolve(output);
+}
+
+/** Reads `s3://BUCKET/KEY`. @throws Error whose message says what is allowed. */
+export function parseObjectUrl(text: string): { bucket: string; key: string } {
+  const [, bucket, key = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/(.+)$/su.exec(text) ?? [];
+  const isPlain = !/[\p{Cc}\\]/u.test(key) && key.split('/').every((step) => !/^\.{0,2}$/.test(step));
+  if (bucket === undefined || !isPlain || Buffer.byteLength(key) > 1024)
+    throw new Error('an address such as s3://BUCKET/FOLDER/{id}.mp4');
+  return { bucket, key };
 }

@@ -1,8 +1,9 @@
 import { type Command, Option } from 'commander';
 import type { Context } from './context.ts';
 import { oneOf, repeatable, single } from './options.ts';
-import { usageError } from '../errors.ts';
+import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/target.ts';
+import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
 /** How long to wait and how closely to look; read by the settings, which know their defaults. */
 export interface WaitOptions {
@@ -66,7 +67,7 @@ function waiting(flags: string, description: string): Option {
 /** Adds `-o` and `--force`; `where` says what `-o` takes. */
 export function addOutputOptions(
   command: Command,
-  where = 'save the result here; - writes it to stdout',
+  where = 'save the result here (a file or s3://BUCKET/KEY); - writes it to stdout',
 ): void {
   command
     .addOption(single('-o, --output <file>', where).helpGroup('Output:'))
@@ -103,7 +104,17 @@ export function targetOf(options: OutputOptions): Target | undefined {
   if (output === undefined) return undefined;
   if (output === '' || output.includes('\0'))
     throw usageError('--output: give a file, a folder, or - for stdout.');
+  if (isObjectUrl(output)) checkObject(output, options);
   return output === '-' ? { kind: 'stdout' } : { kind: 'file', path: output };
+}
+
+function checkObject(url: string, { sidecar }: OutputOptions): void {
+  try {
+    parseObjectUrl(url.replace(/\/$/, '/{id}'));
+  } catch (error) {
+    throw usageError(`--output: give ${messageOf(error)}.`);
+  }
+  if (sidecar) throw usageError('--sidecar is put next to a file, and --output names an object in a bucket.');
 }
 
 /** Refuses an empty `-o`, and media and JSON document both on standard output. @throws MgwError('usage'). */
@@ -118,7 +129,9 @@ export function checkStdout(context: Context, options: OutputOptions): void {
  * @throws MgwError('usage').
  */
 export function checkNoTemplate({ output = '' }: OutputOptions): void {
-  const [name] = /\{(?!n\})\w+\}/.exec(output) ?? [];
+  const isObject = isObjectUrl(output);
+  if (isObject && output.endsWith('/')) throw usageError('--output names a folder: name an object in it.');
+  const [name] = (isObject ? /\{(?!n\}|id\})\w+\}/ : /\{(?!n\})\w+\}/).exec(output) ?? [];
   if (name === undefined) return;
   throw usageError(
     `--output: ${name} is not known before the job exists. Give a file name here; mgw jobs fetch takes templates.`,

@@ -8,6 +8,7 @@ import { removeLeft } from '../jobs/lock-output.ts';
 import { pathsAt, type Target } from '../jobs/target.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';
+import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { freePath } from './next.ts';
 
@@ -57,6 +58,12 @@ export async function deliver(
   deps: FlowDeps,
   hooks: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
+  if (wanted.target?.kind === 'file' && isObjectUrl(wanted.target.path)) {
+    const { deliverToObjects } = await import('./object-output.ts');
+    return deliverToObjects(job, wanted.target.path, wanted, deps, (path) =>
+      deliver(job, protocol, { ...wanted, target: { kind: 'file', path }, force: true }, deps, hooks),
+    );
+  }
   hooks.onAccepted?.(job, hooks.isResumed);
   try {
     return await awaited(job, protocol, wanted, deps, hooks);

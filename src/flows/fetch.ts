@@ -9,6 +9,7 @@ import { hasResult, observe } from '../jobs/observe.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/target.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
@@ -171,6 +172,20 @@ async function savedSpeech(
     import('../speech/stream-sink.ts'),
   ]);
   const mime = job.files[0]?.mime ?? '';
+  if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
+    const { ObjectSink, localPath, upload } = await import('./object-output.ts');
+    const url = target.path;
+    const path = await localPath(`${job.id}-`, url, deps);
+    const saved = await deliverSaved(
+      job,
+      new ObjectSink(url, force, deps, { target: path, mime }),
+      deadline,
+      deps,
+    );
+    const isThere = saved === undefined || isObjectUrl(saved.path);
+    const object = isThere ? saved : await upload(job, saved, url, { force, deadline }, deps);
+    return { ...done, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
+  }
   const sink =
     target.kind === 'stdout'
       ? stdout && new StreamSink(stdout)

@@ -2,6 +2,7 @@ import type { Budget } from '../budget/budget.ts';
 import type { BudgetKind } from '../budget/file-budget.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import type { Protocol } from '../protocols/protocol.ts';
+import type { ObjectStore } from '../store/object-store.ts';
 
 /** Everything that a flow works with. */
 export interface FlowDeps extends JobDeps {
@@ -12,6 +13,10 @@ export interface FlowDeps extends JobDeps {
   pollIntervalMs: number;
   /** Returns the protocol with its settings. */
   configured: (protocol: Protocol) => Protocol;
+  /** Opens the store for results. */
+  objects: () => Promise<ObjectStore>;
+  /** The folder in which results are complete before they are uploaded. Absolute path. */
+  uploadFolder: string;
   /** Opens a budget of the ledger. @throws MgwError('local_io') if it cannot be opened. */
   openBudget: (kind: BudgetKind, name: string) => Promise<Budget>;
 }

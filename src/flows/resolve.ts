@@ -141,7 +141,7 @@ async function submitAgain(
   const ask = target === undefined ? 'accept' : 'file';
   const wanted: WantedVideo = { ask, target, force, deadline, key: job.key, fresh: false, sidecar: false };
   // The record keeps the body as it was sent, not as it was asked for.
-  const order = { ...videoOrder(video, wanted), fingerprint };
+  const order = { ...videoOrder(video, wanted, given), fingerprint };
   const deps = await withBudget(given, 'command', fingerprint, budget);
   await order.beforeSending?.();
   // A file that the store no longer has must not end the doubt.

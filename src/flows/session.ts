@@ -10,7 +10,8 @@ import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
-import type { Store } from '../store/store.ts';
+import type { ObjectStore } from '../store/object-store.ts';
+import type { Store, StoreDeps } from '../store/store.ts';
 import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
@@ -46,6 +47,8 @@ export interface Session {
   hasStore(): Promise<boolean>;
   /** Opens the store for input files; undefined if none is configured. @throws MgwError('config') if it cannot be used. */
   store(): Promise<Store | undefined>;
+  /** Opens the store for results. */
+  objects(): Promise<ObjectStore>;
   /** Closes all but the ledger: idle connections, the embedded sandbox. */
   close(): Promise<void>;
   /** Closes the ledger, after the last record. Other processes then know at once that this one has nothing in progress. */
@@ -212,6 +215,8 @@ async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promi
     pollIntervalMs: gateway.pollIntervalMs,
     trustedOrigins: settings.trustedOrigins.value,
     configured: (protocol) => configured(protocol, settings),
+    objects: () => session.objects(),
+    uploadFolder: join(ledgerFolder(settings), 'uploads'),
     openBudget: (kind, name) => session.budget(kind, name),
     redact: secretRedactor(secretsOf(settings, gateway)),
     note: (text) => session.note(text),
@@ -224,7 +229,10 @@ async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promi
   };
 }
 
-function storeParts(session: () => Session, closers: Closer[]): Pick<Session, 'hasStore' | 'store'> {
+function storeParts(
+  session: () => Session,
+  closers: Closer[],
+): Pick<Session, 'hasStore' | 'store' | 'objects'> {
   return {
     hasStore: async () => {
       const { sandbox, storeUrl, storeCommand } = await session().settings();
@@ -233,6 +241,13 @@ function storeParts(session: () => Session, closers: Closer[]): Pick<Session, 'h
     store: once(async () => {
       const store = await storeOf(session());
       if (store !== undefined) closers.push(() => store.close());
+      return store;
+    }),
+    objects: once(async () => {
+      const { openObjectStore } = await import('../store/object-store.ts');
+      const { storeEndpoint, env } = await session().settings();
+      const store = openObjectStore(storeEndpoint.value, env, await storeDepsOf(session()));
+      closers.push(() => store.close());
       return store;
     }),
   };
@@ -247,15 +262,24 @@ async function storeOf(session: Session): Promise<Store | undefined> {
     command: settings.storeCommand.value,
     expiresMs: settings.storeExpiresMs.value,
   };
-  return (await import('../store/open-store.ts')).openStore(stored, settings.env, {
+  return (await import('../store/open-store.ts')).openStore(stored, settings.env, await storeDepsOf(session));
+}
+
+async function storeDepsOf(session: Session): Promise<StoreDeps> {
+  const [{ retries }, deadline, { key }] = await Promise.all([
+    session.settings(),
+    session.deadline(),
+    session.gateway(),
+  ]);
+  return {
     clock: session.clock,
-    deadline: await session.deadline(),
-    retries: settings.retries.value,
+    deadline,
+    retries: retries.value,
     signal: session.signals().soft,
     note: (text) => session.note(text),
     userAgent: `mgw/${version}`,
-    secrets: [(await session.gateway()).key],
-  });
+    secrets: [key],
+  };
 }
 
 async function allowancesOf(session: Session): Promise<Allowance[]> {

@@ -1,10 +1,13 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
+import { objectOf } from '../jobs/target.ts';
+import type { JobFile } from '../job.ts';
 import { canonicalJson, type JsonObject } from '../json.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { FileSink } from '../speech/file-sink.ts';
 import type { SpeechFormat } from '../speech/compose.ts';
 import { joinedPart, type Joiner } from '../speech/containers.ts';
@@ -32,7 +35,7 @@ export interface ComposedSpeech extends AudioForm {
 
 /** What a caller asks for when it pays for speech. */
 export interface WantedSpeech {
-  /** An absolute path, or the stream that takes the audio as it arrives. */
+  /** An absolute path, `s3://BUCKET/KEY`, or the stream that takes the audio as it arrives. */
   output: string | Writable;
   /** Overwrites the output. */
   force: boolean;
@@ -66,10 +69,44 @@ export async function speak(
   if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
   const variant = format.wav ? 'wav' : undefined;
   const order = { body, fresh, blockedByAnyDoubt, output: path, deadline, key, tags, variant };
-  const { file, ...spoken } = await speakOnce(order, deps, sinkOf({ format, sampleRate }, wanted));
+  const isObject = isObjectUrl(path);
+  const sink = isObject
+    ? await objectSink({ format, sampleRate }, body, path, wanted, deps)
+    : sinkOf({ format, sampleRate }, wanted);
+  const { file, ...spoken } = await speakOnce(order, deps, sink);
+  if (file !== undefined && isObject) return uploaded(file, path, wanted, spoken, deps);
   const files = file === undefined ? [] : [file];
   if (sidecar) await writeSidecars(spoken.job, files, version);
   return { ...spoken, files };
+}
+
+// The name of the file is that of the order, so that a rerun finds what an earlier run left.
+async function objectSink(
+  { format, sampleRate }: AudioForm,
+  body: JsonObject,
+  url: string,
+  { force, fresh, key }: WantedSpeech,
+  deps: FlowDeps,
+): Promise<AudioSink> {
+  const { ObjectSink, localPath } = await import('./object-output.ts');
+  const order = `${canonicalJson(body)}\n${key ?? ''}\n${fresh ? randomUUID() : ''}`;
+  const name = createHash('sha256').update(order).digest('hex').slice(0, 12);
+  const target = await localPath(`tts-${name}-`, url, deps);
+  const wavRate = format.wav ? sampleRate : undefined;
+  return new ObjectSink(url, force, deps, { target, mime: format.mime, wavRate });
+}
+
+async function uploaded(
+  file: JobFile,
+  url: string,
+  wanted: WantedSpeech,
+  spoken: Omit<Delivered, 'files'>,
+  deps: FlowDeps,
+): Promise<Delivered> {
+  if (isObjectUrl(file.path)) return { ...spoken, files: [file] };
+  const { upload } = await import('./object-output.ts');
+  const object = await upload(spoken.job, file, objectOf(url, spoken.job.id), wanted, deps);
+  return { ...spoken, job: (await deps.ledger.read(spoken.job.id)) ?? spoken.job, files: [object] };
 }
 
 /** A long text in pieces, each spoken by one call, and how they are joined. */

@@ -7,7 +7,8 @@ import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
-import { goalOf, type Target } from '../jobs/target.ts';
+import { goalOf, objectOf, pathsAt, type Target } from '../jobs/target.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
@@ -44,14 +45,18 @@ export async function submitVideo(
   deps: FlowDeps,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
-  const order = videoOrder(video, wanted);
+  const order = videoOrder(video, wanted, deps);
   const paying = await withBudget(deps, 'command', fingerprintOf(order, deps.gateway), wanted.budget);
   const begin = (began: JobEvent): Promise<Job> => createOrResume(order, paying, began);
   return payAndDeliver(order, video, wanted, paying, hooks, begin);
 }
 
 /** Builds the order of a video: the one place that does. */
-export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
+export function videoOrder(
+  video: ComposedVideo,
+  wanted: WantedVideo,
+  { objects }: Pick<FlowDeps, 'objects'>,
+): Order {
   const { protocol, body, asked, exchange, upload } = video;
   const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = wanted;
   return {
@@ -69,7 +74,7 @@ export function videoOrder(video: ComposedVideo, wanted: WantedVideo): Order {
     blockedByAnyDoubt,
     goal: goalOf('submit', ask, target),
     deadline,
-    beforeSending: () => checkPlaces(protocol.countOf?.(body) ?? 1, wanted),
+    beforeSending: () => checkPlaces(protocol.countOf?.(body) ?? 1, wanted, objects),
   };
 }
 
@@ -95,8 +100,11 @@ export async function payAndDeliver(
 }
 
 async function placeOf(job: Job, { target, makeFolder }: WantedVideo): Promise<Target | undefined> {
-  if (makeFolder === undefined || target === undefined || target.kind === 'stdout') return target;
+  if (target === undefined || target.kind === 'stdout') return target;
+  if (makeFolder === undefined)
+    return isObjectUrl(target.path) ? { ...target, path: objectOf(target.path, job.id) } : target;
   const path = target.path.replaceAll('{job}', job.id);
+  if (isObjectUrl(path)) return { ...target, path };
   await makeFolder(path).catch((error: unknown) => {
     if (!(error instanceof MgwError)) throw error;
     throw error.with({ charged: 'yes', retry: 'resume', next: [...fetchCommand(job), '-o', './'] });
@@ -104,9 +112,14 @@ async function placeOf(job: Job, { target, makeFolder }: WantedVideo): Promise<T
   return { ...target, path };
 }
 
-async function checkPlaces(count: number, wanted: WantedVideo): Promise<void> {
+async function checkPlaces(count: number, wanted: WantedVideo, objects: FlowDeps['objects']): Promise<void> {
   const { target, force, sidecar, makeFolder } = wanted;
   if (target === undefined) return;
+  if (target.kind === 'file' && isObjectUrl(target.path)) {
+    const store = await objects();
+    for (const url of pathsAt(target, { id: '' }, count)) await store.checkFree(url, force);
+    return;
+  }
   if (makeFolder !== undefined && target.kind !== 'stdout') {
     // No other job can have a name with this job's id in it.
     if (target.path.includes('{job}')) return;

@@ -7,6 +7,7 @@ import { at, isObject, type Json } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { askedFor, promptOf } from '../protocols/asked-for.ts';
 import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from './output-template.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { askedOutput, pathsAt, type Target } from './target.ts';
 
 /** The places of the results of one or more jobs, from `-o`. */
@@ -38,8 +39,11 @@ export async function fetchPlace(target: Target | undefined, count: number): Pro
   const { path } = target;
   if (/\{[^{}]*\}/.test(path) && !/^[^{}]*(\{n\}[^{}]*)+$/.test(path))
     return { kind: 'names', place: templateOf(path), isFolder: false };
-  if (path.endsWith('/') || (await stat(path).catch(() => undefined))?.isDirectory() === true)
-    return { kind: 'names', place: templateOf(`${path}/`), isFolder: true };
+  if (
+    path.endsWith('/') ||
+    (!isObjectUrl(path) && (await stat(path).catch(() => undefined))?.isDirectory() === true)
+  )
+    return { kind: 'names', place: templateOf(path.endsWith('/') ? path : `${path}/`), isFolder: true };
   if (count > 1)
     throw usageError(
       `--output names a file for ${count} jobs: name a folder, or a template such as {id}.{ext}.`,
@@ -84,7 +88,7 @@ export function fileCount({ request, record }: Job, protocol: Protocol | undefin
 
 /** Makes the folder of a name that was made here. @throws MgwError('local_io'). */
 export async function makeFolderOf(place: FetchPlace, target: Target): Promise<void> {
-  if (place.kind !== 'names' || target.kind === 'stdout') return;
+  if (place.kind !== 'names' || target.kind === 'stdout' || isObjectUrl(target.path)) return;
   const folder = dirname(resolve(target.path));
   await mkdir(folder, { recursive: true }).catch((error: unknown) => {
     throw localError(error, folder, 'no');

@@ -1,6 +1,7 @@
-import { dirname, extname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
 import { escapeFrom } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
+import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
 /** The place of the files of several jobs: a folder, and the template of their names. */
 export interface OutputPlace {
@@ -44,10 +45,10 @@ export const openPlaceholders = ['job', 'n'] as const;
 export function outputPlace(given = defaultTemplate, hasColumns = false): OutputPlace {
   if (given.trim() === '' || given.includes('\0'))
     throw new Error('give a template such as clips/{id}.{ext}');
-  const named = /[\\/]$/.test(given) ? join(given, defaultTemplate) : given;
+  const named = /[\\/]$/.test(given) ? `${given}${defaultTemplate}` : given;
   const fixed = named.slice(0, named.includes('{') ? named.indexOf('{') : named.length);
   const end = fixed.lastIndexOf('/') + 1;
-  const place = { folder: resolve(fixed.slice(0, end)), template: named.slice(end) };
+  const place = { folder: absoluteOutput(fixed.slice(0, end)), template: named.slice(end) };
   if (!hasColumns) checkPlaceholders(place.template);
   return place;
 }
@@ -102,6 +103,7 @@ function inName(value: string): string {
 
 function inside(place: OutputPlace, name: string): string {
   const { folder } = place;
+  if (isObjectUrl(folder)) return objectIn(folder, name);
   const path = resolve(folder, name);
   const within = relative(folder, path);
   if (isAbsolute(name) || within === '' || within.split(sep)[0] === '..')
@@ -117,6 +119,14 @@ function inside(place: OutputPlace, name: string): string {
   const long = parts.find((part) => Buffer.byteLength(part) > longestName);
   if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${longestName} bytes`);
   return path;
+}
+
+function objectIn(folder: string, name: string): string {
+  if (hasUnsafe(name))
+    throw new Error(`${printableLine(name, 100)} holds a line break or a control character`);
+  const url = `${folder}${name}`;
+  parseObjectUrl(url);
+  return url;
 }
 
 /** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error naming its destination. */

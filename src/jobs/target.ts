@@ -1,8 +1,9 @@
 import { lstatSync } from 'node:fs';
-import { extname, join, resolve } from 'node:path';
+import { extname, join } from 'node:path';
+import { absoluteOutput, isObjectUrl } from '../store-url.ts';
 import type { Ask, Goal, Job } from '../job.ts';
 
-/** Where a result goes: a file, a folder in which mgw chooses the name, or standard output. */
+/** Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard output. */
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
 
 /** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */
@@ -23,14 +24,14 @@ export function pathsAt(
   count: number,
   asked = count,
 ): string[] {
-  const path = resolve(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
+  const path = absoluteOutput(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
   return Array.from({ length: count }, (_, index) => numbered(path, index, Math.max(count, asked)));
 }
 
 /** Builds the goal of a command: as much as `ask` says, and its files at the target. */
 export function goalOf(command: Goal['command'], ask: Ask, target: Target | undefined): Goal {
   if (target === undefined) return { command, ask };
-  return { command, ask, output: target.kind === 'stdout' ? '-' : resolve(target.path) };
+  return { command, ask, output: target.kind === 'stdout' ? '-' : absoluteOutput(target.path) };
 }
 
 /**
@@ -41,7 +42,13 @@ export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'recor
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
   // Only keys of a batch have a slash. Its outputs are templates, in which only the job's id was unknown.
-  return key?.includes('/') ? output?.replaceAll('{job}', id) : output;
+  if (key?.includes('/')) return output?.replaceAll('{job}', id);
+  return output !== undefined && isObjectUrl(output) ? objectOf(output, id) : output;
+}
+
+/** The object of a job: `{id}` in its URL is the job's id. */
+export function objectOf(url: string, id: string): string {
+  return url.replaceAll('{id}', id);
 }
 
 /** True if something exists at a path; false if that cannot be determined. */

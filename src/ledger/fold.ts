@@ -1,4 +1,3 @@
-import { resolve as absolute } from 'node:path';
 import {
   isFinal,
   isSameGoal,
@@ -9,6 +8,7 @@ import {
   type JobState,
   type RecordedEvent,
 } from '../job.ts';
+import { absoluteOutput } from '../store-url.ts';
 
 type LifeOf = JobRecord['lifeOf'];
 
@@ -90,8 +90,14 @@ function apply(job: Job, event: RecordedEvent): void {
       applyObservation(job, event);
       break;
     case 'file':
-      addFile(job, { ...event.file, path: absolute(event.file.path) });
+      addFile(job, { ...event.file, path: absoluteOutput(event.file.path) }, event.instead_of);
       job.fetched_at = event.at;
+      break;
+    case 'uploading':
+      job.record.uploads = [
+        ...(job.record.uploads ?? []),
+        { url: event.url, id: event.id, since: event.since },
+      ];
       break;
     case 'rated':
       job.rating = event.rating;
@@ -100,8 +106,8 @@ function apply(job: Job, event: RecordedEvent): void {
   }
 }
 
-function addFile(job: Job, file: JobFile): void {
-  job.files = [...job.files.filter(({ path }) => path !== file.path), file];
+function addFile(job: Job, file: JobFile, insteadOf?: string): void {
+  job.files = [...job.files.filter(({ path }) => path !== file.path && path !== insteadOf), file];
 }
 
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
@@ -109,7 +115,8 @@ function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered'
   if (event.type === 'began') {
     // mgw 0.1 did not tell which command it was.
     const { run, owner, ask } = event;
-    const output = event.output === undefined || event.output === '-' ? event.output : absolute(event.output);
+    const output =
+      event.output === undefined || event.output === '-' ? event.output : absoluteOutput(event.output);
     const command = (event as Partial<Goal>).command ?? 'submit';
     const goal = { command, ask, ...(output !== undefined && { output }) };
     record.runs = [...record.runs, { run, owner, ...goal }];

@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
@@ -10,8 +10,10 @@ export interface S3Server {
   objects: Map<string, Buffer>;
   /** `PUT /bucket/key` and the like, with the status that was answered. */
   calls: string[];
-  /** Answers the next requests instead. */
-  faults: ((request: IncomingMessage, response: ServerResponse) => void)[];
+  /** Multipart uploads that were begun and neither completed nor aborted, by id. */
+  uploads: Map<string, { path: string; headers: IncomingHttpHeaders; parts: Map<number, Buffer> }>;
+  /** Answers the next requests instead; one that returns false leaves its request to the server, and stays. */
+  faults: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
   /** Returns the content behind a presigned URL, or the status of the refusal. */
   get(url: string): Promise<Buffer | number>;
 }
@@ -20,35 +22,97 @@ export const account = { AWS_ACCESS_KEY_ID: 'AKIDSTORE', AWS_SECRET_ACCESS_KEY: 
 
 export async function s3Server(): Promise<S3Server> {
   const objects = new Map<string, Buffer>();
+  const metadata = new Map<string, string>();
+  const uploads: S3Server['uploads'] = new Map();
   const calls: string[] = [];
   const faults: S3Server['faults'] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      const fault = faults.shift();
-      if (fault === undefined) answer(request, Buffer.concat(chunks), response);
-      else fault(request, response);
+      const fault = faults[0];
+      if (fault === undefined || fault(request, response) === false)
+        answer(request, Buffer.concat(chunks), response);
+      else faults.shift();
     });
   });
   const answer = (request: IncomingMessage, body: Buffer, response: ServerResponse): void => {
-    const { pathname } = new URL(request.url ?? '', 'http://store');
-    const end = (status: number, content?: Buffer | string): void => {
+    const { pathname, searchParams: query } = new URL(request.url ?? '', 'http://store');
+    const end = (status: number, content?: Buffer | string, headers = {}): void => {
       calls.push(`${request.method ?? ''} ${pathname} ${status}`);
       response.writeHead(status, {
         'content-length': content === undefined ? 0 : Buffer.byteLength(content),
+        ...headers,
       });
       response.end(request.method === 'HEAD' ? undefined : content);
     };
     if (!isSigned(request)) {
       end(403, '<Error><Code>SignatureDoesNotMatch</Code></Error>');
+    } else if (query.has('uploads') || query.has('uploadId')) {
+      multipart(request, body, pathname, query, end);
+    } else if (
+      request.method === 'PUT' &&
+      request.headers['if-none-match'] === '*' &&
+      objects.has(pathname)
+    ) {
+      end(412, '<Error><Code>PreconditionFailed</Code></Error>');
     } else if (request.method === 'PUT') {
       const isWhole = request.headers['x-amz-content-sha256'] === sha256(body);
       if (isWhole) objects.set(pathname, body);
+      if (isWhole) metadata.set(pathname, String(request.headers['x-amz-meta-sha256'] ?? ''));
       end(isWhole ? 200 : 400, isWhole ? '' : '<Error><Code>XAmzContentSHA256Mismatch</Code></Error>');
     } else {
       const found = objects.get(pathname);
-      end(found === undefined ? 404 : 200, found);
+      end(found === undefined ? 404 : 200, found, { 'x-amz-meta-sha256': metadata.get(pathname) ?? '' });
+    }
+  };
+  const multipart = (
+    request: IncomingMessage,
+    body: Buffer,
+    path: string,
+    query: URLSearchParams,
+    end: (status: number, content?: string, headers?: object) => void,
+  ): void => {
+    const id = query.get('uploadId') ?? '';
+    const upload = uploads.get(id);
+    if (request.method === 'GET') {
+      const prefix = query.get('prefix') ?? '';
+      const listed = [...uploads].map(([id, { path }]) => ({ id, key: path.split('/').slice(2).join('/') }));
+      const xml = listed
+        .filter(({ key }) => key.startsWith(prefix))
+        .map(
+          ({ id, key }) =>
+            `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>${new Date(Date.now() + 1000).toISOString()}</Initiated></Upload>`,
+        );
+      end(200, `<ListMultipartUploadsResult>${xml.join('')}</ListMultipartUploadsResult>`);
+    } else if (query.has('uploads')) {
+      const created = `u-${uploads.size}-${Math.random().toString(36).slice(2)}`;
+      uploads.set(created, { path, headers: request.headers, parts: new Map() });
+      end(200, `<R><UploadId>${created}</UploadId></R>`);
+    } else if (upload?.path !== path) {
+      end(404, '<Error><Code>NoSuchUpload</Code></Error>');
+    } else if (request.method === 'DELETE') {
+      uploads.delete(id);
+      end(204);
+    } else if (request.method === 'PUT') {
+      upload.parts.set(Number(query.get('partNumber')), body);
+      end(200, '', { etag: `"${md5(body)}"` });
+    } else if (request.headers['if-none-match'] === '*' && objects.has(path)) {
+      end(412, '<Error><Code>PreconditionFailed</Code></Error>');
+    } else {
+      const named = Array.from(
+        body.toString().matchAll(/<PartNumber>(\d+)<\/PartNumber><ETag>"?([\da-f]+)"?<\/ETag>/g),
+        ([, number = '', etag = '']) => ({ part: upload.parts.get(Number(number)), etag }),
+      );
+      const isRight = named.every(({ part, etag }) => part !== undefined && md5(part) === etag);
+      if (!isRight) {
+        end(400, '<Error><Code>InvalidPart</Code></Error>');
+        return;
+      }
+      objects.set(path, Buffer.concat(named.map(({ part }) => part ?? Buffer.alloc(0))));
+      metadata.set(path, String(upload.headers['x-amz-meta-sha256'] ?? ''));
+      uploads.delete(id);
+      end(200, '<CompleteMultipartUploadResult/>');
     }
   };
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -60,9 +124,17 @@ export async function s3Server(): Promise<S3Server> {
     const response = await fetch(url);
     return response.ok ? Buffer.from(await response.arrayBuffer()) : response.status;
   };
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, objects, calls, faults, get };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    objects,
+    uploads,
+    calls,
+    faults,
+    get,
+  };
 }
 
+const md5 = (data: Buffer): string => createHash('md5').update(data).digest('hex');
 const sha256 = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex');
 const hmac = (key: string | Buffer, data: string): Buffer => createHmac('sha256', key).update(data).digest();
 

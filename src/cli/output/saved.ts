@@ -2,6 +2,7 @@ import { relative, isAbsolute } from 'node:path';
 import { expensesOf } from '../../budget/spend.ts';
 import { add, formatDecimal, type Decimal } from '../../decimal.ts';
 import type { Job, JobFile } from '../../job.ts';
+import { isObjectUrl } from '../../store-url.ts';
 import type { Ledger } from '../../ledger/ledger.ts';
 import { elapsed, size } from './wording.ts';
 
@@ -29,6 +30,7 @@ export function savedText({ files, ms, cost, isOld = false }: Delivered): string
 
 function nameOf(path: string): string {
   if (path === '-') return 'to standard output';
+  if (isObjectUrl(path)) return path;
   const name = relative(process.cwd(), path);
   return name.startsWith('..') || isAbsolute(name) ? path : name;
 }

@@ -98,6 +98,8 @@ function textOf(event: RecordedEvent): string {
       return observationText(event);
     case 'file':
       return `saved ${event.file.path} (${size(event.file.bytes)})`;
+    case 'uploading':
+      return `uploading to ${event.url}`;
     case 'delivered':
       return 'the command had what it asked for';
     case 'detached':

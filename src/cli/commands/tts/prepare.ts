@@ -1,4 +1,3 @@
-import { resolve } from 'node:path';
 import type { Context } from '../../context.ts';
 import { readInputText, readStdin } from '../../input.ts';
 import type { BudgetOptions } from '../../options.ts';
@@ -8,6 +7,7 @@ import { at, type JsonObject } from '../../../json.ts';
 import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
 import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { splitText } from '../../../speech/split.ts';
+import { absoluteOutput, isObjectUrl } from '../../../store-url.ts';
 
 /** The options of `mgw tts` apart from those that are settings. */
 export interface TtsOptions extends OutputOptions, BudgetOptions {
@@ -67,6 +67,8 @@ export async function prepareSpeech(
 }
 
 function checkSplit(options: TtsOptions): void {
+  if (options.split && isObjectUrl(options.output ?? ''))
+    throw usageError('--split joins the pieces in a local file: give --output a file name.');
   const { split, key, pieceLength, concurrency, sidecar } = options;
   if (split && sidecar) throw usageError('--sidecar describes one job, and --split makes several.');
   if (split && key !== undefined)
@@ -85,7 +87,7 @@ function outputOf(context: Context, options: TtsOptions): string | undefined {
       'Where to put the audio? Name a file by -o FILE, or write it to standard output by -o -.',
     );
   if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
-  if (target.kind !== 'stdout') return resolve(target.path);
+  if (target.kind !== 'stdout') return absoluteOutput(target.path);
   if (context.io.stdout.isTTY && !options.dryRun)
     throw usageError('Audio is not for a terminal: pipe it to a player, or name a file by -o.');
   return undefined;

@@ -1,0 +1,142 @@
+import { createHash } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { extname, join } from 'node:path';
+import type { Deadline } from '../clock.ts';
+import { MgwError } from '../errors.ts';
+import { localError } from '../files/local-error.ts';
+import { makeOwnFolder } from '../files/make-folder.ts';
+import type { Job, JobFile } from '../job.ts';
+import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
+import { numbered, pathsAt } from '../jobs/target.ts';
+import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
+import type { Recovered } from '../speech/sink.ts';
+import { isObjectUrl } from '../store-url.ts';
+import type { FlowDeps } from './flow-deps.ts';
+
+/** How a result is uploaded. */
+interface Uploading {
+  /** Replaces existing objects. */
+  force: boolean;
+  deadline: Deadline;
+}
+
+/**
+ * Saves the results of a job as objects (design 17): they are complete and verified in a file of this machine first, which
+ * is kept until the store has them.
+ * @param make saves the results at a local path
+ * @throws MgwError as `make` does; 'store' or 'output_exists' if they cannot be uploaded, charged 'yes'.
+ */
+export async function deliverToObjects(
+  job: Job,
+  url: string,
+  options: Uploading,
+  deps: FlowDeps,
+  make: (path: string) => Promise<JobFile[]>,
+): Promise<JobFile[]> {
+  const uploaded = await uploadedBefore(job, url, deps);
+  if (uploaded !== undefined) return uploaded;
+  const path = await localPath(`${job.id}-`, url, deps);
+  const stem = path.slice(0, path.length - extname(path).length);
+  const files: JobFile[] = [];
+  for (const file of await make(path)) {
+    const [, number] = /^-(\d+)\./.exec(file.path.slice(stem.length)) ?? [];
+    const object = number === undefined ? url : numbered(url, Number(number) - 1, 2);
+    files.push(await upload(job, file, object, options, deps));
+  }
+  return files;
+}
+
+// An earlier run has uploaded everything, and died before it said so.
+async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
+  const count = job.record.results ?? 0;
+  const urls = pathsAt({ kind: 'file', path: url }, job, count);
+  const files = urls.flatMap((each) => job.files.find(({ path }) => path === each) ?? []);
+  if (files.length === 0 || files.length < count) return undefined;
+  const store = await deps.objects();
+  for (const file of files) if (!(await store.has(file.path, file))) return undefined;
+  return files;
+}
+
+/** Returns the path at which a result is complete before it is uploaded; its folder exists. @throws MgwError('local_io'). */
+export async function localPath(
+  prefix: string,
+  url: string,
+  { uploadFolder }: Pick<FlowDeps, 'uploadFolder'>,
+): Promise<string> {
+  await makeOwnFolder(uploadFolder).catch((error: unknown) => {
+    throw localError(error, uploadFolder, 'no');
+  });
+  const name = createHash('sha256').update(url).digest('hex').slice(0, 12);
+  return join(uploadFolder, `${prefix}${name}${extname(url)}`);
+}
+
+/**
+ * Uploads a file of a job, records the object in its place, and removes the file. If that fails, the file is kept.
+ * @throws MgwError('store' or 'output_exists'), charged 'yes', with the command that uploads it.
+ */
+export async function upload(
+  job: Job,
+  file: JobFile,
+  url: string,
+  { force, deadline }: Uploading,
+  deps: FlowDeps,
+): Promise<JobFile> {
+  const { ledger } = deps;
+  const next = ['mgw', 'jobs', 'fetch', job.id, '-o', url, ...(force ? ['--force'] : [])];
+  // One process of this machine uploads; another one then finds the object.
+  const lock = await lockOutput(`${file.path}.upload`, deps, { identity: job.id, job, deadline });
+  try {
+    const known = (await ledger.read(job.id)) ?? job;
+    const earlier = (known.record.uploads ?? []).filter((each) => each.url === url);
+    const store = await deps.objects();
+    await store.put(url, file, {
+      force,
+      earlier,
+      onBegun: (begun) => ledger.append(job.id, { type: 'uploading', url, ...begun }),
+    });
+    const object = { ...file, path: url };
+    await ledger.append(job.id, { type: 'file', file: object, instead_of: file.path });
+    await bestEffort(deps, () => rm(file.path, { force: true }));
+    return object;
+  } catch (error) {
+    throw kept(error, file, job, next);
+  } finally {
+    await bestEffort(deps, () => lock.release());
+  }
+}
+
+function kept(error: unknown, { path }: JobFile, job: Job, next: string[]): unknown {
+  if (!(error instanceof MgwError)) return error;
+  const paid = error.with({ charged: 'yes', retry: 'resume', job, next });
+  if (error.code === 'store' || error.code === 'output_exists')
+    paid.message = `${error.message} The result is kept as ${path}.`;
+  return paid;
+}
+
+/** Speech that becomes an object: a file that is made where {@link localPath} says. */
+export class ObjectSink extends FileSink {
+  readonly #url: string;
+  readonly #force: boolean;
+  readonly #deps: FlowDeps;
+
+  constructor(url: string, force: boolean, deps: FlowDeps, options: Omit<FileSinkOptions, 'force'>) {
+    super({ ...options, force: true });
+    this.#url = url;
+    this.#force = force;
+    this.#deps = deps;
+  }
+
+  override async open(isBegun = false): Promise<void> {
+    await (await this.#deps.objects()).checkFree(this.#url, this.#force);
+    await super.open(isBegun);
+  }
+
+  override async recover(candidates: readonly JobFile[]): Promise<Recovered | undefined> {
+    const pattern = this.#url.split('{id}');
+    const isHere = ({ path }: JobFile): boolean =>
+      isObjectUrl(path) && path.startsWith(pattern[0] ?? '') && path.endsWith(pattern.at(-1) ?? '');
+    for (const file of candidates.filter(isHere))
+      if (await (await this.#deps.objects()).has(file.path, file)) return { file };
+    return super.recover(candidates);
+  }
+}

@@ -1,0 +1,155 @@
+import { createHash } from 'node:crypto';
+import { AwsV4Signer } from 'aws4fetch';
+import { MgwError } from '../errors.ts';
+import { bearer, type HttpRequest, type Reply } from '../exchange.ts';
+import { createClient, type GatewayClient } from '../http/client.ts';
+import { readWithRetries } from '../http/retry.ts';
+import { printableLine } from '../printable.ts';
+import { parseEndpoint } from '../store-url.ts';
+import { awsAccount, type AwsAccount } from './aws-account.ts';
+import { storeError, type StoreDeps } from './store.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const timeoutMs = 300_000;
+
+/** One request to a bucket. */
+export interface S3Request {
+  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
+  /** The object's key; '' for the bucket itself. */
+  key: string;
+  query?: Record<string, string>;
+  headers?: Record<string, string>;
+  body?: Uint8Array | string;
+}
+
+/** The calls to one bucket of an S3-compatible service, signed by AWS Signature Version 4. */
+export class S3Client {
+  readonly #client: GatewayClient;
+  readonly #account: AwsAccount;
+  readonly #base: URL;
+  readonly #deps: StoreDeps;
+
+  private constructor(
+    readonly bucket: string,
+    base: URL,
+    account: AwsAccount,
+    deps: StoreDeps,
+  ) {
+    this.#client = createClient({ baseUrl: new URL(base.origin), key: '', userAgent: deps.userAgent });
+    this.#account = account;
+    this.#base = base;
+    this.#deps = deps;
+  }
+
+  /**
+   * Opens a bucket. It is a part of the host name at AWS, and of the path at any other endpoint.
+   * @throws MgwError('config') if there are no credentials, or the endpoint cannot be used.
+   */
+  static async open(
+    bucket: string,
+    endpoint: string | undefined,
+    env: Env,
+    deps: StoreDeps,
+  ): Promise<S3Client> {
+    const account = await awsAccount(env);
+    const base = baseOf(bucket, account.region, endpoint ?? env['AWS_ENDPOINT_URL_S3']);
+    return new S3Client(bucket, base, account, deps);
+  }
+
+  /**
+   * Makes a request that may be repeated: a response of 429 or 5xx, and a 200 with an error inside, are tried again.
+   * @returns the last response; one with an error inside has the status 500
+   * @throws MgwError('store'), exit 6, if no response came.
+   */
+  async call(request: S3Request): Promise<Reply> {
+    const { method, key, query = {}, body } = request;
+    const { deadline, signal } = this.#deps;
+    const url = new URL(this.#url(key));
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+    const headers = {
+      'x-amz-content-sha256': createHash('sha256')
+        .update(body ?? '')
+        .digest('hex'),
+      ...request.headers,
+    };
+    try {
+      return await readWithRetries(async () => {
+        const signed = await this.#signed(method, url.href, headers);
+        const exchange: HttpRequest = {
+          method,
+          path: signed.url.pathname + signed.url.search,
+          headers: Object.fromEntries([...signed.headers].filter(([header]) => header !== 'host')),
+          body,
+        };
+        const reply = await this.#client.exchange(exchange, { auth: bearer, timeoutMs, deadline, signal });
+        if (reply.status === 501) throw new UnsupportedRequest(reply);
+        return reply.status < 300 && reply.text.includes('<Error>') ? { ...reply, status: 500 } : reply;
+      }, this.#deps);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof UnsupportedRequest) return error.reply;
+      const words = error instanceof Error ? error.message : String(error);
+      throw storeError(`The store s3://${this.bucket} does not answer: ${words}.`, true, error);
+    }
+  }
+
+  /** Returns a URL by which anyone can read an object for a limited time. */
+  async presigned(key: string, expiresMs: number): Promise<string> {
+    const url = new URL(this.#url(key));
+    url.searchParams.set('X-Amz-Expires', String(Math.round(expiresMs / 1000)));
+    return (await this.#signed('GET', url.href)).url.href;
+  }
+
+  /** The error of a refusal; `what` is what the store was asked to do, such as `upload`. */
+  refused(what: string, name: string, { status, text }: Reply): MgwError {
+    const code = xmlText(text, 'Code') ?? '';
+    const why = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
+    const isPassing = status === 429 || status >= 500;
+    return storeError(`The store s3://${this.bucket} refused to ${what} ${name}: ${why}.`, isPassing);
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  #url(key: string): string {
+    const path = key.split('/').map(encodeURIComponent).join('/');
+    return `${this.#base.origin}${this.#base.pathname.replace(/\/$/, '')}/${path}`;
+  }
+
+  // Without headers the signature goes into the query.
+  #signed(method: string, url: string, headers?: Record<string, string>): ReturnType<AwsV4Signer['sign']> {
+    const { accessKeyId, secretAccessKey, sessionToken, region } = this.#account;
+    const credentials = { accessKeyId, secretAccessKey, region, ...(sessionToken && { sessionToken }) };
+    const datetime = new Date(this.#deps.clock.now()).toISOString().replace(/[:-]|\.\d{3}/g, '');
+    const how = headers === undefined ? { signQuery: true } : { headers };
+    return new AwsV4Signer({ ...credentials, method, url, service: 's3', datetime, ...how }).sign();
+  }
+}
+
+/** A service that does not know a header says so by 501: it is not repeated. */
+class UnsupportedRequest extends Error {
+  constructor(readonly reply: Reply) {
+    super('not implemented');
+  }
+}
+
+/** Returns the text of the first element of that name in an XML response, entities decoded. */
+export function xmlText(xml: string, name: string): string | undefined {
+  const text = new RegExp(`<${name}>([^<]{0,2000})</${name}>`).exec(xml)?.[1];
+  return text?.replace(/&(lt|gt|quot|apos|amp);/g, (_, entity: string) => entities[entity] ?? '');
+}
+
+const entities: Record<string, string> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
+
+function baseOf(bucket: string, region: string, endpoint: string | undefined): URL {
+  if (endpoint === undefined || endpoint === '')
+    return new URL(`https://${bucket}.s3.${region}.amazonaws.com`);
+  try {
+    const url = parseEndpoint(endpoint);
+    return new URL(`${url.href.replace(/\/$/, '')}/${bucket}`);
+  } catch (error) {
+    throw new MgwError('config', `The endpoint of the store must be ${(error as Error).message}.`);
+  }
+}

@@ -1,0 +1,258 @@
+import { createHash } from 'node:crypto';
+import { open, type FileHandle } from 'node:fs/promises';
+import { MgwError } from '../errors.ts';
+import type { Reply } from '../exchange.ts';
+import { printableLine } from '../printable.ts';
+import { type S3Client, xmlText } from './s3-client.ts';
+import { storeError } from './store.ts';
+
+/** A file to upload. */
+export interface UploadedFile {
+  path: string;
+  bytes: number;
+  /** Lower-case hexadecimal. */
+  sha256: string;
+  mime?: string | undefined;
+}
+
+/** How a file is uploaded. */
+export interface UploadOptions {
+  /** Replaces an existing object. */
+  force: boolean;
+  /** Multipart uploads that an earlier run began for this object. */
+  earlier: readonly BegunUpload[];
+  /** Records a multipart upload, once before it is created and once its id is known. */
+  onBegun: (upload: BegunUpload) => Promise<void>;
+}
+
+/** A multipart upload; without an id, the one that was about to be created. */
+export interface BegunUpload {
+  id?: string | undefined;
+  /** When it was about to be created, by the clock of the store, ISO 8601. */
+  since: string;
+}
+
+/** How often a part is sent whose checksum the store contradicts. */
+const maxTriesOfPart = 3;
+
+const checksumHeader = 'x-amz-meta-sha256';
+
+interface Found {
+  exists: boolean;
+  bytes: number;
+  sha256?: string | undefined;
+  /** The time of the store, ISO 8601. */
+  now: string;
+}
+
+/** An object of a bucket. Its methods throw as those of `ObjectStore` do. */
+export class S3Object {
+  readonly #client: S3Client;
+  readonly #key: string;
+  readonly #shown: string;
+  readonly #partBytes: number;
+  readonly #note: (text: string) => void;
+
+  constructor(client: S3Client, key: string, url: string, partBytes: number, note: (text: string) => void) {
+    this.#client = client;
+    this.#key = key;
+    this.#shown = printableLine(url, 300);
+    this.#partBytes = partBytes;
+    this.#note = note;
+  }
+
+  async find(): Promise<Found> {
+    const reply = await this.#client.call({ method: 'HEAD', key: this.#key });
+    if (reply.status !== 200 && reply.status !== 404)
+      throw this.#client.refused('look for', this.#key, reply);
+    const { headers } = reply;
+    const time = Date.parse(headers['date'] ?? '');
+    return {
+      exists: reply.status === 200,
+      bytes: Number(headers['content-length'] ?? -1),
+      sha256: headers[checksumHeader],
+      now: new Date(Number.isNaN(time) ? Date.now() : time).toISOString(),
+    };
+  }
+
+  async has(file: UploadedFile): Promise<boolean> {
+    return isSame(await this.find(), file);
+  }
+
+  exists(charged: 'no' | 'yes'): MgwError {
+    const text = `${this.#shown} exists: name another object, or replace it with --force.`;
+    return new MgwError('output_exists', text, { charged, retry: charged === 'no' ? 'safe' : 'resume' });
+  }
+
+  async put(file: UploadedFile, options: UploadOptions): Promise<void> {
+    const found = await this.find();
+    if (options.earlier.length > 0) await this.#abort(options.earlier);
+    if (isSame(found, file)) return;
+    if (found.exists && !options.force) throw this.exists('yes');
+    const content = await open(file.path, 'r');
+    try {
+      if (file.bytes <= this.#partBytes) await this.#putWhole(file, content, options.force);
+      else await this.#putParts(file, content, found.now, options);
+    } finally {
+      await content.close();
+    }
+  }
+
+  async #putWhole(file: UploadedFile, content: FileHandle, force: boolean): Promise<void> {
+    const body = await piece(content, 0, file.bytes);
+    const headers = { ...headersOf(file), 'content-md5': md5(body, 'base64') };
+    const reply = await this.#once(force, (condition) =>
+      this.#client.call({ method: 'PUT', key: this.#key, headers: { ...headers, ...condition }, body }),
+    );
+    await this.#settle(reply, file, force);
+  }
+
+  async #putParts(
+    file: UploadedFile,
+    content: FileHandle,
+    since: string,
+    { force, onBegun }: UploadOptions,
+  ): Promise<void> {
+    await onBegun({ since });
+    const created = await this.#client.call({
+      method: 'POST',
+      key: this.#key,
+      query: { uploads: '' },
+      headers: headersOf(file),
+    });
+    const id = xmlText(created.text, 'UploadId');
+    if (created.status !== 200 || id === undefined)
+      throw this.#client.refused('begin the upload of', this.#key, created);
+    await onBegun({ id, since });
+    try {
+      const etags: string[] = [];
+      for (let at = 0; at < file.bytes; at += this.#partBytes)
+        etags.push(
+          await this.#part(
+            id,
+            etags.length + 1,
+            await piece(content, at, Math.min(this.#partBytes, file.bytes - at)),
+          ),
+        );
+      // For services that ignore the condition of the completion.
+      const found = await this.find();
+      if (found.exists && !force && !isSame(found, file)) throw this.exists('yes');
+      await this.#complete(id, etags, file, force);
+    } catch (error) {
+      await this.#abort([{ id, since }]).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  // The store's checksum of each part is compared before the upload is completed.
+  async #part(id: string, number: number, body: Uint8Array): Promise<string> {
+    const query = { partNumber: String(number), uploadId: id };
+    const headers = { 'content-md5': md5(body, 'base64') };
+    for (let tries = 1; ; tries += 1) {
+      const reply = await this.#client.call({ method: 'PUT', key: this.#key, query, headers, body });
+      const code = xmlText(reply.text, 'Code') ?? '';
+      const isBroken = reply.status === 400 && /Digest|Mismatch/.test(code);
+      if (reply.status !== 200 && !isBroken) throw this.#client.refused('take a part of', this.#key, reply);
+      const etag = reply.headers['etag'] ?? '';
+      if (!isBroken && isChecksumOf(etag, body, reply)) return etag;
+      if (tries === maxTriesOfPart)
+        throw storeError(`${this.#shown}: the checksum of part ${number} was wrong ${tries} times.`, true);
+      this.#note(`${this.#shown}: the checksum of part ${number} is wrong; sending it again.`);
+    }
+  }
+
+  async #complete(id: string, etags: readonly string[], file: UploadedFile, force: boolean): Promise<void> {
+    const parts = etags.map(
+      (etag, index) =>
+        `<Part><PartNumber>${index + 1}</PartNumber><ETag>${etag.replace(/[<>&]/g, '')}</ETag></Part>`,
+    );
+    const body = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`;
+    const complete = (condition: Record<string, string>): Promise<Reply> =>
+      this.#client.call({
+        method: 'POST',
+        key: this.#key,
+        query: { uploadId: id },
+        headers: { 'content-type': 'application/xml', ...condition },
+        body,
+      });
+    let reply: Reply;
+    try {
+      reply = await this.#once(force, complete);
+    } catch (error) {
+      // The response may be lost, and the object complete.
+      if (await this.has(file)) return;
+      throw error;
+    }
+    await this.#settle(reply, file, force);
+  }
+
+  async #once(force: boolean, send: (condition: Record<string, string>) => Promise<Reply>): Promise<Reply> {
+    const reply = await send(force ? {} : { 'if-none-match': '*' });
+    if (reply.status !== 501 || force) return reply;
+    this.#note(
+      `The store s3://${this.#client.bucket} has no conditional writes: two runs may write one object.`,
+    );
+    return send({});
+  }
+
+  // An earlier try may have succeeded although its response was lost.
+  async #settle(reply: Reply, file: UploadedFile, force: boolean): Promise<void> {
+    if (reply.status >= 200 && reply.status < 300) return;
+    const found = await this.find();
+    if (isSame(found, file)) return;
+    if (found.exists && !force && (reply.status === 412 || reply.status === 409)) throw this.exists('yes');
+    throw this.#client.refused('store', this.#key, reply);
+  }
+
+  // A service that lists no uploads is tolerated: those whose id is known are still aborted.
+  async #abort(begun: readonly BegunUpload[]): Promise<void> {
+    const ids = new Set(begun.flatMap(({ id }) => id ?? []));
+    const last = begun.at(-1);
+    if (last !== undefined && last.id === undefined)
+      for (const { id, initiated } of await this.#uploads())
+        if (initiated >= Date.parse(last.since)) ids.add(id);
+    for (const uploadId of ids)
+      await this.#client.call({ method: 'DELETE', key: this.#key, query: { uploadId } });
+  }
+
+  async #uploads(): Promise<{ id: string; initiated: number }[]> {
+    const query = { uploads: '', prefix: this.#key };
+    const { status, text } = await this.#client.call({ method: 'GET', key: '', query });
+    if (status !== 200) return [];
+    return Array.from(text.matchAll(/<Upload>(.*?)<\/Upload>/gs), ([, xml = '']) => ({
+      key: xmlText(xml, 'Key'),
+      id: xmlText(xml, 'UploadId') ?? '',
+      initiated: Date.parse(xmlText(xml, 'Initiated') ?? ''),
+    })).filter(({ key, id }) => key === this.#key && id !== '');
+  }
+}
+
+function headersOf({ sha256, mime }: UploadedFile): Record<string, string> {
+  return { 'content-type': mime ?? 'application/octet-stream', [checksumHeader]: sha256 };
+}
+
+function isSame({ exists, bytes, sha256 }: Found, file: UploadedFile): boolean {
+  return exists && bytes === file.bytes && sha256 === file.sha256;
+}
+
+// With a key of its own the service encrypts, and the ETag is no MD5: then the service has checked Content-MD5.
+function isChecksumOf(etag: string, body: Uint8Array, { headers }: Reply): boolean {
+  const plain = etag.replaceAll('"', '').toLowerCase();
+  const isMd5 = /^[\da-f]{32}$/.test(plain) && !/kms/.test(headers['x-amz-server-side-encryption'] ?? '');
+  if (headers['x-amz-server-side-encryption-customer-algorithm'] !== undefined) return etag !== '';
+  return isMd5 ? plain === md5(body, 'hex') : etag !== '';
+}
+
+function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
+  return createHash('md5').update(body).digest(encoding);
+}
+
+async function piece(file: FileHandle, at: number, length: number): Promise<Uint8Array> {
+  const bytes = Buffer.alloc(length);
+  for (let filled = 0; filled < length;) {
+    const { bytesRead } = await file.read(bytes, filled, length - filled, at + filled);
+    if (bytesRead === 0) throw new Error('the file became shorter while it was uploaded');
+    filled += bytesRead;
+  }
+  return bytes;
+}

@@ -1,0 +1,191 @@
+import { createHash } from 'node:crypto';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Clock } from '../../src/clock.ts';
+import { openObjectStore, type ObjectStore } from '../../src/store/object-store.ts';
+import type { BegunUpload } from '../../src/store/s3-object.ts';
+import { account, s3Server, type S3Server } from './s3-server.ts';
+
+const url = 's3://bucket/clips/boat.mp4';
+const path = '/bucket/clips/boat.mp4';
+const content = Buffer.from('0123456789abcdef0123');
+const clock: Clock = { now: () => Date.now(), monotonic: () => 0, sleep: () => Promise.resolve() };
+
+interface Scene {
+  store: S3Server;
+  objects: ObjectStore;
+  notes: string[];
+  begun: BegunUpload[];
+  put: (options?: { force?: boolean; earlier?: BegunUpload[] }) => Promise<void>;
+}
+
+// Parts of 8 bytes: the file has three.
+async function scene(partBytes = 8): Promise<Scene> {
+  const store = await s3Server();
+  const file = join(mkdtempSync(join(tmpdir(), 'mgw-test-')), 'boat.mp4');
+  writeFileSync(file, content);
+  const [notes, begun]: [string[], BegunUpload[]] = [[], []];
+  const deps = {
+    clock,
+    deadline: { leftMs: () => Infinity },
+    retries: 2,
+    signal: new AbortController().signal,
+    note: (text: string) => void notes.push(text),
+    userAgent: 'test',
+    secrets: [],
+  };
+  const objects = openObjectStore(store.url, { ...account, HOME: '/nowhere' }, deps, partBytes);
+  onTestFinished(() => objects.close());
+  const sha256 = createHash('sha256').update(content).digest('hex');
+  const put: Scene['put'] = ({ force = false, earlier = [] } = {}) =>
+    objects.put(
+      url,
+      { path: file, bytes: content.length, sha256, mime: 'video/mp4' },
+      { force, earlier, onBegun: (upload) => Promise.resolve(void begun.push(upload)) },
+    );
+  return { store, objects, notes, begun, put };
+}
+
+type Fault = S3Server['faults'][number];
+const is = (request: IncomingMessage, method: string, part: string): boolean =>
+  request.method === method && (request.url ?? '').includes(part);
+const on =
+  (method: string, part: string, answer: (response: ServerResponse) => void): Fault =>
+  (request, response) => {
+    if (!is(request, method, part)) return false;
+    answer(response);
+    return true;
+  };
+const status =
+  (code: number, body = '', headers = {}) =>
+  (response: ServerResponse): void =>
+    void response.writeHead(code, headers).end(body);
+
+describe('a file that becomes an object', () => {
+  test('is uploaded in parts, leaves no upload behind, and is recognised by a rerun', async () => {
+    const { store, begun, put } = await scene();
+    await put();
+    expect(store.objects.get(path)).toEqual(content);
+    expect(store.uploads.size).toBe(0);
+    expect(begun.map(({ id }) => id !== undefined)).toEqual([false, true]);
+    const before = store.calls.length;
+    await put();
+    expect(store.calls.slice(before)).toEqual([`HEAD ${path} 200`]);
+  });
+
+  test('is uploaded by one request if it is small', async () => {
+    const { store, put } = await scene(1024);
+    await put();
+    expect(store.calls).toEqual([`HEAD ${path} 404`, `PUT ${path} 200`]);
+  });
+
+  test.each([
+    [
+      'a 503 SlowDown in a part',
+      on('PUT', 'partNumber=2', status(503, '<Error><Code>SlowDown</Code></Error>')),
+    ],
+    ['a reset in a part', on('PUT', 'partNumber=2', (response) => void response.socket?.destroy())],
+    [
+      'a wrong checksum of a part',
+      on('PUT', 'partNumber=2', status(200, '', { etag: `"${'0'.repeat(32)}"` })),
+    ],
+    [
+      'a 500 at the completion',
+      on('POST', 'uploadId', status(500, '<Error><Code>InternalError</Code></Error>')),
+    ],
+    [
+      'a 200 with an error inside',
+      on('POST', 'uploadId', status(200, '<Error><Code>InternalError</Code></Error>')),
+    ],
+  ])('survives %s', async (_, fault) => {
+    const { store, put } = await scene();
+    store.faults.push(fault);
+    await put();
+    expect(store.faults).toEqual([]);
+    expect(store.objects.get(path)).toEqual(content);
+    expect(store.uploads.size).toBe(0);
+  });
+
+  test('is looked up if the response to its completion is lost', async () => {
+    const { store, put } = await scene();
+    store.faults.push((request, response) => {
+      if (!is(request, 'POST', 'uploadId')) return false;
+      response.end = () => response.destroy();
+      store.faults.shift();
+      return false;
+    });
+    await put();
+    expect(store.objects.get(path)).toEqual(content);
+  });
+
+  test('never replaces another object, unless it is told to', async () => {
+    for (const partBytes of [8, 1024]) {
+      const { store, put } = await scene(partBytes);
+      store.objects.set(path, Buffer.from('other'));
+      await expect(put()).rejects.toMatchObject({ code: 'output_exists', charged: 'yes' });
+      expect(store.objects.get(path)?.toString()).toBe('other');
+      await put({ force: true });
+      expect(store.objects.get(path)).toEqual(content);
+      expect(store.uploads.size).toBe(0);
+    }
+  });
+
+  test('does not replace an object that appears while it is uploaded', async () => {
+    for (const [partBytes, method] of [
+      [8, 'POST'],
+      [1024, 'PUT'],
+    ] as const) {
+      const { store, put } = await scene(partBytes);
+      const last = partBytes === 8 ? 'uploadId' : path;
+      store.faults.push((request) => {
+        if (is(request, method, last)) store.objects.set(path, Buffer.from('other'));
+        return false;
+      });
+      await expect(put()).rejects.toMatchObject({ code: 'output_exists' });
+      expect(store.objects.get(path)?.toString()).toBe('other');
+      expect(store.uploads.size).toBe(0);
+    }
+  });
+
+  test('aborts the uploads of an earlier run, and no others', async () => {
+    const { store, put } = await scene();
+    const left = { path, headers: {}, parts: new Map<number, Buffer>() };
+    store.uploads.set('own', left);
+    store.uploads.set('lost', left);
+    store.uploads.set('other', { ...left, path: `${path}.bak` });
+    const since = new Date().toISOString();
+    await put({ earlier: [{ id: 'own', since }, { since }] });
+    expect([...store.uploads.keys()]).toEqual(['other']);
+    expect(store.objects.get(path)).toEqual(content);
+  });
+
+  test('leaves an upload that another program began before', async () => {
+    const { store, put } = await scene();
+    store.uploads.set('other', { path, headers: {}, parts: new Map() });
+    await put({ earlier: [{ since: new Date(Date.now() + 3_600_000).toISOString() }] });
+    expect([...store.uploads.keys()]).toEqual(['other']);
+  });
+
+  test('ends with exit 6 if the store goes on failing, and with exit 10 if it refuses', async () => {
+    for (const [code, exitCode] of [
+      [503, 6],
+      [403, 10],
+    ] as const) {
+      const { store, put } = await scene();
+      store.faults.push(...Array.from({ length: 9 }, () => on('PUT', 'partNumber', status(code))));
+      await expect(put()).rejects.toMatchObject({ code: 'store', exitCode });
+      expect(store.uploads.size).toBe(0);
+    }
+  });
+
+  test('is stored, with a note, by a service without conditional writes', async () => {
+    const { store, notes, put } = await scene(1024);
+    store.faults.push(on('PUT', path, status(501, '<Error><Code>NotImplemented</Code></Error>')));
+    await put();
+    expect(store.objects.get(path)).toEqual(content);
+    expect(notes.join()).toMatch(/no conditional writes/);
+  });
+});

@@ -1,0 +1,148 @@
+import { readdirSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { newUser, type User } from '../support/cli.ts';
+import { film } from '../support/film.ts';
+import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { account, s3Server, type S3Server } from './s3-server.ts';
+
+interface Scene {
+  user: User;
+  gateway: HttpServer;
+  store: S3Server;
+  video: Buffer;
+  posts: () => number;
+  /** Files that wait to be uploaded. */
+  kept: () => string[];
+}
+
+async function scene(size = 2000): Promise<Scene> {
+  const store = await s3Server();
+  const video = film(size);
+  const gateway: HttpServer = await httpServer((seen, response) => {
+    if (seen.method === 'POST') sendJson(response, { task_id: gateway.create(), status: 'queued' });
+    else if (/film.mp4|content$/.test(seen.path))
+      response.writeHead(200, { 'content-type': 'video/mp4' }).end(video);
+    else sendJson(response, { status: 'success', url: `${gateway.url}/film.mp4` });
+  });
+  const user = newUser(gateway.url, account);
+  await user.run(['config', 'set', 'store.endpoint', store.url]);
+  const posts = (): number => gateway.requests.filter(({ method }) => method === 'POST').length;
+  const kept: Scene['kept'] = () =>
+    readdirSync(user.cwd, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && entry.parentPath.endsWith('uploads'))
+      .map(({ name }) => name);
+  return { user, gateway, store, video, posts, kept };
+}
+
+const submit = [
+  'video',
+  'c',
+  'submit',
+  'a boat',
+  '-m',
+  'vendor-h3-mini',
+  '-d',
+  '5',
+  '--json',
+  '--poll-interval',
+  '50ms',
+];
+const to = (url: string): string[] => [...submit, '-o', url];
+
+interface Saved {
+  id: string;
+  files: { path: string }[];
+}
+
+describe('-o s3://', () => {
+  test('saves a video as an object named by its job, and leaves no file', async () => {
+    const { user, store, video, kept } = await scene();
+    const ran = await user.run(to('s3://bucket/clips/{id}.mp4'));
+    expect(ran.code, ran.stderr).toBe(0);
+    const { id, files } = ran.json.job as unknown as Saved;
+    expect(files.map(({ path }) => path)).toEqual([`s3://bucket/clips/${id}.mp4`]);
+    expect(store.objects.get(`/bucket/clips/${id}.mp4`)).toEqual(video);
+    expect(kept()).toEqual([]);
+  });
+
+  test('refuses an object that exists before anything is paid', async () => {
+    const { user, store, posts } = await scene();
+    store.objects.set('/bucket/boat.mp4', Buffer.from('other'));
+    const ran = await user.run(to('s3://bucket/boat.mp4'));
+    expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+    expect(posts()).toBe(0);
+    expect((await user.run([...to('s3://bucket/boat.mp4'), '--force'])).code).toBe(0);
+    expect(store.objects.get('/bucket/boat.mp4')).toHaveLength(2000);
+  });
+
+  test.each([
+    ['no object', 's3://bucket'],
+    ['a folder', 's3://bucket/clips/'],
+    ['a step up', 's3://bucket/../x.mp4'],
+    ['an unknown placeholder', 's3://bucket/{slug}.mp4'],
+  ])('refuses %s with exit 2', async (_, output) => {
+    const { user, posts } = await scene();
+    expect((await user.run(to(output))).json).toMatchObject({ exit_code: 2, error: { code: 'usage' } });
+    expect(posts()).toBe(0);
+  });
+
+  test('keeps a video that could not be uploaded; the suggested command uploads it and pays nothing', async () => {
+    const { user, gateway, store, video, posts, kept } = await scene();
+    store.faults.push((request, response) => {
+      if (request.method !== 'PUT') return false;
+      return response.writeHead(403).end();
+    });
+    const ran = await user.run(to('s3://bucket/boat.mp4'));
+    expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'store', charged: 'yes' } });
+    expect(kept()).toHaveLength(1);
+    const { next } = ran.json.error as unknown as { next: string[] };
+    const downloads = gateway.requests.filter(({ path }) => path.endsWith('content')).length;
+    const again = await user.run(next.slice(1));
+    expect(again.code, again.stderr).toBe(0);
+    expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
+    expect(gateway.requests.filter(({ path }) => path.endsWith('content'))).toHaveLength(downloads);
+    expect([posts(), kept()]).toEqual([1, []]);
+  });
+
+  test('fetches a video into a bucket', async () => {
+    const { user, store, video } = await scene();
+    const { id } = (await user.run(submit)).json.job as unknown as Saved;
+    const fetched = await user.run(['jobs', 'fetch', id, '-o', 's3://bucket/all/']);
+    expect(fetched.stdout.trim(), fetched.stderr).toBe(`s3://bucket/all/${id}.mp4`);
+    expect(store.objects.get(`/bucket/all/${id}.mp4`)).toEqual(video);
+  });
+
+  test('saves speech as an object', async () => {
+    const { user, store, kept } = await scene();
+    const speak = ['--sandbox', 'tts', 'Good morning', '-o', 's3://bucket/{id}.mp3', '--json'];
+    const ran = await user.run(speak);
+    expect(ran.code, ran.stderr).toBe(0);
+    const { id, files } = ran.json.job as unknown as Saved;
+    expect(files.map(({ path }) => path)).toEqual([`s3://bucket/${id}.mp3`]);
+    expect(store.objects.get(`/bucket/${id}.mp3`)?.length).toBeGreaterThan(100);
+    expect(kept()).toEqual([]);
+  });
+});
+
+describe('kill -9 while a result is uploaded', () => {
+  test.each([
+    ['before the upload is created', 'POST', 'uploads='],
+    ['in a part', 'PUT', 'partNumber=2'],
+    ['at the completion', 'POST', 'uploadId='],
+  ])('%s: a rerun pays nothing, saves the whole object, and leaves nothing', async (_, method, part) => {
+    const { user, store, video, posts, kept } = await scene(20 * 1024 * 1024);
+    const running = user.start(to('s3://bucket/boat.mp4'));
+    store.faults.push((request) => {
+      if (request.method !== method || !(request.url ?? '').includes(part)) return false;
+      // The store does what it was asked to do, and nobody reads its response.
+      running.child.kill('SIGKILL');
+      store.faults.shift();
+      return false;
+    });
+    expect((await running.result).code).toBe(137);
+    const again = await user.run(to('s3://bucket/boat.mp4'));
+    expect(again.code, again.stderr).toBe(0);
+    expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
+    expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
+  });
+});
