@@ -14,7 +14,6 @@ export const topics: readonly Topic[] = [
   topic('scripting', 'lines that are safe to run again'),
   topic('batch', 'many jobs from one file', 'batches'),
   topic('fleet', 'one batch on many machines: a shared ledger, a queue and its workers'),
-  topic('store', 'local files and results in object storage'),
   topic('budgets', 'what may be spent, and how it is counted'),
   topic('sandbox', 'a gateway to try and test with'),
   topic('agents', 'let an agent make videos and speech, under a budget'),
