@@ -151,8 +151,12 @@ export function createProgram(argv: readonly string[], act: Act, screens = pages
   let helped: Command | undefined;
   root.on('beforeAllHelp', ({ command }: { command: Command }) => void (helped = command));
   const name = firstOperand(root, argv);
-  const isOverview = name === undefined && !argv.some((word) => word === '-h' || word === '--help');
-  root.configureHelp(helpStyle(screens, isOverview)).addHelpText('after', isOverview ? firstSteps : examples);
+  const isAll = beforeDashes(argv).includes('--help-all');
+  const isOverview = name === undefined && !isAll && !argv.some((word) => word === '-h' || word === '--help');
+  const extent = isOverview ? 'overview' : isAll ? 'all' : 'first';
+  root
+    .configureHelp(helpStyle(screens, extent))
+    .addHelpText('after', isOverview ? firstSteps : examplesOf(isAll));
   const run: Run = (command, action) => {
     const globals = command.optsWithGlobals<Globals>();
     return act(globals.fields === undefined ? globals : { ...globals, json: true }, action);
@@ -160,7 +164,7 @@ export function createProgram(argv: readonly string[], act: Act, screens = pages
   list(root, run, commands);
   return {
     root,
-    run: () => parse(root, argv),
+    run: () => parse(root, isAll ? argv.map((word) => (word === '--help-all' ? '--help' : word)) : argv),
     printed: () => printed,
     helped: () => (isOverview ? undefined : helped),
   };
@@ -179,6 +183,11 @@ async function parse(root: Command, argv: readonly string[]): Promise<void> {
   }
 }
 
+// What follows `--` is text.
+function beforeDashes(argv: readonly string[]): readonly string[] {
+  return argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
+}
+
 // The first word that is neither a flag nor the value of one; the parser judges them all.
 function firstOperand(root: Command, argv: readonly string[]): string | undefined {
   const valued = root.options.filter((option) => option.required).map(({ long }) => long);
@@ -192,11 +201,14 @@ Try it, offline and free:
   $ mgw --sandbox video c submit "a paper boat" -m vendor-h3-mini -o boat.mp4
 Help: mgw COMMAND --help, mgw help TOPIC, mgw --help. Set-up: mgw auth login.`;
 
-const examples = `
+function examplesOf(isAll: boolean): string {
+  const names = topics.map(({ name }) => name).filter((name) => isAll || name !== 'fleet');
+  return `
 Examples:
   $ mgw --sandbox video c submit "a paper boat at sea" -m vendor-h3-mini -o boat.mp4
   $ mgw video c submit "a paper boat at sea" -m vendor-h3-mini --key boat-1 -o boat-1.mp4
   $ mgw jobs ls
   $ mgw help resuming
 
-Topics of mgw help: ${topics.map(({ name }) => name).join(', ')}`;
+Topics of mgw help: ${names.join(', ')}`;
+}

@@ -39,7 +39,7 @@ const { root } = createProgram([], () => Promise.resolve());
 await readAll(root);
 const helps = allCommands(root)
   .filter((command) => !['help'].includes(command.parent?.name() ?? ''))
-  .map((command) => [...pathOf(command), '--help']);
+  .flatMap((command) => ['--help', '--help-all'].map((flag) => [...pathOf(command), flag]));
 
 type Node = (typeof root)['parent'];
 function pathOf(command: NonNullable<Node>): string[] {
@@ -99,6 +99,27 @@ describe.each([40, 80, 200])('at %i columns', (columns) => {
       if (!whole.has(line)) expect(long).toEqual([]);
     },
   );
+});
+
+async function helpOf(path: string[], flag: string): Promise<string> {
+  return (await runOnScreen([...path, flag], env, 200)).stdout.replace(codes, '');
+}
+
+it.each(
+  allCommands(root)
+    .filter(({ parent }) => parent !== null && parent.name() !== 'help')
+    .map((command) => [pathOf(command).join(' '), command] as const),
+)('mgw %s --help shows at most ten flags, and --help-all shows all of them', async (_, command) => {
+  const count = async (flag: string): Promise<number> =>
+    [...(await helpOf(pathOf(command), flag)).matchAll(/^ {2}(?:-\w, | {4})--/gm)].length;
+  const [first, all] = [await count('--help'), await count('--help-all')];
+  expect(first).toBe(Math.min(all, 10));
+  expect(all > 0).toBe(command.options.some(({ hidden, long }) => !hidden && long !== '--help'));
+});
+
+it('keeps the commands of fleets for --help-all', async () => {
+  expect(await helpOf([], '--help')).not.toMatch(/worker|fleet|state {3}/);
+  expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });
 
 describe('in a pipe', () => {

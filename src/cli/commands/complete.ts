@@ -70,7 +70,11 @@ function flagsOf(command: Command): Candidate[] {
     word: long ?? short ?? '',
     about: description,
   }));
-  return [...flags, { word: '--help', about: 'print help' }];
+  return [
+    ...flags,
+    { word: '--help', about: 'print help' },
+    { word: '--help-all', about: 'print all of it' },
+  ];
 }
 
 // `mgw help video c`: the commands below, and at first the topics too.

@@ -1,4 +1,5 @@
 import { Help, type Command, type HelpConfiguration, type Option } from 'commander';
+import { pathOf } from '../completion/place.ts';
 import { plain, type Paint } from '../output/colour.ts';
 import { wrapped, wrappedCommand } from './wrap.ts';
 
@@ -29,8 +30,36 @@ const minText = 24;
 const longestTerm = 30;
 const labelled = 72;
 
+/** How much help shows: the commands without any flag, what people use first, or everything (`--help-all`). */
+export type HelpExtent = 'overview' | 'first' | 'all';
+
+/** Commands that the first page leaves out: only fleets need them. */
+const fleetCommands = ['worker', 'state'];
+
+/** A page shows at most so many flags; these first. */
+const maxFirstFlags = 10;
+const firstFlags = [
+  '--model',
+  '--file',
+  '--speaker',
+  '--image',
+  '--duration',
+  '--resolution',
+  '--aspect-ratio',
+  '--output',
+  '--name',
+  '--state',
+  '--key',
+  '--budget',
+  '--concurrency',
+  '--wait',
+  '--timeout',
+  '--set',
+  '--dry-run',
+];
+
 /** How help looks, and in what order: what is needed first comes first, the global flags by name alone at the end. */
-export function helpStyle(screens: Screens, isOverview: boolean): HelpConfiguration {
+export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfiguration {
   let screen = screens.out;
   return {
     prepareContext: ({ error }) => void (screen = error ? screens.err : screens.out),
@@ -39,8 +68,8 @@ export function helpStyle(screens: Screens, isOverview: boolean): HelpConfigurat
     visibleOptions,
     formatHelp: (command, help) =>
       command.parent === null
-        ? frontPage(command, help, screen, isOverview)
-        : commandPage(command, help, screen),
+        ? frontPage(command, help, screen, extent)
+        : commandPage(command, help, screen, extent),
   };
 }
 
@@ -58,29 +87,37 @@ export function fitted(help: string, width: number): string {
 
 type Group = [title: string, entries: Entry[]];
 
-function frontPage(root: Command, help: Help, screen: Screen, isOverview: boolean): string {
-  const commands = commandGroups(root, help);
-  const options = isOverview ? [] : optionGroups(root, help);
+function frontPage(root: Command, help: Help, screen: Screen, extent: HelpExtent): string {
+  const isShown = (child: Command): boolean => extent === 'all' || !fleetCommands.includes(child.name());
+  const commands = commandGroups(help, help.visibleCommands(root).filter(isShown));
+  const options = extent === 'overview' ? [] : optionGroups(root, help, help.visibleOptions(root));
   const lists = screen.width < labelled ? listed([...commands, ...options], screen) : listed(options, screen);
   const block = screen.width < labelled ? [] : [table(commands, screen)];
-  return sections([wrapped(help.commandDescription(root), screen.width), ...block, ...lists]);
+  const more = extent === 'first' ? 'For many machines, and everything else: mgw --help-all' : '';
+  return sections([wrapped(help.commandDescription(root), screen.width), ...block, ...lists, more]);
 }
 
-function commandPage(command: Command, help: Help, screen: Screen): string {
+function commandPage(command: Command, help: Help, screen: Screen, extent: HelpExtent): string {
   const usage = wrapped(help.commandUsage(command), screen.width - 7, '  ');
   const args = help
     .visibleArguments(command)
     .map((one): Entry => [one.name(), help.argumentDescription(one)]);
   const names = help.visibleGlobalOptions(command).map(({ short, long }) => short ?? long ?? '');
+  const options = help.visibleOptions(command);
+  const shown = extent === 'all' ? options : options.filter((option) => isFirst(option, options));
+  const left = options.length - shown.length;
   const groups: Group[] = [
     ['Arguments:', args],
-    ...commandGroups(command, help),
-    ...optionGroups(command, help),
+    ...commandGroups(help, help.visibleCommands(command)),
+    ...(left === 0
+      ? optionGroups(command, help, shown)
+      : [['Options:', shown.map((option) => entryOf(option, command))] satisfies Group]),
   ];
   return sections([
     `${screen.paint('bold', 'Usage:')} ${usage}`,
     wrapped(help.commandDescription(command), screen.width),
     ...listed(groups, screen),
+    left === 0 ? '' : `${left} more flags: mgw ${pathOf(command).join(' ')} --help-all`,
     wrapped(`Global options, see mgw --help: ${['-h', ...names].join(' ')}`, screen.width),
   ]);
 }
@@ -89,8 +126,16 @@ function sections(texts: string[]): string {
   return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
 }
 
-function commandGroups(command: Command, help: Help): Group[] {
-  const visible = help.visibleCommands(command);
+function isFirst(option: Option, options: Option[]): boolean {
+  const rank = ({ long }: Option): number => {
+    const place = firstFlags.indexOf(long ?? '');
+    return place < 0 ? firstFlags.length : place;
+  };
+  const ranked = [...options].sort((one, other) => rank(one) - rank(other));
+  return ranked.indexOf(option) < maxFirstFlags;
+}
+
+function commandGroups(help: Help, visible: Command[]): Group[] {
   const groups = help.groupItems(visible, visible, (child) => child.helpGroup() || 'Commands:');
   return [...groups].map(([title, commands]) => [
     title,
@@ -98,13 +143,9 @@ function commandGroups(command: Command, help: Help): Group[] {
   ]);
 }
 
-function optionGroups(command: Command, help: Help): Group[] {
-  const visible = help.visibleOptions(command);
+function optionGroups(command: Command, help: Help, visible: Option[]): Group[] {
   const groups = help.groupItems(visible, visible, (option) => option.helpGroupHeading ?? 'Options:');
-  return [...groups].map(([title, options]) => [
-    title,
-    options.map((option) => [termOf(option, command), descriptionOf(option)]),
-  ]);
+  return [...groups].map(([title, options]) => [title, options.map((option) => entryOf(option, command))]);
 }
 
 // All commands in one block, so that they fit on a screen: the groups are on the left.
@@ -163,6 +204,10 @@ function visibleOptions(this: Help, command: Command): Option[] {
 
 function isOpposite(long: string | undefined, { long: other = '' }: Option): boolean {
   return long === other.replace('--', '--no-');
+}
+
+function entryOf(option: Option, command: Command): Entry {
+  return [termOf(option, command), descriptionOf(option)];
 }
 
 function termOf(option: Option, command: Command): string {
