@@ -44,6 +44,8 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (error.code === 'conflict') return 'changed';
   if (error.exitCode === exitCodes.unknown) return 'unknown';
+  // The gateway accepted it, also if that could not be recorded yet.
+  if (error.handle !== undefined || error.charged === 'yes') return 'running';
   if (state === undefined) return planned.state;
   return state === 'prepared' ? 'new' : 'running';
 }

@@ -39,6 +39,8 @@ async function examine(context: Context): Promise<Check[]> {
   try {
     const settings = await context.settings();
     const state = [await local.checkStateFolder(settings.stateDir.value)];
+    const unwritten = local.checkUnwritten(settings.stateDir.value);
+    if (unwritten !== undefined) state.push(unwritten);
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     return [...first, ...state, ...(await network.checkNetwork(context, settings))];

@@ -6,6 +6,7 @@ import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode } from '../../errors.ts';
 import { makeFolder } from '../../files/make-folder.ts';
 import { installedForm } from '../../installation.ts';
+import { countUnwritten } from '../../ledger/postgres/kept-facts.ts';
 import { folderFault } from '../../ownership.ts';
 import type { Io } from '../io.ts';
 import { attempt, fail, ok, warn, type Check } from './check.ts';
@@ -62,6 +63,19 @@ export function checkStateFolder(folder: string): Promise<Check> {
         return warn('state', `others may write ${folder}`, `Run: chmod 700 ${folder}`);
       return ok('state', `${folder} can be written and synced`);
     },
+  );
+}
+
+/** Whether events wait in the state folder for the database of a shared ledger. undefined if none do. */
+export function checkUnwritten(folder: string): Check | undefined {
+  const count = countUnwritten(folder);
+  if (count === 0) return undefined;
+  const what = count === 1 ? '1 event waits' : `${count} events wait`;
+  const detail = `${what} for the database in ${path.join(folder, 'unwritten')}`;
+  return warn(
+    'unwritten',
+    detail,
+    'When the database is back, "mgw jobs ls" writes them. Keep the folder until then.',
   );
 }
 

@@ -53,6 +53,7 @@ export class BatchReport {
   /** Undefined until something was paid for at a price that is known. */
   #spent: Decimal | undefined;
   #unpriced = 0;
+  #paidRows = 0;
 
   constructor(file: string, typed: Typed, globals: Globals) {
     this.#file = file;
@@ -70,7 +71,10 @@ export class BatchReport {
   ended(end: RowEnd, state: RowState): void {
     const { planned, job, error } = end;
     const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
-    if (wasToBePaid && job?.handle !== undefined) this.#pay(job.cost?.at_most);
+    if (wasToBePaid && (job?.handle ?? error?.handle) !== undefined) {
+      this.#paidRows += 1;
+      this.#pay(job?.cost?.at_most);
+    }
     if (error !== undefined) this.#add(planned, state, error.message, this.#nextOf(planned, state, error));
   }
 
@@ -133,9 +137,17 @@ export class BatchReport {
         problems: view['problems'],
         rows: undone.map(({ why, ...row }) => ({ ...row, message: why })),
       },
-      ...(stopped !== undefined && exitCode !== exitCodes.ok && { error: stopped }),
+      ...(stopped !== undefined && exitCode !== exitCodes.ok && { error: this.#withCharges(stopped) }),
       exitCode,
     };
+  }
+
+  // The error is about one row, but its "Nothing was charged" would be read as about the run.
+  #withCharges(stopped: MgwError): MgwError {
+    if (this.#paidRows === 0 || stopped.charged !== 'no') return stopped;
+    const rows = this.#paidRows === 1 ? '1 row' : `${this.#paidRows} rows`;
+    const text = `${stopped.message} This run paid for ${rows} before; running it again pays for none of them again.`;
+    return stopped.with({ charged: 'yes' }, text);
   }
 
   #pay(cost: string | undefined): void {

@@ -6,8 +6,12 @@ import { kindOf, modelOf } from '../../batch/work.ts';
 import { add, formatDecimal, zero } from '../../decimal.ts';
 import { usageError, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';
+import { globalArguments } from '../../flows/next.ts';
+import { resolveCommand } from '../../jobs/errors.ts';
 import type { Context } from '../context.ts';
+import type { Globals } from '../globals.ts';
 import { write } from '../io.ts';
+import { shellWord } from './human.ts';
 import { table } from './table.ts';
 
 /** Writes the errors and notes about a manifest to stderr. */
@@ -72,8 +76,19 @@ export function rowView({
 }
 
 /** The states of rows, as text; `rows` are those that are not done. */
-export function statesText(plan: Plan, rows: readonly PlannedRow[]): string {
-  return [stateTable(plan), ...(rows.length > 0 ? [rows.map(rowText).join('\n')] : [])].join('\n\n');
+export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Globals): string {
+  const lines = rows.map((row) => {
+    const next = nextOf(row, globals);
+    return next === undefined ? rowText(row) : `${rowText(row)} → ${next.map(shellWord).join(' ')}`;
+  });
+  return [stateTable(plan), ...(lines.length > 0 ? [lines.join('\n')] : [])].join('\n\n');
+}
+
+/** The command that ends the doubt about a row; undefined if its state is known or its job is not. */
+export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): string[] | undefined {
+  if (state !== 'unknown' || job === undefined) return undefined;
+  const [mgw = 'mgw', ...rest] = resolveCommand(job);
+  return [mgw, ...globalArguments(globals).flat(), ...rest];
 }
 
 /** A plan as text; `rows` are those with something to report. */

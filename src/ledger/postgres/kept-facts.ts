@@ -59,6 +59,16 @@ export class KeptFacts {
   }
 }
 
+/** The number of events in a state folder that wait to be written to any shared ledger. */
+export function countUnwritten(stateDir: string): number {
+  try {
+    const names = readdirSync(join(stateDir, 'unwritten'), { recursive: true, encoding: 'utf8' });
+    return names.filter((name) => name.endsWith('.json')).length;
+  } catch {
+    return 0;
+  }
+}
+
 function factIn(path: string): KeptFact | undefined {
   try {
     const { job, uid, line } = JSON.parse(readFileSync(path, 'utf8')) as Partial<KeptFact>;

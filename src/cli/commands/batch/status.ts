@@ -6,7 +6,7 @@ import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { exitCodes } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
 import { printableLine } from '../../../printable.ts';
-import { planView, rowView, statesText, tellProblems } from '../../output/plan.ts';
+import { nextOf, planView, rowView, statesText, tellProblems } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
@@ -36,14 +36,17 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
   const undone: PlannedRow[] = [];
   const deps = { ...(await planDepsOf(context, batch)), isAnywhere: fleet !== undefined };
   const plan = await planBatch(batch, deps, (planned) => {
-    if (context.globals.json) rows.push(rowView(planned));
+    if (context.globals.json) rows.push({ ...rowView(planned), next: nextOf(planned, context.globals) });
     else if (planned.state !== 'done') undone.push(planned);
   });
   await tellProblems(context, file, plan);
   const { batch: view, problems } = planView(batch, plan);
   const exitCode = plan.counts.done === plan.rows ? exitCodes.ok : exitCodes.partial;
   const queue = fleet && (await queueOf(fleet.ask, batch.name));
-  const text = [statesText(plan, undone), ...(queue === undefined ? [] : [queueText(batch.name, queue)])];
+  const text = [
+    statesText(plan, undone, context.globals),
+    ...(queue === undefined ? [] : [queueText(batch.name, queue)]),
+  ];
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
 }
 
