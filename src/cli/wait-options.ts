@@ -19,6 +19,8 @@ export interface OutputOptions {
   force?: boolean;
   /** Of paid commands: writes a sidecar next to each file. */
   sidecar?: boolean;
+  /** Of videos: ends with exit 9 if a file differs from the request. */
+  strict?: boolean;
 }
 
 /** Adds the flags of waiting: never one flag for two of these (design 1). `limit` says what `--timeout` is. */
@@ -82,6 +84,7 @@ export function addFetchOptions(command: Command, name: string): void {
     command,
     `a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else ${name} here)`,
   );
+  command.addOption(strictOption());
   addWaitOptions(command);
 }
 
@@ -90,6 +93,13 @@ export function sidecarOption(): Option {
   const what =
     'put NAME.json next to each file: what was asked for, by which job, at what price, its SHA-256';
   return new Option('--sidecar', what).helpGroup('Output:');
+}
+
+/** `--strict`. */
+export function strictOption(): Option {
+  return new Option('--strict', 'exit 9 if the video differs from the request; it is kept').helpGroup(
+    'Output:',
+  );
 }
 
 /** Refuses `--sidecar` if there is no file that it could be put next to. @throws MgwError('usage'). */

@@ -19,6 +19,8 @@ export interface Wanted {
   target?: Target | undefined;
   /** Overwrites files at the target. */
   force: boolean;
+  /** Ends with exit 9, with the file kept, if a file differs from the request. */
+  strict?: boolean | undefined;
   /** When waiting ends. */
   deadline: Deadline;
 }

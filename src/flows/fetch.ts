@@ -6,6 +6,7 @@ import type { Goal, Job } from '../job.ts';
 import { failedError, noResult, pendingError, withoutHandle } from '../jobs/errors.ts';
 import { fetchPlace, fileCount, makeFolderOf, targetsIn, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
+import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/target.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
@@ -106,6 +107,8 @@ export interface FetchWishes {
   /** Overwrites files at the target. */
   force: boolean;
   deadline: Deadline;
+  /** Ends with exit 9, with the file kept, if a file differs from the request. */
+  strict?: boolean | undefined;
   /** False asks the gateway once, and throws exit 8 if the job has not finished. */
   wait?: boolean | undefined;
 }
@@ -118,14 +121,14 @@ export interface FetchWishes {
  */
 export async function fetch(
   { job, protocol, place, target }: PlannedFetch,
-  { force, deadline, wait = true }: FetchWishes,
+  { force, deadline, strict, wait = true }: FetchWishes,
   deps: FlowDeps,
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
   await makeFolderOf(place, target);
   if (protocol === undefined) return savedSpeech(job, target, { force, deadline }, deps, hooks.stdout);
   if (!wait) await checkFinished(job, protocol, deps);
-  return deliverFound(job, protocol, 'fetch', { ask: 'file', target, force, deadline }, deps, hooks);
+  return deliverFound(job, protocol, 'fetch', { ask: 'file', target, force, deadline, strict }, deps, hooks);
 }
 
 /** Delivers a job that was submitted before. @throws MgwError as {@link fetch} does. */
@@ -138,9 +141,11 @@ export async function deliverFound(
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const goal = goalOf(command, wanted.ask, wanted.target);
-  const ran = await inRun(goal, deps, onExisting(job, deps), (found, own) =>
-    deliver(found, protocol, wanted, own, { ...hooks, isResumed: true }),
-  );
+  const ran = await inRun(goal, deps, onExisting(job, deps), async (found, own) => {
+    const files = await deliver(found, protocol, wanted, own, { ...hooks, isResumed: true });
+    if (wanted.strict) checkReceipts(found, files);
+    return files;
+  });
   return { job: ran.job, files: ran.value, isResumed: true, delivered: ran.delivered };
 }
 

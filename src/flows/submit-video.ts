@@ -5,6 +5,7 @@ import { createOrResume } from '../jobs/create-or-resume.ts';
 import { fetchCommand } from '../jobs/errors.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
+import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import { goalOf, objectOf, pathsAt, type Target } from '../jobs/target.ts';
@@ -37,7 +38,7 @@ export interface WantedVideo extends Wanted {
  * of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is paid, it checks
  * that the result can be saved.
  * @throws MgwError: exit 2 if the key names another body, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8 not
- * finished at the deadline, 9 no result, 10 not recordable or not to be saved, 12 over a budget, 130/143 interrupted.
+ * finished at the deadline, 9 no result or a strict mismatch, 10 not recordable or not to be saved, 12 over a budget, 130/143 interrupted.
  */
 export async function submitVideo(
   video: ComposedVideo,
@@ -92,10 +93,13 @@ export async function payAndDeliver(
     const submitted = await submit(found, order, own);
     ({ isResumed } = submitted);
     const target = await placeOf(submitted.job, wanted);
-    return deliver(submitted.job, protocol, { ...wanted, target }, own, { ...hooks, isResumed });
+    const files = await deliver(submitted.job, protocol, { ...wanted, target }, own, { ...hooks, isResumed });
+    const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
+    if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(latest, files, version);
+    if (wanted.strict) checkReceipts(latest, files);
+    return files;
   });
   const { job, value: files, delivered } = ran;
-  if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(job, files, version);
   return { job, files, isResumed, delivered };
 }
 

@@ -79,6 +79,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
     createdAt: gateway.now(),
     paceMs,
     ...rest,
+    ...spoiled(gateway, order),
   };
   const endsAt = task.createdAt + paceMs;
   chargeFor(
@@ -98,6 +99,16 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   );
   writeWhole(taskPath(gateway.stateDir, task.id), JSON.stringify(task));
   return task;
+}
+
+/** What is made under a fault that ignores a value of the request. */
+function spoiled({ take }: Gateway, { seconds, width, height }: Order): Partial<Task> {
+  const half = (pixels: number): number => 2 * Math.max(8, Math.round(pixels / 4));
+  return {
+    ...(take('short-video') && { seconds: seconds / 2 }),
+    ...(take('small-video') && { width: half(width), height: half(height) }),
+    ...(take('silent-video') && { audio: false }),
+  };
 }
 
 /** Finds a task of an area by its exact id; undefined if there is none. */

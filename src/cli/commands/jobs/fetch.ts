@@ -75,7 +75,7 @@ async function fetchJobs(
     import('../../../flows/fetch.ts'),
     import('../video/delivered.ts'),
   ]);
-  const { force = false, wait } = options;
+  const { force = false, strict, wait } = options;
   const plan = await planFetches(refs, targetOf(options), deps, words, protocol);
   const one = (ref: string): Promise<Outcome> => {
     const each = plan.get(ref);
@@ -84,7 +84,7 @@ async function fetchJobs(
       return Promise.resolve({ json: {}, error });
     }
     const hooks = { ...hooksOf(context), stdout: context.io.stdout };
-    return deliveredOutcome(context, options, () => fetch(each, { force, deadline, wait }, deps, hooks));
+    return deliveredOutcome(context, options, () => fetch(each, { force, deadline, strict, wait }, deps, hooks));
   };
   return severalOutcomes([...plan.keys()], one, context.progress, maxAtOnce);
 }

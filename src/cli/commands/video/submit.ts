@@ -18,6 +18,7 @@ import {
   type OutputOptions,
   requestOptions,
   sidecarOption,
+  strictOption,
   targetOf,
   type WaitOptions,
 } from '../../wait-options.ts';
@@ -47,6 +48,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
   else addFlags(command, protocol.flags);
   addOutputOptions(command);
   command.addOption(sidecarOption());
+  command.addOption(strictOption());
   command.addOption(
     new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'),
   );
@@ -74,7 +76,7 @@ async function submitCommand(
   prompt: string | undefined,
   given: SubmitOptions,
 ): Promise<Outcome> {
-  const { key, new: fresh = false, force = false, sidecar = false, budget } = given;
+  const { key, new: fresh = false, force = false, sidecar = false, strict, budget } = given;
   checkKeyName(key, given.new);
   checkStdout(context, given);
   checkNoTemplate(given);
@@ -102,7 +104,7 @@ async function submitCommand(
     import('../../../flows/submit-video.ts'),
     import('./delivered.ts'),
   ]);
-  const wanted = { ask, target, force, deadline, key, fresh, sidecar, budget } as const;
+  const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, budget } as const;
   const hooks = submitHooks(context, deps.account, { isWaiting: ask !== 'accept' });
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
