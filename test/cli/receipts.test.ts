@@ -45,6 +45,10 @@ it('--strict ends with exit 9 and keeps the file, and the same command again pay
     files: [{ mismatches }],
   });
   expect(stdout.trim().split('\n')).toHaveLength(1);
+  expect((await user.run(['spend', '--disputed', '--since', '1d', '--json'])).json['disputed']).toEqual([
+    expect.objectContaining({ job: id, price: '48', delivered, mismatches }),
+  ]);
+  expect((await user.run(['spend', '--disputed'])).stdout).toMatch(/^duration +asked 4, delivered 2$/m);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect(readBill(stateDir)).toHaveLength(2);

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { type SpendGroup, spendGroups, type Sum, type Sums } from '../../budget/spend.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
@@ -8,6 +8,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
+import { type Disputed, disputedFiles } from '../../flows/disputed.ts';
 import { addUp, spentView } from '../../flows/spend.ts';
 import { printableLine } from '../../printable.ts';
 
@@ -15,6 +16,7 @@ interface SpendOptions {
   by?: SpendGroup;
   since?: string;
   csv?: boolean;
+  disputed?: boolean;
 }
 
 const explanation = `
@@ -26,7 +28,8 @@ What was refused is left out. Times are UTC. Calls of mgw responses and mgw api 
 Examples:
   $ mgw spend
   $ mgw spend --by day --since 7d
-  $ mgw spend --by batch --csv > spend.csv`;
+  $ mgw spend --by batch --csv > spend.csv
+  $ mgw spend --disputed --since 30d`;
 
 /** `mgw spend`: what the ledger's jobs cost (design 14). */
 export function registerSpend(command: Command, run: Run): void {
@@ -34,11 +37,21 @@ export function registerSpend(command: Command, run: Run): void {
     .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
     .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')
+    .addOption(
+      new Option('--disputed', 'the evidence for videos that differ from their requests').conflicts([
+        'by',
+        'csv',
+      ]),
+    )
     .addHelpText('after', explanation)
     .action(() => run(command, (context) => spend(context, command.opts())));
 }
 
-async function spend(context: Context, { by = 'model', since, csv = false }: SpendOptions): Promise<Outcome> {
+async function spend(
+  context: Context,
+  { by = 'model', since, csv = false, disputed }: SpendOptions,
+): Promise<Outcome> {
+  if (disputed) return disputedOutcome(context, since);
   if (csv && context.globals.json)
     throw usageError('--csv and --json both want standard output; choose one.');
   const start = since === undefined ? '' : sinceTime(since, context.clock.now());
@@ -50,6 +63,25 @@ async function spend(context: Context, { by = 'model', since, csv = false }: Spe
     json: spentView(by, spent),
     text: rows.length === 0 ? '' : textOf(by, rows, total, columnsOf(context.io.stdout)),
   };
+}
+
+async function disputedOutcome(context: Context, since: string | undefined): Promise<Outcome> {
+  const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
+  const files = await disputedFiles(await context.ledger(), start);
+  if (files.length === 0) context.progress.note('No saved video differs from its request.');
+  return { json: { disputed: files }, text: files.map(evidenceOf).join('\n\n') };
+}
+
+function evidenceOf({ path, mismatches, delivered, ...about }: Disputed): string {
+  const sound = delivered?.audio === true ? 'with sound' : 'without sound';
+  const facts = { ...about, file: path, sound };
+  const differences = mismatches.map((each): [string, string] => [
+    each.field,
+    `asked ${each.asked}, delivered ${each.delivered}`,
+  ]);
+  return [...Object.entries(facts), ...differences]
+    .flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(14)}${printableLine(value)}`]))
+    .join('\n');
 }
 
 function textOf(

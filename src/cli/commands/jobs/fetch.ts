@@ -84,7 +84,9 @@ async function fetchJobs(
       return Promise.resolve({ json: {}, error });
     }
     const hooks = { ...hooksOf(context), stdout: context.io.stdout };
-    return deliveredOutcome(context, options, () => fetch(each, { force, deadline, strict, wait }, deps, hooks));
+    return deliveredOutcome(context, options, () =>
+      fetch(each, { force, deadline, strict, wait }, deps, hooks),
+    );
   };
   return severalOutcomes([...plan.keys()], one, context.progress, maxAtOnce);
 }
