@@ -37,3 +37,6 @@ export function parseObjectUrl(text: string): { bucket: string; key: string } {
     throw new Error('an address such as s3://BUCKET/FOLDER/{id}.mp4');
   return { bucket, key };
 }
+
+/** Why an object has no sidecar. */
+export const noSidecar = '--sidecar is put next to a file, and --output names an object in a bucket.';

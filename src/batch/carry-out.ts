@@ -10,6 +10,7 @@ import type { FlowDeps } from '../flows/flow-deps.ts';
 import { speak } from '../flows/speak.ts';
 import { submitVideo } from '../flows/submit-video.ts';
 import type { Job } from '../job.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { readSpeechHead } from '../speech/wire.ts';
 import { pacedClient, type Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
@@ -69,6 +70,7 @@ export async function carryOut(
 
 // Others may use the folder as the user's umask says. A result must not be lost because its folder is.
 async function makeFolderOf(path: string, root: string): Promise<void> {
+  if (isObjectUrl(path)) return;
   // Rows that begin together go on together, and share their syncs.
   await new Promise((resolve) => setImmediate(resolve));
   const folder = dirname(path);

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs';
-import { join, parse } from 'node:path';
+import { parse } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeLeft } from '../jobs/lock-output.ts';
@@ -10,6 +10,7 @@ import { shownState } from '../jobs/reconcile.ts';
 import { pathsAt } from '../jobs/target.ts';
 import { latestRetry, type Retry } from '../jobs/takes.ts';
 import type { Json } from '../json.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { countOf, submissionOf, type Work } from './work.ts';
 
 /** The states of a row, in the order in which they are shown. */
@@ -65,8 +66,9 @@ export async function standingOf({ key, work, path }: RowIdentity, deps: Standin
 
 /** The path of a later retry, which keeps the earlier file: `clip.2.mp4` next to `clip.mp4`. */
 export function pathOfTake(path: string, number: number): string {
-  const { dir, name, ext } = parse(path);
-  return path.includes('{job}') ? path : join(dir, `${name}.${number}${ext}`);
+  const { ext } = parse(path);
+  const stem = path.slice(0, path.length - ext.length);
+  return path.includes('{job}') ? path : `${stem}.${number}${ext}`;
 }
 
 // The command that pays for a job says where it wants the file.
@@ -114,7 +116,7 @@ export async function tidyRow(
   deps: Parameters<typeof removeLeft>[2],
 ): Promise<void> {
   const { job } = take;
-  if (job === undefined || (state !== 'done' && state !== 'failed')) return;
+  if (job === undefined || isObjectUrl(path ?? '') || (state !== 'done' && state !== 'failed')) return;
   const count = Math.max(countOf(work), job.record.results ?? 0);
   await removeLeft(job, pathsAt({ kind: 'file', path: pathFor(path, job) }, job, count), deps);
 }
@@ -122,8 +124,9 @@ export async function tidyRow(
 type Tidied = Standing & Pick<RowIdentity, 'work' | 'path'>;
 
 // Synchronous: a batch asks for every file that it has, and each trip to the thread pool takes ten times as long.
-/** True for a plain file of this size. */
+/** True for a plain file of this size, and for an object, which is recorded once the store has it. */
 export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
+  if (isObjectUrl(path)) return true;
   try {
     const found = statSync(path, { throwIfNoEntry: false });
     return found?.isFile() === true && found.size === bytes;

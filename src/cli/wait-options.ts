@@ -3,7 +3,7 @@ import type { Context } from './context.ts';
 import { oneOf, repeatable, single } from './options.ts';
 import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/target.ts';
-import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
+import { isObjectUrl, noSidecar, parseObjectUrl } from '../store-url.ts';
 
 /** How long to wait and how closely to look; read by the settings, which know their defaults. */
 export interface WaitOptions {
@@ -124,7 +124,7 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
   } catch (error) {
     throw usageError(`--output: give ${messageOf(error)}.`);
   }
-  if (sidecar) throw usageError('--sidecar is put next to a file, and --output names an object in a bucket.');
+  if (sidecar) throw usageError(noSidecar);
 }
 
 /** Refuses an empty `-o`, and media and JSON document both on standard output. @throws MgwError('usage'). */

@@ -1,5 +1,5 @@
 import { messageOf, usageError } from '../errors.ts';
-import type { SubmitVerdict } from '../exchange.ts';
+import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
 import { showCommand } from '../jobs/errors.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
@@ -136,7 +136,9 @@ async function submitAgain(
   const body = recordedRequest(job);
   const given = await session.jobDeps();
   const { fingerprint } = job.record;
-  const upload = uploadFor(session, protocol, body, new Map());
+  const prepare = uploadFor(session, protocol, body, new Map());
+  let uploaded: Promise<Exchange> | undefined;
+  const upload = prepare && (() => (uploaded ??= prepare()));
   const video = { protocol, body, asked: body, exchange: protocol.submission(body), upload };
   const ask = target === undefined ? 'accept' : 'file';
   const wanted: WantedVideo = { ask, target, force, deadline, key: job.key, fresh: false, sidecar: false };

@@ -1,4 +1,4 @@
-import { MgwError } from '../errors.ts';
+import { MgwError, usageError } from '../errors.ts';
 import { version } from '../version.ts';
 import type { Job, JobEvent } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
@@ -9,7 +9,7 @@ import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import { goalOf, objectOf, pathsAt, type Target } from '../jobs/target.ts';
-import { isObjectUrl } from '../store-url.ts';
+import { isObjectUrl, noSidecar } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
@@ -120,6 +120,7 @@ async function checkPlaces(count: number, wanted: WantedVideo, objects: FlowDeps
   const { target, force, sidecar, makeFolder } = wanted;
   if (target === undefined) return;
   if (target.kind === 'file' && isObjectUrl(target.path)) {
+    if (sidecar) throw usageError(noSidecar);
     const store = await objects();
     for (const url of pathsAt(target, { id: '' }, count)) await store.checkFree(url, force);
     return;

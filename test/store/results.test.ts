@@ -1,4 +1,5 @@
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { newUser, type User } from '../support/cli.ts';
 import { film } from '../support/film.ts';
@@ -122,6 +123,23 @@ describe('-o s3://', () => {
     expect(store.objects.get(`/bucket/${id}.mp3`)?.length).toBeGreaterThan(100);
     expect(kept()).toEqual([]);
   });
+});
+
+test('a batch saves its rows as objects, is done then, and pays nothing when it is run again', async () => {
+  const { user, store } = await scene();
+  writeFileSync(
+    join(user.cwd, 'rows.csv'),
+    'id,protocol,model,duration,prompt,text\nboat,c,vendor-h3-mini,5,a boat,\nhello,tts,,,,Hello\n',
+  );
+  const run = ['--sandbox', 'batch', 'run', 'rows.csv', '-o', 's3://bucket/out/{id}.{ext}', '--json'];
+  const ran = await user.run(run);
+  expect(ran.code, ran.stderr + ran.stdout).toBe(0);
+  expect([...store.objects.keys()].sort()).toEqual(['/bucket/out/boat.mp4', '/bucket/out/hello.mp3']);
+  const calls = store.calls.length;
+  const again = await user.run(run);
+  expect(again.code, again.stderr + again.stdout).toBe(0);
+  expect(store.calls).toHaveLength(calls);
+  expect(existsSync(join(user.cwd, 's3:'))).toBe(false);
 });
 
 describe('kill -9 while a result is uploaded', () => {

@@ -6,6 +6,7 @@ import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
 import { ledgerFolder } from '../../../flows/places.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
@@ -85,7 +86,10 @@ export async function remember(
   options: BatchOptions,
 ): Promise<void> {
   if (manifest.path === '-') return;
-  const [file, output] = [resolve(manifest.path), join(place.folder, place.template)];
+  const [file, output] = [
+    resolve(manifest.path),
+    isObjectUrl(place.folder) ? `${place.folder}${place.template}` : join(place.folder, place.template),
+  ];
   const folder = ledgerFolder(await context.settings());
   const before = await recallBatch(folder, name);
   if (before !== undefined && before.file !== file)

@@ -19,6 +19,7 @@ import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/places.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 import { checkHoldsNoSecret, isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../version.ts';
@@ -74,6 +75,7 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
 
 // The manifest may come from a stranger, with a folder in which its output is a symbolic link.
 function insideCurrent(place: OutputPlace): OutputPlace {
+  if (isObjectUrl(place.folder)) return place;
   const isBelow = !relative(process.cwd(), place.folder).startsWith('..');
   return isBelow ? { ...place, root: process.cwd() } : place;
 }
