@@ -3,7 +3,7 @@ import type { Exchange } from '../exchange.ts';
 import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { type FlagValue, longName } from '../protocols/compose.ts';
-import { isLocalPath, isStoredName, withAssets } from '../protocols/local-asset.ts';
+import { isEarlierJob, isLocalPath, isStoredName, withAssets } from '../protocols/local-asset.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { type Store, storedName } from '../store/store.ts';
 import type { Session } from './session.ts';
@@ -28,6 +28,14 @@ export async function namedFiles(
   const flags = { ...given };
   const files = new Map<string, () => Promise<Uint8Array>>();
   const nameOf = async (path: string, flag: string): Promise<string> => {
+    if (isEarlierJob(path)) {
+      if (protocol.inlineAssets !== true && !(await session.hasStore()))
+        throw withoutStore(flag, printableLine(path, 200), protocol);
+      const { earlierAsset } = await import('./earlier-job.ts');
+      const earlier = await earlierAsset(session, path, flag);
+      files.set(earlier.name, earlier.read);
+      return earlier.name;
+    }
     if (!isLocalPath(path)) return path;
     const shown = printableLine(path, 200);
     const content = await read(path, flag);
@@ -53,7 +61,7 @@ export async function namedFiles(
 
 function withoutStore(flag: string, path: string, { name }: Protocol): Error {
   return usageError(
-    `--${flag}: ${path} is a local file, and Protocol ${name.toUpperCase()} takes URLs only. Configure a store, and mgw uploads it: mgw config set store s3://BUCKET/PREFIX`,
+    `--${flag}: ${path} is not a URL, and Protocol ${name.toUpperCase()} takes URLs only. Configure a store, and mgw uploads it: mgw config set store s3://BUCKET/PREFIX`,
     ['mgw', 'config', 'set', '--help'],
   );
 }
@@ -77,9 +85,12 @@ export function uploadFor(
   });
   if (names.size === 0) return undefined;
   return async () => {
-    const store = await session.store();
     const urls = new Map<string, string>();
-    for (const name of names) urls.set(name, await urlOf(store, name, files));
+    if (protocol.inlineAssets) for (const name of names) urls.set(name, await base64Of(name, files));
+    else {
+      const store = await session.store();
+      for (const name of names) urls.set(name, await urlOf(store, name, files));
+    }
     const sent = withAssets(protocol, body, (value) => urls.get(value) ?? value);
     return protocol.submission(sent, { endpoint });
   };
@@ -87,5 +98,19 @@ export function uploadFor(
 
 async function urlOf(store: Store | undefined, name: string, files: LocalFiles): Promise<string> {
   if (store === undefined) throw usageError(`${name} is an uploaded file, and no store is configured.`);
-  return store.url(name, files.get(name));
+  const read = files.get(name);
+  if (!name.includes('#')) return store.url(name, read);
+  const png = await frameOf(name, read);
+  return store.url(storedName('frame.png', png), () => Promise.resolve(png));
+}
+
+async function base64Of(name: string, files: LocalFiles): Promise<string> {
+  return Buffer.from(await frameOf(name, files.get(name))).toString('base64');
+}
+
+function frameOf(name: string, read: (() => Promise<Uint8Array>) | undefined): Promise<Uint8Array> {
+  if (read !== undefined) return read();
+  throw usageError(
+    `${name} is a frame of an earlier job. Run the original command, which names that job, again.`,
+  );
 }

@@ -65,7 +65,7 @@ export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
 /** The path of the local file that the value of a flag names; undefined if it names none. */
 export function fileNamedBy({ kind, atFile }: Flag, value: FlagValue): string | undefined {
   if (typeof value !== 'string') return undefined;
-  if (kind === 'file') return value;
+  if (kind === 'file') return value.startsWith('@') ? undefined : value;
   return atFile === true && value.startsWith('@') ? value.slice(1) : undefined;
 }
 
@@ -103,6 +103,7 @@ function join(before: Json | undefined, value: Json): Json {
 
 function flagValue(flag: Flag, name: string, given: unknown, isFromFile = false): Json {
   if (flag.kind === 'file') {
+    if (typeof given === 'string' && flag.fromFrame !== undefined) return flag.fromFrame(given);
     if (!(given instanceof Uint8Array) || flag.fromFile === undefined)
       throw new MgwError('internal', `${name} was given no bytes.`);
     return parsed(flag, name, 'the file', () => flag.fromFile?.(given) ?? null);

@@ -25,6 +25,8 @@ export interface Flag {
   parse?: (value: string | boolean) => Json;
   /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
+  /** Returns the field's value with the name of a frame in the place of its bytes (kind `file`). */
+  fromFrame?: (name: string) => Json;
   /** Whether `@FILE` on the command line means the text of that file (kind `text`). */
   atFile?: true;
   /** Whether the field takes the URL of an asset, so that the flag also takes a file that mgw uploads (design 17). */
@@ -163,6 +165,8 @@ export interface Protocol {
   readonly flags: readonly Flag[];
   /** The places of asset URLs in a body; `*` is any index of a list: `FileInfos.*.Url`. */
   readonly assetFields?: readonly string[];
+  /** Whether assets are sent as Base64 in the body, so that no store is needed. */
+  readonly inlineAssets?: true;
 
   /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */
   readonly inlineMedia?: readonly string[];

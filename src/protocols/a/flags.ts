@@ -1,6 +1,6 @@
 import { switchFlag, valueFlag, wholeNumber } from '../parse.ts';
 import type { Flag } from '../protocol.ts';
-import { imageFromFile } from './image.ts';
+import { imageFromFile, imageFromFrame } from './image.ts';
 
 const whole = { parse: wholeNumber };
 
@@ -26,11 +26,13 @@ export const flags: readonly Flag[] = [
   valueFlag('--seed <n>', 'parameters.seed', 'random seed, a whole number', whole),
   switchFlag('--enhance-prompt', 'parameters.enhancePrompt', 'let the model rewrite the prompt'),
   {
-    flags: '--image <file>',
+    flags: '--image <file|@job>',
     field: 'instances.0.image',
-    description: 'first frame, if the model accepts one: a PNG or JPEG file',
+    description: 'first frame, if the model accepts one: a PNG or JPEG file, or @JOB:last',
     kind: 'file',
     fromFile: imageFromFile,
+    fromFrame: imageFromFrame,
+    isAsset: true,
     group: 'Assets',
   },
 ];

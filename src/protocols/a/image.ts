@@ -1,5 +1,6 @@
 import { isBase64 } from '../../media/base64.ts';
 import type { Json } from '../../json.ts';
+import { isStoredName } from '../local-asset.ts';
 
 const largest = 20 * 1024 * 1024;
 const text = (from: number, value: string) => (head: Buffer) =>
@@ -41,8 +42,14 @@ export function imageFromFile(bytes: Uint8Array): Json {
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
 
+/** Returns `image` with the name of a frame, whose bytes replace it when the request is sent. Frames are PNG. */
+export function imageFromFrame(name: string): Json {
+  return { bytesBase64Encoded: name, mimeType: 'image/png' };
+}
+
 /** What `bytesBase64Encoded` must be, if `content` is not; undefined if it may be sent. */
 export function contentFault(content: string): string | undefined {
+  if (isStoredName(content)) return undefined;
   if (/^data:/i.test(content)) return 'Base64 with no Data URL prefix';
   return isBase64(content) ? undefined : 'strict Base64: A-Z a-z 0-9 + / with its padding, no white space';
 }
@@ -52,6 +59,7 @@ export function contentFault(content: string): string | undefined {
  * two agree, or if neither is of a type that is known here.
  */
 export function deniedType(mimeType: string, content: string): string | undefined {
+  if (isStoredName(content)) return undefined;
   const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));
   if (shown !== undefined) return shown === mimeType.toLowerCase() ? undefined : shown;
   return types.includes(mimeType.toLowerCase())

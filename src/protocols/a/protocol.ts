@@ -26,6 +26,8 @@ export const a: Protocol = {
   modelMarks: /^(protocol)?a$|longrunning|^veo|geminivideo/,
   auth: bearer,
   flags,
+  assetFields: ['instances.*.image.bytesBase64Encoded'],
+  inlineAssets: true,
   inlineMedia,
   countOf,
   checks: () => import('./checks.ts'),

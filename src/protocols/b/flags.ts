@@ -50,11 +50,16 @@ export const flags: readonly Flag[] = [
     'ask an extension model to report its usage (ExtInfo, serialised twice)',
   ),
   // A list of one: the lists of flags that share a field are joined.
-  valueFlag('--first-frame <url|file>', 'FileInfos', 'image that the video begins with', {
-    ...assets,
-    isAsset: true,
-    parse: (url) => [asset(url, 'FirstFrame')],
-  }),
+  valueFlag(
+    '--first-frame <url|file|@job>',
+    'FileInfos',
+    'image that the video begins with; @JOB:last continues a job',
+    {
+      ...assets,
+      isAsset: true,
+      parse: (url) => [asset(url, 'FirstFrame')],
+    },
+  ),
   listFlag('--reference <url|file...>', 'FileInfos', 'reference image', {
     ...assets,
     isAsset: true,

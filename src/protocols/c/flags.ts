@@ -44,7 +44,12 @@ export const flags: readonly Flag[] = [
     'prompt_optimization',
     'let the upstream rewrite the prompt (self-hosted models)',
   ),
-  valueFlag('--image <url|file>', 'image', 'first frame, or a single reference image', asset),
+  valueFlag(
+    '--image <url|file|@job>',
+    'image',
+    'first frame, or a single reference image; @JOB:last continues a job',
+    asset,
+  ),
   listFlag('--images <url|file...>', 'images', 'image URLs (compatibility field)', asset),
   valueFlag(
     '--last-frame <url|file>',

@@ -1,0 +1,132 @@
+import { createHash } from 'node:crypto';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { renderVideo } from '../../src/sandbox/media/video.ts';
+import { ffmpeg, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import { newUser, type User } from '../support/cli.ts';
+import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+
+const video = renderVideo({ prompt: 'a boat', seconds: 1, width: 320, height: 180 });
+const sha256 = createHash('sha256').update(video).digest('hex');
+const submit = [
+  'video',
+  'a',
+  'submit',
+  'a boat',
+  '-m',
+  'veo-3',
+  '-d',
+  '4',
+  '--resolution',
+  '720p',
+  '--audio',
+];
+
+interface Scene {
+  user: User;
+  /** The images of the submissions. */
+  images: () => (Buffer | undefined)[];
+  gateway: HttpServer;
+  /** Whether the task has finished, and whether its file is there. */
+  state: { isDone: boolean; isKept: boolean };
+}
+
+interface Sent {
+  instances: { image?: { bytesBase64Encoded: string } }[];
+}
+
+async function scene(): Promise<Scene> {
+  const state = { isDone: true, isKept: true };
+  const gateway: HttpServer = await httpServer(({ method, path }, response) => {
+    const name = `models/veo-3/operations/op-1`;
+    if (method === 'POST') sendJson(response, { name });
+    else if (path.startsWith('/files'))
+      response.writeHead(state.isKept ? 200 : 404).end(state.isKept ? video : '');
+    else if (path.includes('operations'))
+      sendJson(response, {
+        name,
+        ...(state.isDone && {
+          done: true,
+          response: {
+            generateVideoResponse: { generatedSamples: [{ video: { uri: `${gateway.url}/files/1.mp4` } }] },
+          },
+        }),
+      });
+    else sendJson(response, { data: [{ id: 'veo-3', protocol: 'a' }] });
+  });
+  const user = newUser(gateway.url);
+  const images: Scene['images'] = () =>
+    gateway.requests
+      .filter(({ method }) => method === 'POST')
+      .map(({ body }) => (JSON.parse(body) as Sent).instances[0]?.image?.bytesBase64Encoded)
+      .map((text) => (text === undefined ? undefined : Buffer.from(text, 'base64')));
+  return { user, images, gateway, state };
+}
+
+// As raw pixels, which do not depend on how a PNG is compressed.
+function pixels(media: Uint8Array, filter: string): string {
+  const { output } = ffmpeg(
+    media,
+    [],
+    ['-vf', filter, '-frames:v', '1', '-pix_fmt', 'rgb24', '-f', 'rawvideo'],
+  );
+  return createHash('sha256').update(output).digest('hex');
+}
+
+describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
+  test('is sent in the request of Protocol A, and recorded by the hash of its video', async () => {
+    const { user, images } = await scene();
+    await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
+    const last = await user.run([...submit, '--image', '@intro:last', '--key', 'two', '--json']);
+    expect(last.code, last.stderr).toBe(0);
+    expect(JSON.stringify(last.json.job['request'])).toContain(`"sha256:${sha256}.mp4#last"`);
+    await user.run([...submit, '--image', '@intro#1:first', '--key', 'three']);
+    const [, second, third] = images();
+    expect(pixels(second ?? Buffer.alloc(0), 'null')).toBe(pixels(video, 'reverse'));
+    expect(pixels(third ?? Buffer.alloc(0), 'null')).toBe(pixels(video, 'null'));
+    expect(pixels(video, 'null')).not.toBe(pixels(video, 'reverse'));
+  });
+
+  test('is fetched again if the file is gone, else the exit code is 9; the same command is the same job', async () => {
+    const { user, images, state } = await scene();
+    await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
+    const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];
+    rmSync(join(user.cwd, 'intro.mp4'));
+    const first = await user.run(next);
+    expect(first.code, first.stderr).toBe(0);
+    expect((await user.run(next, { env: { PATH: user.cwd } })).json.job.id).toBe(first.json.job.id);
+    expect(images()).toHaveLength(2);
+    rmSync(join(user.cwd, 'intro.mp4'));
+    state.isKept = false;
+    expect((await user.run([...submit, '--image', '@intro:first'])).code).toBe(9);
+    expect(images()).toHaveLength(2);
+  });
+
+  test('without ffmpeg is exit 2, which names the package, and nothing is sent', async () => {
+    const { user, images } = await scene();
+    await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
+    const ran = await user.run([...submit, '--image', '@intro:last'], { env: { PATH: user.cwd } });
+    expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
+    expect(images()).toHaveLength(1);
+  });
+});
+
+test('a job that has not finished is exit 2 with the command that waits for it, and saves it', async () => {
+  const { user, images, state } = await scene();
+  state.isDone = false;
+  await user.run([...submit, '--key', 'intro']);
+  const ran = await user.run([...submit, '--image', '@intro:last', '--json']);
+  expect(ran.code).toBe(2);
+  expect(ran.json.error).toMatchObject({ message: expect.stringContaining('has not finished') as string });
+  expect(JSON.stringify(ran.json)).toContain('"jobs","fetch"');
+  expect(images()).toHaveLength(1);
+});
+
+test('a reference that a flag cannot take, or that names nothing, is exit 2', async () => {
+  const { user, images } = await scene();
+  writeFileSync(join(user.cwd, '@intro'), 'no image');
+  for (const ref of ['@intro', '@nothing:last', '@intro:middle'])
+    expect((await user.run([...submit, '--image', ref])).code).toBe(2);
+  expect(images()).toHaveLength(0);
+});
