@@ -1,6 +1,7 @@
 import { closeSync, fsync, lstatSync, mkdirSync, openSync, realpathSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { systemCode } from '../errors.ts';
+import { MgwError, systemCode } from '../errors.ts';
 import { together } from '../together.ts';
 import { folderFault } from '../ownership.ts';
 
@@ -35,7 +36,12 @@ export function checkOwnFolder(folder: string, mayBeLink = false): void {
   const isLink = !mayBeLink && lstatSync(folder).isSymbolicLink();
   const fault = isLink ? 'is a link' : folderFault(folder);
   if (fault === undefined) return;
-  throw new Error(`${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`);
+  const text = `${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`;
+  // Not for the system's folder of temporary files, which others need.
+  const isOwn = !isLink && statSync(folder).uid === process.geteuid?.();
+  const canClose = isOwn && realpathSync(folder) !== realpathSync(tmpdir());
+  if (!canClose) throw new Error(text);
+  throw new MgwError('local_io', text, { retry: 'never', next: ['chmod', '700', folder] });
 }
 
 /**

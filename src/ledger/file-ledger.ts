@@ -160,6 +160,7 @@ async function inFolder<T>(action: () => Promise<T> | T, stateDir: string): Prom
   } catch (error) {
     throw new MgwError('local_io', `The state folder ${stateDir} cannot be used: ${messageOf(error)}`, {
       retry: 'safe',
+      next: error instanceof MgwError ? error.next : undefined,
       cause: error,
     });
   }

@@ -421,13 +421,18 @@ describe('a budget', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 
   it('counts all runs of a batch together, and ends a run that does not fit with exit 12', async () => {
-    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
-    const first = await scene.read('run', file, '--budget', '2', '--concurrency', '1');
-    expect(first).toMatchObject({ exit_code: 12, batch: { states: { done: 2, new: 1 } } });
-    expect(first.rows[0]?.next.join(' ')).toMatch(/^mgw batch run .* --concurrency 1 .* --budget 2$/);
-    expect(await scene.batch('run', file, '--budget', '2')).toMatchObject({ code: 12 });
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
+    const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];
+    const first = await scene.read('run', file, '--budget', '2', ...kept);
+    expect(first).toMatchObject({ exit_code: 12, batch: { states: { done: 2, new: 2 } } });
+    expect(first.rows[0]?.next).toEqual(expect.arrayContaining([...kept, '--budget', '4']));
+    const second = await scene.batch('run', file, '--budget', '2');
+    expect(second.code).toBe(12);
+    // The error alone names the command, which allows all that is left.
+    expect(second.stderr.match(/batch run/g)).toHaveLength(1);
+    expect(second.stderr).toContain('--budget 4\n');
     expect(scene.gateway.posts()).toHaveLength(2);
-    expect(await scene.batch('run', file, '--budget', '3')).toMatchObject({ code: 0 });
+    expect(await scene.batch('run', file, '--budget', '4')).toMatchObject({ code: 0 });
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
   });
 

@@ -92,6 +92,7 @@ describe('files', () => {
     chmodSync(state, 0o1777);
     const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
     expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('may be written by every user')]);
+    expect(run.stderr).toContain(`chmod 700 ${state}\n`);
     expect(gateway.seen).toHaveLength(0);
   });
 

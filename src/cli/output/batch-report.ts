@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import type { Batch } from '../../batch/plan.ts';
+import type { Batch, Plan } from '../../batch/plan.ts';
 import type { PlannedRow } from '../../batch/planned-row.ts';
 import { type RowState, rowStates } from '../../batch/row-state.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
@@ -11,7 +11,7 @@ import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
 import { planView, rowView } from './plan.ts';
-import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
+import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { localError } from '../../files/local-error.ts';
 import { globalArguments } from '../../flows/next.ts';
@@ -27,17 +27,24 @@ interface Undone {
   state: RowState;
   why: string;
   next: string[];
+  isOverBudget: boolean;
 }
 
 /** The flags of the command line that the next command needs too: a cap that was left out would be no cap. */
 interface Typed {
   output?: string;
   default?: string[];
+  allowFiles?: string[];
+  ignoreColumns?: string[] | undefined;
+  format?: string;
   name?: string;
   force?: boolean;
   sidecar?: boolean;
+  skipBad?: boolean;
+  results?: string;
   concurrency?: number;
   perMinute?: number;
+  timeout?: string;
   budget?: string;
   budgetName?: string;
 }
@@ -64,7 +71,7 @@ export class BatchReport {
   /** A row is left alone. */
   left(planned: PlannedRow): void {
     const { state } = planned;
-    if (state !== 'done') this.#add(planned, state, whyLeft(planned), this.#nextOf(planned, state));
+    if (state !== 'done') this.#add(planned, state, this.#nextOf(planned, state), whyLeft(planned));
   }
 
   /** A row has ended. */
@@ -75,7 +82,7 @@ export class BatchReport {
       this.#paidRows += 1;
       this.#pay(job?.cost?.at_most);
     }
-    if (error !== undefined) this.#add(planned, state, error.message, this.#nextOf(planned, state, error));
+    if (error !== undefined) this.#add(planned, state, this.#nextOf(planned, state, error), error);
   }
 
   /** A row's line of `--results`. */
@@ -91,8 +98,9 @@ export class BatchReport {
 
   /** A row's end as a line of a log. */
   lineOf({ planned, files, error }: RowEnd, state: RowState): string {
-    const what = error?.message ?? files.map(({ path }) => path).join(', ');
-    return printableLine(`${planned.id} ${state}: ${what}`, 500);
+    const what = error === undefined ? undefined : whyEnded(error);
+    const text = what ?? files.map(({ path }) => path).join(', ');
+    return printableLine(`${planned.id} ${state}: ${text}`, 500);
   }
 
   /** What to type for a row that is not done. */
@@ -123,21 +131,32 @@ export class BatchReport {
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
-    const undone = this.#undone.sort((one, other) => one.line - other.line);
-    for (const row of undone.slice(0, maxShown)) context.progress.note(this.#undoneText(row));
-    if (undone.length > maxShown)
+    const budget = this.#neededBudget(plan, stopped);
+    const undone = this.#undone
+      .sort((one, other) => one.line - other.line)
+      .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
+    // The error says what the budget lacks.
+    const shown = stopped?.budget === undefined ? undone : undone.filter((row) => !row.isOverBudget);
+    for (const row of shown.slice(0, maxShown)) context.progress.note(this.#undoneText(row));
+    if (shown.length > maxShown)
       context.progress.note(
-        `… and ${undone.length - maxShown} more: mgw batch status ${shellWord(this.#file)}`,
+        `… and ${shown.length - maxShown} more: mgw batch status ${shellWord(this.#file)}`,
       );
+    const retyped = undone.find((row) => row.isOverBudget && row.next[2] === 'run')?.next;
     await this.#stepSummary(context, summary, undone);
     const view = planView(batch, plan);
     return {
       json: {
         batch: { ...(view['batch'] as object), rows: tally.rows, states: tally.counts, files: tally.files },
         problems: view['problems'],
-        rows: undone.map(({ why, ...row }) => ({ ...row, message: why })),
+        rows: undone.map(({ line, id, state, why, next }) => ({ line, id, state, next, message: why })),
       },
-      ...(stopped !== undefined && exitCode !== exitCodes.ok && { error: this.#withCharges(stopped) }),
+      ...(stopped !== undefined &&
+        exitCode !== exitCodes.ok && {
+          error: this.#withCharges(
+            budget === undefined ? stopped : stopped.with({ next: retyped ?? stopped.next }),
+          ),
+        }),
       exitCode,
     };
   }
@@ -155,8 +174,20 @@ export class BatchReport {
     else this.#spent = add(this.#spent ?? zero, parseDecimal(cost));
   }
 
-  #add({ row, id }: PlannedRow, state: RowState, why: string, next: string[]): void {
-    this.#undone.push({ line: row.line, id, state, why: printableLine(why, 300), next });
+  #add({ row, id }: PlannedRow, state: RowState, next: string[], error: MgwError | string): void {
+    const why = printableLine(typeof error === 'string' ? error : whyEnded(error), 300);
+    const isOverBudget = typeof error !== 'string' && exceeds(error);
+    this.#undone.push({ line: row.line, id, state, why, next, isOverBudget });
+  }
+
+  // The `--budget` that the rest of the batch needs at most; undefined if another budget stopped it, or none.
+  #neededBudget({ costs }: Plan, stopped: MgwError | undefined): string | undefined {
+    const { name, limit, spent, reserved, exceeded_by: excess } = stopped?.budget ?? {};
+    if (limit === undefined || excess === undefined || !name?.startsWith('batch ')) return undefined;
+    const before = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
+    const whole = [...costs.values()].reduce((sum, { known }) => add(sum, known), before);
+    const [one, all] = [add(parseDecimal(limit), parseDecimal(excess)), subtract(whole, this.#spent ?? zero)];
+    return formatDecimal(compare(one, all) < 0 ? all : one);
   }
 
   #nextOf({ id, take }: PlannedRow, state: RowState, error?: MgwError): string[] {
@@ -173,12 +204,18 @@ export class BatchReport {
       value === undefined ? [] : [flag, String(value)];
     return [
       ...fields.flatMap((field) => ['-d', field]),
+      ...(typed.allowFiles ?? []).flatMap((folder) => ['--allow-files', folder]),
+      ...(typed.ignoreColumns ?? []).flatMap((names) => ['--ignore-columns', names]),
+      ...given('--format', typed.format),
       ...given('--name', typed.name),
       ...given('--concurrency', typed.concurrency),
       ...given('--per-minute', typed.perMinute),
       ...given('-o', typed.output),
       ...(force ? ['--force'] : []),
       ...(sidecar ? ['--sidecar'] : []),
+      ...(typed.skipBad ? ['--skip-bad'] : []),
+      ...given('--results', typed.results),
+      ...given('--timeout', typed.timeout),
       ...given('--budget', typed.budget),
       ...given('--budget-name', typed.budgetName),
     ];
@@ -204,6 +241,21 @@ export class BatchReport {
       note: (text) => progress.note(text),
     });
   }
+}
+
+function exceeds({ budget }: MgwError): boolean {
+  return budget?.exceeded_by !== undefined;
+}
+
+function whyEnded(error: MgwError): string {
+  return exceeds(error) ? 'over the budget' : error.message;
+}
+
+function withBudget(words: readonly string[], amount: string | undefined): string[] {
+  if (amount === undefined) return [...words];
+  const at = words.indexOf('--budget');
+  if (at === -1) return [...words, '--budget', amount];
+  return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
 }
 
 function whyLeft({ state, take: { job }, changes = [] }: PlannedRow): string {

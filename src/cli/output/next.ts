@@ -42,10 +42,11 @@ export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
 }
 
 // The command that was typed, with the flag corrected that it failed for; undefined if it did not fail for one.
-function correct({ code, charged, budget }: MgwError, argv: readonly string[]): string[] | undefined {
+function correct({ code, charged, budget, next }: MgwError, argv: readonly string[]): string[] | undefined {
   if (code === 'output_exists' && charged === 'no') return retyped(argv, ['-o', '--output'], freePath);
   const { name, limit, exceeded_by: excess } = budget ?? {};
-  if (name !== '--budget' || limit === undefined || excess === undefined) return undefined;
+  if (name !== '--budget' && !(name?.startsWith('batch ') && next?.[1] !== 'batch')) return undefined;
+  if (limit === undefined || excess === undefined) return undefined;
   return retyped(argv, ['--budget'], () => formatDecimal(add(parseDecimal(limit), parseDecimal(excess))));
 }
 

@@ -25,7 +25,7 @@ export async function tellProblems(context: Context, file: string, plan: Plan): 
 export function refusal({ bad, rows }: Plan): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
   const others = rows > bad ? ' --skip-bad leaves them out.' : '';
-  return usageError(`${what}.${others}`);
+  return usageError(`${what}.${others}`, ['mgw', 'help', 'batch']);
 }
 
 /** A plan as scripts see it. */

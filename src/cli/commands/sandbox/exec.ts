@@ -93,6 +93,10 @@ async function judged(
   const bill = readBill(gateway);
   const total = totalOf(bill);
   const json = { script_exit_code: scriptExitCode, bill, total };
+  if (scriptExitCode !== 0 && bill.length > 0)
+    context.progress.note(
+      'The jobs of this sandbox are removed with it: a command above that names one no longer works.',
+    );
   if (!options.verify) return { json, exitCode: scriptExitCode };
   const { verify } = await import('../../../sandbox/verify.ts');
   const findings = verify(gateway, { minPollMs: options.minPoll, succeeded: scriptExitCode === 0 });
