@@ -52,7 +52,8 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
 
 /** The exit code of a run. */
 export function exitCodeOfRun(tally: Tally, signal: AbortSignal, stopped: MgwError | undefined): number {
-  if (tally.isDone) return exitCodes.ok;
+  // A path that could not be printed, or a result that could not be added, is an error of a batch that is done too.
+  if (tally.isDone) return stopped?.exitCode ?? exitCodes.ok;
   if (!signal.aborted) return stopped?.code === 'budget' ? exitCodes.budget : exitCodes.partial;
   return signal.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
 }

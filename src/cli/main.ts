@@ -138,8 +138,13 @@ type Redact = (text: string) => string;
 async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact): Promise<void> {
   const { text, help, silent } = outcome;
   const error = outcome.error && withGlobals(outcome.error, globals);
-  if (globals.json && !silent)
-    return write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
+  if (globals.json && !silent) {
+    await write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
+    // The only reference to a task that was paid for must not depend on one stream.
+    if (error?.handle === undefined) return;
+    const { errorText } = await import('./output/human.ts');
+    return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);
+  }
   if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
   if (error === undefined) return warnOfPart(outcome, io);
   const { errorText } = await import('./output/human.ts');
