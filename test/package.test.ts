@@ -94,6 +94,7 @@ describe('the tarball', () => {
       /^dist\/library\/types\/[\w/-]+\.d\.[cm]ts$/,
       /^dist\/THIRD-PARTY-LICENSES\.txt$/,
       /^dist\/mgw\.1$/,
+      /^dist\/sbom\.cdx\.json$/,
     ];
     expect(packed.filter((path) => !patterns.some((pattern) => pattern.test(path)))).toEqual([]);
     for (const pattern of patterns) expect(packed.filter((path) => pattern.test(path))).not.toEqual([]);

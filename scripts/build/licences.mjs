@@ -5,7 +5,7 @@ const fileName = 'THIRD-PARTY-LICENSES.txt';
 
 /**
  * Writes the licences of all packages whose code is in the bundle beside it, since they must be passed on with it.
- * A package without one ends the build.
+ * A package without one ends the build. The list of packages is also written as an SBOM (CycloneDX).
  */
 export function thirdPartyLicences() {
   return {
@@ -21,8 +21,23 @@ export function thirdPartyLicences() {
         .map(({ title, text }) => `${title}\n\n${text.trim()}\n`)
         .join(`\n${'-'.repeat(80)}\n\n`);
       this.emitFile({ type: 'asset', fileName, source });
+      this.emitFile({ type: 'asset', fileName: 'sbom.cdx.json', source: sbom(folders.map(manifestIn)) });
     },
   };
+}
+
+function sbom(manifests) {
+  const { name, version, license } = JSON.parse(readFileSync('package.json', 'utf8'));
+  const components = manifests.map((one) => component('library', one));
+  components.sort((one, other) => (one.purl < other.purl ? -1 : 1));
+  const metadata = { component: component('application', { name, version, license }) };
+  const bom = { bomFormat: 'CycloneDX', specVersion: '1.6', version: 1, metadata, components };
+  return `${JSON.stringify(bom, undefined, 2)}\n`;
+}
+
+function component(type, { name, version, license }) {
+  const purl = `pkg:npm/${name.replace('@', '%40')}@${version}`;
+  return { type, 'bom-ref': purl, name, version, purl, licenses: [{ expression: license }] };
 }
 
 // Up to a manifest that has a name: some packages mark a folder of theirs with a bare one.

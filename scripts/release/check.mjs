@@ -12,6 +12,7 @@ try {
   checkSums();
   useNpm();
   useExecutable(join(release, `mgw-${version}-linux-${process.arch}`), 'executable');
+  useDeb();
 } finally {
   rmSync(root, { recursive: true, force: true });
 }
@@ -33,6 +34,15 @@ function useNpm() {
   execFileSync('npm', ['install', ...flags, join(release, `mgw-${version}.tgz`)], { env, stdio: 'pipe' });
   expect(existsSync(join(prefix, 'share/man/man1/mgw.1')), 'npm: man page', prefix);
   use(join(prefix, 'bin/mgw'), 'npm');
+}
+
+function useDeb() {
+  const folder = join(root, 'deb');
+  const architecture = process.arch === 'x64' ? 'amd64' : 'arm64';
+  execFileSync('dpkg-deb', ['--extract', join(release, `mgw_${version}_${architecture}.deb`), folder]);
+  for (const file of ['man/man1/mgw.1.gz', 'bash-completion/completions/mgw', 'zsh/vendor-completions/_mgw'])
+    expect(existsSync(join(folder, 'usr/share', file)), `deb: ${file}`, folder);
+  useExecutable(join(folder, 'usr/bin/mgw'), 'deb');
 }
 
 function useExecutable(file, form) {

@@ -6,7 +6,7 @@ import { nodeVersion } from './targets.mjs';
 
 /**
  * Unpacks the Node of a target below `folder`, which keeps it for the next release.
- * @returns the paths of the binary and of Node's licence
+ * @returns its folder, in which `binary` is the path of the binary
  * @throws if the package is not the pinned one
  */
 export function unpackNode({ name, binary, integrity }, folder) {
@@ -18,6 +18,6 @@ export function unpackNode({ name, binary, integrity }, folder) {
   }
   const found = `sha512-${createHash('sha512').update(readFileSync(tarball)).digest('base64')}`;
   if (found !== integrity) throw new Error(`${tarball}: expected ${integrity}, found ${found}`);
-  execFileSync('tar', ['-xzf', tarball, '-C', own, binary, 'package/LICENSE']);
-  return { binary: join(own, binary), licence: join(own, 'package/LICENSE') };
+  execFileSync('tar', ['-xzf', tarball, '-C', own, '--exclude=package/include']);
+  return own;
 }

@@ -1,11 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { constants, zstdCompressSync } from 'node:zlib';
+import { promisify } from 'node:util';
+import { constants, zstdCompress } from 'node:zlib';
 
 // Writes each file that is named, compressed, next to it.
-for (const file of process.argv.slice(2)) {
-  const params = {
-    [constants.ZSTD_c_compressionLevel]: 17,
-    [constants.ZSTD_c_enableLongDistanceMatching]: 1,
-  };
-  writeFileSync(`${file}.zst`, zstdCompressSync(readFileSync(file), { params }));
-}
+const params = { [constants.ZSTD_c_compressionLevel]: 15, [constants.ZSTD_c_enableLongDistanceMatching]: 1 };
+await Promise.all(
+  process.argv
+    .slice(2)
+    .map(async (file) =>
+      writeFileSync(`${file}.zst`, await promisify(zstdCompress)(readFileSync(file), { params })),
+    ),
+);

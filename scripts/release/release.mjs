@@ -2,9 +2,11 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { zip } from './archives.mjs';
+import { deb, debData } from './deb.mjs';
 import { bundleMain, writeExecutable } from './executable.mjs';
 import { unpackNode } from './node-package.mjs';
-import { targets } from './targets.mjs';
+import { nodeVersion, targets } from './targets.mjs';
 
 // Makes all forms of mgw into `release/`. Nothing in it depends on the folder, the time or the user.
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
@@ -21,20 +23,55 @@ execFileSync('npm', ['pack', '--silent', '--pack-destination', release], { stdio
 const nodes = new Map(targets.map((target) => [target.name, unpackNode(target, cache)]));
 const host = nodes.get(`${process.platform}-${process.arch}`);
 if (host === undefined) throw new Error('a release is made on linux-x64');
-const builder = host.binary;
+const builder = join(host, 'package/bin/node');
 
 const main = join(work, 'main.cjs');
 await bundleMain(main);
+writeFileSync(join(release, 'LICENSES.txt'), licences());
+const tars = new Map();
 for (const target of targets) {
-  const output = join(release, `mgw-${version}-${target.name}${target.suffix ?? ''}`);
-  const node = nodes.get(target.name).binary;
+  const output = executableOf(target);
+  const node = join(nodes.get(target.name), target.binary);
   writeExecutable(target, { builder, node, main, folder: work, output });
+  if (target.architecture === undefined) {
+    writeFileSync(output.replace('.exe', '.zip'), zip('mgw.exe', readFileSync(output)));
+    continue;
+  }
+  tars.set(target, join(work, `${target.name}.tar`));
+  writeFileSync(tars.get(target), debData(output, licences()));
 }
 
-pack(targets.map(({ name }) => join(release, `mgw-${version}-${name}`)));
-writeFileSync(join(release, 'LICENSES.txt'), licences());
+pack([...tars].flatMap(([target, file]) => [executableOf(target), file]));
+for (const [{ architecture }, file] of tars) {
+  const data = readFileSync(`${file}.zst`);
+  const size = readFileSync(file).length;
+  const name = `mgw_${version}_${architecture}.deb`;
+  writeFileSync(join(release, name), deb({ version, architecture, data, size }));
+}
+const sbom = readFileSync('dist/sbom.cdx.json', 'utf8');
+writeFileSync(join(release, `mgw-${version}.cdx.json`), sbom);
+writeFileSync(join(release, `mgw-${version}-executable.cdx.json`), withNode(JSON.parse(sbom)));
+writeFileSync(join(release, 'NOTES.md'), notes());
 writeFileSync(join(release, 'SHA256SUMS'), checksums());
 rmSync(work, { recursive: true });
+
+function executableOf({ name, suffix = '' }) {
+  return join(release, `mgw-${version}-${name}${suffix}`);
+}
+
+function withNode(bom) {
+  const purl = `pkg:github/nodejs/node@v${nodeVersion}`;
+  const node = { type: 'platform', 'bom-ref': purl, name: 'node', version: nodeVersion, purl };
+  return `${JSON.stringify({ ...bom, components: [...bom.components, node] }, undefined, 2)}\n`;
+}
+
+// The changes of this version or, if it is not in the changelog yet, the unreleased ones.
+function notes() {
+  const sections = readFileSync('CHANGELOG.md', 'utf8').split(/^## /m);
+  const own = [`[${version}]`, '[Unreleased]'].map((head) => sections.find((text) => text.startsWith(head)));
+  const [first = ''] = own.filter(Boolean);
+  return `# mgw ${version}\n${first.slice(first.indexOf('\n'))}`;
+}
 
 // The Node of this machine may be too old to know zstd.
 function pack(files) {
@@ -42,7 +79,7 @@ function pack(files) {
 }
 
 function licences() {
-  const files = ['LICENSE', 'dist/THIRD-PARTY-LICENSES.txt', host.licence];
+  const files = ['LICENSE', 'dist/THIRD-PARTY-LICENSES.txt', join(host, 'package/LICENSE')];
   return files.map((file) => readFileSync(file, 'utf8').trim()).join(`\n\n${'='.repeat(80)}\n\n`) + '\n';
 }
 

@@ -2,8 +2,9 @@
 export const nodeVersion = '26.10.0';
 
 /**
- * The platforms that have an executable. `integrity` pins the npm package that carries the platform's Node.
- * macOS is not among them: docs/decisions/no-macos-executable.md.
+ * The platforms that have an executable. `integrity` pins the npm package that carries the platform's Node; `architecture`
+ * is Debian's name of it.
+ * macOS is not among them: docs/platforms.md.
  */
 export const targets = [
   {
@@ -11,6 +12,23 @@ export const targets = [
     binary: 'package/bin/node',
     integrity:
       'sha512-OmAztarr1gK4PD+sNyoku4N5Q40d8eqMuLjNa/zRvxF33aCsVKVIQLs4V5HYPWSWWlMiTdkmbZE/6Phigma0hw==',
+    architecture: 'amd64',
     maxBytes: 130e6,
+  },
+  {
+    name: 'linux-arm64',
+    binary: 'package/bin/node',
+    integrity:
+      'sha512-idArV/cmqW9M9ODyGlbOIiyxFourDh1mJB0SdKCdMbSZjjef9CLEN3o1/eE4yf+B0+5BD+F74MpTTHiB3XXTBQ==',
+    architecture: 'arm64',
+    maxBytes: 130e6,
+  },
+  {
+    name: 'win-x64',
+    binary: 'package/bin/node.exe',
+    integrity:
+      'sha512-GCIKoDIOUTgULKxFNlfumjEmEgIpBB/7csJ11w6WbFcC/dyZ9UH2YAFr1fuNsdEmPZOAVpT2Cv9QKPwluhOCIQ==',
+    suffix: '.exe',
+    maxBytes: 160e6,
   },
 ];
