@@ -9,7 +9,7 @@ import { nodeVersion } from './targets.mjs';
  * @returns its folder, in which `binary` is the path of the binary
  * @throws if the package is not the pinned one
  */
-export function unpackNode({ name, binary, integrity }, folder) {
+export function unpackNode({ name, integrity }, folder) {
   const own = join(folder, `node-${nodeVersion}-${name}`);
   const tarball = join(own, `node-${name}-${nodeVersion}.tgz`);
   if (!existsSync(tarball)) {
