@@ -34,6 +34,8 @@ export interface Batch {
   force: boolean;
   /** Real paths of the folders below which its rows may name files. */
   readable: readonly string[];
+  /** The folder that relative paths of those files start from; the current one if absent. */
+  filesFrom?: string;
 }
 
 /** The rows of one model that are still to be paid for. */

@@ -45,6 +45,12 @@ export class Authority {
     return [...standing, { name: 'mgw mcp', label: 'the budget of this server', budget }];
   }
 
+  /** Does nothing if anything was granted. @throws MgwError('budget') if not, as each payment would. */
+  async check(): Promise<void> {
+    const { budget, hasBudgetName } = this.#grant;
+    if (budget === undefined && !hasBudgetName) await refuse();
+  }
+
   /** Returns the state of each budget, for the agent. */
   async view(): Promise<Record<string, unknown>[]> {
     const { budget: amount, hasBudgetName } = this.#grant;

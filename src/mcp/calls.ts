@@ -81,6 +81,17 @@ export class Calls {
     }
   }
 
+  /** Starts work that outlives the call that asked for it. {@link end} awaits it. @param work never rejects */
+  background(work: (signals: Signals) => Promise<void>): void {
+    const soft = new AbortController();
+    const unlink = [abortWith(this.#closing.signal, soft), abortWith(this.#interrupted.soft, soft)];
+    const working = work({ soft: soft.signal, hard: this.#interrupted.hard }).finally(() => {
+      this.#inProgress.delete(working);
+      for (const each of unlink) each();
+    });
+    this.#inProgress.add(working);
+  }
+
   /** Begins nothing new, and resolves when everything in progress has ended and is recorded. */
   async end(): Promise<void> {
     this.#closing.abort(new Error('the client is gone'));

@@ -57,6 +57,7 @@ async function serve(
     root: root ?? process.cwd(),
     budget,
     newBudget,
+    checkBatch: async (...asked) => (await import('./batch/for-agents.ts')).batchChecker(context)(...asked),
     hasBudgetName: context.globals.budgetName !== undefined,
     confirmOver,
     note: (text) => context.progress.note(text),

@@ -27,10 +27,15 @@ export async function readableFolders(
 /** Reads the local files that the rows of a batch name (design 13): a manifest may come from a stranger. */
 export class RowFiles {
   readonly #folders: readonly string[];
+  readonly #base: string;
 
-  /** @param folders real paths, of {@link readableFolders} */
-  constructor(folders: readonly string[]) {
+  /**
+   * @param folders real paths, of {@link readableFolders}
+   * @param base the folder that relative paths start from
+   */
+  constructor(folders: readonly string[], base = '.') {
     this.#folders = folders;
+    this.#base = base;
   }
 
   /**
@@ -48,7 +53,7 @@ export class RowFiles {
 
   // Outside the folders, a missing file and one that exists give the same error.
   async #permitted(path: string, field: string): Promise<string> {
-    const wanted = resolve(path);
+    const wanted = resolve(this.#base, path);
     const shown = printableLine(path, 200);
     const real = await realpath(wanted).catch(() => undefined);
     if (real !== undefined && this.#isInside(real)) return real;

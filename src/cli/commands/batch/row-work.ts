@@ -15,9 +15,12 @@ import { optionObject } from '../../input.ts';
 import { RowFiles } from './row-files.ts';
 
 /** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */
-export function rowComposer(context: Context, { place, readable }: Batch): (row: Row) => Promise<Work> {
+export function rowComposer(
+  context: Context,
+  { place, readable, filesFrom }: Batch,
+): (row: Row) => Promise<Work> {
   const listing = oneListing(context);
-  const files = new RowFiles(readable);
+  const files = new RowFiles(readable, filesFrom);
   return async (row) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
     const { flags, fromFiles } = await givenFlags(row, files);
