@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { rolldown } from 'rolldown';
 import { stripped } from './strip.mjs';
 
@@ -24,11 +24,12 @@ export function writeExecutable({ name, maxBytes }, { builder, node, main, folde
   const isElf = name.startsWith('linux-');
   writeFileSync(base, isElf ? stripped(readFileSync(node)) : readFileSync(node), { mode: 0o755 });
   const config = {
-    ...{ main, output, executable: base, assets: assets() },
+    // Relative to the working directory of the builder: the path becomes part of the executable.
+    ...{ main: relative(own, main), output, executable: base, assets: assets() },
     ...{ disableExperimentalSEAWarning: true, execArgvExtension: 'none' },
   };
   writeFileSync(join(own, 'sea.json'), JSON.stringify(config));
-  execFileSync(builder, ['--build-sea', join(own, 'sea.json')]);
+  execFileSync(builder, ['--build-sea', 'sea.json'], { cwd: own });
   const { length } = readFileSync(output);
   if (length > maxBytes) throw new Error(`${output} has ${length} bytes; the limit is ${maxBytes}`);
 }
@@ -38,5 +39,5 @@ function assets() {
   const chunks = readdirSync('dist').filter((name) => name.endsWith('.cjs'));
   const pages = readdirSync('docs', { recursive: true }).filter((name) => name.endsWith('.md'));
   const files = [...chunks.map((name) => `dist/${name}`), ...pages.map((name) => `docs/${name}`)];
-  return Object.fromEntries(files.sort().map((file) => [file, file]));
+  return Object.fromEntries(files.sort().map((file) => [file, resolve(file)]));
 }

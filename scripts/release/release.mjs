@@ -9,6 +9,7 @@ import { unpackNode } from './node-package.mjs';
 import { nodeVersion, targets } from './targets.mjs';
 
 // Makes all forms of mgw into `release/`. Nothing in it depends on the folder, the time or the user.
+process.umask(0o022);
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
 const release = resolve('release');
 const cache = resolve('node_modules/.cache/mgw-release');
