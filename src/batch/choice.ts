@@ -1,6 +1,6 @@
 import { takeKey } from '../jobs/takes.ts';
 import type { PlannedRow } from './planned-row.ts';
-import { filesOf, pathOfTake } from './row-state.ts';
+import { filesOf, pathOfTake, type RowState } from './row-state.ts';
 import { countOf } from './work.ts';
 
 /** Which rows of a batch a command is about, and which of them it carries out. */
@@ -44,23 +44,32 @@ export function retryOfRated(most: number): Choice {
   };
 }
 
+/** The rows that a retry is about: those of `ids`, or else all that failed, all that were changed, or both. */
+export interface RetriedRows {
+  ids?: ReadonlySet<string> | undefined;
+  isFailed?: boolean;
+  isChanged?: boolean;
+}
+
 /**
  * `batch retry`: rows that ended badly get a new take, which is paid for. What is open is carried on with, and what is in
  * doubt is left alone. The file of a row that was changed stays, and the take is saved next to it.
- * @param ids those rows, or undefined for all that failed and all that were tried again before
  * @param force replaces that file
  */
-export function retryOf(ids: ReadonlySet<string> | undefined, force: boolean): Choice {
+export function retryOf({ ids, isFailed = false, isChanged = false }: RetriedRows, force: boolean): Choice {
+  const isOfKind = (state: RowState): boolean =>
+    state === 'changed' ? isChanged : isFailed && (state === 'failed' || state === 'rejected');
   return {
     ids,
     isAbout: ({ id, state, take }) => {
       if (ids !== undefined) return ids.has(id);
-      return state === 'failed' || state === 'rejected' || (take.number > 1 && state !== 'done');
+      const isBegun = take.number > 1 && state !== 'done' && state !== 'failed' && state !== 'changed';
+      return isOfKind(state) || isBegun;
     },
     toCarryOut: (planned, before) => {
       const { state, take } = planned;
       if (open.has(state)) return planned;
-      const isBad = state === 'failed' || state === 'changed';
+      const isBad = ids === undefined ? isOfKind(state) : state === 'failed' || state === 'changed';
       // Another process has tried it again meanwhile: once is what was asked for.
       if (!isBad || take.number !== before) return undefined;
       return state === 'changed' && !force && isSaved(planned) ? takeNextToIt(planned) : nextTake(planned);

@@ -3,6 +3,7 @@ import { variableName } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 import type { Standing } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
+import { printableLine } from '../printable.ts';
 import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
 
 /** A row with its name, its work and its place. */
@@ -22,6 +23,13 @@ export interface NamedRow {
 
 /** A row, and its line. */
 export type PlannedRow = NamedRow & Standing;
+
+/** How a row is shown to a person: by its id, or by what it asks for if it has none. */
+export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>): string {
+  if (row.id !== undefined) return id;
+  const text = fieldOf(work, 'prompt');
+  return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
+}
 
 /** Digits of the hash that names a row without an id. */
 const hashDigits = 16;

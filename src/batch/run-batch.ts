@@ -63,8 +63,12 @@ export async function runBatch(
     tally.move(chosen.get(row.index)?.state ?? state, to);
   const counted: RunWatcher = {
     ...bound(watcher),
+    began: (planned) => {
+      moved(planned, 'running');
+      watcher.began(planned);
+    },
     ended: async (end) => {
-      moved(end.planned, stateAfter(end));
+      tally.move('running', stateAfter(end));
       tally.ended += 1;
       tally.files += end.files.length;
       await watcher.ended(end);

@@ -246,6 +246,25 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
+  it('is retried by the one command that the run names for all rows that are not well', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat']));
+    await scene.batch('run', file);
+    scene.file('m.csv', clips(['a', 'a ship'], ['', 'a cat'], ['', 'a fox']));
+    once('a fox', { kind: 'doom' });
+    const { code, stderr } = await scene.batch('run', file);
+    expect(code).toBe(11);
+    expect(stderr).toMatch(/^"a fox" failed: /m);
+    expect(stderr.split('\n').filter((line) => line.startsWith('→'))).toEqual([
+      expect.stringMatching(/^→ mgw batch retry \S+ .*--failed --changed$/),
+    ]);
+    const retried = (): ReturnType<typeof scene.batch> => scene.batch('retry', file, '--failed', '--changed');
+    const first = await retried();
+    expect(first).toMatchObject({ code: 0 });
+    expect(first.stderr).toContain('To look: mgw jobs gallery --batch m --serve');
+    expect(await retried()).toMatchObject({ code: 0, stdout: '' });
+    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1, 'a fox': 2 });
+  });
+
   it('replaces its file if that is said', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);

@@ -1,6 +1,6 @@
 import type { Ora } from 'ora';
 import type { Job } from '../../job.ts';
-import type { PlannedRow } from '../../batch/planned-row.ts';
+import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates, type RowState } from '../../batch/row-state.ts';
 import type { Tally } from '../../batch/tally.ts';
 import { shownState } from '../../jobs/reconcile.ts';
@@ -23,6 +23,8 @@ export class BatchDisplay {
   #spinner: Ora | undefined;
   #pulse: NodeJS.Timeout | undefined;
   #isOver = false;
+  /** When the last row ended, ms since the start. */
+  #lastEndMs: number | undefined;
 
   /** `money` says what was spent so far, or ''. */
   constructor(options: ProgressOptions, tally: Tally, money: () => string) {
@@ -52,21 +54,22 @@ export class BatchDisplay {
     this.#spinner.start(this.#block());
   }
 
-  began({ id, key }: PlannedRow): void {
-    this.#rows.set(key, id);
+  began(planned: PlannedRow): void {
+    this.#rows.set(planned.key, labelOf(planned));
     this.#draw();
   }
 
-  updated({ id, key }: PlannedRow, job: Job): void {
+  updated(planned: PlannedRow, job: Job): void {
     const percent = job.progress === undefined ? '' : ` ${Math.round(job.progress)}%`;
-    this.#rows.set(key, `${id} ${shownState(job)}${percent}`);
+    this.#rows.set(planned.key, `${labelOf(planned)} ${shownState(job)}${percent}`);
     this.#draw();
   }
 
-  /** A row has ended; `text` says how. Rows that ended well are told in a log alone. */
-  ended({ key }: PlannedRow, state: RowState, text: string): void {
+  /** A row has ended; `text` says how, if it needs a line. A row that ended well gets one in a log alone. */
+  ended({ key }: PlannedRow, state: RowState, text: string | undefined): void {
     this.#rows.delete(key);
-    if (state !== 'done' || !this.#isInteractive) this.note(text);
+    this.#lastEndMs = this.#options.clock.monotonic() - this.#started;
+    if (text !== undefined && (state !== 'done' || !this.#isInteractive)) this.note(text);
     else this.#draw();
   }
 
@@ -112,14 +115,22 @@ export class BatchDisplay {
   }
 
   #summary(): string {
-    const { counts, chosen, ended } = this.#tally;
+    const { counts, ended } = this.#tally;
     const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
     const ms = this.#options.clock.monotonic() - this.#started;
     const rate = ended === 0 ? '' : `, ${rateText((ended * 60_000) / Math.max(1, ms))} a minute`;
-    const left =
-      ended === 0 || ended >= chosen ? '' : `, about ${elapsed((ms / ended) * (chosen - ended))} left`;
+    const left = this.#left(ms);
     const money = this.#money();
     return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
+  }
+
+  // Rows end in waves of as many as run side by side: before the first wave has ended, its rate says little. Between two ends
+  // the estimate counts down.
+  #left(ms: number): string {
+    const { chosen, ended } = this.#tally;
+    if (ended === 0 || ended >= chosen || ended < this.#rows.size) return '';
+    const last = this.#lastEndMs ?? ms;
+    return `, about ${elapsed(Math.max(0, (last / ended) * (chosen - ended) - (ms - last)))} left`;
   }
 }
 

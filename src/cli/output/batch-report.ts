@@ -1,7 +1,5 @@
-import { open } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import type { Batch, Plan } from '../../batch/plan.ts';
-import type { PlannedRow } from '../../batch/planned-row.ts';
+import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
 import { type RowState, rowStates } from '../../batch/row-state.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/run.ts';
@@ -13,21 +11,23 @@ import { errorView, type Outcome } from './outcome.ts';
 import { planView, rowView } from './plan.ts';
 import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
-import { localError } from '../../files/local-error.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
 import { jobView } from '../../jobs/view.ts';
-import { escapeControls, printableLine } from '../../printable.ts';
-import { withoutSignatures } from '../../redact.ts';
+import { printableLine } from '../../printable.ts';
 
 /** A row that is not done, and what to type. */
 interface Undone {
   line: number;
   id: string;
+  /** What a person sees in place of a made id. */
+  label: string;
   state: RowState;
   why: string;
   next: string[];
   isOverBudget: boolean;
+  /** Whether a line has told it already, as its row ended. */
+  isTold: boolean;
 }
 
 /** The flags of the command line that the next command needs too: a cap that was left out would be no cap. */
@@ -71,7 +71,9 @@ export class BatchReport {
   /** A row is left alone. */
   left(planned: PlannedRow): void {
     const { state } = planned;
-    if (state !== 'done') this.#add(planned, state, this.#nextOf(planned, state), whyLeft(planned));
+    if (state === 'done') return;
+    const next = this.#nextOf(planned, state);
+    this.#add(planned, { state, why: whyLeft(planned), next, isOverBudget: false, isTold: false });
   }
 
   /** A row has ended. */
@@ -82,7 +84,9 @@ export class BatchReport {
       this.#paidRows += 1;
       this.#pay(job?.cost?.at_most);
     }
-    if (error !== undefined) this.#add(planned, state, this.#nextOf(planned, state, error), error);
+    if (error === undefined) return;
+    const next = this.#nextOf(planned, state, error);
+    this.#add(planned, { state, why: whyEnded(error), next, isOverBudget: exceeds(error), isTold: true });
   }
 
   /** A row's line of `--results`. */
@@ -100,7 +104,7 @@ export class BatchReport {
   lineOf({ planned, files, error }: RowEnd, state: RowState): string {
     const what = error === undefined ? undefined : whyEnded(error);
     const text = what ?? files.map(({ path }) => path).join(', ');
-    return printableLine(`${planned.id} ${state}: ${text}`, 500);
+    return printableLine(`${labelOf(planned)} ${state}: ${text}`, 500);
   }
 
   /** What to type for a row that is not done. */
@@ -137,10 +141,16 @@ export class BatchReport {
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
     // The error says what the budget lacks.
     const shown = stopped?.budget === undefined ? undone : undone.filter((row) => !row.isOverBudget);
-    for (const row of shown.slice(0, maxShown)) context.progress.note(this.#undoneText(row));
-    if (shown.length > maxShown)
+    const untold = shown.filter(({ isTold }) => !isTold);
+    for (const row of untold.slice(0, maxShown)) context.progress.note(undoneText(row));
+    if (untold.length > maxShown)
       context.progress.note(
-        `… and ${shown.length - maxShown} more: mgw batch status ${shellWord(this.#file)}`,
+        `… and ${untold.length - maxShown} more: mgw batch status ${shellWord(this.#file)}`,
+      );
+    for (const command of this.#commands(shown)) context.progress.note(`→ ${command}`);
+    if (tally.files > 0)
+      context.progress.note(
+        `To look: ${this.#words(['mgw', 'jobs', 'gallery', '--batch', batch.name, '--serve'])}`,
       );
     const retyped = undone.find((row) => row.isOverBudget && row.next[2] === 'run')?.next;
     await this.#stepSummary(context, summary, undone);
@@ -174,10 +184,20 @@ export class BatchReport {
     else this.#spent = add(this.#spent ?? zero, parseDecimal(cost));
   }
 
-  #add({ row, id }: PlannedRow, state: RowState, next: string[], error: MgwError | string): void {
-    const why = printableLine(typeof error === 'string' ? error : whyEnded(error), 300);
-    const isOverBudget = typeof error !== 'string' && exceeds(error);
-    this.#undone.push({ line: row.line, id, state, why, next, isOverBudget });
+  #add(planned: PlannedRow, undone: Omit<Undone, 'line' | 'id' | 'label'>): void {
+    const { row, id } = planned;
+    const why = printableLine(undone.why, 300);
+    this.#undone.push({ line: row.line, id, label: labelOf(planned), ...undone, why });
+  }
+
+  // One command for all rows that failed or were changed, one for those that a run continues, and one for each doubt.
+  #commands(undone: readonly Undone[]): string[] {
+    const has = (wanted: RowState): boolean => undone.some(({ state }) => state === wanted);
+    const kinds = [...(has('failed') ? ['--failed'] : []), ...(has('changed') ? ['--changed'] : [])];
+    const all = ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), ...kinds];
+    const others = undone.filter(({ state }) => state !== 'failed' && state !== 'changed');
+    const commands = [...(kinds.length > 0 ? [all] : []), ...others.map(({ next }) => next)];
+    return [...new Set(commands.map((command) => this.#words(command)))].slice(0, maxShown);
   }
 
   // The `--budget` that the rest of the batch needs at most; undefined if another budget stopped it, or none.
@@ -221,10 +241,6 @@ export class BatchReport {
     ];
   }
 
-  #undoneText({ line, id, state, why, next }: Undone): string {
-    return `line ${line}: ${id} ${state}${why === '' ? '' : `: ${why}`} → ${this.#words(next)}`;
-  }
-
   #words([mgw = 'mgw', ...rest]: string[]): string {
     return [mgw, ...globalArguments(this.#globals).flat(), ...rest].map(shellWord).join(' ');
   }
@@ -258,39 +274,14 @@ function withBudget(words: readonly string[], amount: string | undefined): strin
   return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
 }
 
+function undoneText({ line, label, state, why }: Undone): string {
+  return `line ${line}: ${label} ${state}${why === '' ? '' : `: ${why}`}`;
+}
+
 function whyLeft({ state, take: { job }, changes = [] }: PlannedRow): string {
   if (changes.length > 0) return `it was changed: ${changes.join('; ')}`;
   if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
   return job === undefined
     ? 'the record of its job is lost or damaged'
     : 'its process ended before the answer came';
-}
-
-/** A file that takes a line of JSON for each row as it ends. */
-export interface Results {
-  /** Returns when the line is on disk. @throws MgwError('local_io'). */
-  add(result: Record<string, unknown>): Promise<void>;
-  close(): Promise<void>;
-}
-
-/**
- * Opens the file of `--results`, which only the owner can read; lines are added to those that are there. `redact` takes the key out
- * of a line, and no address in it is signed.
- * @throws MgwError('local_io'), exit 10.
- */
-export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {
-  const file = await open(path, 'a', 0o600).catch((error: unknown) => {
-    throw localError(error, resolve(path), 'no');
-  });
-  return {
-    add: async (result) => {
-      try {
-        await file.write(`${withoutSignatures(redact(escapeControls(JSON.stringify(result))))}\n`);
-        await file.datasync();
-      } catch (error) {
-        throw localError(error, resolve(path), 'yes');
-      }
-    },
-    close: () => file.close(),
-  };
 }

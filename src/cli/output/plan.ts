@@ -1,6 +1,6 @@
 import { problemText } from '../../batch/manifest/record.ts';
 import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
-import type { PlannedRow } from '../../batch/planned-row.ts';
+import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates } from '../../batch/row-state.ts';
 import { kindOf, modelOf } from '../../batch/work.ts';
 import { add, formatDecimal, zero } from '../../decimal.ts';
@@ -114,8 +114,12 @@ function costTable({ costs }: Plan): string {
   return table(['to be paid for', 'rows', 'cost at most'], [...rows, ...total]);
 }
 
-function rowText({ row, id, state, changes = [], take }: PlannedRow): string {
+function rowText(planned: PlannedRow): string {
+  const { row, state, changes = [], take } = planned;
   const job = take.job === undefined ? '' : ` (${take.job.id})`;
   const why = changes.length > 0 ? changes.join('; ') : (take.job?.error?.message ?? '');
-  return printableLine(`line ${row.line}: ${id} ${state}${job}${why === '' ? '' : `: ${why}`}`, 500);
+  return printableLine(
+    `line ${row.line}: ${labelOf(planned)} ${state}${job}${why === '' ? '' : `: ${why}`}`,
+    500,
+  );
 }

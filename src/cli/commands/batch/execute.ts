@@ -9,9 +9,11 @@ import { paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
 import { BatchDisplay } from '../../output/batch-display.ts';
-import { BatchReport, openResults, type Results } from '../../output/batch-report.ts';
+import { BatchReport } from '../../output/batch-report.ts';
+import { openResults, type Results } from '../../output/batch-results.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import { printableLine } from '../../../printable.ts';
@@ -54,7 +56,7 @@ export async function execute(
   context.progress.giveWay();
   if (ready.tally.chosen > 0) await display.start();
   try {
-    const watcher = watcherOf(context, display, report, results);
+    const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar: options.sidecar ?? false });
     const pace = await paceOf(context, batch.name, {
       concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
@@ -90,7 +92,7 @@ function watcherOf(
   context: Context,
   display: BatchDisplay,
   report: BatchReport,
-  results: Results | undefined,
+  { results, signals }: { results: Results | undefined; signals: Signals },
 ): BatchWatcher {
   const { io, globals } = context;
   const redact = (text: string): string => context.redact(text);
@@ -104,8 +106,10 @@ function watcherOf(
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.ended(end, state);
-      await results?.add(report.resultOf(end, state));
-      display.ended(end.planned, state, redact(report.lineOf(end, state)));
+      // A row that the end of the run interrupts has no result yet, and needs no line: the same command continues it.
+      const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
+      if (!isInterrupted) await results?.add(report.resultOf(end, state));
+      display.ended(end.planned, state, isInterrupted ? undefined : redact(report.lineOf(end, state)));
       if (globals.json || end.files.length === 0) return;
       const paths = end.files.map(({ path }) => `${path}\n`).join('');
       let written = Promise.resolve();
