@@ -19,7 +19,6 @@ export type ErrorCode =
   | 'task_failed'
   | 'result_unavailable'
   | 'result_corrupt'
-  | 'result_mismatch'
   | 'speech_incomplete'
   | 'output_exists'
   | 'local_io'
@@ -75,7 +74,6 @@ const exitByCode: Record<ErrorCode, ExitName> = {
   task_failed: 'failed',
   result_unavailable: 'incomplete',
   result_corrupt: 'incomplete',
-  result_mismatch: 'incomplete',
   speech_incomplete: 'incomplete',
   output_exists: 'local',
   local_io: 'local',

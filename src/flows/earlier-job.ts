@@ -61,7 +61,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const path = askedOutput(job);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(
-      `${shown}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}. Nothing was sent.`,
+      `${shown}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
       ['mgw', 'jobs', 'fetch', job.id, ...(path === undefined ? ['-o', `${job.id}.mp4`] : [])],
     );
   session.note(`${shown}: the file is gone. Fetching it again.`);
@@ -93,5 +93,5 @@ async function intactFile(job: Job, index: number, count: number): Promise<JobFi
 
 async function checked(file: JobFile, bytes: Uint8Array): Promise<Uint8Array> {
   if (await isIntact(file)) return bytes;
-  throw usageError(`${printableLine(file.path, 200)} changed while the command ran. Nothing was sent.`);
+  throw usageError(`${printableLine(file.path, 200)} changed while the command ran.`);
 }

@@ -27,7 +27,7 @@ export async function takeFrame(path: string, place: FramePlace, signal: AbortSi
     );
     if (png.length > 0) return png;
   }
-  throw usageError(`ffmpeg found no frame in ${printableLine(path, 200)}. Nothing was sent.`);
+  throw usageError(`ffmpeg found no frame in ${printableLine(path, 200)}.`);
 }
 
 async function frame(
@@ -44,11 +44,11 @@ async function frame(
     signal.throwIfAborted();
     if (systemCode(error) === 'ENOENT')
       throw usageError(
-        'A frame of a video is taken with ffmpeg, which is not on the PATH. Nothing was sent. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
+        'A frame of a video is taken with ffmpeg, which is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
       );
     const { stderr = '' } = error as { stderr?: Buffer | string };
     const why = printableLine(String(stderr).trim() || 'it failed', 300);
-    throw usageError(`ffmpeg cannot read ${printableLine(path, 200)}: ${why}. Nothing was sent.`);
+    throw usageError(`ffmpeg cannot read ${printableLine(path, 200)}: ${why}.`);
   }
-  throw usageError(`ffmpeg found no frame in ${printableLine(path, 200)}. Nothing was sent.`);
+  throw usageError(`ffmpeg found no frame in ${printableLine(path, 200)}.`);
 }

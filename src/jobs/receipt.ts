@@ -137,11 +137,11 @@ export function mismatchText({ path, mismatches = [] }: Pick<JobFile, 'path' | '
 
 /**
  * Checks that no file differs from its request, as `--strict` demands.
- * @throws MgwError('result_mismatch'), exit 9: the files are saved.
+ * @throws MgwError('result_corrupt'), exit 9: the files are saved.
  */
 export function checkReceipts(job: Job, files: readonly JobFile[]): void {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
   if (differing.length === 0) return;
   const text = `${differing.map(mismatchText).join(' ')} The file is kept; the video was paid for.`;
-  throw new MgwError('result_mismatch', text, { charged: 'yes', next: showCommand(job) });
+  throw new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
 }

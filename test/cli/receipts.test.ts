@@ -28,7 +28,7 @@ it('--strict ends with exit 9 and keeps the file, and the same command again pay
     const { code, json, stderr } = await user.run(submit('a boat', 'boat.mp4'));
     expect([code, json['error']]).toEqual([
       9,
-      expect.objectContaining({ code: 'result_mismatch', charged: 'yes' }),
+      expect.objectContaining({ code: 'result_corrupt', charged: 'yes' }),
     ]);
     expect(json['job']).toMatchObject({ files: [{ delivered, mismatches }] });
     expect(stderr.includes('differs from the request')).toBe(run === 1);
