@@ -7,7 +7,7 @@ export type BodyA = {
   instances: {
     /** What happens: content, motion, camera, style, sound. */
     prompt: string;
-    /** First frame, if the model accepts one: a PNG or JPEG file. */
+    /** First frame, if the model accepts one: a PNG or JPEG file, or @JOB:last. */
     image?: {
       bytesBase64Encoded: string;
       mimeType: string;
@@ -79,7 +79,7 @@ export type BodyC = {
   generation_mode?: 't2v' | 'i2v' | 'r2v';
   /** Says the same as generation_mode. */
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
-  /** First frame, or a single reference image. */
+  /** First frame, or a single reference image; @JOB:last continues a job. */
   image?: string;
   /** Last frame; with --image, first and last frame. */
   last_frame_image_url?: string;

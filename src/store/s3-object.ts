@@ -219,11 +219,13 @@ export class S3Object {
     const query = { uploads: '', prefix: this.#key };
     const { status, text } = await this.#client.call({ method: 'GET', key: '', query });
     if (status !== 200) return [];
-    return Array.from(text.matchAll(/<Upload>(.*?)<\/Upload>/gs), ([, xml = '']) => ({
+    const listed = text.split('<Upload>').slice(1);
+    const uploads = listed.map((xml) => ({
       key: xmlText(xml, 'Key'),
       id: xmlText(xml, 'UploadId') ?? '',
       initiated: Date.parse(xmlText(xml, 'Initiated') ?? ''),
-    })).filter(({ key, id }) => key === this.#key && id !== '');
+    }));
+    return uploads.filter(({ key, id }) => key === this.#key && id !== '');
   }
 }
 
