@@ -8,7 +8,7 @@ import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.t
 import { type Paint, paintOn, plain, withStates } from './output/colour.ts';
 import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome } from './output/outcome.ts';
-import { createProgram, type Program } from './program.ts';
+import { createProgram, type Program, wordsBeforeDashes } from './program.ts';
 import { helpOf } from './usage.ts';
 import { originText } from '../config/layers.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
@@ -35,7 +35,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   const outcome = await withKeyOrigin(ended, context);
   const globals = context?.globals ?? {
     json: asksForJson(argv),
-    color: !flagsOf(argv).includes('--no-color'),
+    color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
   const redact: Redact = (text) => context?.redact(text) ?? text;
   let exitCode = exitCodeOf(outcome);
@@ -114,17 +114,12 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
 }
 
 function asksForJson(argv: string[]): boolean {
-  return flagsOf(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
-}
-
-function flagsOf(argv: string[]): string[] {
-  const end = argv.indexOf('--');
-  return end === -1 ? argv : argv.slice(0, end);
+  return wordsBeforeDashes(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
 }
 
 // Help is written before its flags have been read.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
-  const flags = flagsOf(argv);
+  const flags = wordsBeforeDashes(argv);
   const isPlain = flags.includes('--no-color') || asksForJson(argv);
   const screenOf = (stream: Io['stdout']): Screen => ({
     width: columnsOf(stream) ?? 80,

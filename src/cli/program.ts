@@ -151,7 +151,7 @@ export function createProgram(argv: readonly string[], act: Act, screens = pages
   let helped: Command | undefined;
   root.on('beforeAllHelp', ({ command }: { command: Command }) => void (helped = command));
   const name = firstOperand(root, argv);
-  const isAll = beforeDashes(argv).includes('--help-all');
+  const isAll = wordsBeforeDashes(argv).includes('--help-all');
   const isOverview = name === undefined && !isAll && !argv.some((word) => word === '-h' || word === '--help');
   const extent = isOverview ? 'overview' : isAll ? 'all' : 'first';
   root
@@ -183,9 +183,10 @@ async function parse(root: Command, argv: readonly string[]): Promise<void> {
   }
 }
 
-// What follows `--` is text.
-function beforeDashes(argv: readonly string[]): readonly string[] {
-  return argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
+/** Returns the words before `--`; what follows it is text. */
+export function wordsBeforeDashes(argv: readonly string[]): readonly string[] {
+  const end = argv.indexOf('--');
+  return end === -1 ? argv : argv.slice(0, end);
 }
 
 // The first word that is neither a flag nor the value of one; the parser judges them all.

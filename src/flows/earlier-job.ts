@@ -54,10 +54,12 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const saved = await intactFile(job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
-    throw usageError(
-      `${shown}: ${job.id} has ${job.state}, so there is no video. Nothing was charged for this command.`,
-      ['mgw', 'jobs', 'show', job.id],
-    );
+    throw usageError(`${shown}: ${job.id} has ${job.state}, so there is no video.`, [
+      'mgw',
+      'jobs',
+      'show',
+      job.id,
+    ]);
   const path = askedOutput(job);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(

@@ -218,7 +218,7 @@ async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promi
     objects: () => session.objects(),
     uploadFolder: join(ledgerFolder(settings), 'uploads'),
     openBudget: (kind, name) => session.budget(kind, name),
-    redact: secretRedactor(secretsOf(settings, gateway)),
+    redact: (text) => session.redact(text),
     note: (text) => session.note(text),
     signals: session.signals(),
     userAgent: `mgw/${version}`,

@@ -35,8 +35,10 @@ export function openObjectStore(
   const objectAt = async (url: string): Promise<S3Object> => {
     const { bucket, key } = parseObjectUrl(url);
     const client = clients.get(bucket) ?? S3Client.open(bucket, endpoint, env, deps);
-    clients.set(bucket, client);
-    opened.push(await client);
+    if (!clients.has(bucket)) {
+      clients.set(bucket, client);
+      opened.push(await client);
+    }
     return new S3Object(await client, key, url, partBytes, deps.note);
   };
   return {

@@ -104,7 +104,7 @@ function commandPage(command: Command, help: Help, screen: Screen, extent: HelpE
     .map((one): Entry => [one.name(), help.argumentDescription(one)]);
   const names = help.visibleGlobalOptions(command).map(({ short, long }) => short ?? long ?? '');
   const options = help.visibleOptions(command);
-  const shown = extent === 'all' ? options : options.filter((option) => isFirst(option, options));
+  const shown = extent === 'all' ? options : firstOf(options);
   const left = options.length - shown.length;
   const groups: Group[] = [
     ['Arguments:', args],
@@ -126,13 +126,11 @@ function sections(texts: string[]): string {
   return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
 }
 
-function isFirst(option: Option, options: Option[]): boolean {
-  const rank = ({ long }: Option): number => {
-    const place = firstFlags.indexOf(long ?? '');
-    return place < 0 ? firstFlags.length : place;
-  };
-  const ranked = [...options].sort((one, other) => rank(one) - rank(other));
-  return ranked.indexOf(option) < maxFirstFlags;
+// The flags of a command that its page shows first, in the order of the command.
+function firstOf(options: Option[]): Option[] {
+  const known = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
+  const first = [...new Set([...known, ...options])].slice(0, maxFirstFlags);
+  return options.filter((option) => first.includes(option));
 }
 
 function commandGroups(help: Help, visible: Command[]): Group[] {
