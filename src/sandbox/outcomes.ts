@@ -2,7 +2,7 @@ import type { Call } from './exchange.ts';
 import type { VideoArea } from './models.ts';
 import type { FailureReason, Outcome } from './tasks.ts';
 
-/** Words in a prompt that settle how its task ends, so that a script can ask for a bad day without a fault. */
+/** Words in a prompt, text or input that decide how its task ends, without any fault. */
 export const MAGIC_WORDS = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (B: by ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },

@@ -7,7 +7,7 @@ import { says } from './until.ts';
 
 const tried = 'trying again in';
 
-describe.concurrent('a name that does not resolve twice, and then does', () => {
+describe.concurrent('a host name that fails to resolve twice', () => {
   it('is submitted once', async ({ open }) => {
     const scene = await open('c');
     const { port } = new URL(scene.gateway.url);
@@ -23,7 +23,7 @@ describe.concurrent('a name that does not resolve twice, and then does', () => {
   });
 });
 
-describe.concurrent('a program that replaced the global fetch, killed at the answer', () => {
+describe.concurrent('a program that replaces the global fetch, killed at the response', () => {
   it('recorded the submission before it was sent: the rerun ends with exit 7 and sends nothing', async ({
     open,
   }) => {
@@ -41,7 +41,7 @@ describe.concurrent('a program that replaced the global fetch, killed at the ans
   });
 });
 
-describe.concurrent('a connection that is refused twice, and then stands', () => {
+describe.concurrent('a connection that is refused twice', () => {
   it('is submitted once', async ({ open }) => {
     const scene = await open('c', { host: '127.0.0.3' });
     await scene.gateway.main.stop();
@@ -54,7 +54,7 @@ describe.concurrent('a connection that is refused twice, and then stands', () =>
   });
 });
 
-describe.concurrent('a connection that is refused for ever', () => {
+describe.concurrent('a connection that is always refused', () => {
   it('ends with exit 6, and the rerun submits', async ({ open }) => {
     const scene = await open('c', { host: '127.0.0.3' });
     await scene.gateway.main.stop();
@@ -70,7 +70,7 @@ describe.concurrent('a connection that is refused for ever', () => {
   });
 });
 
-describe.concurrent('a connection that does not come to stand in time', () => {
+describe.concurrent('a connection that times out', () => {
   const briefly = ['--request-timeout', '700ms', '--retries', '1'];
 
   it('ends with exit 6 where no packet is answered, and the rerun submits', async ({ open }) => {
@@ -96,7 +96,7 @@ describe.concurrent('a connection that does not come to stand in time', () => {
   });
 });
 
-describe.concurrent('a certificate that is not valid', () => {
+describe.concurrent('an invalid certificate', () => {
   const yesterday = new Date(Date.now() - 86_400_000);
   const expired = { hosts: ['localhost'], notBefore: new Date(0), notAfter: yesterday };
   const cases: [string, () => SceneOptions][] = [
@@ -121,7 +121,7 @@ describe.concurrent('a certificate that is not valid', () => {
   });
 });
 
-describe.concurrent('a reset inside the TLS handshake, and then none', () => {
+describe.concurrent('a reset during the TLS handshake', () => {
   it.for(['before', 'behind'])('is submitted once (%s the first message)', async (moment, { open }) => {
     const scene = await open('c', secured());
     scene.gateway.onTcp.push((socket) => {

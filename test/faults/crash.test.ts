@@ -21,7 +21,7 @@ async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<
   expect((await running[0]?.result)?.code).toBe(137);
 }
 
-describe.concurrent('kill -9 before the connection stands', () => {
+describe.concurrent('kill -9 before the connection is open', () => {
   it('the rerun submits once', async ({ open }) => {
     const scene = await open('c', secured());
     await killedAt(scene, (kill) => {
@@ -36,7 +36,7 @@ describe.concurrent('kill -9 before the connection stands', () => {
   });
 });
 
-describe.concurrent('kill -9 once "sending" is recorded, and before the answer is', () => {
+describe.concurrent('kill -9 between "sending" and the response', () => {
   const moments: [string, (scene: Scene, kill: () => void) => void][] = [
     [
       'the connection has a first byte',
@@ -65,7 +65,7 @@ describe.concurrent('kill -9 once "sending" is recorded, and before the answer i
   });
 });
 
-describe.concurrent('kill -9 once the answer is recorded', () => {
+describe.concurrent('kill -9 after the response is recorded', () => {
   it('while polling: the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
@@ -74,52 +74,48 @@ describe.concurrent('kill -9 once the answer is recorded', () => {
   });
 });
 
-describe.skipIf(!canMount)(
-  'a state folder that cannot be written before sending',
-  { concurrent: true },
-  () => {
-    it('a full disk: exit 10, nothing sent', async ({ open }) => {
-      const scene = await open('c');
-      const disk = scene.mount('state', 256);
+describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: true }, () => {
+  it('a full disk: exit 10, nothing sent', async ({ open }) => {
+    const scene = await open('c');
+    const disk = scene.mount('state', 256);
+    disk.fill();
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({
+      exit_code: 10,
+      error: { code: 'local_io', charged: 'no', retry: 'safe' },
+    });
+    await scene.expectRerun(10);
+    disk.clear();
+    await scene.expectInvariants(0);
+  });
+
+  it('a read-only file system: exit 10, nothing sent', async ({ open }) => {
+    const scene = await open('c');
+    const disk = scene.mount('state', 256);
+    disk.readOnly();
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
+    await scene.expectRerun(10);
+    disk.writable();
+    await scene.expectInvariants(0);
+  });
+
+  it('a disk that fills up while the connection is made: exit 10, nothing sent', async ({ open }) => {
+    const scene = await open('c', secured());
+    const disk = scene.mount('state', 256);
+    scene.gateway.onTcp.push(() => {
       disk.fill();
-      const run = await scene.submit();
-      expect(run.json).toMatchObject({
-        exit_code: 10,
-        error: { code: 'local_io', charged: 'no', retry: 'safe' },
-      });
-      await scene.expectRerun(10);
-      disk.clear();
-      await scene.expectInvariants(0);
+      return false;
     });
-
-    it('a read-only file system: exit 10, nothing sent', async ({ open }) => {
-      const scene = await open('c');
-      const disk = scene.mount('state', 256);
-      disk.readOnly();
-      const run = await scene.submit();
-      expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
-      await scene.expectRerun(10);
-      disk.writable();
-      await scene.expectInvariants(0);
-    });
-
-    it('a disk that fills up while the connection is made: exit 10, nothing sent', async ({ open }) => {
-      const scene = await open('c', secured());
-      const disk = scene.mount('state', 256);
-      scene.gateway.onTcp.push(() => {
-        disk.fill();
-        return false;
-      });
-      const run = await scene.submit();
-      expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
-      expect(scene.gateway.seen).toEqual([]);
-      disk.clear();
-      const again = await scene.again();
-      expect(again.code, shown(again)).toBe(0);
-      await scene.expectInvariants(1);
-    });
-  },
-);
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
+    expect(scene.gateway.seen).toEqual([]);
+    disk.clear();
+    const again = await scene.again();
+    expect(again.code, shown(again)).toBe(0);
+    await scene.expectInvariants(1);
+  });
+});
 
 describe.concurrent('a file in place of the state folder', () => {
   it('exit 10, nothing sent', async ({ open }) => {
@@ -133,7 +129,7 @@ describe.concurrent('a file in place of the state folder', () => {
   });
 });
 
-describe.skipIf(!canMount)('a disk that is full once the task is accepted', { concurrent: true }, () => {
+describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent: true }, () => {
   it('the handle is on stdout and stderr, and can be adopted', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
@@ -158,7 +154,7 @@ describe.skipIf(!canMount)('a disk that is full once the task is accepted', { co
   });
 });
 
-describe('processes side by side', () => {
+describe('parallel processes', () => {
   it('two with one --key: both end well, one creation', async ({ open }) => {
     const scene = await open('c');
     const command = scene.command('--key', 'boat');
@@ -186,7 +182,7 @@ describe('processes side by side', () => {
   });
 });
 
-describe.concurrent('while a submission is outstanding', () => {
+describe.concurrent('jobs rm or a damaged index during a submission', () => {
   it('jobs rm without --force refuses its job, and names the command that waits', async ({ open }) => {
     const scene = await open('c');
     let refused: CliJson | undefined;

@@ -60,7 +60,7 @@ function takes(cases: string[][]): void {
 const urls = (flag: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => [flag, `https://example.com/${index}.bin`]).flat();
 
-describe.concurrent('unknown flags and commands, with the nearest', () => {
+describe.concurrent('unknown flags and commands', () => {
   refuses([
     [[...boat, '--pormpt', 'x'], '--prompt'],
     [[...boat, '--aspect-ration', '16:9'], '--aspect-ratio'],
@@ -90,7 +90,7 @@ describe.concurrent('a global flag without a value', () => {
   });
 });
 
-describe.concurrent('prompts that are empty or too long', () => {
+describe.concurrent('empty and overlong prompts', () => {
   refuses([
     [[...mini, '--prompt', ''], '--prompt'],
     [[...mini, ''], 'prompt'],
@@ -102,7 +102,7 @@ describe.concurrent('prompts that are empty or too long', () => {
   takes([[...mini, '--prompt', '\u{1f6a2}'.repeat(30_000)]]);
 });
 
-describe.concurrent('input that cannot be read', () => {
+describe.concurrent('unreadable input', () => {
   refuses([
     [[...mini, '-'], 'UTF-8', Buffer.from([0x61, 0xff, 0xfe])],
     [[...mini, '--body', '@-'], 'UTF-8', Buffer.from([0xc3, 0x28])],
@@ -129,7 +129,7 @@ describe.concurrent('input that cannot be read', () => {
   });
 });
 
-describe.concurrent('durations that are none', () => {
+describe.concurrent('invalid durations', () => {
   const odd = ['0', '-1', '4.5', 'NaN', '1e3', '5 ', ' 5', '0x5', '+5', 'Infinity', '', '٥'];
   refuses([
     ...odd.map((value): Case => [[...boat, `--duration=${value}`], '--duration']),
@@ -190,7 +190,7 @@ describe.concurrent('the limits of the self-hosted models', () => {
   ]);
 });
 
-describe.concurrent("B's names, letter case and refused fields", () => {
+describe.concurrent('names, letter case and refused fields of Protocol B', () => {
   const deep = JSON.stringify({ OutputConfig: { Duration: 5, more: [{ SubAppId: 1 }] } });
   const single = JSON.stringify({ ExtVideoParameters: { ReturnUsage: true } });
   refuses([
@@ -207,7 +207,7 @@ describe.concurrent("B's names, letter case and refused fields", () => {
   ]);
 });
 
-describe.concurrent('addresses of assets that nobody else can reach', () => {
+describe.concurrent('asset URLs that the gateway cannot reach', () => {
   const bad = [
     'file:///etc/passwd',
     'data:image/png;base64,iVBORw0KGgo=',
@@ -228,7 +228,7 @@ describe.concurrent('addresses of assets that nobody else can reach', () => {
   ]);
 });
 
-describe.concurrent("images of A's that are none", () => {
+describe.concurrent('invalid images of Protocol A', () => {
   const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
   const cases: [string, string, Buffer | number][] = [
     ['is empty', 'empty.png', Buffer.alloc(0)],
@@ -288,7 +288,7 @@ describe.concurrent('models that do not exist', () => {
   );
 });
 
-describe.concurrent('names of jobs and lengths of time', () => {
+describe.concurrent('invalid job names and timeouts', () => {
   refuses([
     ...['', 'a/b', '..', 'a..b', 'a\nb', ' a', '-a'].map((key): Case => [[...boat, `--key=${key}`], '--key']),
     [[...boat, '--key', 'x', '--new'], '--key'],
@@ -302,7 +302,7 @@ describe.concurrent('names of jobs and lengths of time', () => {
   ]);
 });
 
-describe.concurrent('keys and base URLs that cannot be used', () => {
+describe.concurrent('unusable API keys and base URLs', () => {
   const secret = 'sk-secret-0123456789abcdef';
   const cases: [string, NodeJS.ProcessEnv, string][] = [
     ['a key with a newline', { MGW_API_KEY: `${secret}\nx` }, 'MGW_API_KEY'],
@@ -332,7 +332,7 @@ describe.concurrent('keys and base URLs that cannot be used', () => {
   });
 });
 
-describe.concurrent('config files that cannot be used', () => {
+describe.concurrent('unusable config files', () => {
   const config = JSON.stringify({ profiles: { default: { api_key: canaryKey } } });
   const cases: [string, (path: string) => void][] = [
     ['that is not JSON', (path) => writeFileSync(path, 'api_key: x', { mode: 0o600 })],
@@ -435,7 +435,7 @@ describe.concurrent('a ledger of 100,000 jobs', () => {
   }, 300_000);
 });
 
-describe.concurrent('standard input or output that is closed', () => {
+describe.concurrent('closed standard input or output', () => {
   const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
   const shell = (
     scene: Scene,

@@ -55,7 +55,7 @@ async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
   await scene.expectInvariants(1);
 }
 
-describe.concurrent('a connection that is cut at every sixteenth of the file', () => {
+describe.concurrent('a connection cut at every sixteenth of the file', () => {
   it('equal bytes, and under a tenth of them sent twice', async ({ open }) => {
     const video = film(1_600_000);
     const scene = await open('c', { video });
@@ -66,7 +66,7 @@ describe.concurrent('a connection that is cut at every sixteenth of the file', (
   });
 });
 
-describe.concurrent('a continuation that is none', () => {
+describe.concurrent('a range response that does not continue the file', () => {
   const video = film(400_000);
   const half = as({ cutAt: 200_000 });
   const content = film(300_000);
@@ -127,7 +127,7 @@ function chunk(bytes: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
 }
 
-describe.concurrent('a length that is not true', () => {
+describe.concurrent('a wrong Content-Length', () => {
   const video = film(50_000);
   const cases: [string, Answer][] = [
     ['too long', raw('200 OK', { 'content-length': 60_000 }, video)],
@@ -142,7 +142,7 @@ describe.concurrent('a length that is not true', () => {
   });
 });
 
-describe.concurrent('something else in place of the file', () => {
+describe.concurrent('other content in place of the file', () => {
   const video = film(50_000);
   const cases: [string, Answer][] = [
     ['HTML', { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } }],
@@ -174,7 +174,7 @@ describe.concurrent('something else in place of the file', () => {
   });
 });
 
-describe.concurrent('an address that has expired', () => {
+describe.concurrent('an expired URL', () => {
   it.for(protocols)('once: a fresh one is asked for, exit 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
@@ -247,7 +247,7 @@ describe.concurrent('a redirect of the result', () => {
   });
 });
 
-describe.concurrent("A's uri", () => {
+describe.concurrent('the uri of Protocol A', () => {
   const at = (scene: Scene, origin: string): void => {
     scene.gateway.polls = 0;
     scene.gateway.always.query = (call) =>
@@ -293,7 +293,7 @@ describe.concurrent("A's uri", () => {
   });
 });
 
-describe.concurrent("B's file host", () => {
+describe.concurrent('the file host of Protocol B', () => {
   it('sees no key in any header', async ({ open }) => {
     const scene = await open('b');
     await expectSaved(scene);
@@ -304,7 +304,7 @@ describe.concurrent("B's file host", () => {
   });
 });
 
-describe.concurrent('a slow file', () => {
+describe.concurrent('a slow download', () => {
   const video = film(400_000);
 
   it('one byte a second is waited for', async ({ open }) => {
@@ -381,7 +381,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
   });
 });
 
-describe.skipIf(!canMount)('a disk that fills up in the middle of the file', { concurrent: true }, () => {
+describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
   it('exit 10 with .part kept, and exit 0 once there is room', async ({ open }) => {
     const video = film(3_000_000);
     const scene = await open('c', { video });
@@ -399,7 +399,7 @@ describe.skipIf(!canMount)('a disk that fills up in the middle of the file', { c
   });
 });
 
-describe.concurrent('an output that cannot be written', () => {
+describe.concurrent('an output that is not writable', () => {
   const cases: [string, (path: string) => void][] = [
     ['exists', (path) => writeFileSync(path, 'mine')],
     ['is a folder', (path) => mkdirSync(path)],
@@ -430,7 +430,7 @@ describe.concurrent('two processes that fetch one job', () => {
   });
 });
 
-describe.concurrent("A's video inside the answer", () => {
+describe.concurrent('a video inside the response of Protocol A', () => {
   const inline = (scene: Scene, encoded: string): void => {
     scene.gateway.always.query = (call) => {
       const name = JSON.stringify(scene.gateway.dialect.asked(call));
@@ -489,7 +489,7 @@ describe.concurrent("A's video inside the answer", () => {
   });
 });
 
-describe.concurrent("an address of B's that is not fetched", () => {
+describe.concurrent('URLs of Protocol B that are not fetched', () => {
   const addresses: [string, (port: number) => string][] = [
     ['file:', () => 'file:///etc/passwd'],
     ['data:', () => `data:video/mp4;base64,${film(500).toString('base64')}`],

@@ -95,7 +95,7 @@ const it = test.extend<{ bench: (fault: string) => Promise<Bench> }>({
   },
 });
 
-describe.concurrent("the sandbox's faults, each by each area", () => {
+describe.concurrent('every fault of the sandbox in every area', () => {
   const cases = rows
     .filter(([fault]) => !elsewhere.includes(fault))
     .flatMap(([fault, areas, ...rest]) => areas.map((area) => [fault, area, ...rest] as const));
@@ -141,7 +141,7 @@ function handleOf(area: Area, { id, model }: { id: string; model: string }): str
   return area === 'a' ? `models/${model}/operations/${id}` : id;
 }
 
-describe('the table of faults', () => {
+describe("the list of the sandbox's faults", () => {
   it('leaves none of the sandbox out', () => {
     const named = [...rows.map(([fault]) => fault.replace(/(x\d+)?(@\d+%)?$/, '')), ...elsewhere];
     expect(FAULTS.map(({ name }) => name).filter((name) => !named.includes(name))).toEqual([]);

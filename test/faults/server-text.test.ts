@@ -72,7 +72,7 @@ async function forEach<T>(
   await Promise.all(Array.from({ length: 24 }, worker));
 }
 
-describe.concurrent('every field of a frame of speech removed, nulled and retyped', () => {
+describe.concurrent('every field of a speech frame removed, nulled and retyped', () => {
   it('only the audio that came, or no 0', async ({ open }) => {
     const audio = Buffer.from('the first half and the second half');
     const scene = await open('tts', { video: audio });
@@ -129,7 +129,7 @@ function expectHarmless(text: string, most: number): void {
   expect(text.length).toBeLessThan(most);
 }
 
-describe.concurrent('messages that want to command the terminal, a megabyte long', () => {
+describe.concurrent('control characters in messages of a megabyte', () => {
   const places: [string, ProtocolName, (scene: Scene) => void][] = [
     [
       'a refused submission',
@@ -220,7 +220,7 @@ describe.concurrent('messages that want to command the terminal, a megabyte long
   });
 });
 
-describe.concurrent('a key that the gateway quotes', () => {
+describe.concurrent('the API key, quoted by the gateway', () => {
   const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
   const places: [string, (scene: Scene) => void][] = [
     [
@@ -272,7 +272,7 @@ describe.concurrent('a key that the gateway quotes', () => {
   });
 });
 
-describe.concurrent('__proto__ in answers', () => {
+describe.concurrent('__proto__ in responses', () => {
   const poison =
     '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
   it.for(protocols)('pollutes nothing (%s)', async (protocol, { open }) => {
@@ -313,7 +313,7 @@ describe.concurrent('a Content-Disposition with a path', () => {
   });
 });
 
-describe.concurrent('a model list', () => {
+describe.concurrent('a hostile model list', () => {
   const listing = (scene: Scene, body: string): void => {
     scene.gateway.always.other = (call) => reply(call.response, { body });
   };

@@ -46,7 +46,7 @@ async function expectSpoken(scene: Scene, ...flags: string[]): Promise<void> {
   await scene.expectInvariants(1);
 }
 
-describe.concurrent('frames however they are split', () => {
+describe.concurrent('frames split at any byte', () => {
   const frames = framesOf(audio);
   const text = frames.join('');
   const cases: [string, (string | Buffer)[]][] = [
@@ -129,7 +129,7 @@ describe.concurrent('the end frame', () => {
   });
 });
 
-describe.concurrent('frames that are none', () => {
+describe.concurrent('invalid frames', () => {
   const good = audioFrames(audio).slice(0, 2);
   const cases: [string, string][] = [
     ['Base64 with a foreign character', frame(0, 'QUJD*UJD')],
@@ -169,7 +169,7 @@ describe.concurrent('frames that are none', () => {
   });
 });
 
-describe.concurrent('speech that is not begun', () => {
+describe.concurrent('a failure before the stream begins', () => {
   it('500: exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -189,7 +189,7 @@ describe.concurrent('speech that is not begun', () => {
   });
 });
 
-describe.concurrent('a stream that stalls', () => {
+describe.concurrent('a stalled stream', () => {
   it('exit 9 once the time is up, .part kept', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
@@ -198,7 +198,7 @@ describe.concurrent('a stream that stalls', () => {
   });
 });
 
-describe.concurrent('a reader of -o - that has gone', () => {
+describe.concurrent('a reader of -o - that exits early', () => {
   it('is no crash: quiet, exit 9 or 141', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
@@ -238,7 +238,7 @@ async function textOf(readable: NodeJS.ReadableStream): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-describe.concurrent('kill -9 inside a stream', () => {
+describe.concurrent('kill -9 during a stream', () => {
   it('the output is absent, and the rerun ends with exit 9 and sends nothing', async ({ open }) => {
     const scene = await opened(open);
     const part = `${scene.out}.part`;
@@ -255,7 +255,7 @@ describe.concurrent('kill -9 inside a stream', () => {
   });
 });
 
-describe.concurrent('speech over a connection that does not stand', () => {
+describe.concurrent('speech over a failing connection', () => {
   it('refused twice, and then not: exit 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
@@ -305,7 +305,7 @@ describe.concurrent('speech over a connection that does not stand', () => {
   });
 });
 
-describe.concurrent('speech that is refused', () => {
+describe.concurrent('refused speech', () => {
   it.for([
     [429, '1'],
     [503, undefined],

@@ -39,7 +39,7 @@ function records({ user }: Scene): string {
 }
 
 // Not side by side: the servers of these two end with whichever test ends first.
-describe('a connection that is accepted and reset before anything is read', () => {
+describe('a connection reset before the request is read', () => {
   it('ends with exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await open('c');
     const server = await resetsUnread('127.0.0.5');
@@ -63,7 +63,7 @@ describe('a connection that is accepted and reset before anything is read', () =
   });
 });
 
-describe.concurrent('a connection that is reset while the request is handled', () => {
+describe.concurrent('a connection reset while the request is handled', () => {
   it('after half of the body: exit 7, and so is the rerun', async ({ open }) => {
     const scene = await open('c');
     let read = 0;
@@ -114,7 +114,7 @@ describe.concurrent('a connection that is reset while the request is handled', (
   );
 });
 
-describe.concurrent('a creation with silence after it', () => {
+describe.concurrent('no response after the task was created', () => {
   it.for(protocols)('ends with exit 7 at the request timeout (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(({ gateway }) => void gateway.create());
@@ -126,7 +126,7 @@ describe.concurrent('a creation with silence after it', () => {
   });
 });
 
-describe.concurrent('a slow answer within the timeout', () => {
+describe.concurrent('a slow response within the timeout', () => {
   it.for(protocols)('is awaited (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -142,7 +142,7 @@ describe.concurrent('a slow answer within the timeout', () => {
   });
 });
 
-describe.concurrent('a 200 that tells no handle', () => {
+describe.concurrent('a 200 without a handle', () => {
   const answers: [string, Answer][] = [
     ['cut before the handle', cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + 5))],
     ['not JSON', created({ body: 'OK, queued <marker>' })],
@@ -163,7 +163,7 @@ describe.concurrent('a 200 that tells no handle', () => {
   });
 });
 
-describe.concurrent("a 200 that is cut right after the handle's closing quote", () => {
+describe.concurrent("a 200 cut right after the handle's closing quote", () => {
   it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const answer = cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + handle.length + 1));
@@ -176,7 +176,7 @@ describe.concurrent("a 200 that is cut right after the handle's closing quote", 
   });
 });
 
-describe.concurrent('a server error after the creation', () => {
+describe.concurrent('a server error after the task was created', () => {
   it.for([500, 502, 504])(
     'HTTP %i ends with exit 7, and the rerun sends nothing',
     async (status, { open }) => {
@@ -190,7 +190,7 @@ describe.concurrent('a server error after the creation', () => {
   );
 });
 
-describe.concurrent('a 503 that a proxy wrote after the creation', () => {
+describe.concurrent('a 503 of a proxy after the task was created', () => {
   const html = { 'content-type': 'text/html' };
   const cases: [string, Answer][] = [
     ['a page', created({ status: 503, body: '<html>503</html>', headers: html })],
@@ -210,7 +210,7 @@ describe.concurrent('a 503 that a proxy wrote after the creation', () => {
   });
 });
 
-describe.concurrent('an error that bears a task id', () => {
+describe.concurrent('an error that contains a task id', () => {
   const cases = [
     ['a', 400],
     ['b', 429],
@@ -233,7 +233,7 @@ describe.concurrent('an error that bears a task id', () => {
   });
 });
 
-describe.concurrent('three refusals for now, and then an acceptance', () => {
+describe.concurrent('three temporary refusals, then an acceptance', () => {
   const cases = [
     ['c', 429, undefined],
     ['c', 503, undefined],
@@ -259,7 +259,7 @@ describe.concurrent('three refusals for now, and then an acceptance', () => {
   });
 });
 
-describe.concurrent('a refusal for now that does not end', () => {
+describe.concurrent('a temporary refusal that does not end', () => {
   it.for(protocols)('429 for ever: exit 6, nothing created (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
@@ -287,7 +287,7 @@ describe.concurrent('a refusal for now that does not end', () => {
   );
 });
 
-describe.concurrent('an odd Retry-After', () => {
+describe.concurrent('an unusual Retry-After', () => {
   const cases: [string, string | string[], number][] = [
     ['a date', new Date(Date.now() + 1000).toUTCString(), 0],
     ['negative', '-5', 0],
@@ -328,7 +328,7 @@ describe.concurrent('a definite refusal', () => {
   });
 });
 
-describe.concurrent('an answer that leaves it open', () => {
+describe.concurrent('an ambiguous status', () => {
   it.for([408, 409, 425])('HTTP %i ends with exit 7', async (status, { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"conflict"}}' }));
@@ -354,7 +354,7 @@ describe.concurrent('a redirect to another host', () => {
   });
 });
 
-describe.concurrent("B's own errors under HTTP 200", () => {
+describe.concurrent('errors of Protocol B under HTTP 200', () => {
   const answer = (Code: string): Exclude<Answer, (call: Call) => unknown> => ({
     body: JSON.stringify({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r' } }),
   });
@@ -381,7 +381,7 @@ describe.concurrent("B's own errors under HTTP 200", () => {
   });
 });
 
-describe.concurrent('a handle and an error in one answer', () => {
+describe.concurrent('a handle and an error in one response', () => {
   const errors = {
     a: { error: { code: 13, message: 'quota is nearly used up' } },
     b: { Error: { Code: 'InternalError', Message: 'quota is nearly used up' } },
@@ -402,7 +402,7 @@ describe.concurrent('a handle and an error in one answer', () => {
   });
 });
 
-describe.concurrent("C's ids", () => {
+describe.concurrent('ids of Protocol C', () => {
   it('a number of 20 digits is polled digit by digit', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -428,7 +428,7 @@ describe.concurrent("C's ids", () => {
   });
 });
 
-describe.concurrent("A's operation names that cannot be asked for", () => {
+describe.concurrent('operation names of Protocol A that cannot be queried', () => {
   const names = [
     'models/another/operations/op-1',
     'https://example.com/v1beta/models/video-a/operations/op-1',
@@ -448,7 +448,7 @@ describe.concurrent("A's operation names that cannot be asked for", () => {
   });
 });
 
-describe.concurrent('an answer without an end', () => {
+describe.concurrent('an endless response', () => {
   const line = `x-${'y'.repeat(1000)}: ${'z'.repeat(1000)}\r\n`;
   const endless: [string, string, string][] = [
     ['body', 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"', 'x'.repeat(64 * 1024)],
@@ -473,7 +473,7 @@ describe.concurrent('an answer without an end', () => {
   });
 });
 
-describe.concurrent('another body under a --key', () => {
+describe.concurrent('another body under the same --key', () => {
   it.for(protocols)('is exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     await scene.submit('--key', 'boat');
@@ -484,7 +484,7 @@ describe.concurrent('another body under a --key', () => {
   });
 });
 
-describe.concurrent('a key that comes back in an answer', () => {
+describe.concurrent('the API key in a response', () => {
   it('is redacted in the record and on the terminal', async ({ open }) => {
     const scene = await open('c');
     const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;

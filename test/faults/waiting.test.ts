@@ -32,7 +32,7 @@ async function submitted(scene: Scene): Promise<CliJson> {
   return json;
 }
 
-describe.concurrent('"not found" three times right after the submission', () => {
+describe.concurrent('"not found" three times after the submission', () => {
   it.for(protocols)('ends with exit 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { missing } = dialects[protocol];
@@ -44,7 +44,7 @@ describe.concurrent('"not found" three times right after the submission', () => 
   });
 });
 
-describe.concurrent('"not found" for ever', () => {
+describe.concurrent('"not found" without end', () => {
   it.for(protocols)('ends with exit 9 once 60 s have passed (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.always.query = dialects[protocol].missing;
@@ -59,7 +59,7 @@ describe.concurrent('"not found" for ever', () => {
   });
 });
 
-describe.concurrent('thirty troubles in any mix, and then the end', () => {
+describe.concurrent('thirty errors of any kind, then success', () => {
   it.for(protocols)('ends well (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const kinds = Object.values(troubles);
@@ -84,7 +84,7 @@ describe.concurrent('thirty troubles in any mix, and then the end', () => {
   });
 });
 
-describe.concurrent('a 401 in the middle', () => {
+describe.concurrent('a 401 while waiting', () => {
   it.for(protocols)('exit 3, and 0 once the key is good again (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { running } = dialects[protocol];
@@ -145,7 +145,7 @@ async function expectOdd(
   await scene.expectInvariants(1);
 }
 
-describe.concurrent("A's operation that is done", () => {
+describe.concurrent('a finished operation of Protocol A', () => {
   const samples = {
     generateVideoResponse: { generatedSamples: [{ video: { uri: 'https://example.com/v' } }] },
   };
@@ -163,7 +163,7 @@ describe.concurrent("A's operation that is done", () => {
   });
 });
 
-describe.concurrent("B's task at FINISH", () => {
+describe.concurrent('a task of Protocol B at FINISH', () => {
   type Body = { Response: { Status: string; AigcVideoTask: Record<string, unknown> } };
   const finished = (handle: string, change: (body: Body) => void): Body => {
     const body = dialects.b.succeeded(handle, 'http://127.0.0.1:9/never') as Body;
@@ -183,7 +183,7 @@ describe.concurrent("B's task at FINISH", () => {
   });
 });
 
-describe.concurrent("C's status words", () => {
+describe.concurrent('status words of Protocol C', () => {
   it('an unknown one ten times, and then success: exit 0', async ({ open }) => {
     const scene = await open('c');
     const odd = task((task_id) => ({ task_id, status: 'simmering' }));
@@ -238,7 +238,7 @@ describe.concurrent('a status that goes back after success', () => {
   });
 });
 
-describe.concurrent('kill -9 ten times at random while waiting', () => {
+describe.concurrent('kill -9 ten times at random', () => {
   it('the rerun ends with exit 0, with one creation', async ({ open }) => {
     const scene = await open('c');
     let left = 1;

@@ -45,7 +45,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a hundred runs with twenty keys each key sends once', async () => {
+  it('sends once for each of 20 keys in 100 parallel runs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const all = await Promise.all(
       Array.from({ length: 100 }, async (_, index) =>

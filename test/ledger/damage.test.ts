@@ -178,15 +178,15 @@ describe.each(runs)('a run with the key $key that died $stage.name', ({ stage, k
     await expectNothingSent(left, stage, order, 'whole');
   });
 
-  it('nor with any record cut at any byte', async () => {
+  it('is not sent again with any record cut at any byte', async () => {
     await expectNothingSentWith(await leave(stage, order), stage, order, cuts);
   });
 
-  it('nor with any bit of any record flipped', async () => {
+  it('is not sent again with any bit of any record flipped', async () => {
     await expectNothingSentWith(await leave(stage, order), stage, order, flips);
   });
 
-  it('nor with something else in the place of any record', async () => {
+  it('is not sent again with something else in place of any record', async () => {
     const left = await leave(stage, order);
     const odd: ((path: string) => void)[] = [
       (path) => writeFileSync(path, ''),

@@ -168,7 +168,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         expect('failure' in verdict && verdict.failure.message).toBeTruthy();
       });
 
-    it.each(submission.accepted)('an accepted task is never taken for none: $name', (sample) => {
+    it.each(submission.accepted)('never rejects an accepted task: $name', (sample) => {
       const handles = [sample.handle, ...(sample.otherIds ?? [])];
       for (const changed of [...mutations(sample), ...cuts(sample)]) {
         const verdict = submit(changed, changed.text === undefined);
@@ -235,7 +235,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ...query.missing,
       ...query.unauthorized,
       ...query.again,
-    ])('what is no success never becomes one: $name', (sample) => {
+    ])('never reads success from a response without it: $name', (sample) => {
       for (const changed of [...mutations(sample), ...mutations(sample, ['text', 7, [1], { inside: 1 }])])
         expect(isSuccess(ask(changed)), show(changed)).toBe(false);
       for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);

@@ -31,7 +31,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
     },
     faults: {
       about:
-        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely)',
+        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely); and the words that a prompt takes',
       load: () => Promise.resolve(registerFaults),
     },
   });
@@ -89,7 +89,7 @@ async function reset(context: Context): Promise<Outcome> {
   return { json: { reset: true } };
 }
 
-/** `mgw sandbox faults`: every fault by name. */
+/** `mgw sandbox faults`: every fault by name, and the words in a prompt that decide how its task ends. */
 function registerFaults(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')
@@ -98,6 +98,13 @@ function registerFaults(command: Command, run: Run): void {
 
 async function faults({ io }: Context): Promise<Outcome> {
   const { FAULTS } = await import('../../../sandbox/fault-catalogue.ts');
-  const rows = FAULTS.map(({ name, on, does }) => [name, on, does]);
-  return { json: { faults: FAULTS }, text: table(['name', 'on', 'does'], rows, columnsOf(io.stdout)) };
+  const { MAGIC_WORDS } = await import('../../../sandbox/outcomes.ts');
+  const width = columnsOf(io.stdout);
+  const names = FAULTS.map(({ name, on, does }) => [name, on, does]);
+  const words = MAGIC_WORDS.map(({ word, areas, does }) => [word, areas, does]);
+  const text = [
+    table(['name', 'on', 'does'], names, width),
+    table(['word in a prompt', 'on', 'does'], words, width),
+  ];
+  return { json: { faults: FAULTS, magic_words: MAGIC_WORDS }, text: text.join('\n\n') };
 }
