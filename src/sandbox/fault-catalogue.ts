@@ -28,6 +28,11 @@ export const FAULTS = [
     'Creates and charges the task, then answers HTTP 502 with HTML.',
   ),
   fault('submit-slow', 'submit', 'Creates the task, and answers after the time that one generation takes.'),
+  fault(
+    'client-gives-up',
+    'submit, tts, responses',
+    'Creates and charges, and answers after 30 times --pace: 90 seconds, longer than most tool calls of agents wait.',
+  ),
   fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with what is not JSON.'),
   fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
   fault('submit-cut', 'submit', 'Creates the task, and breaks the connection inside the answer.', 50),

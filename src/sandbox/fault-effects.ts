@@ -102,6 +102,7 @@ const EFFECTS: Partial<Record<FaultName, Effect>> = {
   'submit-500-after-accept': { change: (_, __, call) => broken(call) },
   'submit-502-after-accept': { change: badGateway },
   'submit-slow': { change: (reply, _, call) => ({ ...reply, delayMs: call.gateway.paceMs }) },
+  'client-gives-up': { change: (reply, _, call) => ({ ...reply, delayMs: 30 * call.gateway.paceMs }) },
   'submit-garbled': { change: garbled },
   'submit-empty': { change: (reply) => withBody(reply, '') },
   'submit-cut': { change: cut },

@@ -17,6 +17,7 @@ import { userHere } from '../support/one-process.ts';
 
 const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${name}`, import.meta.url));
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
+const agentScript = fileURLToPath(new URL('../support/tool-agent.mjs', import.meta.url));
 const pace = ['--pace', '20ms'];
 const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
 
@@ -249,6 +250,21 @@ describe('exec --verify', () => {
       expect(kinds(run), run.stderr).toEqual([]);
       expect(charges(run)).toBeLessThanOrEqual(1);
     }
+  });
+
+  it.each([
+    ['gives each call a new key', 'new', 5, ['charged-twice', 'never-fetched'], 2],
+    ['uses one key', 'same', 0, [], 1],
+  ])('judges an agent whose tool call times out, and that %s', async (_, keys, code, found, paid) => {
+    const tool = `mgw video c submit --model vendor-h3-mini --duration 5 --prompt boat -o boat.mp4`;
+    const agent = `${process.execPath} ${agentScript} ${keys} 1000 -- ${tool}`;
+    const run = await judge([
+      ...['--verify', '--json', '--pace', '100ms', '--fault', 'client-gives-upx1', '--'],
+      ...agent.split(' '),
+    ]);
+    expect(kinds(run), run.stderr).toEqual(found);
+    expect(run.json).toMatchObject({ exit_code: code, script_exit_code: 0 });
+    expect(charges(run)).toBe(paid);
   });
 
   it('says how chaos can be repeated if no seed was given', async () => {

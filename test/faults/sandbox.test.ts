@@ -30,6 +30,7 @@ const rows: Row[] = [
   ['submit-500-after-accept', all, 7, 7, 1],
   ['submit-502-after-accept', all, 7, 7, 1],
   ['submit-slow', all, 0, 0, 1],
+  ['client-gives-up', [...all, 'tts'], 0, 0, 1],
   ['submit-garbled', all, 7, 7, 1],
   ['submit-empty', all, 7, 7, 1],
   ['submit-cut@10%', all, 7, 7, 1],

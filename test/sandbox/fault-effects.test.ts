@@ -68,6 +68,7 @@ describe('a submission', () => {
     ['submit-502-after-accept', 502, 2],
     ['submit-empty', 200, 2],
     ['submit-slow', 200, 2],
+    ['client-gives-up', 200, 2],
   ])(
     'under %s is answered %s twice and charged %i times, and then succeeds',
     async (fault, outcome, charges) => {
