@@ -8,7 +8,7 @@ import type { JsonObject } from '../json.ts';
 import type { Priced } from '../payment/reserve.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { protocolNamed } from '../protocols/named.ts';
-import { priceText } from '../sandbox/models.ts';
+import { priceText } from '../sandbox/prices.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { type Area, sumOf } from './models.ts';
+import type { Area } from './models.ts';
+import { sumOf } from './prices.ts';
 import { appendRecords, isObject, readRecords } from './state.ts';
 
 export { reset } from './state.ts';
@@ -13,6 +14,8 @@ export interface BillLine {
   model: string;
   /** Credits, an exact decimal. They have no currency. */
   amount: number;
+  /** The part of the amount that no price explains (fault extra-charge). */
+  extra?: number;
   /** Seconds that the request declared; the charge follows these, whatever is made of them (specification 8). */
   seconds?: number;
   /** Billable characters of a speech call. */

@@ -12,7 +12,7 @@ import {
 } from './bill.ts';
 import { limitExceeded } from './envelopes.ts';
 import { type Call, type Exceeded, type Limits, Refused } from './exchange.ts';
-import { sumOf } from './models.ts';
+import { sumOf } from './prices.ts';
 import { readRecordsFrom } from './state.ts';
 
 /** A paid request: its `body`, and the prompt, text or input in it. */

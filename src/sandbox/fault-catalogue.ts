@@ -47,6 +47,11 @@ export const FAULTS = [
   fault('short-video', 'submit', 'Halves the duration of the video; the declared seconds are billed.'),
   fault('small-video', 'submit', 'Halves the sides of the video.'),
   fault('silent-video', 'submit', 'The video has no sound.'),
+  fault(
+    'extra-charge',
+    'submit',
+    'Charges half as much again as the price; the bill shows the extra charge.',
+  ),
   fault('a-filtered', 'submit (a)', 'The operation ends with every sample filtered.'),
   fault('a-partly-filtered', 'submit (a)', 'The operation ends with its last sample filtered.'),
   fault('b-finish-errcode', 'submit (b)', 'The task ends as FINISH with a non-zero ErrCode.'),

@@ -4,6 +4,7 @@ import { fingerprint } from './bill.ts';
 import { chargeFor } from './charge.ts';
 import type { Call, Gateway } from './exchange.ts';
 import type { Model, VideoArea } from './models.ts';
+import { sumOf } from './prices.ts';
 import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from './state.ts';
 
 /** Why a task fails; each protocol has its own words and codes for these. */
@@ -71,6 +72,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { gateway, key } = call;
   const { model, body, ...rest } = order;
   const { paceMs } = gateway;
+  const paid = charged(gateway, order);
   const task: Task = {
     id: newId(gateway, area, fingerprint(body)),
     area,
@@ -79,6 +81,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
     createdAt: gateway.now(),
     paceMs,
     ...rest,
+    amount: paid.amount,
     ...spoiled(gateway, order),
   };
   const endsAt = task.createdAt + paceMs;
@@ -88,7 +91,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
       task: task.id,
       area,
       model: model.id,
-      amount: order.amount,
+      ...paid,
       seconds: order.declaredSeconds * order.samples,
       body,
       text: order.prompt,
@@ -99,6 +102,13 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   );
   writeWhole(taskPath(gateway.stateDir, task.id), JSON.stringify(task));
   return task;
+}
+
+/** The amount that is charged: the price, unless a fault adds to it. */
+function charged({ take }: Gateway, { amount }: Order): { amount: number; extra?: number } {
+  if (!take('extra-charge')) return { amount };
+  const extra = sumOf([amount / 2]);
+  return { amount: sumOf([amount, extra]), extra };
 }
 
 /** What is made under a fault that ignores a value of the request. */

@@ -78,6 +78,10 @@ describe('the cost at most of a body', () => {
     const framed = { ...body, image: 'https://a.test/1' };
     expect(cost('c', 'second=0.12 reference_image=0.20', framed)).toBe('0.6');
     expect(cost('c', 'second=0.12 reference_image=0.20', { ...framed, generation_mode: 'r2v' })).toBe('0.8');
+    // Without a mode, the service decides from the assets.
+    const both = { ...framed, reference_image_urls: urls(1) };
+    expect(cost('c', 'second=0.12 reference_image=0.20', both)).toBe('1');
+    expect(cost('c', 'second=0.12 reference_image=0.20', { ...both, generation_mode: 'i2v' })).toBe('0.8');
   });
 
   it('of Protocol B adds every file but a first frame', () => {

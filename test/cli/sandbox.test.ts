@@ -413,18 +413,10 @@ describe('docs/sandbox.md', () => {
   });
 
   it('lists every price as it is', async () => {
-    const { PRICES } = await import('../../src/sandbox/models.ts');
-    const units = {
-      second: 'a second',
-      '10k_characters': 'for 10,000 characters',
-      '1k_tokens': 'for 1,000 tokens',
-    };
-    const wanted = PRICES.map(({ model, unit, price, resolution, defaultSeconds = '–' }) => [
-      `\`${model}\`${resolution === undefined ? '' : `, \`${resolution}\``}`,
-      `${price} ${units[unit]}`,
-      String(defaultSeconds),
-    ]);
-    expect(rows('model | price | seconds, if none are asked for')).toEqual(wanted);
+    const { MODELS } = await import('../../src/sandbox/models.ts');
+    const { priceText } = await import('../../src/sandbox/prices.ts');
+    const wanted = MODELS.map(({ area, id }) => [`\`${id}\``, `\`${priceText(area, id)}\``]);
+    expect(rows('model | price')).toEqual(wanted);
   });
 
   it('names every flag of a sandbox that is served, and every setting', async () => {

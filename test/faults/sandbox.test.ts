@@ -41,6 +41,7 @@ const rows: Row[] = [
   ['short-video', all, 0, 0, 1],
   ['small-video', all, 0, 0, 1],
   ['silent-video', all, 0, 0, 1],
+  ['extra-charge', all, 0, 0, 1],
   ['a-filtered', ['a'], 5, 5, 1],
   ['a-partly-filtered', ['a'], 5, 5, 1],
   ['b-finish-errcode', ['b'], 5, 5, 1],

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { MODELS, priceFor, PRICES, priceText } from '../../src/sandbox/models.ts';
+import { MODELS } from '../../src/sandbox/models.ts';
+import { priceFor, PRICES, priceText } from '../../src/sandbox/prices.ts';
 import { sandbox } from './harness.ts';
 
 interface Entry {
@@ -42,15 +43,17 @@ test('every model has a price, which the listing shows', async () => {
   expect(entries.map(({ id }) => id)).toEqual(MODELS.map(({ id }) => id));
   expect(entries.flatMap(({ prices }) => prices)).toHaveLength(PRICES.length);
   for (const { area, id } of MODELS) expect(Number(priceFor(area, id).price)).toBeGreaterThan(0);
+  const parts = (image: string): object => ({ reference_image: image, free_reference_images: 5 });
   expect(entries.find(({ id }) => id === 'vendor-h3')?.prices).toEqual([
-    { unit: 'second', price: '10', default_seconds: 5 },
-    { unit: 'second', price: '20', resolution: '2K', default_seconds: 5 },
+    { unit: 'second', price: '10', default_seconds: 5, ...parts('3') },
+    { unit: 'second', price: '20', resolution: '2K', default_seconds: 5, ...parts('6') },
   ]);
 });
 
 test('prices are told in the words of the configuration', () => {
   expect(priceText('c', 'vendor-h3')).toBe(
-    'second=10 default_seconds=5; resolution=2K: second=20 default_seconds=5',
+    'second=10 default_seconds=5 reference_image=3 free_reference_images=5; ' +
+      'resolution=2K: second=20 default_seconds=5 reference_image=6 free_reference_images=5',
   );
   expect(priceText('tts', 'speech-tts-2.0')).toBe('10k_visible_characters=150');
   expect(priceText('c', 'nothing')).toBeUndefined();

@@ -19,9 +19,23 @@ export function quantityOf(body: JsonObject): Quantity {
 
 // In reference mode, image and input_reference are references, too (specification 2.5).
 function referenceImagesIn(body: JsonObject): number {
-  const isReferenceMode = body['generation_mode'] === 'r2v' || body['mode'] === 'ref2va';
-  const fields = ['reference_image_urls', 'images', ...(isReferenceMode ? ['image', 'input_reference'] : [])];
-  return fields.reduce((sum, field) => sum + lengthOf(body[field]), 0);
+  const count = (...fields: string[]): number =>
+    fields.reduce((sum, field) => sum + lengthOf(body[field]), 0);
+  const mayRefer = body['generation_mode'] === 'r2v' || body['mode'] === 'ref2va' || isDecidedByAssets(body);
+  return count('reference_image_urls', 'images') + (mayRefer ? count('image', 'input_reference') : 0);
+}
+
+const references = [
+  'reference_image_urls',
+  'images',
+  'reference_video_urls',
+  'reference_audio_urls',
+  'audios',
+];
+
+// Without a mode, the service decides from the assets (specification 2.5).
+function isDecidedByAssets(body: JsonObject): boolean {
+  return (body['generation_mode'] ?? '') === '' && references.some((field) => lengthOf(body[field]) > 0);
 }
 
 // A single value counts as a list of one.

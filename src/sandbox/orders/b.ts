@@ -1,6 +1,7 @@
 import { isHttpUrl, isUnreachable, parseBounded } from '../body.ts';
 import { isObject } from '../state.ts';
-import { cost, findModel, type Model, priceFor } from '../models.ts';
+import { findModel, type Model } from '../models.ts';
+import { cost, priceFor } from '../prices.ts';
 import { actionError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
@@ -47,9 +48,10 @@ export function orderB(call: Call, body: Body): Order {
   refuseForbidden(refuse, body);
   onlyKnown(refuse, '', body, FIELDS);
   const model = readModel(refuse, call, body);
-  const assets = readFileInfos(refuse, body.FileInfos);
+  const files = readFileInfos(refuse, body.FileInfos);
+  const references = files.filter(({ usage }) => usage === 'Reference');
   const output = readOutput(refuse, body.OutputConfig);
-  const prompt = readPrompt(refuse, body, assets.length > 0);
+  const prompt = readPrompt(refuse, body, files.length > 0);
   const price = priceFor('b', model.id);
   const seconds = Number(output.Duration ?? price.defaultSeconds);
   const resolution = (output.Resolution ?? '720P') as string;
@@ -65,8 +67,10 @@ export function orderB(call: Call, body: Body): Order {
     samples: 1,
     audio: output.AudioGeneration === 'Enabled',
     returnUsage: readExtInfo(refuse, model, body.ExtInfo),
-    amount: cost(price.price, seconds),
-    outcome: assets.some(isUnreachable) ? failure('unreachable-asset') : settleOutcome(call, 'b', prompt),
+    amount: cost(price, { units: seconds, referenceImages: references.length }),
+    outcome: files.some(({ url }) => isUnreachable(url))
+      ? failure('unreachable-asset')
+      : settleOutcome(call, 'b', prompt),
     body,
   };
 }
@@ -118,7 +122,13 @@ function readPrompt(refuse: Refuse, { Prompt, NegativePrompt }: Body, hasAssets:
   return prompt;
 }
 
-function readFileInfos(refuse: Refuse, infos: unknown = []): string[] {
+/** An image of a request, and what it is used for. */
+interface File {
+  url: string;
+  usage: 'FirstFrame' | 'Reference';
+}
+
+function readFileInfos(refuse: Refuse, infos: unknown = []): File[] {
   if (!Array.isArray(infos)) refuse('InvalidParameter', 'FileInfos must be an array.');
   return (infos as unknown[]).map((info, index) => {
     const where = `FileInfos.${index}.`;
@@ -130,7 +140,8 @@ function readFileInfos(refuse: Refuse, infos: unknown = []): string[] {
     if (Usage !== 'FirstFrame' && Usage !== 'Reference') {
       refuse('InvalidParameterValue', `${where}Usage must be FirstFrame or Reference.`);
     }
-    return isHttpUrl(Url) ? Url : refuse('InvalidParameterValue', `${where}Url must be an HTTP(S) URL.`);
+    if (!isHttpUrl(Url)) return refuse('InvalidParameterValue', `${where}Url must be an HTTP(S) URL.`);
+    return { url: Url, usage: Usage };
   });
 }
 

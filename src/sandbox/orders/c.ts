@@ -1,5 +1,6 @@
 import { isHttpUrl, isUnreachable } from '../body.ts';
-import { cost, type Model, priceFor } from '../models.ts';
+import type { Model } from '../models.ts';
+import { cost, priceFor } from '../prices.ts';
 import { taskError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
@@ -13,6 +14,8 @@ type Body = Record<string, unknown>;
 interface Assets {
   /** First and last frame. */
   frames: string[];
+  /** The frames but the last: `image` and `input_reference`, which may be references, too. */
+  sources: string[];
   images: string[];
   videos: string[];
   audios: string[];
@@ -50,7 +53,10 @@ export function orderC(call: Call, model: Model, body: Body): Order {
     ...videoSize(made.resolution, made.ratio),
     samples: 1,
     audio: NATIVE_MODES.includes(wish.mode) || wish.assets.audios.length > 0,
-    amount: cost(priceFor('c', model.id, made.resolution).price, wish.seconds),
+    amount: cost(priceFor('c', model.id, made.resolution), {
+      units: wish.seconds,
+      referenceImages: referenceImagesOf(wish),
+    }),
     outcome: problemOf(model, wish) ?? settleOutcome(call, 'c', wish.prompt),
     body,
   };
@@ -84,11 +90,14 @@ function readSeconds(body: Body, { id, selfHosted }: Model): number {
 }
 
 function readAssets(body: Body): Assets {
-  const frames = [body.image, body.input_reference, body.last_frame_image_url].filter(
-    (value) => value != null,
-  );
+  const given = (...values: unknown[]): string[] =>
+    urls(
+      'image',
+      values.filter((value) => value != null),
+    );
   return {
-    frames: urls('image', frames),
+    frames: given(body.image, body.input_reference, body.last_frame_image_url),
+    sources: given(body.image, body.input_reference),
     images: urls('reference_image_urls', [
       ...listOf(body, 'images'),
       ...listOf(body, 'reference_image_urls'),
@@ -119,6 +128,19 @@ function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): v
   if (mode === 'r2v' && allOf(assets).length === 0) refuse('invalid_request', 'r2v needs a reference');
 }
 
+/**
+ * The images that are billed as references. Without a mode the assets decide: beside another reference, an image is one
+ * too. A last frame never is.
+ */
+function referenceImagesOf({ mode, assets: { sources, images, videos, audios } }: Wish): number {
+  const refers = mode === '' ? images.length + videos.length + audios.length > 0 : isReferenceMode(mode);
+  return images.length + (refers ? sources.length : 0);
+}
+
+function isReferenceMode(mode: string): boolean {
+  return mode === 'r2v' || mode === 'ref2va';
+}
+
 /** What a self-hosted upstream makes of values that it does not have: it ignores them (specification 7, 8). */
 function upstreamValues({ seconds, ratio }: Wish): Pick<Wish, 'seconds' | 'resolution' | 'ratio'> {
   const known = RATIOS.includes(ratio) ? ratio : '16:9';
@@ -135,8 +157,7 @@ function problemOf({ selfHosted }: Model, { prompt, mode, assets }: Wish): Outco
   if (images.length > 9) return failure('rejected', 'at most 9 reference images');
   if (audios.length > 3) return failure('rejected', 'at most 3 reference audios');
   if (![...MODES, ...NATIVE_MODES].includes(mode)) return failure('rejected', `unknown mode ${mode}`);
-  const referring = mode === 'r2v' || mode === 'ref2va';
-  if (referring && frames.length + images.length + audios.length === 0)
+  if (isReferenceMode(mode) && frames.length + images.length + audios.length === 0)
     return failure('rejected', `${mode} needs a reference`);
   return undefined;
 }

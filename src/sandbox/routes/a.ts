@@ -5,7 +5,8 @@ import { type Call, json, Refused, type Reply, type Route } from '../exchange.ts
 import { serveVideo, videoOf } from '../files.ts';
 import { note, notePoll, tell } from '../journal.ts';
 import { videoSize } from '../media/video-size.ts';
-import { cost, findModel, type Model, priceFor } from '../models.ts';
+import { findModel, type Model } from '../models.ts';
+import { cost, priceFor } from '../prices.ts';
 import { settleOutcome } from '../outcomes.ts';
 import { acceptOrder, findTask, type Order, type Progress, progressOf, type Task } from '../tasks.ts';
 
@@ -171,7 +172,7 @@ function orderA(call: Call, model: Model, body: Body): Order {
     ...videoSize(resolution, ratio),
     samples,
     audio: parameters.generateAudio === true,
-    amount: cost(price.price, seconds * samples),
+    amount: cost(price, { units: seconds * samples, videos: samples }),
     outcome: settleOutcome(call, 'a', prompt, samples),
     body,
   };

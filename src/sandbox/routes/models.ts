@@ -1,6 +1,7 @@
 import type { Call, Reply, Route } from '../exchange.ts';
 import { json } from '../exchange.ts';
-import { type Model, MODELS, pricesOf } from '../models.ts';
+import { type Model, MODELS } from '../models.ts';
+import { pricesOf } from '../prices.ts';
 import { voicesOf } from './speech.ts';
 
 const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
@@ -48,11 +49,14 @@ function entryOf(call: Call, { id, area, versions }: Model): object {
     supported_endpoint_types: ENDPOINT_TYPES[area],
     ...(versions && { model_versions: versions }),
     ...(area === 'tts' && { voices: voicesOf(call) }),
-    prices: pricesOf(area, id).map(({ unit, price, resolution, defaultSeconds }) => ({
-      unit,
-      price,
-      ...(resolution !== undefined && { resolution }),
-      ...(defaultSeconds !== undefined && { default_seconds: defaultSeconds }),
+    prices: pricesOf(area, id).map((price) => ({
+      unit: price.unit,
+      price: price.price,
+      resolution: price.resolution,
+      default_seconds: price.defaultSeconds,
+      reference_image: price.referenceImage,
+      free_reference_images: price.freeReferenceImages,
+      minimum: price.minimum,
     })),
   };
 }

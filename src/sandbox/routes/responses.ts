@@ -6,7 +6,8 @@ import { insufficientQuota, modelNotFound } from '../envelopes.ts';
 import { type Call, json, type Reply, type Route } from '../exchange.ts';
 import type { FaultHit } from '../fault-catalogue.ts';
 import { tell, tellFailure } from '../journal.ts';
-import { cost, findModel, priceFor } from '../models.ts';
+import { findModel } from '../models.ts';
+import { cost, priceFor } from '../prices.ts';
 
 /** The Responses endpoint (specification 4.5), with and without a stream. */
 export const responsesRoutes: readonly Route[] = [
@@ -35,7 +36,7 @@ function respond(call: Call): Reply {
   if (input.includes('[no-balance]')) return insufficientQuota(call.requestId);
   const answer = answerTo(model.id, input, typeof most === 'number' ? most : Infinity);
   const task = `responses-${call.requestId}`;
-  const amount = cost(priceFor('responses', model.id).price, answer.usage.total_tokens / 1000);
+  const amount = cost(priceFor('responses', model.id), { units: answer.usage.total_tokens / 1000 });
   const service = { task, area: 'responses', model: model.id, amount, at: call.gateway.now() } as const;
   chargeFor(call, { ...service, body, text: input });
   const cut = body.stream === true ? call.gateway.take('responses-cut') : undefined;

@@ -5,7 +5,7 @@ import { gatewayError, insufficientQuota, limitExceeded } from '../envelopes.ts'
 import { type Call, json, type Reply, type Route } from '../exchange.ts';
 import { tell, tellFailure } from '../journal.ts';
 import { isSpeechFormat, speechChunks, type SpeechOptions } from '../media/speech.ts';
-import { cost, priceFor } from '../models.ts';
+import { cost, priceFor } from '../prices.ts';
 import { isObject } from '../state.ts';
 
 /** The one model of speech, which a header chooses (specification 2.6, 5). */
@@ -134,7 +134,7 @@ function endOf({ gateway }: Call, text: string): SpeechEnd {
 }
 
 function bill(call: Call, speech: { task: string; body: unknown; text: string; characters: number }): void {
-  const amount = cost(priceFor('tts', MODEL).price, speech.characters / 10_000);
+  const amount = cost(priceFor('tts', MODEL), { units: speech.characters / 10_000 });
   chargeFor(call, { ...speech, area: 'tts', model: MODEL, amount, at: call.gateway.now() });
 }
 

@@ -58,7 +58,7 @@ function billText(lines: readonly BillLine[], total: number, width: number | und
     line.model,
     line.task,
     line.seconds === undefined ? `${line.characters ?? 0} characters` : `${line.seconds} s`,
-    `${line.amount}${line.refunded ? ' (refunded)' : ''}`,
+    `${line.amount}${line.extra === undefined ? '' : ` (${line.extra} extra)`}${line.refunded ? ' (refunded)' : ''}`,
   ]);
   const head = ['at', 'area', 'model', 'task', 'for', 'credits'];
   return `${table(head, rows, width)}\n\ntotal: ${total} credits`;
