@@ -265,15 +265,16 @@ async function storeOf(session: Session): Promise<Store | undefined> {
   return (await import('../store/open-store.ts')).openStore(stored, settings.env, await storeDepsOf(session));
 }
 
+// A session that serves many jobs has no deadline, and opening a store must not begin one: each transfer has the timeout.
 async function storeDepsOf(session: Session): Promise<StoreDeps> {
-  const [{ retries }, deadline, { key }] = await Promise.all([
+  const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
     session.settings(),
-    session.deadline(),
+    session.client(),
     session.gateway(),
   ]);
   return {
     clock: session.clock,
-    deadline,
+    deadline: { leftMs: () => Math.min(deadline?.leftMs() ?? Infinity, timeoutMs.value) },
     retries: retries.value,
     signal: session.signals().soft,
     note: (text) => session.note(text),
