@@ -6,8 +6,10 @@ import { beforeEach, expect, it } from 'vitest';
 import { describeFleet } from '../batch/fleet/place.ts';
 import { clips } from '../batch/scene.ts';
 import { onEnd } from '../support/clean-ups.ts';
+import { writeRelease } from '../support/local-release.ts';
+import { freshFolder } from '../support/servers.ts';
 import { newShell, type Shell } from '../support/shell.ts';
-import { runWorkflow } from './workflow.ts';
+import { Runners } from './workflow.ts';
 
 const page = readFileSync(fileURLToPath(new URL('../../docs/fleet.md', import.meta.url)), 'utf8');
 const [recipe = '', manifest = ''] = Array.from(page.matchAll(/```yaml\n([^]*?)```/g), ([, text]) => text);
@@ -41,16 +43,24 @@ describeFleet('docs/fleet.md', {}, (place) => {
   const paid = (): unknown[] => [...place.gateway.charges.values()];
 
   it('has a recipe of jobs that carries a batch out, and pays nothing when it is run again', async () => {
-    // What a runner has of its own: the package, the secrets, and not the time to wait for nothing.
+    const release = freshFolder();
+    writeRelease(release);
+    const values = Object.fromEntries(
+      Object.entries(shell.env).flatMap(([name, value = '']) => [
+        [`secrets.${name}`, value],
+        [`vars.${name}`, value],
+      ]),
+    ) as Record<string, string>;
+    const runners = new Runners({ ...values, 'matrix.runner': '1' }, { 'clips.csv': join(shell.home, 'clips.csv') });
+    // A local release, and no time to wait for nothing.
     const text = recipe
-      .replaceAll('npm install --global "$MGW_PACKAGE"', 'mgw --version')
-      .replaceAll(/\$\{\{ (?:secrets|vars)\.(\w+) \}\}/g, (_, name: string) => shell.env[name] ?? '')
+      .replaceAll(/(mgw\/action@.*)/g, `$1\n        with: { release: '${release}' }`)
       .replace('--max-idle 2m', '--max-idle 1s --poll-interval 10ms');
     for (let runs = 0; runs < 2; runs += 1) {
-      const { code, log } = await runWorkflow(text, shell);
+      const { code, log, workspace } = await runners.run(text);
       expect(code, log).toBe(0);
+      expect(existsSync(join(workspace, 'out/row-2.mp4'))).toBe(runs === 0);
     }
-    expect(existsSync(join(shell.home, 'out/row-2.mp4'))).toBe(true);
     expect(paid()).toEqual([1, 1, 1]);
   });
 

@@ -1,96 +1,204 @@
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
-import type { Shell } from '../support/shell.ts';
+import { freshFolder } from '../support/servers.ts';
+
+const actionFolder = fileURLToPath(new URL('../../action', import.meta.url));
+
+type Values = Record<string, string>;
+type OnLog = (log: string, interrupt: () => void) => void;
 
 interface Step {
   id?: string;
+  if?: string;
   run?: string;
   uses?: string;
+  with?: Values;
+  env?: Values;
 }
 
 interface Workflow {
-  env?: Record<string, string>;
+  name: string;
+  env?: Values;
   jobs: Record<string, { steps: Step[] }>;
 }
 
-/** What a run of a workflow came to. */
+interface Action {
+  inputs: Record<string, unknown>;
+  runs: { steps: Step[] };
+}
+
+/** The result of a run of a workflow. */
 export interface WorkflowRun {
-  /** Of the first step that failed, else 0. */
+  /** Exit code of the first step that failed, else 0. */
   code: number;
   log: string;
   summary: string;
+  /** The workspace of the last job. */
+  workspace: string;
+}
+
+/** A job, or an action within it: what its steps see. */
+interface Scope {
+  env: NodeJS.ProcessEnv;
+  values: Values;
 }
 
 /**
- * Runs the `run` steps of a workflow as a GitHub runner does, each job on a machine that has no ledger yet; the artifacts and
- * caches of `uses` are the folder that all of them share. `onLog` sees the log as it grows, and may interrupt a step.
+ * Stands in for GitHub's runners. Every job gets an empty machine at the same path; caches and artifacts outlive it. The
+ * steps of mgw's action are read from action.yml. `values` are those of the repository, such as `vars.MGW_BASE_URL`.
  */
-export async function runWorkflow(
-  text: string,
-  shell: Shell,
-  onLog: (log: string, interrupt: () => void) => void = () => undefined,
-): Promise<WorkflowRun> {
-  const { env, jobs } = parse(text) as Workflow;
-  const [output, summary] = [join(shell.home, 'OUTPUT'), join(shell.home, 'SUMMARY')];
-  const variables = {
-    ...shell.env,
-    ...env,
-    CI: 'true',
-    GITHUB_ACTIONS: 'true',
-    GITHUB_OUTPUT: output,
-    GITHUB_STEP_SUMMARY: summary,
-  };
-  const ran: WorkflowRun = { code: 0, log: '', summary: '' };
-  for (const { steps } of Object.values(jobs)) {
-    const isCached = steps.some(({ uses }) => uses?.startsWith('actions/cache/restore') === true);
-    if (!isCached) rmSync(ledgerIn(shell), { recursive: true, force: true });
-    const outputs: Record<string, string> = {};
-    for (const { id, run } of steps) {
-      if (run === undefined || ran.code !== 0) continue;
-      writeFileSync(output, '');
-      const script = run.replace(/\$\{\{ *(.*?) *\}\}/g, (_, name: string) => valueOf(name, outputs));
-      ran.code = await runStep(script, shell.home, variables, (log, interrupt) => {
-        ran.log += log;
-        onLog(ran.log, interrupt);
-      });
-      for (const [name, value] of outputsIn(readFileSync(output, 'utf8')))
-        outputs[`steps.${id ?? ''}.outputs.${name}`] = value;
-    }
+export class Runners {
+  private readonly folder = freshFolder();
+  private readonly values: Values;
+  private ran: WorkflowRun = { code: 0, log: '', summary: '', workspace: '' };
+  private onLog: OnLog = () => undefined;
+
+  /** @param files of the repository, by their names in it */
+  constructor(
+    values: Values,
+    private readonly files: Values = {},
+  ) {
+    this.values = { 'github.server_url': 'https://github.com', 'github.run_id': '4711', 'github.run_attempt': '0', 'strategy.job-index': '0', ...values };
   }
-  return { ...ran, summary: existsSync(summary) ? readFileSync(summary, 'utf8') : '' };
+
+  /** Runs a workflow; a second run is a further attempt. `onLog` sees the log as it grows, and may interrupt a step. */
+  async run(text: string, onLog: OnLog = () => undefined): Promise<WorkflowRun> {
+    const { name, env, jobs } = parse(text) as Workflow;
+    this.ran = { code: 0, log: '', summary: '', workspace: join(this.folder, 'machine/work') };
+    this.onLog = onLog;
+    this.values['github.run_attempt'] = String(Number(this.values['github.run_attempt']) + 1);
+    for (const [job, { steps }] of Object.entries(jobs)) {
+      if (this.ran.code !== 0) break;
+      const values = { ...this.values, 'github.workflow': name, 'github.job': job };
+      const scope = { values, env: { ...this.machine(), ...filled(env, values) } };
+      for (const step of steps) await this.step(step, scope);
+      const summary = this.file('SUMMARY');
+      if (existsSync(summary)) this.ran.summary += readFileSync(summary, 'utf8');
+    }
+    return this.ran;
+  }
+
+  private file(name: string): string {
+    return join(this.folder, 'machine/temp', name);
+  }
+
+  private machine(): NodeJS.ProcessEnv {
+    rmSync(join(this.folder, 'machine'), { recursive: true, force: true });
+    for (const name of ['home', 'temp', 'work']) mkdirSync(join(this.folder, 'machine', name), { recursive: true });
+    return {
+      HOME: join(this.folder, 'machine/home'),
+      PATH: process.env['PATH'],
+      XDG_CACHE_HOME: join(this.folder, 'compiled'),
+      CI: 'true',
+      GITHUB_ACTIONS: 'true',
+      GITHUB_ENV: this.file('ENV'),
+      GITHUB_OUTPUT: this.file('OUTPUT'),
+      GITHUB_PATH: this.file('PATH'),
+      GITHUB_RUN_ID: this.values['github.run_id'],
+      GITHUB_STEP_SUMMARY: this.file('SUMMARY'),
+      RUNNER_ARCH: process.arch === 'arm64' ? 'ARM64' : 'X64',
+      RUNNER_OS: 'Linux',
+      RUNNER_TEMP: join(this.folder, 'machine/temp'),
+    };
+  }
+
+  private async step(step: Step, scope: Scope): Promise<void> {
+    if (!isDue(step.if, this.ran.code, scope.values)) return;
+    const env = { ...scope.env, ...filled(step.env, scope.values) };
+    if (step.run !== undefined) return this.shell(step.id, fill(step.run, scope.values), env, scope);
+    const [name = '', ref = ''] = step.uses?.split('@') ?? [];
+    const inputs = filled(step.with, scope.values);
+    if (!name.endsWith('/mgw/action')) {
+      this.builtin(name, inputs);
+      return;
+    }
+    const action = parse(readFileSync(join(actionFolder, 'action.yml'), 'utf8')) as Action;
+    const values = { ...scope.values, ...this.values };
+    values['github.action_ref'] = ref;
+    values['github.action_repository'] = name.replace(/\/action$/, '');
+    const unknown = Object.keys(inputs).filter((input) => !(input in action.inputs));
+    if (unknown.length > 0) throw new Error(`no such inputs: ${unknown.join()}`);
+    for (const input of Object.keys(action.inputs)) values[`inputs.${input}`] = inputs[input] ?? '';
+    const own: Scope = { values, env: { ...env, GITHUB_ACTION_PATH: actionFolder } };
+    for (const inner of action.runs.steps) await this.step(inner, own);
+    scope.env['PATH'] = own.env['PATH'];
+  }
+
+  private async shell(id: string | undefined, script: string, env: NodeJS.ProcessEnv, scope: Scope): Promise<void> {
+    for (const name of ['ENV', 'OUTPUT', 'PATH']) writeFileSync(this.file(name), '');
+    const options = ['--noprofile', '--norc', '-e', '-o', 'pipefail', '-c', script];
+    const child = spawn('bash', options, {
+      ...{ cwd: this.ran.workspace, env, detached: true },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const interrupt = (): void => void process.kill(-(child.pid ?? 0), 'SIGINT');
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (log: string) => this.onLog((this.ran.log += log), interrupt));
+    const code = await new Promise<number>((resolve, reject) => {
+      child.once('error', reject);
+      child.once('close', (exit) => resolve(exit ?? 130));
+    });
+    this.ran.code ||= code;
+    for (const [name, value] of outputsIn(readFileSync(this.file('OUTPUT'), 'utf8')))
+      scope.values[`steps.${id ?? ''}.outputs.${name}`] = value;
+    for (const [name, value] of outputsIn(readFileSync(this.file('ENV'), 'utf8'))) {
+      scope.env[name] = value;
+      this.values[`env.${name}`] = value;
+    }
+    const added = readFileSync(this.file('PATH'), 'utf8').trim();
+    if (added !== '') scope.env['PATH'] = `${added}:${scope.env['PATH'] ?? ''}`;
+  }
+
+  // GitHub's own actions, as far as the recipes use them.
+  private builtin(name: string, { name: artifact = '', path = '.', key = '', ...rest }: Values): void {
+    const { workspace } = this.ran;
+    const here = path.startsWith('/') ? path : join(workspace, path);
+    const [artifacts, caches] = [join(this.folder, 'artifacts', artifact), join(this.folder, 'caches')];
+    if (name === 'actions/cache/save') cpSync(here, join(caches, key), { recursive: true, errorOnExist: true });
+    else if (name === 'actions/upload-artifact') {
+      // A second path of the recipes may be missing.
+      const [first = ''] = here.split('\n');
+      if (existsSync(first))
+        cpSync(first, extname(path) === '' ? artifacts : join(artifacts, basename(path)), { recursive: true });
+    } else if (name === 'actions/download-artifact') cpSync(artifacts, workspace, { recursive: true });
+    else if (name === 'actions/cache/restore') {
+      const prefix = rest['restore-keys'] ?? '';
+      // The attempt is the end of a key, so that the last one is the newest.
+      const keys = existsSync(caches) ? readdirSync(caches).sort() : [];
+      const newest = keys.filter((each) => each.startsWith(prefix)).at(-1);
+      if (newest !== undefined) cpSync(join(caches, newest), here, { recursive: true });
+    } else if (name === 'actions/checkout')
+      for (const [file, source] of Object.entries(this.files)) cpSync(source, join(workspace, file));
+    else throw new Error(`an action that is not known here: ${name}`);
+  }
 }
 
-// The sandbox's tasks are at the gateway; what a runner does not keep is the ledger.
-function ledgerIn({ home }: Shell): string {
-  return join(home, '.local/state/mgw/sandbox/ledger');
+function isDue(condition: string | undefined, code: number, values: Values): boolean {
+  if (condition === 'always()') return true;
+  if (code !== 0 && condition?.startsWith('always()') !== true) return false;
+  const [, name = '', operator, value] = /^(?:always\(\) && )?(\S+) ([!=]=) '(.*)'$/.exec(condition ?? '') ?? [];
+  if (condition !== undefined && operator === undefined) throw new Error(`a condition that is not known here: ${condition}`);
+  return condition === undefined || (valueOf(name, values) === value) === (operator === '==');
 }
 
-function valueOf(name: string, outputs: Record<string, string>): string {
-  if (name === 'github.run_id') return '4711';
-  const value = outputs[name];
+function filled(texts: Values | undefined, values: Values): Values {
+  return Object.fromEntries(Object.entries(texts ?? {}).map(([name, text]) => [name, fill(text, values)]));
+}
+
+function fill(text: string, values: Values): string {
+  return text.replace(/\$\{\{ *(.*?) *\}\}/g, (_, name: string) => valueOf(name, values));
+}
+
+function valueOf(name: string, values: Values): string {
+  const value = values[name];
   if (value === undefined) throw new Error(`nothing gave \${{ ${name} }}`);
   return value;
 }
 
 function outputsIn(text: string): [string, string][] {
-  const found = text.matchAll(/^(\w+)<<(.+)\n([^]*?)\n\2$/gm);
-  return Array.from(found, ([, name = '', , value = '']) => [name, value]);
-}
-
-function runStep(
-  script: string,
-  cwd: string,
-  env: NodeJS.ProcessEnv,
-  onLog: (log: string, interrupt: () => void) => void,
-): Promise<number> {
-  const child = spawn('bash', ['--norc', '-e', '-c', script], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
-  const interrupt = (): void => void process.kill(-(child.pid ?? 0), 'SIGINT');
-  for (const stream of [child.stdout, child.stderr])
-    stream.setEncoding('utf8').on('data', (log: string) => onLog(log, interrupt));
-  return new Promise((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', (code) => resolve(code ?? 130));
-  });
+  const found = text.matchAll(/^(\w+)(?:=(.*)|<<(.+)\n([^]*?)\n\3)$/gm);
+  return Array.from(found, ([, name = '', line, , lines]) => [name, line ?? lines ?? '']);
 }
