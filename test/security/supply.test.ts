@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 interface Package {
@@ -30,20 +30,5 @@ describe('the lockfile', () => {
   it('has nothing that a user of the package would install', () => {
     expect(json('package.json')).not.toHaveProperty('dependencies');
     expect(installed.filter(([, { dev, devOptional }]) => !dev && !devOptional)).toEqual([]);
-  });
-});
-
-describe('docs/security.md', () => {
-  const rows = readFileSync(new URL('docs/security.md', root), 'utf8')
-    .split('\n')
-    .filter((line) => line.startsWith('| ') && !line.startsWith('| promise'));
-
-  it('has a test for each promise, and the tests are there', () => {
-    expect(rows.length).toBeGreaterThan(10);
-    for (const row of rows) {
-      const tests = [...row.matchAll(/`(test\/[\w./-]+)`/g)].map(([, path]) => path ?? '');
-      expect(tests, row).not.toEqual([]);
-      for (const path of tests) expect(existsSync(new URL(path, root)), path).toBe(true);
-    }
   });
 });
