@@ -76,3 +76,12 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
     .replaceAll(shell.home, '/home/ada');
   expect(comparable(seen.split('\n'))).toEqual(comparable(lines));
 });
+
+// What was made with the README would be paid for a second time.
+it('the quick start repeats no prompt of the README', () => {
+  const prompts = (text: string): string[] =>
+    [...text.matchAll(/(?:submit|tts) "([^"]+)"/g)].map(([, prompt = '']) => prompt);
+  const readme = readFileSync(fileURLToPath(new URL('../../README.md', import.meta.url)), 'utf8');
+  expect(prompts(readme).length).toBeGreaterThan(3);
+  expect(prompts(page).filter((prompt) => prompts(readme).includes(prompt))).toEqual([]);
+});
