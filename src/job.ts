@@ -1,9 +1,20 @@
 /** What a job is about: the name of a video protocol (`protocols/registry.ts`), or `tts` for speech. */
 export type JobKind = string;
 
-/** The state of a job (design 2). */
-export type JobState =
-  'prepared' | 'sending' | 'unknown' | 'queued' | 'running' | 'succeeded' | 'failed' | 'rejected';
+/** The states of a job (design 2). */
+export const jobStates = [
+  'prepared',
+  'sending',
+  'unknown',
+  'queued',
+  'running',
+  'succeeded',
+  'failed',
+  'rejected',
+] as const;
+
+/** The state of a job. */
+export type JobState = (typeof jobStates)[number];
 
 /** A file that holds a job's result. */
 export interface JobFile {

@@ -8,9 +8,9 @@ const endsShown = 300;
 
 /**
  * Passes whole lines on and drops every longer one, so that one message cannot fill the memory and the next one is read.
- * @param onTooLong called with the first and the last bytes of a line that was dropped, as text
+ * @param refuse called with the JSON-RPC response to a message that was dropped
  */
-export function boundedLines(onTooLong: (head: string, tail: string) => void, max = maxLineBytes): Transform {
+export function boundedLines(refuse: (response: string) => void, max = maxLineBytes): Transform {
   let parts: Buffer[] = [];
   let size = 0;
   let dropped: { head: Buffer; tail: Buffer } | undefined;
@@ -36,11 +36,20 @@ export function boundedLines(onTooLong: (head: string, tail: string) => void, ma
       for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
         take(chunk.subarray(start, end));
         if (dropped === undefined) this.push(Buffer.concat([...parts, Buffer.from('\n')]));
-        else onTooLong(dropped.head.toString(), dropped.tail.toString());
+        else refuse(tooLong(dropped.head.toString(), dropped.tail.toString()));
         [parts, size, dropped, start] = [[], 0, undefined, end + 1];
       }
       if (start < chunk.length) take(chunk.subarray(start));
       done();
     },
   });
+}
+
+// Only the ends of the message are known, and its id is at one of them.
+function tooLong(head: string, tail: string): string {
+  const found =
+    /"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*}\s*$/.exec(tail) ??
+    /^\s*{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")/.exec(head);
+  const id = found?.[1] ?? 'null';
+  return `{"jsonrpc":"2.0","id":${id},"error":{"code":-32600,"message":"The message is longer than 10 MiB."}}\n`;
 }

@@ -1,4 +1,9 @@
-import type { CallToolResult, ServerContext } from '@modelcontextprotocol/server';
+import {
+  type CallToolResult,
+  type InputRequiredResult,
+  isInputRequiredResult,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
 import { abortWith } from '../abort-with.ts';
 import { deadlineIn, type Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
@@ -6,10 +11,13 @@ import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { Session } from '../flows/session.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { type Answer, errorAnswer, toolResult } from './result.ts';
+import { type Answer, errorAnswer, type Outcome, toolResult } from './result.ts';
 
-/** How long a call waits before it answers that the work goes on, ms. Clients give up after a minute (design 16). */
-export const longestCallMs = 50_000;
+/** How long a call waits for jobs and results, ms. */
+const longestWaitMs = 50_000;
+
+/** When a call whose work has not ended is answered, ms: clients give up after a minute (design 16). */
+export const longestCallMs = 53_000;
 
 /** How often a client that asked for it is told that a call is in progress, ms. */
 const progressEveryMs = 5_000;
@@ -26,6 +34,9 @@ export interface Call {
   notes: string[];
   /** Records that this call is about to pay, so that an error tells what it has cost. */
   paying(): void;
+  /** Whether the client still waits: it has not cancelled the call, and was not answered. */
+  isAwaited(): boolean;
+  context: ServerContext;
 }
 
 /** The calls of one server. Whatever a client gives up goes on until its outcome is recorded. */
@@ -42,15 +53,14 @@ export class Calls {
   }
 
   /**
-   * Runs the work of a tool, and answers within {@link longestCallMs} or soon after. Never throws.
-   * @param lateAnswer what is answered if the work takes longer; without it, the work ends by its deadline
+   * Runs the work of a tool, and answers within {@link longestCallMs}. Never throws.
+   * @param late the answer if the work takes longer; the work goes on
    */
   async run(
     context: ServerContext,
-    work: (call: Call) => Promise<Answer>,
-    lateAnswer?: () => Answer,
-  ): Promise<CallToolResult> {
-    const redact = (text: string): string => this.#session.redact(text);
+    late: Answer,
+    work: (call: Call) => Promise<Outcome>,
+  ): Promise<CallToolResult | InputRequiredResult> {
     const soft = new AbortController();
     const hard = new AbortController();
     const unlink = [
@@ -59,23 +69,26 @@ export class Calls {
       abortWith(this.#interrupted.soft, soft),
       abortWith(this.#interrupted.hard, hard),
     ];
-    const deadline = deadlineIn(longestCallMs, this.#session.clock);
     const answered = new AbortController();
     const told = { text: '' };
-    const working = this.#work(
-      { soft: soft.signal, hard: hard.signal },
-      deadline,
-      (text) => (told.text = text),
-      work,
-    ).finally(() => {
+    const call = {
+      context,
+      signals: { soft: soft.signal, hard: hard.signal },
+      deadline: deadlineIn(longestWaitMs, this.#session.clock),
+      tell: (text: string) => void (told.text = text),
+      isAwaited: () => !answered.signal.aborted && !soft.signal.aborted,
+    };
+    const working = this.#work(call, work).finally(() => {
       this.#inProgress.delete(working);
       for (const each of unlink) each();
     });
     this.#inProgress.add(working);
     void this.#tellProgress(context, told, answered.signal);
     try {
-      const late = lateAnswer && this.#late(lateAnswer, answered.signal);
-      return toolResult(await (late === undefined ? working : Promise.race([working, late])), redact);
+      const outcome = await Promise.race([working, this.#late(late, answered.signal)]);
+      return isInputRequiredResult(outcome)
+        ? outcome
+        : toolResult(outcome, (text) => this.#session.redact(text));
     } finally {
       answered.abort();
     }
@@ -99,18 +112,15 @@ export class Calls {
   }
 
   async #work(
-    signals: Signals,
-    deadline: Deadline,
-    tell: (text: string) => void,
-    work: (call: Call) => Promise<Answer>,
-  ): Promise<Answer> {
+    given: Omit<Call, 'deps' | 'notes' | 'paying'>,
+    work: (call: Call) => Promise<Outcome>,
+  ): Promise<Outcome> {
+    const { signals } = given;
     const notes: string[] = [];
     let isPaying = false;
     const call: Call = {
-      signals,
+      ...given,
       notes,
-      tell,
-      deadline,
       paying: () => void (isPaying = true),
       deps: async () => ({
         ...(await this.#session.jobDeps()),
@@ -119,8 +129,8 @@ export class Calls {
       }),
     };
     try {
-      const answer = await work(call);
-      return notes.length === 0 ? answer : { ...answer, notes };
+      const outcome = await work(call);
+      return notes.length === 0 || isInputRequiredResult(outcome) ? outcome : { ...outcome, notes };
     } catch (error) {
       const isAbort = !(error instanceof MgwError) && signals.soft.aborted;
       const shown = isAbort ? interrupted(signals.soft, 'no') : toMgwError(error);
@@ -128,9 +138,9 @@ export class Calls {
     }
   }
 
-  async #late(answer: () => Answer, signal: AbortSignal): Promise<Answer> {
+  async #late(answer: Answer, signal: AbortSignal): Promise<Answer> {
     await this.#session.clock.sleep(longestCallMs, signal).catch(() => undefined);
-    return answer();
+    return answer;
   }
 
   async #tellProgress({ mcpReq }: ServerContext, told: { text: string }, signal: AbortSignal): Promise<void> {

@@ -1,5 +1,4 @@
 import {
-  type CallToolResult,
   CLIENT_CAPABILITIES_META_KEY,
   createRequestStateCodec,
   inputRequired,
@@ -10,7 +9,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
-import { type Answer, toolResult } from './result.ts';
+import type { Answer } from './result.ts';
 
 /** The payment that a person is asked about; their answer counts for exactly that. */
 export interface Asking {
@@ -49,15 +48,11 @@ const form = {
 export class Confirmation {
   /** An exact decimal. */
   readonly over: string;
-  readonly #redact: (text: string) => string;
   readonly #codec: RequestStateCodec = createRequestStateCodec({ key: randomBytes(32) });
   readonly #used = new Set<string>();
-  /** Whether the client speaks a revision in which a server sends no requests. */
-  isModern = false;
 
-  constructor(over: string, redact: (text: string) => string) {
+  constructor(over: string) {
     this.over = over;
-    this.#redact = redact;
   }
 
   /** Verifies what a client sends back; given to the server. */
@@ -72,8 +67,9 @@ export class Confirmation {
     message: string,
     command: string[],
     context: ServerContext,
-  ): Promise<CallToolResult | InputRequiredResult | undefined> {
-    if (this.isModern) return this.#askAndReturn(asking, message, command, context);
+  ): Promise<Answer | InputRequiredResult | undefined> {
+    // A client of a revision in which servers send no requests describes itself with each of its own.
+    if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(asking, message, command, context);
     const answer = await context.mcpReq
       .send(
         {
@@ -94,7 +90,7 @@ export class Confirmation {
     message: string,
     command: string[],
     context: ServerContext,
-  ): Promise<CallToolResult | InputRequiredResult | undefined> {
+  ): Promise<Answer | InputRequiredResult | undefined> {
     const { mcpReq } = context;
     const answer = inputResponse(mcpReq.inputResponses, 'confirm');
     const state = stateSchema.safeParse(mcpReq.requestState());
@@ -119,9 +115,9 @@ export class Confirmation {
     });
   }
 
-  #refusal(command: string[], message: string): CallToolResult {
+  #refusal(command: string[], message: string): Answer {
     const text = `${message} Nothing was sent. A person can run the command.`;
-    const answer: Answer = {
+    return {
       ok: false,
       charged: 'no',
       retry: 'safe',
@@ -129,7 +125,6 @@ export class Confirmation {
       command,
       error: { code: 'budget', message: text, exit_code: 12 },
     };
-    return toolResult(answer, this.#redact);
   }
 }
 

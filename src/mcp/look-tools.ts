@@ -1,132 +1,92 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { spendGroups } from '../budget/spend.ts';
 import { fetchModels } from '../flows/models.ts';
 import { priceSetting } from '../flows/prices.ts';
 import { spendBy } from '../flows/spend.ts';
+import { jobStates } from '../job.ts';
 import { newestJobs } from '../jobs/newest.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Call } from './calls.ts';
-import { agentView, type Answer, answerSchema, nextForJob, refText, well } from './result.ts';
-import type { Tools } from './tools.ts';
+import { agentView, type Answer, nextForJob, refText, well } from './result.ts';
+import { tool, type Tools } from './tool.ts';
 
-const local = { readOnlyHint: true, openWorldHint: false };
-
-/** Adds the tools that look: at models, jobs and money. */
-export function addLookTools(server: McpServer, tools: Tools): void {
-  addModels(server, tools);
-  addJobs(server, tools);
-  addMoney(server, tools);
-}
-
-function addModels(server: McpServer, tools: Tools): void {
-  const { calls } = tools;
-  server.registerTool(
-    'models',
-    {
-      title: 'Models',
-      description: 'Lists the models that the key may use, each with its protocol and price.',
-      inputSchema: z.strictObject({
-        protocol: z.optional(z.string().describe('only models of this protocol')),
-      }),
-      outputSchema: answerSchema,
-      annotations: { readOnlyHint: true, openWorldHint: true },
+/** The tools that look: at models, jobs and money. */
+export const lookTools = [
+  tool({
+    name: 'models',
+    title: 'Models',
+    description: 'Lists the models that the key may use, each with its protocols and prices.',
+    effect: 'look',
+    fields: { protocol: z.optional(z.string().describe('only models of this protocol: a, b, c or tts')) },
+    run: ({ protocol }, call, tools) => models(protocol, call, tools),
+  }),
+  tool({
+    name: 'job',
+    title: 'One job',
+    description: 'Shows a job as it is recorded, with its request.',
+    effect: 'look',
+    isLocal: true,
+    fields: { ref: z.string().describe(refText) },
+    run: async ({ ref }, _call, { session }) => {
+      const job = await recordedJob(await session.ledger(), ref);
+      return { ...well, next: nextForJob(job), job: jobView(job) };
     },
-    ({ protocol }, context) => calls.run(context, (call) => models(tools, protocol, call)),
-  );
-}
-
-function addJobs(server: McpServer, tools: Tools): void {
-  const { calls } = tools;
-  server.registerTool(
-    'job',
-    {
-      title: 'One job',
-      description: 'Shows a job as it is recorded, with its request.',
-      inputSchema: z.strictObject({ ref: z.string().describe(refText) }),
-      outputSchema: answerSchema,
-      annotations: local,
+  }),
+  tool({
+    name: 'jobs',
+    title: 'Jobs',
+    description: 'Lists jobs, newest first: also those of earlier sessions and of people.',
+    effect: 'look',
+    isLocal: true,
+    fields: {
+      state: z.optional(z.array(z.enum(jobStates)).describe('only jobs in these states')),
+      key: z.optional(
+        z.array(z.string()).describe('only jobs of these keys; intro-* for all with this start'),
+      ),
+      model: z.optional(z.array(z.string()).describe('only jobs of these models')),
+      batch: z.optional(z.string().describe('only jobs of the batch of this name')),
+      limit: z.optional(z.int().min(1).max(200).describe('default 20')),
     },
-    (given, context) =>
-      calls.run(context, async () => {
-        const job = await recordedJob(await tools.session.ledger(), given.ref);
-        return { ...well, next: nextForJob(job), job: jobView(job) };
-      }),
-  );
-  server.registerTool(
-    'jobs',
-    {
-      title: 'Jobs',
-      description: 'Lists jobs, newest first.',
-      inputSchema: z.strictObject({
-        state: z.optional(z.array(z.string()).describe('only jobs in these states')),
-        key: z.optional(
-          z.array(z.string()).describe('only jobs of these keys; intro-* for all with this start'),
-        ),
-        model: z.optional(z.array(z.string())),
-        batch: z.optional(z.string()),
-        limit: z.optional(z.int().min(1).max(200).describe('default 20')),
-      }),
-      outputSchema: answerSchema,
-      annotations: local,
+    run: async ({ limit = 20, ...choice }, _call, { session }) => {
+      const { shown, more } = await newestJobs(await session.ledger(), choice, limit);
+      return { ...well, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
     },
-    ({ limit = 20, ...choice }, context) =>
-      calls.run(context, async () => {
-        const { shown, more } = await newestJobs(await tools.session.ledger(), choice, limit);
-        return { ...well, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
-      }),
-  );
-}
-
-function addMoney(server: McpServer, tools: Tools): void {
-  const { calls } = tools;
-  server.registerTool(
-    'spend',
-    {
-      title: 'What was spent',
-      description: 'Adds up what the jobs cost.',
-      inputSchema: z.strictObject({ by: z.optional(z.enum(spendGroups)) }),
-      outputSchema: answerSchema,
-      annotations: local,
+  }),
+  tool({
+    name: 'spend',
+    title: 'What was spent',
+    description: 'Adds up what the jobs cost.',
+    effect: 'look',
+    isLocal: true,
+    fields: { by: z.optional(z.enum(spendGroups).describe('default model')) },
+    run: async ({ by = 'model' }, _call, { session }) => {
+      return { ...well, next: null, spend: await spendBy(await session.ledger(), by, '') };
     },
-    ({ by = 'model' }, context) =>
-      calls.run(context, async () => ({
-        ...well,
-        next: null,
-        spend: await spendBy(await tools.session.ledger(), by, ''),
-      })),
-  );
-  server.registerTool(
-    'budget',
-    {
-      title: 'What may be spent',
-      description:
-        'Shows the budgets of this server, and what is left. Without one, nothing can be paid for.',
-      inputSchema: z.strictObject({}),
-      outputSchema: answerSchema,
-      annotations: local,
-    },
-    (_, context) =>
-      calls.run(context, async () => ({
-        ...well,
-        next: null,
-        budgets: await tools.authority.view(),
-        ...(tools.confirmation && { confirm_over: tools.confirmation.over }),
-      })),
-  );
-}
+  }),
+  tool({
+    name: 'budget',
+    title: 'What may be spent',
+    description: 'Shows the budgets of this server, and what is left. Without one, nothing can be paid for.',
+    effect: 'look',
+    isLocal: true,
+    fields: {},
+    run: async (_given, _call, { authority, confirmation }) => ({
+      ...well,
+      next: null,
+      budgets: await authority.view(),
+      ...(confirmation && { confirm_over: confirmation.over }),
+    }),
+  }),
+];
 
 async function models(
-  tools: Tools,
   protocol: string | undefined,
   { signals, deadline }: Call,
+  { session }: Tools,
 ): Promise<Answer> {
-  const settings = await tools.session.settings();
-  const all = await fetchModels(tools.session, undefined, {
-    signal: signals.soft,
-    timeoutMs: deadline.leftMs(),
-  });
+  const settings = await session.settings();
+  const all = await fetchModels(session, undefined, { signal: signals.soft, timeoutMs: deadline.leftMs() });
   const shown = all
     .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))
     .map(({ id, protocols, model_versions }) => ({

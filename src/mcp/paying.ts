@@ -1,17 +1,17 @@
-import type { CallToolResult, InputRequiredResult, ServerContext } from '@modelcontextprotocol/server';
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
+import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import { priceOf, type Asked } from '../flows/prices.ts';
 import type { Job } from '../job.ts';
 import { namedJob } from '../jobs/named-job.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
+import { checkKeyName } from '../key-name.ts';
 import type { Call } from './calls.ts';
-import type { Asking } from './confirmation.ts';
-import { agentView, type Answer } from './result.ts';
-import type { Tools } from './tools.ts';
+import { agentView, type NextCall, type Outcome } from './result.ts';
+import type { Tools } from './tool.ts';
 
 /** What every description of a tool that pays says. */
 export const sameKey =
@@ -25,29 +25,42 @@ export const keyField = z
 /** The arguments of a call. */
 export type Given = Record<string, unknown>;
 
-/** What a tool that pays returns: its outcome, or a question to the person. */
-export type Answered = CallToolResult | InputRequiredResult;
+/** A payment as a tool was asked for it. */
+export interface AskedPayment {
+  tool: string;
+  key: string;
+  /** The arguments, with the key. */
+  given: Given;
+  /** What is paid for. */
+  order: Asked;
+  /** Pays, or finds what was paid for. */
+  flow: (deps: FlowDeps) => Promise<Delivered>;
+  /** What to call next about the job; null if there is nothing to do. */
+  next: (job: Job) => NextCall | null;
+}
 
-/** Returns the answer about a job that was accepted. */
-export function paidAnswer(job: Job, isResumed: boolean, next: Answer['next']): Answer {
-  const charged = isResumed ? 'no' : 'yes';
+/** Pays once for what a tool was asked for, or finds the job of its key. Asks the person first if that is needed. */
+export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promise<Outcome> {
+  checkKeyName(asked.key, false);
+  const deps = await payingDeps(tools, call);
+  const instead = await unconfirmed(asked, deps, call, tools);
+  if (instead !== undefined) return instead;
+  const { job, files, isResumed, delivered } = await asked.flow(deps);
+  // A client that gave up does not know of the job, and the record says so.
+  if (call.isAwaited()) await delivered();
   return {
     ok: true,
-    charged,
+    charged: isResumed ? 'no' : 'yes',
     retry: 'resume',
-    next,
+    next: asked.next(job),
     ...(isResumed && { resumed: true }),
     job: agentView(job),
+    ...(files.length > 0 && { files }),
   };
 }
 
-/** Returns the answer of a call that ran out of time: the server records the outcome, and the same call finds it. */
-export function goesOn(tool: string, given: Given): Answer {
-  return { ok: true, charged: 'maybe', retry: 'resume', pending: true, next: { tool, arguments: given } };
-}
-
-/** Returns deps that pay under the server's authority alone, and remember that they were asked to. */
-export async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
+// Deps that pay under the server's authority alone, and remember that they were asked to.
+async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   const deps = await call.deps();
   return {
     ...deps,
@@ -60,27 +73,23 @@ export async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   };
 }
 
-/**
- * Asks the person if a payment is above the amount of `--confirm-over`.
- * @returns what is answered instead of the outcome; undefined if the call may go on
- */
-export async function unconfirmed(
-  tools: Tools,
-  { key, order, tool, given }: { key: string; order: Asked; tool: string; given: Given },
+// What is answered instead of a payment above the amount of `--confirm-over`; undefined if it may be made.
+async function unconfirmed(
+  { key, order, tool, given }: AskedPayment,
   deps: FlowDeps,
-  context: ServerContext,
-): Promise<Answered | undefined> {
-  const limit = tools.confirmation?.over;
-  if (tools.confirmation === undefined || limit === undefined || (await isPaid(key, deps))) return undefined;
-  const { cost, what } = priceOf(order, await tools.session.settings());
-  if (cost !== undefined && compare(parseDecimal(cost.at_most), parseAmount(limit)) <= 0) return undefined;
+  { context }: Call,
+  { confirmation, session }: Tools,
+): Promise<Outcome | undefined> {
+  if (confirmation === undefined || (await isPaid(key, deps))) return undefined;
+  const { over } = confirmation;
+  const { cost, what } = priceOf(order, await session.settings());
+  if (cost !== undefined && compare(parseDecimal(cost.at_most), parseAmount(over)) <= 0) return undefined;
   const amount = cost?.at_most ?? 'unknown';
   const request = createHash('sha256')
     .update(canonicalJson([order.protocol, order.body] as Json))
     .digest('hex');
-  const message = `${what}: this may cost ${amount}, more than ${limit}.`;
-  const asking: Asking = { tool, key, request, amount };
-  return tools.confirmation.ask(asking, message, commandLine(tool, given), context);
+  const message = `${what}: this may cost ${amount}, more than ${over}.`;
+  return confirmation.ask({ tool, key, request, amount }, message, commandLine(tool, given), context);
 }
 
 // Whether nothing is paid for a key again. A job that was rejected is sent again.

@@ -1,4 +1,4 @@
-import type { CallToolResult } from '@modelcontextprotocol/server';
+import type { CallToolResult, InputRequiredResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import type { Charged, MgwError, Retry } from '../errors.ts';
 import type { Job } from '../job.ts';
@@ -27,6 +27,9 @@ export interface Answer {
   error?: { code: string; message: string; exit_code: number; request_id?: string };
   [member: string]: unknown;
 }
+
+/** What a tool returns: its answer, or a question to the person. */
+export type Outcome = Answer | InputRequiredResult;
 
 /** The schema of every answer. It is open: an answer about money is never refused for a member that is new. */
 export const answerSchema = z.looseObject({
@@ -109,6 +112,11 @@ export function nextForJob({ id, state, protocol, files }: Job): Answer['next'] 
   if (state === 'queued' || state === 'running') return { tool: 'wait', arguments: { refs: [id] } };
   if (state !== 'succeeded' || protocol === 'tts' || files.length > 0) return null;
   return { tool: 'fetch', arguments: { ref: id } };
+}
+
+/** Returns the answer of a call that ran out of time: the work goes on, and `next` finds its outcome. */
+export function pendingAnswer(next: NextCall, charged: Charged = 'no'): Answer {
+  return { ok: true, charged, retry: 'resume', pending: true, next };
 }
 
 /** The members of an answer about what went well and cost nothing. */

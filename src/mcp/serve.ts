@@ -8,18 +8,17 @@ import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { version } from '../version.ts';
 import { Authority, type Grant } from './authority.ts';
-import { addBatchTools } from './batch-tools.ts';
-import type { CheckBatch } from './batches.ts';
+import { batchTools } from './batch-tools.ts';
 import { boundedLines, maxLineBytes } from './bounded-lines.ts';
 import { Calls } from './calls.ts';
 import { Confirmation } from './confirmation.ts';
-import { addSpeechTool } from './speech-tool.ts';
-import { addVideoTools } from './video-tools.ts';
-import { addWaitTools } from './wait-tools.ts';
-import { addLookTools } from './look-tools.ts';
+import { lookTools } from './look-tools.ts';
 import { toolResult } from './result.ts';
 import { Root } from './root.ts';
-import type { Tools } from './tools.ts';
+import { speechTools } from './speech-tool.ts';
+import { addTool, type CheckBatch, type Tools } from './tool.ts';
+import { videoTools } from './video-tools.ts';
+import { waitTools } from './wait-tools.ts';
 
 /** How a server is started. */
 export interface ServeOptions extends Grant {
@@ -50,14 +49,13 @@ export async function serveMcp(options: ServeOptions): Promise<void> {
   const root = await Root.open(options.root);
   const calls = new Calls(session, signals);
   const authority = new Authority(session, options, root.path);
-  const redact = (text: string): string => session.redact(text);
-  const confirmation =
-    options.confirmOver === undefined ? undefined : new Confirmation(options.confirmOver, redact);
+  const { confirmOver } = options;
+  const confirmation = confirmOver === undefined ? undefined : new Confirmation(confirmOver);
   const tools: Tools = { session, calls, root, authority, checkBatch, runs: new Map(), confirmation };
-  const lines = boundedLines((head, tail) => stdout.write(tooLong(head, tail)));
+  const lines = boundedLines((response) => stdout.write(response));
   const transport = new StdioServerTransport(lines, stdout, { maxBufferSize: 2 * maxLineBytes });
   const ended = endOf(stdin, stdout, signals.soft);
-  const handle = serveStdio(({ era }) => serverOf(tools, era === 'modern'), {
+  const handle = serveStdio(() => serverOf(tools), {
     transport,
     onerror: (error) => note(`MCP: ${error.message}`),
   });
@@ -68,18 +66,14 @@ export async function serveMcp(options: ServeOptions): Promise<void> {
   await authority.close();
 }
 
-function serverOf(tools: Tools, isModern: boolean): McpServer {
+function serverOf(tools: Tools): McpServer {
   const { confirmation } = tools;
   const server = new McpServer(
     { name: 'mgw', title: 'Video and speech', version },
     { instructions, ...(confirmation && { requestState: { verify: confirmation.verify } }) },
   );
-  if (confirmation !== undefined) confirmation.isModern = isModern;
-  addVideoTools(server, tools);
-  addSpeechTool(server, tools);
-  addBatchTools(server, tools);
-  addWaitTools(server, tools);
-  addLookTools(server, tools);
+  for (const each of [...videoTools, ...speechTools, ...batchTools, ...waitTools, ...lookTools])
+    addTool(server, tools, each);
   addResources(server, tools);
   return server;
 }
@@ -116,13 +110,4 @@ function endOf(stdin: Readable, stdout: Writable, soft: AbortSignal): Promise<vo
     if (soft.aborted) end();
     soft.addEventListener('abort', end, { once: true });
   });
-}
-
-// Only the ends of the message are known, and its id is at one of them.
-function tooLong(head: string, tail: string): string {
-  const found =
-    /"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*}\s*$/.exec(tail) ??
-    /^\s*{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")/.exec(head);
-  const id = found?.[1] ?? 'null';
-  return `{"jsonrpc":"2.0","id":${id},"error":{"code":-32600,"message":"The message is longer than 10 MiB."}}\n`;
 }

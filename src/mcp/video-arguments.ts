@@ -8,7 +8,7 @@ import { printableLine } from '../printable.ts';
 import { type FlagValue, longName } from '../protocols/compose.ts';
 import { protocolNamed, protocolNames } from '../protocols/named.ts';
 import type { Flag, Protocol } from '../protocols/protocol.ts';
-import type { Tools } from './tools.ts';
+import type { Tools } from './tool.ts';
 
 type Given = Record<string, unknown>;
 
@@ -65,29 +65,35 @@ async function flagValue(tools: Tools, flag: Flag, name: string, value: unknown)
   throw new MgwError('usage', `${name}: ${printableLine(text, 200)} is larger than 64 MiB.`);
 }
 
-/** The arguments of a video: the flags of all protocols. */
-export function videoFields(): Record<string, z.ZodOptional> {
-  const fields: Record<string, z.ZodOptional> = {
-    protocol: z.optional(z.enum(protocolNames).describe('the protocol that serves the model; see models')),
-  };
-  const about = new Map<string, Map<string, string[]>>();
-  for (const name of protocolNames) {
-    for (const flag of protocolNamed(name).flags) {
-      const texts = about.get(longName(flag)) ?? new Map<string, string[]>();
-      about.set(longName(flag), texts.set(flag.description, [...(texts.get(flag.description) ?? []), name]));
-      fields[longName(flag)] = z.optional(typeOf(flag));
-    }
-  }
-  for (const [name, texts] of about) {
-    const description = [...texts].map(([text, names]) => `${names.join(', ')}: ${text}`).join('; ');
-    const field = fields[name];
-    if (field !== undefined) fields[name] = z.optional(field.describe(description));
-  }
-  return fields;
+const one = z.optional(z.union([z.string(), z.number()]));
+const list = z.optional(z.union([z.array(z.union([z.string(), z.number()])), z.string(), z.number()]));
+const onOrOff = z.optional(z.boolean());
+
+/** The arguments of a video: the flags of all protocols, each described for the protocols that have it. */
+export const videoFields: Record<string, z.ZodOptional> = {
+  protocol: z.optional(z.enum(protocolNames)).describe('the protocol that serves the model; see models'),
+  ...Object.fromEntries(
+    [...flagTexts()].map(([name, { kind, text }]) => [name, fieldOf(kind).describe(text)]),
+  ),
+};
+
+function fieldOf(kind: Flag['kind']): z.ZodOptional {
+  return kind === 'switch' ? onOrOff : kind === 'list' ? list : one;
 }
 
-function typeOf({ kind }: Flag): z.ZodType {
-  if (kind === 'switch') return z.boolean();
-  const one = z.union([z.string(), z.number()]);
-  return kind === 'list' ? z.union([z.array(one), one]) : one;
+function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
+  const flags = new Map<string, { kind: Flag['kind']; texts: Map<string, string[]> }>();
+  for (const protocol of protocolNames)
+    for (const flag of protocolNamed(protocol).flags) {
+      const { kind, description } = flag;
+      const known = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
+      known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);
+      flags.set(longName(flag), { ...known, kind });
+    }
+  return new Map(
+    [...flags].map(([name, { kind, texts }]) => {
+      const parts = [...texts].map(([text, names]) => `${names.join(', ')}: ${text}`);
+      return [name, { kind, text: parts.join('; ') }];
+    }),
+  );
 }

@@ -1,96 +1,69 @@
-import type { McpServer, ServerContext } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { deadlineIn } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { priceOf, type Asked } from '../flows/prices.ts';
 import { submitVideo } from '../flows/submit-video.ts';
-import { checkKeyName } from '../key-name.ts';
 import { composeSpeech } from '../speech/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 import type { Call } from './calls.ts';
-import {
-  type Answered,
-  type Given,
-  goesOn,
-  keyField,
-  paidAnswer,
-  payingDeps,
-  sameKey,
-  unconfirmed,
-} from './paying.ts';
-import { type Answer, answerSchema } from './result.ts';
-import type { Tools } from './tools.ts';
+import { type AskedPayment, type Given, keyField, pay, sameKey } from './paying.ts';
+import { type Outcome, well } from './result.ts';
+import { tool, type Tools } from './tool.ts';
 import { composedVideo, videoFields } from './video-arguments.ts';
 
-/** Adds `submit_video`, and `price`. */
-export function addVideoTools(server: McpServer, tools: Tools): void {
-  server.registerTool(
-    'submit_video',
-    {
-      title: 'Submit a video',
-      description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} Then call wait, then fetch.`,
-      inputSchema: z.strictObject({ key: keyField, ...videoFields() }),
-      outputSchema: answerSchema,
-      annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: true },
-    },
-    (given, context) => submitted(tools, given.key, given, context),
-  );
-  server.registerTool(
-    'price',
-    {
-      title: 'What a request may cost',
-      description:
-        'Tells what a video (the arguments of submit_video) or a text (text) would cost at most. Nothing is sent.',
-      inputSchema: z.strictObject({
-        ...videoFields(),
-        text: z.string().describe('the text of speech').optional(),
-      }),
-      outputSchema: answerSchema,
-      annotations: { readOnlyHint: true, openWorldHint: true },
-    },
-    (given, context) => tools.calls.run(context, (call) => priced(tools, given, call)),
-  );
-}
+/** `submit_video`, and `price`. */
+export const videoTools = [
+  tool({
+    name: 'submit_video',
+    title: 'Submit a video',
+    description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} models lists the models and their protocols; an argument belongs to the protocols that its description begins with. Then call wait, then fetch.`,
+    effect: 'pay',
+    fields: { key: keyField, ...videoFields },
+    run: (given, call, tools) => submitted(given, call, tools),
+  }),
+  tool({
+    name: 'price',
+    title: 'What a request may cost',
+    description:
+      'Tells what a video (the arguments of submit_video without key) or speech (text) would cost at most, and what is left of the budgets. Nothing is sent.',
+    effect: 'look',
+    fields: { ...videoFields, text: z.optional(z.string().describe('the text of speech')) },
+    run: (given, call, tools) => priced(given, call, tools),
+  }),
+];
 
-async function submitted(tools: Tools, key: string, given: Given, context: ServerContext): Promise<Answered> {
-  const fields = { ...given, key: undefined };
-  let asking: Answered | undefined;
-  const result = await tools.calls.run(
-    context,
-    async (call) => {
-      checkKeyName(key, false);
-      const { video, advice } = await composedVideo(tools, fields);
-      call.notes.push(...advice);
-      const { protocol, body } = video;
-      const order = { protocol: protocol.name, model: protocol.modelOf(body), body };
-      const deps = await payingDeps(tools, call);
-      asking = await unconfirmed(tools, { key, order, tool: 'submit_video', given }, deps, context);
-      if (asking !== undefined) return goesOn('submit_video', given);
-      const { job, isResumed, delivered } = await submitVideo(
-        video,
-        {
-          ask: 'accept',
-          force: false,
-          fresh: false,
-          sidecar: false,
-          key,
-          blockedByAnyDoubt: true,
-          deadline: deadlineIn(longestSubmissionMs, tools.session.clock),
-        },
-        deps,
-      );
-      await delivered();
-      return paidAnswer(job, isResumed, { tool: 'wait', arguments: { refs: [job.id] } });
-    },
-    () => goesOn('submit_video', given),
-  );
-  return asking ?? result;
-}
-
-// A call is answered before that; a refused submission is tried again for so long at most, ms.
+// A refused submission is tried again for so long at most, ms. The call is answered before that.
 const longestSubmissionMs = 10 * 60_000;
 
-async function priced(tools: Tools, { text, ...given }: Given, call: Call): Promise<Answer> {
+async function submitted(
+  { key, ...given }: Given & { key: string },
+  call: Call,
+  tools: Tools,
+): Promise<Outcome> {
+  const { video, advice } = await composedVideo(tools, given);
+  call.notes.push(...advice);
+  const { protocol, body } = video;
+  const wanted = {
+    ask: 'accept',
+    force: false,
+    fresh: false,
+    sidecar: false,
+    key,
+    blockedByAnyDoubt: true,
+    deadline: deadlineIn(longestSubmissionMs, tools.session.clock),
+  } as const;
+  const asked: AskedPayment = {
+    tool: 'submit_video',
+    key,
+    given: { key, ...given },
+    order: { protocol: protocol.name, model: protocol.modelOf(body), body },
+    flow: (deps) => submitVideo(video, wanted, deps),
+    next: ({ id }) => ({ tool: 'wait', arguments: { refs: [id] } }),
+  };
+  return pay(asked, call, tools);
+}
+
+async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<Outcome> {
   const settings = await tools.session.settings();
   let asked: Asked;
   if (typeof text === 'string') {
@@ -103,6 +76,5 @@ async function priced(tools: Tools, { text, ...given }: Given, call: Call): Prom
     asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
   const { cost, what } = priceOf(asked, settings);
-  const budgets = await tools.authority.view();
-  return { ok: true, charged: 'no', retry: 'safe', next: null, what, cost: cost ?? 'unknown', budgets };
+  return { ...well, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
 }

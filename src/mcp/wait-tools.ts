@@ -1,59 +1,49 @@
-import type { McpServer } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { MgwError, usageError } from '../errors.ts';
 import { fetch as fetchResult, planFetches, waitFor } from '../flows/fetch.ts';
 import { findJobHere } from '../flows/find-job.ts';
 import type { Job } from '../job.ts';
 import type { Call } from './calls.ts';
-import { agentView, type Answer, answerSchema, errorAnswer, nextForJob, refText, well } from './result.ts';
-import type { Tools } from './tools.ts';
+import { agentView, type Answer, errorAnswer, nextForJob, pendingAnswer, refText, well } from './result.ts';
+import { tool, type Tools } from './tool.ts';
 
-/** Adds `wait` and `fetch`: they wait for jobs and save results, and cannot pay. */
-export function addWaitTools(server: McpServer, tools: Tools): void {
-  const { calls } = tools;
-  server.registerTool(
-    'wait',
-    {
-      title: 'Wait for jobs',
-      description:
-        'Waits until jobs have finished, for at most 50 s; if pending is true, call it again. It pays nothing.',
-      inputSchema: z.strictObject({
-        ref: z.string().describe(refText).optional(),
-        refs: z.array(z.string()).min(1).max(100).describe('several of them').optional(),
-      }),
-      outputSchema: answerSchema,
-      annotations: { readOnlyHint: true, openWorldHint: true },
+/** `wait` and `fetch`: they wait for jobs and save results, and cannot pay. */
+export const waitTools = [
+  tool({
+    name: 'wait',
+    title: 'Wait for jobs',
+    description:
+      'Waits until jobs have finished, for at most 50 s; if pending is true, call it again. It pays nothing.',
+    effect: 'look',
+    fields: {
+      ref: z.optional(z.string().describe(refText)),
+      refs: z.optional(z.array(z.string()).min(1).max(100).describe('several of them')),
     },
-    (given, context) => calls.run(context, (call) => wait(refsOf(given), call)),
-  );
-  server.registerTool(
-    'fetch',
-    {
-      title: 'Save a result',
-      description:
-        'Waits for a job and saves its file, for at most 50 s; if pending is true, call it again. It pays nothing.',
-      inputSchema: z.strictObject({
-        ref: z.string().describe(refText),
-        output: z.optional(z.string().describe('path of the file or folder, below the root')),
-      }),
-      outputSchema: answerSchema,
-      annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: true },
+    run: ({ ref, refs = [] }, call) => {
+      const all = [...refs, ...(ref === undefined ? [] : [ref])];
+      if (all.length === 0) throw usageError('Give ref or refs.');
+      return wait([...new Set(all)], call);
     },
-    (given, context) => calls.run(context, (call) => fetched(tools, given.ref, given.output, call)),
-  );
-}
-
-function refsOf({
-  ref: one,
-  refs: several,
-}: {
-  ref?: string | undefined;
-  refs?: string[] | undefined;
-}): string[] {
-  const all = [...(several ?? []), ...(one === undefined ? [] : [one])];
-  if (all.length === 0) throw usageError('Give ref or refs.');
-  return [...new Set(all)];
-}
+  }),
+  tool({
+    name: 'fetch',
+    title: 'Save a result',
+    description:
+      'Waits for a job and saves its file, for at most 50 s; if pending is true, call it again. It pays nothing, and overwrites nothing.',
+    effect: 'save',
+    fields: {
+      ref: z.string().describe(refText),
+      output: z.optional(
+        z
+          .string()
+          .describe(
+            "path of the file, or of a folder with / at its end, in the server's folder; by default the job's id names the file",
+          ),
+      ),
+    },
+    run: ({ ref, output }, call, tools) => fetched(ref, output, call, tools),
+  }),
+];
 
 async function wait(all: readonly string[], call: Call): Promise<Answer> {
   const deps = await call.deps();
@@ -91,21 +81,17 @@ function endOf(ends: readonly Ended[]): Answer {
       ? shown
       : { ...shown, problem: errorAnswer(error, 'no').error };
   });
-  if (open.length > 0)
-    return {
-      ...well,
-      retry: 'resume',
-      pending: true,
-      next: { tool: 'wait', arguments: { refs: open.map(({ ref: each, error }) => error?.job?.id ?? each) } },
-      jobs,
-    };
+  if (open.length > 0) {
+    const refs = open.map(({ ref: each, error }) => error?.job?.id ?? each);
+    return { ...pendingAnswer({ tool: 'wait', arguments: { refs } }), jobs };
+  }
   const [first] = failed;
   if (first?.error !== undefined) return { ...errorAnswer(first.error, 'no'), jobs };
   const [end] = ends;
   return { ...well, next: end?.job === undefined ? null : nextForJob(end.job), jobs };
 }
 
-async function fetched(tools: Tools, given: string, output: string | undefined, call: Call): Promise<Answer> {
+async function fetched(given: string, output: string | undefined, call: Call, tools: Tools): Promise<Answer> {
   const deps = await call.deps();
   const isFolder = output !== undefined && /[\\/]$/.test(output);
   const path = await tools.root.file(output ?? '.', 'output');
@@ -125,6 +111,6 @@ async function fetched(tools: Tools, given: string, output: string | undefined, 
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;
     const next = { tool: 'fetch', arguments: { ref: job.id, ...(output !== undefined && { output }) } };
-    return { ...well, retry: 'resume', pending: true, next, job: agentView(job) };
+    return { ...pendingAnswer(next), job: agentView(job) };
   }
 }

@@ -4,9 +4,9 @@ import { boundedLines } from '../../src/mcp/bounded-lines.ts';
 import { readAll } from '../support/read-all.ts';
 
 /** What comes out if a text is written in pieces of a size, and the ends of the lines that were dropped. */
-function passed(text: string, size: number, max: number): { out: string; dropped: string[][] } {
-  const dropped: string[][] = [];
-  const lines = boundedLines((head, tail) => dropped.push([head, tail]), max);
+function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
+  const dropped: string[] = [];
+  const lines = boundedLines((response) => dropped.push(response), max);
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; at += size) lines.write(bytes.subarray(at, at + size));
   lines.end();
@@ -30,9 +30,16 @@ test('passes whole lines on, drops longer ones and what has no end, however the 
   );
 });
 
-test('keeps the ends of a dropped line alone', () => {
-  const { dropped } = passed(`head${'x'.repeat(5000)}tail\n`, 64, 100);
-  expect(dropped[0]?.[0]).toMatch(/^headx+$/);
-  expect(dropped[0]?.[1]).toMatch(/^x+tail$/);
-  expect(dropped[0]?.join('').length).toBeLessThanOrEqual(600);
+test.each([
+  ['7', (id: string) => `{"jsonrpc":"2.0","id":${id},"method":"${'x'.repeat(5000)}"}\n`],
+  ['"call-1"', (id: string) => `{"jsonrpc":"2.0","method":"${'x'.repeat(5000)}","id":${id}}\n`],
+  ['null', () => `${'x'.repeat(5000)}\n`],
+])('answers a dropped line under its id, %s', (id, line) => {
+  const { out, dropped } = passed(line(id), 64, 100);
+  expect(out).toBe('');
+  expect(dropped).toHaveLength(1);
+  expect(JSON.parse(dropped[0] ?? '')).toMatchObject({
+    id: JSON.parse(id) as unknown,
+    error: { code: -32600 },
+  });
 });

@@ -7,7 +7,7 @@ import { ago } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { type Column, fittedTable } from '../../output/table.ts';
 import { cutToWidth } from '../../output/text-width.ts';
-import type { Job } from '../../../job.ts';
+import { type Job, jobStates } from '../../../job.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
 import { jobView } from '../../../jobs/view.ts';
@@ -27,8 +27,6 @@ interface LsOptions {
   all?: boolean;
 }
 
-const states = ['prepared', 'sending', 'unknown', 'queued', 'running', 'succeeded', 'failed', 'rejected'];
-
 const examples = `
 Examples:
   $ mgw jobs ls --state queued,running
@@ -39,7 +37,7 @@ Examples:
 /** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
 export function registerLs(command: Command, run: Run): void {
   command
-    .addOption(someOf('--state <state>', 'only jobs in this state', states))
+    .addOption(someOf('--state <state>', 'only jobs in this state', jobStates))
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), [...protocolNames, 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())

@@ -1,0 +1,101 @@
+import type { McpServer } from '@modelcontextprotocol/server';
+import * as z from 'zod';
+import type { MgwError } from '../errors.ts';
+import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { Session } from '../flows/session.ts';
+import type { Authority } from './authority.ts';
+import type { Call, Calls } from './calls.ts';
+import type { Confirmation } from './confirmation.ts';
+import { answerSchema, type Outcome, pendingAnswer } from './result.ts';
+import type { Root } from './root.ts';
+
+/** What the tools of one server work with. */
+export interface Tools {
+  session: Session;
+  calls: Calls;
+  root: Root;
+  authority: Authority;
+  checkBatch: CheckBatch;
+  /** The runs of batches by their names, also those that have ended. */
+  runs: Map<string, StartedRun>;
+  /** Absent if no payment needs a person. */
+  confirmation: Confirmation | undefined;
+}
+
+/** One tool: what a client is told of it, and what it does. */
+export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
+  name: string;
+  title: string;
+  description: string;
+  /** `look` changes nothing, `save` writes files, `pay` costs money. */
+  effect: 'look' | 'save' | 'pay';
+  /** Whether everything is answered from this machine. */
+  isLocal?: true;
+  fields: Fields;
+  run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
+}
+
+/** Returns the tool as it is given, with the types of its arguments inferred. */
+export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
+  return given;
+}
+
+/** Adds a tool to a server. A call that takes too long is answered, and the same call is what comes next. */
+export function addTool(server: McpServer, tools: Tools, each: Tool): void {
+  const { name, title, description, effect, isLocal = false, fields } = each;
+  server.registerTool(
+    name,
+    {
+      title,
+      description,
+      inputSchema: z.strictObject(fields),
+      outputSchema: answerSchema,
+      annotations: {
+        readOnlyHint: effect === 'look',
+        ...(effect !== 'look' && { destructiveHint: false, idempotentHint: true }),
+        openWorldHint: !isLocal,
+      },
+    },
+    (given, context) => {
+      const late = pendingAnswer({ tool: name, arguments: given }, effect === 'pay' ? 'maybe' : 'no');
+      return tools.calls.run(context, late, (call) => each.run(given, call, tools));
+    },
+  );
+}
+
+/** How an agent names a batch. */
+export interface AskedBatch {
+  /** The path of its manifest. */
+  manifest: string;
+  name?: string | undefined;
+  output?: string | undefined;
+}
+
+/** A batch whose rows were all checked; nothing was sent. */
+export interface CheckedBatch {
+  name: string;
+  /** What is shown of it: counts, cost, problems, rows. */
+  view: Record<string, unknown>;
+  /** What the open rows cost at most, an exact decimal; undefined if a price is unknown. */
+  atMost: string | undefined;
+  /** Whether any row is open. */
+  isOpen: boolean;
+  /** Why it cannot run: invalid rows. */
+  refusal: MgwError | undefined;
+  /** A hash of everything it asks for. */
+  request: string;
+  /**
+   * Carries out the open rows, and no row whose request has changed since the check.
+   * @returns why it stopped before its end, undefined if it did not
+   */
+  run(deps: FlowDeps): Promise<MgwError | undefined>;
+}
+
+/** Opens batches by the code of `mgw batch`; files are read and written below the root only. */
+export type CheckBatch = (asked: AskedBatch, root: Root, kind: 'plan' | 'status') => Promise<CheckedBatch>;
+
+/** The run of a batch that this server has started. */
+export interface StartedRun {
+  isRunning: boolean;
+  error?: MgwError;
+}
