@@ -1,0 +1,31 @@
+/** Draws `count` of the items by a seed: the same ones on every machine. */
+export function sample(items, count, seed) {
+  let state = [...String(seed)].reduce(
+    (sum, letter) => Math.imul(sum ^ letter.charCodeAt(0), 16777619),
+    2166136261,
+  );
+  const random = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  return items
+    .map((item, index) => ({ item, index, key: random() }))
+    .sort((a, b) => a.key - b.key)
+    .slice(0, count)
+    .sort((a, b) => a.index - b.index)
+    .map(({ item }) => item);
+}
+
+/**
+ * Reads why mutants may survive. A line names a mutant by its file, its kind and its source, which outlive line numbers:
+ * - `src/ledger/chain.ts` true `if (x)`: the reason
+ * @returns the reason for a mutant, undefined if there is none
+ */
+export function explanations(text) {
+  const reasons = new Map();
+  for (const [, path, kind, source, why] of text.matchAll(/^- `([^`]+)` ([^`]+) `(.+)`: (.+)$/gm))
+    reasons.set(`${path} ${kind} ${source}`, why);
+  return ({ path, kind, text: source }) => reasons.get(`${path} ${kind} ${source}`);
+}

@@ -1,0 +1,125 @@
+import { runInThisContext } from 'node:vm';
+import ts from 'typescript';
+import { describe, expect, it } from 'vitest';
+import { instrument } from '../../scripts/mutants/instrument.mjs';
+import { explanations, sample } from '../../scripts/mutants/sample.mjs';
+
+interface Mutant {
+  id: string;
+  path: string;
+  line: number;
+  kind: string;
+  text: string;
+}
+const mutantsOf = instrument as (path: string, text: string) => { text: string; mutants: Mutant[] };
+
+interface Active {
+  __mgwMutants?: { active: number };
+}
+
+/** Runs a function of a source with one mutant after another; the results by the kinds of the mutants, '' for none. */
+function results(source: string, ...args: unknown[]): Record<string, unknown> {
+  const { text, mutants } = mutantsOf('src/x.ts', source);
+  const compiled = ts.transpile(text, { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ES2022 });
+  const run = runInThisContext(`(() => { ${compiled}; return f; })()`) as (...args: unknown[]) => unknown;
+  const active = (globalThis as Active).__mgwMutants;
+  if (active === undefined) throw new Error('the runtime is missing');
+  const resultOf = (number: number): unknown => {
+    active.active = number;
+    try {
+      return run(...args);
+    } catch (error) {
+      return String(error);
+    } finally {
+      active.active = -1;
+    }
+  };
+  const all = mutants.map(({ kind }, number): [string, unknown] => [kind, resultOf(number)]);
+  return Object.fromEntries([['', resultOf(-1)], ...all]);
+}
+
+describe('instrument', () => {
+  it.each<[string, unknown[], Record<string, unknown>]>([
+    ['function f(a) { if (a) return 1; return 2; }', [0], { '': 2, true: 1, false: 2, undefined: undefined }],
+    [
+      'function f(a, b) { return a && b; }',
+      [true, false],
+      { '': false, dropped: true, undefined: undefined },
+    ],
+    ['function f(a, b) { return a < b; }', [1, 1], { '': false, '<=': true, undefined: undefined }],
+    ['function f(a, b) { return a === b; }', [1, 1], { '': true, not: false }],
+    ['function f(a) { return !a; }', [1], { '': false, not: true }],
+    ['function f(a) { return a ?? 2; }', [1], { '': 1, fallback: 2, undefined: undefined }],
+    [
+      'function f(a) { if (a) throw new Error("no"); return !1; }',
+      [1],
+      {
+        '': 'Error: no',
+        true: 'Error: no',
+        false: false,
+        'no throw': false,
+        not: 'Error: no',
+      },
+    ],
+    [
+      'function f() { const a = new Set(); a.add(1); return a.size; }',
+      [],
+      { '': 1, 'no call': 0, undefined: undefined },
+    ],
+    [
+      'function f(a) { let b = 0; if (a) b = 1; else b = 2; return !b; }',
+      [1],
+      {
+        '': false,
+        true: false,
+        false: false,
+        'no call': false,
+        not: true,
+      },
+    ],
+    [
+      'const f = (a) => ({ isDurable: true, a }).isDurable;',
+      [1],
+      { '': true, not: false, undefined: undefined },
+    ],
+    [
+      'const f = (a) => `WHERE a AND ${a} FOR UPDATE`;',
+      ['b'],
+      {
+        '': 'WHERE a AND b FOR UPDATE',
+        undefined: undefined,
+        'sql AND': 'WHERE a OR b FOR UPDATE',
+        'sql FOR UPDATE': 'WHERE a AND b',
+      },
+    ],
+  ])('%s', (source, args, expected) => {
+    expect(results(source, ...args)).toEqual(expected);
+  });
+
+  it('keeps the lines, and names a mutant by its place', () => {
+    const { text, mutants } = mutantsOf('src/x.ts', 'const a = 1;\nif (a > 0) f();\n');
+    expect(text.split('\n')).toHaveLength(3);
+    expect(mutants.map(({ id }) => id)).toEqual([
+      'src/x.ts:2:5:true',
+      'src/x.ts:2:5:false',
+      'src/x.ts:2:7:>=',
+      'src/x.ts:2:12:no call',
+    ]);
+  });
+});
+
+it('sample draws the same ones by the same seed', () => {
+  const items = Array.from({ length: 100 }, (_, index) => index);
+  const drawn = sample(items, 10, '7') as number[];
+  expect(new Set(drawn).size).toBe(10);
+  expect(sample(items, 10, '7')).toEqual(drawn);
+  expect(sample(items, 10, '8')).not.toEqual(drawn);
+});
+
+it('explanations finds a mutant by its file, its kind and its source', () => {
+  const why = explanations('# Title\n\n- `src/x.ts` no call `f(`a`);`: it changes nothing\n') as (
+    mutant: Partial<Mutant>,
+  ) => string | undefined;
+  expect(why({ path: 'src/x.ts', kind: 'no call', text: 'f(`a`);' })).toBe('it changes nothing');
+  expect(why({ path: 'src/x.ts', kind: 'true', text: 'f(`a`);' })).toBeUndefined();
+});
