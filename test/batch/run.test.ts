@@ -1,4 +1,5 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/cli.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
@@ -112,6 +113,29 @@ describe('a run', () => {
     const { exit_code, batch } = await scene.read('run', file, '--skip-bad');
     expect(exit_code).toBe(11);
     expect(batch).toMatchObject({ rows: 2, bad: 1, states: { done: 1 } });
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
+
+  it('pays for no row whose file came to stand there after the plan', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    scene.gateway.judge = () => {
+      scene.file('b.mp4', 'of another program');
+      return undefined;
+    };
+    const { exit_code, rows } = await scene.read('run', file, '--concurrency', '1');
+    expect(exit_code).toBe(11);
+    expect(rows).toMatchObject([{ id: 'b', message: expect.stringContaining('b.mp4 exists') as string }]);
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
+
+  it('does not pay again for a row whose record is lost', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    const jobs = join(scene.user.env['MGW_STATE_DIR'] ?? '', 'jobs');
+    for (const name of readdirSync(jobs)) rmSync(join(jobs, name));
+    rmSync(scene.at('a.mp4'));
+    expect((await scene.read('plan', file)).batch.states).toMatchObject({ unknown: 1 });
+    expect(await scene.read('run', file)).toMatchObject({ rows: [{ id: 'a', state: 'unknown' }] });
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 

@@ -1,4 +1,4 @@
-import { openSync } from 'node:fs';
+import { openSync, rmSync, writeFileSync } from 'node:fs';
 import type * as FileSystem from 'node:fs';
 import {
   lstat,
@@ -26,6 +26,10 @@ const disk = vi.hoisted(() => ({
   link: undefined as string | undefined,
   rename: undefined as string | undefined,
   rm: undefined as string | undefined,
+  /** What has been done, in its order. */
+  done: [] as string[],
+  /** Runs before the next change. */
+  before: undefined as (() => void) | undefined,
 }));
 
 vi.mock('node:fs', async (original) => {
@@ -35,10 +39,18 @@ vi.mock('node:fs', async (original) => {
     (...args: A): void => {
       const code = disk[name];
       if (code !== undefined) throw Object.assign(new Error(code), { code });
+      disk.before?.();
       act(...args);
+      disk.done.push(name);
     };
+  const fsync = (file: number, ended: FileSystem.NoParamCallback): void =>
+    real.fsync(file, (error) => {
+      disk.done.push(real.fstatSync(file).isDirectory() ? 'sync folder' : 'sync');
+      ended(error);
+    });
   return {
     ...real,
+    fsync,
     linkSync: failing('link', real.linkSync),
     renameSync: failing('rename', real.renameSync),
     unlinkSync: failing('rm', real.unlinkSync),
@@ -54,7 +66,7 @@ beforeEach(async () => {
   part = await sealed(`${target}.part`, 'new');
 });
 afterEach(async () => {
-  Object.assign(disk, { link: undefined, rename: undefined, rm: undefined });
+  Object.assign(disk, { link: undefined, rename: undefined, rm: undefined, before: undefined, done: [] });
   await rm(folder, { recursive: true });
 });
 
@@ -150,6 +162,31 @@ describe('publish', () => {
       await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
     await expect(lstat(target)).rejects.toMatchObject({ code: 'ENOENT' });
   });
+
+  it.each([
+    [once, 'link'],
+    [force, 'rename'],
+  ])(
+    'syncs the folder when the file has its name, and before the part is gone (%o)',
+    async (options, put) => {
+      disk.done = [];
+      await publish(part, target, options);
+      expect(disk.done.slice(0, 2)).toEqual([put, 'sync folder']);
+    },
+  );
+
+  it.each([once, force])(
+    'publishes nothing if another file takes the place of the part at the last moment (%o)',
+    async (options) => {
+      disk.before = () => {
+        disk.before = undefined;
+        rmSync(part.path);
+        writeFileSync(part.path, 'bad');
+      };
+      await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io' });
+      await expect(lstat(target)).rejects.toMatchObject({ code: 'ENOENT' });
+    },
+  );
 
   it('looks at the content if the numbers of the file have changed by themselves', async () => {
     await utimes(part.path, 1, 1);

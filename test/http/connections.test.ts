@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bearer } from '../../src/exchange.ts';
+import { sendOn } from '../../src/http/answer.ts';
 import { createClient } from '../../src/http/client.ts';
 import {
   openConnections,
@@ -182,6 +183,23 @@ describe('certificates', () => {
       [1, 0],
     ]);
   });
+});
+
+it('a single connection is never made again, even if its server has closed it', async () => {
+  let count = 0;
+  const server = createHttp((_, response) => response.setHeader('connection', 'close').end('{}'));
+  server.on('connection', () => (count += 1));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onEnd(() => void server.close());
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const connections = await openConnections(new URL(origin), { timeoutMs: 2000, most: 1 });
+  onEnd(() => connections.destroy(new Error('the test has ended')));
+  const request = { method: 'POST', origin, path: '/', headers: {}, body: '{}' };
+  const signal = new AbortController().signal;
+  const first = await sendOn(connections, request, { maxBuffered: 100, signal });
+  first.resume();
+  await expect(sendOn(connections, request, { maxBuffered: 100, signal })).rejects.toThrow('not made again');
+  expect(count).toBe(1);
 });
 
 const PROGRAM = `

@@ -1,0 +1,152 @@
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import type { Job, JobEvent, Owner } from '../../src/job.ts';
+import { resolveJob } from '../../src/jobs/resolve.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
+import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
+import { deadOwner, depsFor, jobsOf, orderOf, run } from './harness.ts';
+
+const busy = says({ error: { message: 'busy' } }, 429);
+const refused = says({ error: { message: 'no' } }, 422);
+const afar: Owner = { pid: 7, start: '1', host: 'afar' };
+const error = { code: 'submit_unknown', message: 'reset' };
+
+/** A ledger that does not take events of these types. */
+function refusing(ledger: Ledger, ...types: JobEvent['type'][]): Ledger {
+  const append: Ledger['append'] = (id, event) =>
+    types.includes(event.type)
+      ? Promise.reject(new MgwError('local_io', 'the disk is full'))
+      : ledger.append(id, event);
+  return { ...ledger, append };
+}
+
+/** Prepares a job, of which nothing is sent. */
+async function prepared(ledger: Ledger, deps: Parameters<typeof run>[0]): Promise<Job> {
+  const full = new MgwError('budget', 'not yet');
+  await run({ ...deps, allowances: () => Promise.reject(full) });
+  const [job] = await jobsOf(ledger);
+  if (job === undefined) throw new Error('no job');
+  return job;
+}
+
+describe('another attempt', () => {
+  it('is not made if the refusal of the first one could not be recorded', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(busy);
+    const deps = await depsFor(server.url, state);
+    const ran = await run({ ...deps, ledger: refusing(deps.ledger, 'unavailable') });
+    expect(ran).toMatchObject({ exit: 10 });
+    expect(deps.clock.pauses).toEqual([]);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('is left to another process that has begun it meanwhile', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(busy);
+    const deps = await depsFor(server.url, state, { owner: currentOwner() });
+    deps.clock.onSleep = async (count) => {
+      const [job] = await jobsOf(deps.ledger);
+      const id = job?.id ?? '';
+      if (count === 1) await deps.ledger.claim(`send.${id}.2`, JSON.stringify(currentOwner()));
+      if (count === 1) await deps.ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() });
+      if (count === 2) await deps.ledger.append(id, { type: 'accepted', handle: 'task_of_other' });
+    };
+    expect(await run(deps)).toMatchObject({ exit: 0, isResumed: true, job: { handle: 'task_of_other' } });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  const broken: Answer = (_, response) => {
+    response.writeHead(502, { 'content-length': '100' });
+    response.write('{"error"', () => response.destroy());
+  };
+  it.each<[string, Answer, boolean, number, number]>([
+    ['a whole 502', says('<html>bad gateway</html>', 502), true, 0, 2],
+    ['a whole 502 without the setting', says('<html>bad gateway</html>', 502), false, 7, 1],
+    ['a 502 that is cut', broken, true, 7, 1],
+    ['a 502 with a handle', says({ task_id: 'task_7', error: 'late' }, 502), true, 7, 1],
+    ['a 408', says({ error: 'slow' }, 408), true, 7, 1],
+  ])('under submit.retry_5xx after %s', async (_, answer, retry5xx, exit, requests) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(answer);
+    expect(await run(await depsFor(server.url, state, { retry5xx }))).toMatchObject({ exit });
+    expect(server.requests).toHaveLength(requests);
+  });
+});
+
+describe('an attempt that cannot be recorded', () => {
+  it.each<[string, JobEvent['type'][], number]>([
+    ['is recorded as not sent', ['sending'], 1],
+    ['is known to its own process', ['sending', 'unavailable'], 0],
+  ])('sends nothing, and %s', async (_, types, attempts) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state, { owner: currentOwner() });
+    const failed = await run({ ...deps, ledger: refusing(deps.ledger, ...types) });
+    expect(failed).toMatchObject({ exit: 10, error: { charged: 'no' } });
+    expect(server.requests).toHaveLength(0);
+    expect((await jobsOf(deps.ledger))[0]).toMatchObject({ state: 'prepared', record: { attempts } });
+    const again = await depsFor(server.url, state, { owner: currentOwner() });
+    expect(await run(again)).toMatchObject({ exit: 0, job: { id: failed.job?.id } });
+    expect(server.created).toBe(1);
+  });
+});
+
+describe('an attempt without a recorded answer', () => {
+  it.each<[string, Owner, number]>([
+    ['of a dead process', deadOwner(), 7],
+    ['of a process that cannot be seen', afar, 7],
+    ['of a process that is alive', currentOwner(), 8],
+  ])('%s is sent by no one else', async (_, owner, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const job = await prepared(deps.ledger, deps);
+    await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
+    await deps.ledger.append(job.id, { type: 'sending', attempt: 1, owner });
+    const ran = await run(deps, orderOf({ deadline: { leftMs: () => 0 } }));
+    expect(ran).toMatchObject({ exit, error: { charged: 'maybe' } });
+    expect(server.requests).toHaveLength(0);
+  });
+});
+
+describe('a damaged record', () => {
+  const answered = (text: string, status: number): JobEvent => ({
+    type: 'reply',
+    attempt: 1,
+    reply: { status, headers: {}, text, complete: true },
+  });
+  it.each<[string, JobEvent, number]>([
+    ['is not settled by a refusal, which may be of an earlier attempt', answered('{"error":{}}', 422), 7],
+    ['is settled by a handle', answered('{"task_id":"task_7"}', 200), 0],
+  ])('%s', async (_, reply, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(refused);
+    const deps = await depsFor(server.url, state);
+    const job = await prepared(deps.ledger, deps);
+    const owner = deadOwner();
+    await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
+    await deps.ledger.append(job.id, { type: 'sending', attempt: 1, owner });
+    appendFileSync(join(state, 'jobs', `${job.id}.jsonl`), '{"damaged":true}\n');
+    await deps.ledger.append(job.id, reply);
+    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit });
+    expect(server.requests).toHaveLength(0);
+    const types = (await deps.ledger.events(job.id)).map((event) => event?.type);
+    expect(types).not.toContain('rejected');
+  });
+});
+
+describe('two persons who end one doubt at once', () => {
+  it('do not end the attempt that the first of them has begun since', async () => {
+    const { ledger, ...deps } = await depsFor('http://127.0.0.1:9', freshFolder());
+    const { id } = await prepared(ledger, { ...deps, ledger });
+    await ledger.append(id, { type: 'sending', attempt: 1, owner: deadOwner() });
+    await ledger.append(id, { type: 'unknown', attempt: 1, error });
+    const seen = await ledger.read(id);
+    if (seen === undefined) throw new Error('no job');
+    await resolveJob(ledger, seen, { how: 'resubmit' });
+    await ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() });
+    await resolveJob(ledger, seen, { how: 'not-created' });
+    expect(await ledger.read(id)).toMatchObject({ state: 'sending', record: { attempts: 2 } });
+  });
+});

@@ -1,0 +1,54 @@
+import { writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { expect, it } from 'vitest';
+import { appendFile, createExclusively, createFile, replaceFile } from '../../src/ledger/durable-file.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { watchDisk } from '../support/disk-operations.ts';
+import { freshFolder } from '../support/servers.ts';
+
+/** The operations of `act` on the folder, in their order, and those of them that had ended when `act` returned. */
+async function operationsOf(folder: string, act: (path: string) => Promise<unknown>): Promise<string[]> {
+  const seen: string[] = [];
+  onEnd(() => watchDisk(undefined));
+  await watchDisk(({ name, path = '' }, run) => {
+    const file = path === folder ? 'folder' : basename(path).replace(/\.[\w-]+\.tmp$/, '.tmp');
+    const note = (): void => void seen.push(`${name} ${file}`);
+    const result = run();
+    if (!(result instanceof Promise)) note();
+    return result instanceof Promise ? result.then(note) : result;
+  });
+  await act(join(folder, 'file'));
+  await watchDisk(undefined);
+  return seen;
+}
+
+// A power cut keeps only what was synced: the content before its name, and the name before the caller goes on.
+it.each<[string, (path: string) => Promise<unknown>, string[]]>([
+  ['createFile', (path) => createFile(path, 'text'), ['open file', 'write file', 'sync file', 'sync folder']],
+  [
+    'createExclusively',
+    (path) => createExclusively(path, 'text'),
+    ['open file.tmp', 'write file.tmp', 'sync file.tmp', 'link file', 'unlink file.tmp', 'sync folder'],
+  ],
+  [
+    'replaceFile',
+    (path) => replaceFile(path, 'text'),
+    ['open file.tmp', 'write file.tmp', 'sync file.tmp', 'rename file', 'sync folder'],
+  ],
+])('%s is durable on return, and its content before its name', async (_, act, operations) => {
+  expect(await operationsOf(freshFolder(), act)).toEqual(operations);
+});
+
+it('appendFile syncs what it wrote unless it need not be durable', async () => {
+  const folder = freshFolder();
+  writeFileSync(join(folder, 'file'), 'a line\n');
+  const append = (isDurable?: boolean): Promise<string[]> =>
+    operationsOf(folder, (path) => appendFile(path, 'text\n', isDurable === undefined ? {} : { isDurable }));
+  expect(await append()).toEqual(['open file', 'write file', 'sync file']);
+  expect(await append(false)).toEqual(['open file', 'write file']);
+});
+
+it('createFile without durability syncs nothing', async () => {
+  const act = (path: string): Promise<void> => createFile(path, 'text', false);
+  expect(await operationsOf(freshFolder(), act)).toEqual(['open file', 'write file']);
+});
