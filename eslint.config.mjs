@@ -86,6 +86,7 @@ export default tseslint.config(
       'bin/*.js',
       'bench/**/*.mjs',
       'test/storm/*.mjs',
+      'test/simulation/*.mjs',
       'test/support/*.mjs',
       'scripts/**/*.mjs',
       '*.mjs',

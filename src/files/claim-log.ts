@@ -78,6 +78,15 @@ export function readClaimLog(text: string): ClaimLog {
   return log;
 }
 
+/**
+ * Whether a log in which no claim can be read is mgw's own: it is empty, or a full disk or a power cut tore its first
+ * claim. Any other text belongs to another program.
+ */
+export function isUnclaimed(text: string): boolean {
+  const start = '\n{"claim":"';
+  return start.startsWith(text) || text.startsWith(start);
+}
+
 /** What is known once a note has been added to it. */
 export function withNote(metadata: PartMetadata, { scratch, ...note }: Note): PartMetadata {
   const all = scratch === undefined ? metadata.scratch : [...metadata.scratch, scratch];

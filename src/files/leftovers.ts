@@ -4,6 +4,7 @@ import {
   append,
   identityHash,
   isInPlace,
+  isUnclaimed,
   logsOf,
   openLog,
   partState,
@@ -44,7 +45,7 @@ async function removeLeft(
   const text = textOf(log);
   const { latest, released, metadata } = readClaimLog(text);
   // A process may die before it has written its claim.
-  const isOwn = latest === undefined ? text === '' : metadata.identity === identity;
+  const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
   // No process takes it over after this; a claim made meanwhile belongs to another process.

@@ -12,6 +12,7 @@ import {
   identityHash,
   isInPlace,
   isOwnFile,
+  isUnclaimed,
   logsOf,
   openLog,
   partPath,
@@ -115,7 +116,7 @@ async function claimed(
 ): Promise<ClaimLog | 'busy' | 'foreign'> {
   const text = textOf(file);
   const { latest, released, metadata: left } = readClaimLog(text);
-  if (latest === undefined && text !== '') return 'foreign';
+  if (latest === undefined && !isUnclaimed(text)) return 'foreign';
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (life !== 'dead') return life === 'alive' ? 'busy' : 'foreign';
   const claim = randomUUID();

@@ -1,0 +1,44 @@
+import type { Status } from './disk.ts';
+
+/** What a simulated process asks of the machine: a system call that it waits for, or its next event. */
+export interface Asked {
+  /** A system call; absent if the process has nothing more to do before its next event. */
+  call?: Call | undefined;
+  /** Operations that it began since it last asked, and those that it gave up. */
+  begun: Begun[];
+  ended: number[];
+  /** The exit code, once the process has ended. */
+  exit?: number | undefined;
+}
+
+export interface Call {
+  name: string;
+  args: unknown[];
+}
+
+/** An operation that is answered by one event or several: a system call, a timer, a connection, a request. */
+export interface Begun extends Call {
+  id: number;
+}
+
+/** What the machine replies: the result of the call, an event, a command line to run, or that the process is dead. */
+export interface Replied {
+  now: number;
+  monotonic: number;
+  value?: unknown;
+  error?: { code: string } | undefined;
+  /** The operation that the event is of. */
+  id?: number | undefined;
+  start?: Start;
+  isDead?: boolean;
+}
+
+/** A process that is to be started. */
+export interface Start {
+  args: string[];
+  env: Record<string, string>;
+  pid: number;
+  seed: number;
+}
+
+export type { Status };

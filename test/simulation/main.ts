@@ -1,0 +1,48 @@
+import { fileURLToPath } from 'node:url';
+import { Threads } from './machine.ts';
+import { planOf, type Plan } from './plan.ts';
+import { play, type Played } from './play.ts';
+import { shrink } from './shrink.ts';
+import { stories } from './stories.ts';
+
+// npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
+// npm run simulate -- --seed 1 --trace       replays one, with every system call
+// npm run simulate -- --stories              plays the schedules that once broke a promise
+const words = process.argv.slice(2);
+const numberOf = (name: string): number | undefined =>
+  words.includes(name) ? Number(words[words.indexOf(name) + 1]) : undefined;
+const built = (name: string): URL => new URL(name, import.meta.url);
+const threads = new Threads(built('./thread.mjs'), fileURLToPath(built('./mgw.cjs')));
+const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
+const runs = numberOf('--runs') ?? 1;
+const plans: Iterable<Plan> = words.includes('--stories') ? Object.values(stories) : drawn();
+
+const began = Date.now();
+let [played, broken] = [0, 0];
+for (const plan of plans) {
+  const came = play(plan, threads, words.includes('--trace'));
+  played += 1;
+  if (came.violations.length > 0) {
+    broken += 1;
+    report(plan, came);
+  } else if (words.includes('--trace')) console.log(came.log.join('\n'));
+}
+const rate = (played / ((Date.now() - began) / 1000)).toFixed(1);
+console.log(`${broken} of ${played} schedules broke a promise; ${rate} schedules a second`);
+await threads.close();
+process.exitCode = broken === 0 ? 0 : 1;
+
+function* drawn(): Iterable<Plan> {
+  for (let seed = first; seed < first + runs; seed += 1) yield planOf(seed);
+}
+
+// The first that breaks a promise is told as a story; of more, how they break it is enough.
+function report(plan: Plan, { violations, log }: Played): void {
+  console.log(`seed ${plan.seed}: ${violations.join('; ')}`);
+  if (words.includes('--trace')) console.log(log.join('\n'));
+  if (broken > 1) return;
+  const { plan: short, played: told } = shrink(plan, violations, threads);
+  console.log(`The shortest schedule found that does it: ${told.violations.join('; ')}`);
+  console.log(told.log.map((line) => `  ${line}`).join('\n'));
+  console.log(JSON.stringify(short));
+}

@@ -1,0 +1,97 @@
+import { randomFor, pick } from '../storm/random.ts';
+import type { Remains } from './disk.ts';
+import type { Incident, NetworkFault } from './machine.ts';
+
+/** One schedule: the commands that people run side by side, and what happens to them. The seed draws the rest. */
+export interface Plan {
+  seed: number;
+  commands: string[][];
+  incidents: Incident[];
+}
+
+const model = ['-m', 'vendor-h3-mini', '--duration', '5', '--json'];
+const submits = (prompt: string, ...more: string[]): string[] => [
+  'video',
+  'c',
+  'submit',
+  prompt,
+  ...model,
+  ...more,
+];
+
+const boat = submits('a boat', '--key', 'boat');
+const saved = [...boat, '-o', '/home/boat.mp4'];
+const plane = submits('a plane', '-o', '/home/plane.mp4');
+const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '--budget-name', 'little');
+
+/** What may be run together. */
+const scenes: readonly (readonly [string[][], number])[] = [
+  [[boat, boat], 4],
+  [[saved, saved], 4],
+  [[saved, [...boat, '-o', '/home/other.mp4']], 2],
+  [[saved, saved, ['jobs', 'rm', '@boat', '--json']], 3],
+  [[boat, ['jobs', 'rm', '@boat', '--json'], boat], 3],
+  [[saved, ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json']], 2],
+  [
+    [saved, ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'], ['jobs', 'rm', '@boat', '--json']],
+    2,
+  ],
+  [[plane, plane], 3],
+  [[plane, submits('a plane', '-o', '/home/second.mp4')], 2],
+  [[submits('a plane'), submits('a plane')], 2],
+  [[budgeted('car'), budgeted('train')], 4],
+  [[budgeted('car'), budgeted('car'), budgeted('train')], 2],
+  [[budgeted('car'), budgeted('train'), ['jobs', 'rm', '@car', '--json']], 2],
+  [
+    [
+      ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'],
+      ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'],
+    ],
+    3,
+  ],
+];
+
+/** Draws the plan of a seed. */
+export function planOf(seed: number): Plan {
+  const random = randomFor(seed, 'plan');
+  const commands = pick(random, scenes);
+  const length = commands.length * 230;
+  const at = (): number => 1 + Math.floor(random() * length);
+  const incidents: Incident[] = [];
+  const switches = random() < 0.5 ? 1 + Math.floor(random() * 4) : Math.floor(random() * length * 0.2);
+  for (let count = 0; count < switches; count += 1) incidents.push({ at: at(), what: 'switch' });
+  const faults = Math.floor(random() * 4);
+  for (let count = 0; count < faults; count += 1) incidents.push(incidentAt(at, random));
+  return { seed, commands: [...commands], incidents };
+}
+
+function incidentAt(at: () => number, random: () => number): Incident {
+  const what = pick<string>(random, [
+    ['kill', 6],
+    ['power cut', 3],
+    ['disk full', 2],
+    ['request', 5],
+    ['time passes', 1],
+    ['clock jump', 1],
+    ['index lost', 1],
+  ]);
+  if (what === 'power cut')
+    return {
+      at: at(),
+      what,
+      remains: pick<Remains>(random, [
+        ['lost', 1],
+        ['journal', 1],
+        ['kept', 1],
+      ]),
+    };
+  if (what === 'disk full')
+    return { at: at(), what, room: Math.floor(random() * 300), steps: 1 + Math.floor(random() * 200) };
+  if (what === 'clock jump') return { at: at(), what, ms: Math.floor((random() - 0.5) * 2 * 86_400_000) };
+  if (what === 'request') {
+    const kinds = ['refused', 'lost', 'answer lost', 'answer late', 'answer cut', 'error', 'busy'] as const;
+    const fault = kinds[Math.floor(random() * kinds.length)] as NetworkFault;
+    return { request: 1 + Math.floor(random() * 3), what: fault };
+  }
+  return { at: at(), what: what as 'kill' };
+}

@@ -1,0 +1,223 @@
+import { Machine, type Ended, type Incident, type Threads } from './machine.ts';
+import type { Plan } from './plan.ts';
+
+/** What a schedule came to. */
+export interface Played {
+  /** Broken promises, in words; empty if all were kept. */
+  violations: string[];
+  log: string[];
+}
+
+interface Told {
+  exit_code?: number;
+  job?: { id: string; key?: string; handle?: string; state: string };
+  jobs?: { id: string; key?: string; handle?: string; state: string; request?: { prompt?: string } }[];
+  files?: { path: string }[];
+  removed?: string[];
+  budgets?: { limit: string; spent: string; reserved: string }[];
+  error?: { code: string; message: string; next?: string[] };
+}
+
+const price = 1;
+const limit = 1;
+const env = {
+  MGW_STATE_DIR: '/state',
+  MGW_CONFIG_DIR: '/config',
+  MGW_API_KEY: 'sk-canary-4d3c2b1a0f9e8d7c',
+  MGW_BASE_URL: 'http://127.0.0.1:9',
+  MGW_TIMEOUT: '20m',
+  HOME: '/home',
+};
+const config = {
+  profiles: { default: { prices: { c: { 'vendor-h3-mini': `video=${price}` } } } },
+};
+
+/** Plays a schedule, lets people run each command again until it ends well, and checks what mgw promises. */
+export function play(plan: Plan, threads: Threads, trace = false): Played {
+  const machine = new Machine(threads, plan.seed, env, trace);
+  try {
+    return { violations: violationsOf(plan, machine), log: machine.log };
+  } catch (error) {
+    return { violations: [(error as Error).stack ?? String(error)], log: machine.log };
+  }
+}
+
+function violationsOf({ commands, incidents }: Plan, machine: Machine): string[] {
+  const { disk } = machine;
+  for (const folder of ['/home', '/config', '/tmp']) disk.mkdir(folder, 0o755);
+  const file = disk.open('/config/config.json', 0o101, 0o600);
+  disk.write(file, Buffer.from(JSON.stringify(config)), null);
+  if (commands.some((args) => args.includes('--budget-name')))
+    machine.runOne('budget', 'set', 'little', String(limit));
+  disk.sync();
+  const violations: string[] = [];
+  const ran = machine.run(commands, incidents);
+  disk.room = Infinity;
+  violations.push(...ran.flatMap(oddEnd), ...wholeFiles(machine));
+  const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
+  const people = { machine, violations, incidents, guesses: 0 };
+  const after = ran.map((ended) => (isOver(ended) ? ended : finish(ended, people)));
+  violations.push(
+    ...charges(machine, commands, removals, people.guesses),
+    ...handles(machine, removals),
+    ...wholeFiles(machine),
+  );
+  violations.push(...budgets(machine, removals, has(incidents, 'power cut')));
+  if (!has(incidents, 'power cut') && after.every(({ code }) => code === 0))
+    violations.push(...leftovers(machine));
+  for (const { args, code, stdout } of after)
+    if (code !== 'killed') violations.push(...delivered(args, told(stdout), machine));
+  return violations;
+}
+
+function told(stdout: string): Told {
+  try {
+    return JSON.parse(stdout) as Told;
+  } catch {
+    return {};
+  }
+}
+
+// What was printed was delivered, also by a process that was killed after it.
+function isOver({ args, code, stdout }: Ended): boolean {
+  return args[1] === 'rm' || code === 0 || told(stdout).exit_code === 0;
+}
+
+const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
+
+function oddEnd({ args, code, stdout, stderr }: Ended): string[] {
+  const { error } = told(stdout);
+  const shown = `mgw ${args.join(' ')} ended with ${code}: ${error?.message ?? stderr}`;
+  if (!fitting.includes(code)) return [shown];
+  if (/lost or damaged|is damaged|was lost/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
+  return [];
+}
+
+/** Those who run the commands. */
+interface People {
+  machine: Machine;
+  violations: string[];
+  incidents: readonly Incident[];
+  /** How often one of them said that nothing was created, and was wrong: of speech nobody can know. */
+  guesses: number;
+}
+
+/** Runs a command again, with what its error says to do, until it ends well. */
+function finish({ args }: Ended, people: People): Ended {
+  const { machine, violations, incidents } = people;
+  let ended: Ended | undefined;
+  for (let runs = 0; runs < 5; runs += 1) {
+    ended = machine.runOne(...args);
+    violations.push(...oddEnd(ended));
+    const { error, job } = told(ended.stdout);
+    if (ended.code === 0) return ended;
+    // What the key or the budget has no room for, or what was removed.
+    if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
+    if (ended.code === 10 && error?.code === 'output_exists' && !args.includes('--key')) return ended;
+    if (ended.code === 9 && args[0] === 'tts') return ended;
+    if (ended.code === 7) {
+      const isFalse = !incidents.some((each) => each.what !== 'switch' && each.what !== 'index lost');
+      if (isFalse) violations.push(`a false doubt: ${error?.message}`);
+      if (error?.next === undefined || error.next[1] !== 'jobs')
+        violations.push(`no way out of ${error?.message}`);
+      if (resolve(job?.id ?? '', args, machine)) people.guesses += 1;
+    } else if (ended.code !== 6 && ended.code !== 8) break;
+  }
+  violations.push(
+    `mgw ${args.join(' ')} is blocked: ${ended?.code} ${told(ended?.stdout ?? '').error?.message ?? ended?.stderr}`,
+  );
+  return ended as Ended;
+}
+
+// A person looks at the gateway's list, and says what is true. Of speech there is no list: true if that cost a charge.
+function resolve(id: string, args: string[], machine: Machine): boolean {
+  const known = jobsOf(machine).map(({ handle }) => handle);
+  const prompt = args[0] === 'tts' ? args[1] : args[3];
+  const task = machine.gateway.created.find(
+    (created) => created.prompt === prompt && !known.includes(created.handle),
+  );
+  const adopts = task !== undefined && args[0] !== 'tts';
+  machine.runOne('jobs', 'resolve', id, ...(adopts ? ['--adopt', task.handle] : ['--not-created']), '--json');
+  return task !== undefined && !adopts;
+}
+
+function jobsOf(machine: Machine): NonNullable<Told['jobs']> {
+  return told(machine.runOne('jobs', 'ls', '--json').stdout).jobs ?? [];
+}
+
+/** Nothing is charged more often than people asked for it. */
+function charges(
+  { gateway }: Machine,
+  commands: readonly string[][],
+  removals: number,
+  guesses: number,
+): string[] {
+  const allowed = new Map<string, number>();
+  for (const args of commands) {
+    const prompt = (args[0] === 'tts' ? args[1] : args[3]) ?? '';
+    const isNamed = args.includes('--key');
+    if (args[1] !== 'rm' && args[1] !== 'fetch')
+      allowed.set(prompt, isNamed ? 1 + removals + guesses : (allowed.get(prompt) ?? 0) + 1);
+  }
+  return [...allowed].flatMap(([prompt, most]) => {
+    const { length } = gateway.created.filter((created) => created.prompt === prompt);
+    return length > most ? [`${prompt} was charged ${length} times, and ${most} at most is right`] : [];
+  });
+}
+
+/** Each task is known. */
+function handles(machine: Machine, removals: number): string[] {
+  const jobs = jobsOf(machine);
+  const known = jobs.map(({ handle }) => handle);
+  const lost = machine.gateway.created.filter(
+    ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
+  );
+  const unknown = jobs.filter(({ state }) => state === 'unknown').length;
+  return lost.length > removals + unknown
+    ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
+    : [];
+}
+
+function isSpeech(prompt: string): boolean {
+  return prompt === 'a word';
+}
+
+/** Every file is whole. */
+function wholeFiles({ disk, gateway }: Machine): string[] {
+  return [...disk.files()].flatMap(([path, bytes]) => {
+    if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];
+    const isWhole = gateway.created.some((created) => created.bytes.equals(bytes));
+    return isWhole ? [] : [`${path} is not whole: ${bytes.length} bytes`];
+  });
+}
+
+function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Machine): string[] {
+  const output = args[args.indexOf('-o') + 1];
+  if (exit_code !== undefined || !args.includes('-o') || output === undefined) return [];
+  return disk.files().has(output) || files.length === 0 ? [] : [`${output} was delivered, and is not there`];
+}
+
+/**
+ * A budget is never exceeded, and in the end holds what was charged. After a power cut no process can be shown to have
+ * died, so that what it had reserved stays reserved; a removed job keeps what may have been charged.
+ */
+function budgets(machine: Machine, removals: number, isCut: boolean): string[] {
+  const [budget] = told(machine.runOne('budget', 'ls', '--json').stdout).budgets ?? [];
+  if (budget === undefined) return [];
+  const charged = machine.gateway.created.length * price;
+  const [spent, reserved] = [Number(budget.spent), Number(budget.reserved)];
+  const isExact = spent === charged && reserved === 0;
+  const isCareful = spent + reserved >= charged && (isCut || removals > 0);
+  if (charged <= limit && (isExact || isCareful)) return [];
+  return [`${charged} was charged under a budget of ${limit}; it shows ${spent} spent, ${reserved} reserved`];
+}
+
+/** Nothing is left over next to the outputs, if all commands ended well and no process is in doubt. */
+function leftovers({ disk }: Machine): string[] {
+  const left = [...disk.files()].filter(([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path));
+  return left.length === 0 ? [] : [`left over: ${left.map(([path]) => path).join(', ')}`];
+}
+
+function has(incidents: readonly Incident[], what: Incident['what']): boolean {
+  return incidents.some((each) => each.what === what);
+}
