@@ -10,6 +10,7 @@ const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
 const root = mkdtempSync(join(tmpdir(), 'mgw-release-'));
 try {
   checkSums();
+  checkManifests();
   useNpm();
   useExecutable(join(release, `mgw-${version}-linux-${process.arch}`), 'executable');
   useDeb();
@@ -24,6 +25,17 @@ function checkSums() {
       .update(readFileSync(join(release, name)))
       .digest('hex');
     expect(found === sum, `the checksum of ${name}`, found);
+  }
+}
+
+// Every address in them is a file of the release, followed by its checksum.
+function checkManifests() {
+  const sums = readFileSync(join(release, 'SHA256SUMS'), 'utf8');
+  for (const [name, count] of Object.entries({ 'mgw.rb': 3, 'mgw.json': 1, 'mgw.yaml': 1 })) {
+    const text = readFileSync(join(release, name), 'utf8');
+    const named = [...text.matchAll(/download\/v[^/]+\/([\w.-]+)"?,?\s+\W?\w+\W+([0-9a-f]{64})\b/gi)];
+    const isRight = named.every(([, file, sum]) => sums.includes(`${sum.toLowerCase()}  ${file}\n`));
+    expect(named.length === count && isRight, `the checksums in ${name}`, named);
   }
 }
 

@@ -29,7 +29,7 @@ export function deb({ version, architecture, data, size }) {
   const control = `Package: mgw
 Version: ${version}
 Architecture: ${architecture}
-Maintainer: The maintainers of mgw <mgw@localhost>
+Maintainer: The maintainers of mgw <maintainers@mgw.invalid>
 Installed-Size: ${Math.ceil(size / 1024)}
 Depends: libc6 (>= 2.28), libstdc++6, libatomic1
 Recommends: ca-certificates

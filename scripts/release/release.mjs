@@ -5,12 +5,16 @@ import { join, resolve } from 'node:path';
 import { zip } from './archives.mjs';
 import { deb, debData } from './deb.mjs';
 import { bundleMain, writeExecutable } from './executable.mjs';
+import { manifests } from './manifests.mjs';
 import { unpackNode } from './node-package.mjs';
 import { nodeVersion, targets } from './targets.mjs';
 
 // Makes all forms of mgw into `release/`. Nothing in it depends on the folder, the time or the user.
 process.umask(0o022);
-const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+const { version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
+// Where the files will be: the manifests of package managers name it.
+const { MGW_REPOSITORY: homepage = 'https://github.com/OWNER/mgw' } = process.env;
+const address = `${homepage}/releases/download/v${version}`;
 const release = resolve('release');
 const cache = resolve('node_modules/.cache/mgw-release');
 const work = join(cache, 'work');
@@ -53,6 +57,8 @@ const sbom = readFileSync('dist/sbom.cdx.json', 'utf8');
 writeFileSync(join(release, `mgw-${version}.cdx.json`), sbom);
 writeFileSync(join(release, `mgw-${version}-executable.cdx.json`), withNode(JSON.parse(sbom)));
 writeFileSync(join(release, 'NOTES.md'), notes());
+const own = manifests({ version, description, license, homepage, address, sum });
+for (const [name, text] of Object.entries(own)) writeFileSync(join(release, name), text);
 writeFileSync(join(release, 'SHA256SUMS'), checksums());
 rmSync(work, { recursive: true });
 
@@ -85,13 +91,14 @@ function licences() {
 }
 
 function checksums() {
-  const lines = readdirSync(release)
+  return readdirSync(release)
     .sort()
-    .map(
-      (name) =>
-        `${createHash('sha256')
-          .update(readFileSync(join(release, name)))
-          .digest('hex')}  ${name}\n`,
-    );
-  return lines.join('');
+    .map((name) => `${sum(name)}  ${name}\n`)
+    .join('');
+}
+
+function sum(name) {
+  return createHash('sha256')
+    .update(readFileSync(join(release, name)))
+    .digest('hex');
 }
