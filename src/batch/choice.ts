@@ -18,6 +18,8 @@ export interface Choice {
 }
 
 const open = new Set(['new', 'running', 'rejected']);
+/** States of rows that only a retry carries out. */
+const settled = new Set(['done', 'failed', 'changed', 'stale']);
 
 /** `batch run`: every row, and what failed, is in doubt, or was changed is left alone. */
 export const everyRow: Choice = {
@@ -44,35 +46,40 @@ export function retryOfRated(most: number): Choice {
   };
 }
 
-/** The rows that a retry is about: those of `ids`, or else all that failed, all that were changed, or both. */
+/** The rows that a retry is about: those of `ids`, or else all that failed, were changed or are stale, as far as it says so. */
 export interface RetriedRows {
   ids?: ReadonlySet<string> | undefined;
   isFailed?: boolean;
   isChanged?: boolean;
+  isStale?: boolean;
 }
 
 /**
  * `batch retry`: rows that ended badly get a new take, which is paid for. What is open is carried on with, and what is in
- * doubt is left alone. The file of a row that was changed stays, and the take is saved next to it.
+ * doubt is left alone. The file of a row that was changed or is stale stays, and the take is saved next to it.
  * @param force replaces that file
  */
-export function retryOf({ ids, isFailed = false, isChanged = false }: RetriedRows, force: boolean): Choice {
+export function retryOf(rows: RetriedRows, force: boolean): Choice {
+  const { ids, isFailed = false, isChanged = false, isStale = false } = rows;
   const isOfKind = (state: RowState): boolean =>
-    state === 'changed' ? isChanged : isFailed && (state === 'failed' || state === 'rejected');
+    (isFailed && (state === 'failed' || state === 'rejected')) ||
+    (isChanged && state === 'changed') ||
+    (isStale && state === 'stale');
   return {
     ids,
     isAbout: ({ id, state, take }) => {
       if (ids !== undefined) return ids.has(id);
-      const isBegun = take.number > 1 && state !== 'done' && state !== 'failed' && state !== 'changed';
-      return isOfKind(state) || isBegun;
+      return isOfKind(state) || (take.number > 1 && !settled.has(state));
     },
     toCarryOut: (planned, before) => {
       const { state, take } = planned;
       if (open.has(state)) return planned;
-      const isBad = ids === undefined ? isOfKind(state) : state === 'failed' || state === 'changed';
+      const isBad = ids === undefined ? isOfKind(state) : settled.has(state) && state !== 'done';
       // Another process has tried it again meanwhile: once is what was asked for.
       if (!isBad || take.number !== before) return undefined;
-      return state === 'changed' && !force && isSaved(planned) ? takeNextToIt(planned) : nextTake(planned);
+      return (state === 'changed' || state === 'stale') && !force && isSaved(planned)
+        ? takeNextToIt(planned)
+        : nextTake(planned);
     },
     // Once: what is made for this is not made again.
     retake: (planned) =>

@@ -17,6 +17,7 @@ import { isLocalPath } from '../protocols/local-asset.ts';
 import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/record.ts';
 import type { PlannedRow } from './planned-row.ts';
+import { mayRefer } from './row-graph.ts';
 import { filesOf, isThere } from './row-state.ts';
 import { countOf, hashOf, isSpeech, type Work } from './work.ts';
 
@@ -183,5 +184,5 @@ function isByItself({ name, value }: WrittenField): boolean {
   const isOfFile = typeof value === 'string' && (value.startsWith('@') || value.includes('{index}'));
   const isLocalAsset =
     ofAssets.has(field) && [value].flat().some((each) => typeof each === 'string' && isLocalPath(each));
-  return !isOfFile && !isLocalAsset && !ofFiles.has(field);
+  return !isOfFile && !isLocalAsset && !mayRefer({ name, value }) && !ofFiles.has(field);
 }

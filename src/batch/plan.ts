@@ -1,22 +1,19 @@
-import { MgwError, messageOf } from '../errors.ts';
+import { MgwError, messageOf, usageError } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
 import { isTaken, pathsAt } from '../jobs/target.ts';
+import { type ChainDeps, Chains } from './chains.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
 import type { Row } from './manifest/row.ts';
 import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
-import { rowStates, standingOf, type RowState, type Standing, type StandingDeps } from './row-state.ts';
-import { countOf, hashOf, modelOf, type Work } from './work.ts';
+import { RowGraph } from './row-graph.ts';
+import { rowStates, standingOf, type RowState, type Standing } from './row-state.ts';
+import { countOf, modelOf, type Work } from './work.ts';
 
 /** What a plan is made of. */
-export interface PlanDeps extends StandingDeps {
-  /**
-   * Composes and checks a row as its command would.
-   * @throws MgwError('usage') naming what is wrong, one thing in each line.
-   */
-  workOf: (row: Row) => Promise<Work>;
+export interface PlanDeps extends ChainDeps {
   /** What a row costs at most; undefined if that is not known. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, if they only need to be counted. */
@@ -59,6 +56,8 @@ export interface Plan {
   known: number;
   /** Rows that ask for what an earlier one asks for, under a name of their own: both are paid for. */
   repeated: Problem[];
+  /** Which rows wait for which. */
+  chains: Chains;
   /** What rows that are to be paid for cost at most, by model. */
   costs: Map<string, ModelCost>;
 }
@@ -68,7 +67,8 @@ export type TakeRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
- * @param take is given each row that can be carried out, but for those that are known to be done
+ * @param take is given each row that can be carried out, but for those that are known to be done. Rows that wait for others
+ * come last.
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
 export async function planBatch(
@@ -76,40 +76,49 @@ export async function planBatch(
   deps: PlanDeps,
   take: TakeRow = () => undefined,
 ): Promise<Plan> {
-  const planning = new Planning(batch, deps);
+  const graph = await RowGraph.read(batch.manifest, batch.name);
+  const planning = new Planning(batch, deps, new Chains(graph));
+  const waiting = new Map<number, Row>();
   for await (const item of batch.manifest.items((record) => planning.isKnown(record))) {
     if ('problems' in item) planning.refuse(item.problems, item.isRow);
+    else if (graph.waitsFor(item.row).length > 0) waiting.set(item.row.index, item.row);
     else {
       const planned = await planning.row(item.row, deps.known?.contentHash(item.record));
       if (planned !== undefined) await take(planned);
     }
   }
+  for (const index of graph.order) {
+    const row = waiting.get(index);
+    const planned = row && (await planning.row(row));
+    if (planned !== undefined) await take(planned);
+  }
   deps.known?.write();
   const { plan } = planning;
+  if (waiting.size > 0) plan.problems.sort((one, other) => one.line - other.line);
   plan.rows = Object.values(plan.counts).reduce((sum, count) => sum + count, plan.bad);
   return plan;
 }
 
 /**
  * The current state of a row, regardless of an earlier plan.
+ * @param chains has the rows that it waits for; absent for a row that waits for none
  * @throws MgwError('usage') if it is invalid.
  */
-export async function planRow(row: Row, { name, place }: Batch, deps: PlanDeps): Promise<PlannedRow> {
-  const found = named(row, await deps.workOf(row), name, place);
-  return { ...found, ...(await standingOf(found, deps)) };
+export async function planRow(
+  row: Row,
+  { name, place }: Batch,
+  deps: PlanDeps,
+  chains?: Chains,
+): Promise<PlannedRow> {
+  const found = named(row, await deps.workOf(row, chains?.placeholders(row)), name, place);
+  return chains === undefined
+    ? { ...found, ...(await standingOf(found, deps)) }
+    : chains.planned(found, deps);
 }
 
 /** One reading of a manifest: what of the rows before has to be known. */
 class Planning {
-  readonly plan: Plan = {
-    rows: 0,
-    counts: Object.fromEntries(rowStates.map((state) => [state, 0])) as Plan['counts'],
-    problems: [],
-    bad: 0,
-    known: 0,
-    repeated: [],
-    costs: new Map(),
-  };
+  readonly plan: Plan;
   readonly #batch: Batch;
   readonly #deps: PlanDeps;
   /** Lines of ids, of paths, and of what was asked for. */
@@ -120,9 +129,19 @@ class Planning {
   readonly #told = new Set<string>();
   #badLine = 0;
 
-  constructor(batch: Batch, deps: PlanDeps) {
+  constructor(batch: Batch, deps: PlanDeps, chains: Chains) {
     this.#batch = batch;
     this.#deps = deps;
+    this.plan = {
+      rows: 0,
+      counts: Object.fromEntries(rowStates.map((state) => [state, 0])) as Plan['counts'],
+      problems: [],
+      bad: 0,
+      known: 0,
+      repeated: [],
+      chains,
+      costs: new Map(),
+    };
   }
 
   /** Takes in what is wrong with one row, or with lines that are none. */
@@ -141,8 +160,10 @@ class Planning {
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
     const found = known?.find(known.contentHash(record));
-    const isDone = found && (await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger));
-    if (isDone !== true) return false;
+    // Rows that wait for it need its job.
+    if (found === undefined || this.plan.chains.graph.isNeeded(found.id)) return false;
+    const isDone = await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger);
+    if (!isDone) return false;
     if (this.#isAlone(found, record.line)) {
       this.plan.counts.done += 1;
       this.plan.known += 1;
@@ -156,22 +177,38 @@ class Planning {
     const named = work && this.#named(row, work);
     if (named === undefined) return undefined;
     const found = { ...named, mark };
-    const standing = this.#deps.standing?.(found) ?? (await standingOf(found, this.#deps));
-    if (standing.state !== 'new' || this.#isFree(found)) return this.#counted({ ...found, ...standing });
+    const planned = await this.#orRefused(row, () => this.#stateOf(found));
+    if (planned === undefined || planned.state !== 'new' || this.#isFree(planned))
+      return planned && this.#counted(planned);
     // The existing file may belong to this row: another process may have just finished it.
-    const again = await standingOf(found, this.#deps);
-    if (again.state !== 'new') return this.#counted({ ...found, ...again });
+    const again = await this.#stateOf(found);
+    if (again.state !== 'new') return this.#counted(again);
     const message = `${found.path} exists already; --force replaces it`;
     this.refuse([{ line: row.line, field: 'output', message }]);
     return undefined;
   }
 
-  async #workOf(row: Row): Promise<Work | undefined> {
+  async #stateOf(found: NamedRow): Promise<PlannedRow> {
+    const { standing } = this.#deps;
+    const { chains } = this.plan;
+    if (standing === undefined) return chains.planned(found, this.#deps);
+    return { ...found, ...standing(found), waitsFor: chains.graph.waitsFor(found.row) };
+  }
+
+  #workOf(row: Row): Promise<Work | undefined> {
+    const { graph } = this.plan.chains;
+    return this.#orRefused(row, () => {
+      const cycle = graph.cycleOf(row.index);
+      if (cycle !== undefined) throw usageError(cycle);
+      return this.#deps.workOf(row, this.plan.chains.placeholders(row));
+    });
+  }
+
+  async #orRefused<T>({ line }: Row, find: () => Promise<T>): Promise<T | undefined> {
     try {
-      return await this.#deps.workOf(row);
+      return await find();
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
-      const { line } = row;
       this.refuse(error.message.split('\n').map((message) => ({ line, message: asField(message) })));
       return undefined;
     }
@@ -181,7 +218,7 @@ class Planning {
     const { name, place } = this.#batch;
     try {
       const found = named(row, work, name, place);
-      const about = { ...found, isNamed: row.id !== undefined, hash: hashOf(work) };
+      const about = { ...found, isNamed: row.id !== undefined };
       return this.#isAlone(about, row.line) ? found : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
@@ -224,6 +261,7 @@ class Planning {
   async #counted(planned: PlannedRow): Promise<PlannedRow> {
     const { state, work, take } = planned;
     this.plan.counts[state] += 1;
+    this.plan.chains.know(planned);
     if (state === 'done' && take.job !== undefined) await rememberRow(planned, take.job, this.#deps);
     if (state === 'new' || state === 'rejected') this.#addCost(work);
     return planned;

@@ -1,7 +1,8 @@
 import { messageOf, usageError } from '../errors.ts';
 import { variableName } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
-import type { Standing } from './row-state.ts';
+import type { Job } from '../job.ts';
+import type { RowState, Standing } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
 import { printableLine } from '../printable.ts';
 import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
@@ -13,12 +14,26 @@ export interface NamedRow {
   id: string;
   /** What names its jobs: `NAME/ID`. */
   key: string;
+  /** The hash of what it asks for, with rows that it waits for by their ids. */
+  hash: string;
   /** The absolute path of its file, with `{job}` and `{n}` if they are not known yet. */
   path: string;
   /** The folder that its files never leave. */
   root: string;
   /** What it is remembered by. */
   mark?: string | undefined;
+  /** The ids of the rows whose videos it takes. */
+  waitsFor?: readonly string[];
+  /** The row for which it is blocked or stale. */
+  because?: Root;
+}
+
+/** The row for which another is blocked or stale. */
+export interface Root {
+  id: string;
+  /** Undefined if the row is invalid. */
+  state?: RowState;
+  job?: Job | undefined;
 }
 
 /** A row, and its line. */
@@ -39,7 +54,8 @@ const hashDigits = 16;
  * @throws MgwError('usage') saying what is wrong with its output.
  */
 export function named(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
-  const id = row.id ?? hashOf(work).slice(0, hashDigits);
+  const hash = hashOf(work);
+  const id = row.id ?? hash.slice(0, hashDigits);
   const prompt = fieldOf(work, 'prompt');
   const seed = fieldOf(work, 'seed');
   const values = {
@@ -62,7 +78,7 @@ export function named(row: Row, work: Work, name: string, place: OutputPlace): N
     throw usageError('{job} is not known before speech is sent: leave it out');
   const root = place.root ?? place.folder;
   const own = countOf(work) === 1 ? path.replaceAll('{n}', '1') : path;
-  return { row, work, id, key: `${name}/${id}`, path: own, root };
+  return { row, work, id, key: `${name}/${id}`, hash, path: own, root };
 }
 
 function pathOf(...given: Parameters<typeof outputPath>): string {

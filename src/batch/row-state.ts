@@ -14,11 +14,22 @@ import { isObjectUrl } from '../store-url.ts';
 import { countOf, submissionOf, type Work } from './work.ts';
 
 /** The states of a row, in the order in which they are shown. */
-export const rowStates = ['new', 'running', 'done', 'failed', 'rejected', 'unknown', 'changed'] as const;
+export const rowStates = [
+  'new',
+  'running',
+  'done',
+  'failed',
+  'rejected',
+  'unknown',
+  'changed',
+  'blocked',
+  'stale',
+] as const;
 
 /**
  * The state of a row: `new` was never accepted; `running` was, and its file is still to come; `rejected` was refused,
- * at no cost, and is sent again; `changed` asks for something else than the job of its id was paid for.
+ * at no cost, and is sent again; `changed` asks for something else than the job of its id was paid for; `blocked` waits for
+ * a row that a run does not carry out; `stale` was made from a video that was made again since.
  */
 export type RowState = (typeof rowStates)[number];
 

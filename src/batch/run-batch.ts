@@ -4,6 +4,9 @@ import type { Choice } from './choice.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
 import type { PlannedRow } from './planned-row.ts';
+import type { Chains } from './chains.ts';
+import { type ChosenRow, RunOrder, type WaitingRow } from './run-order.ts';
+import { needsFrame } from './work.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.ts';
 import { tidyRow, type RowState } from './row-state.ts';
 import { stateAfter, Tally } from './tally.ts';
@@ -13,7 +16,9 @@ export interface ReadyRun {
   plan: Plan;
   tally: Tally;
   /** The rows to carry out, by their positions, and the line of each. */
-  chosen: ReadonlyMap<number, { take: number; state: RowState }>;
+  chosen: ReadonlyMap<number, ChosenRow>;
+  /** Whether ffmpeg is needed: a frame of a video is an input of a row. */
+  needsFrames: boolean;
 }
 
 /** Who is told of a run, in addition to {@link RunWatcher}: rows that are left alone. */
@@ -29,19 +34,26 @@ export async function readyRun(
   onRow: (planned: PlannedRow, isChosen: boolean) => void,
 ): Promise<ReadyRun> {
   const tally = new Tally();
-  const chosen = new Map<number, { take: number; state: RowState }>();
+  const chosen = new Map<number, ChosenRow>();
+  let needsFrames = false;
   const plan = await planBatch(batch, deps.plan, async (planned) => {
     if (!choice.isAbout(planned)) return;
-    const { number } = planned.take;
+    const {
+      state,
+      id,
+      work,
+      take: { number },
+    } = planned;
     const isChosen = choice.toCarryOut(planned, number) !== undefined;
-    if (isChosen) chosen.set(planned.row.index, { take: number, state: planned.state });
-    tally.count(planned.state, isChosen);
+    if (isChosen) chosen.set(planned.row.index, { id, take: number, state });
+    needsFrames ||= isChosen && state !== 'running' && needsFrame(work);
+    tally.count(state, isChosen);
     onRow(planned, isChosen);
     if (!isChosen) await tidyRow(planned, deps.job);
   });
   tally.bad = plan.bad;
   tally.counts.done += plan.known;
-  return { plan, tally, chosen };
+  return { plan, tally, chosen, needsFrames };
 }
 
 /**
@@ -57,14 +69,81 @@ export async function runBatch(
   options: RunOptions,
   watcher: BatchWatcher,
 ): Promise<MgwError | undefined> {
-  const { tally, chosen } = ready;
+  const {
+    chosen,
+    plan: { chains },
+  } = ready;
   if (chosen.size === 0) return undefined;
-  const moved = ({ row, state }: PlannedRow, to: RowState): void =>
-    tally.move(chosen.get(row.index)?.state ?? state, to);
-  const counted: RunWatcher = {
+  const order = new RunOrder(chains.graph, chosen.values());
+  const settle = async ({ planned: { id }, job, error }: RowEnd, state: RowState): Promise<void> => {
+    if (!chains.graph.isNeeded(id)) return;
+    const latest = job ?? error?.job;
+    chains.ended(id, state, latest && (await deps.job.ledger.read(latest.id)));
+    order.settle(id);
+  };
+  const run = new BatchRun(deps.job, options, counted(watcher, ready, settle), async (end) => {
+    if (end.job !== undefined) await rememberRow(end.planned, end.job, deps.plan);
+    await settle(end, 'done');
+  });
+  const begin = async (waiting: WaitingRow): Promise<void> => {
+    const { planned, isChosen } = await chosenNow(waiting, batch, chains, choice, deps.plan);
+    if (isChosen) return run.begin(planned);
+    ready.tally.move(waiting.found.state, planned.state);
+    watcher.left(planned);
+    await tidyRow(planned, deps.job);
+    chains.know(planned);
+    order.settle(planned.id);
+  };
+  try {
+    for await (const item of batch.manifest.items((_, index) => !chosen.has(index))) {
+      for (let next = order.next(); next !== undefined && !run.isOver; next = order.next()) await begin(next);
+      if (run.isOver) break;
+      const found = 'row' in item ? chosen.get(item.row.index) : undefined;
+      if (!('row' in item) || found === undefined) continue;
+      const { row, record } = item;
+      const waiting = { row, found, mark: deps.plan.known?.contentHash(record) };
+      if (!order.hasToWait(waiting)) await begin(waiting);
+    }
+    while (order.isOpen && !run.isOver) {
+      const next = order.next();
+      if (next !== undefined) await begin(next);
+      else if (run.isIdle) break;
+      else await run.nextEnd();
+    }
+  } finally {
+    await run.end();
+    deps.plan.known?.write();
+  }
+  return run.stoppedBy;
+}
+
+// Another process may have worked on the row since it was planned, and a row that it waits for may have failed.
+async function chosenNow(
+  { row, found, mark }: WaitingRow,
+  batch: Batch,
+  chains: Chains,
+  choice: Choice,
+  deps: PlanDeps,
+): Promise<{ planned: PlannedRow; isChosen: boolean }> {
+  const planned = { ...(await planRow(row, batch, deps, chains)), mark };
+  const because = found.state === 'running' ? undefined : chains.obstacleTo(row);
+  if (because === undefined) {
+    const own = choice.toCarryOut(planned, found.take);
+    return { planned: own ?? planned, isChosen: own !== undefined };
+  }
+  const isUnpaid = ['new', 'rejected', 'blocked'].includes(planned.state);
+  return { planned: { ...planned, because, state: isUnpaid ? 'blocked' : found.state }, isChosen: false };
+}
+
+function counted(
+  watcher: BatchWatcher,
+  { tally, chosen }: ReadyRun,
+  settle: (end: RowEnd, state: RowState) => Promise<void>,
+): RunWatcher {
+  return {
     ...bound(watcher),
     began: (planned) => {
-      moved(planned, 'running');
+      tally.move(chosen.get(planned.row.index)?.state ?? planned.state, 'running');
       watcher.began(planned);
     },
     ended: async (end) => {
@@ -72,32 +151,9 @@ export async function runBatch(
       tally.ended += 1;
       tally.files += end.files.length;
       await watcher.ended(end);
+      if (end.error !== undefined) await settle(end, stateAfter(end));
     },
   };
-  const run = new BatchRun(deps.job, options, counted, async ({ planned, job }) => {
-    if (job !== undefined) await rememberRow(planned, job, deps.plan);
-  });
-  try {
-    for await (const item of batch.manifest.items((_, index) => !chosen.has(index))) {
-      if (run.isOver) break;
-      const found = 'row' in item ? chosen.get(item.row.index) : undefined;
-      if (!('row' in item) || found === undefined) continue;
-      const mark = deps.plan.known?.contentHash(item.record);
-      // Another process may have worked on it since it was planned.
-      const planned = { ...(await planRow(item.row, batch, deps.plan)), mark };
-      const own = choice.toCarryOut(planned, found.take);
-      if (own !== undefined) await run.begin(own);
-      else {
-        moved(planned, planned.state);
-        watcher.left(planned);
-        await tidyRow(planned, deps.job);
-      }
-    }
-  } finally {
-    await run.end();
-    deps.plan.known?.write();
-  }
-  return run.stoppedBy;
 }
 
 function bound(watcher: BatchWatcher): RunWatcher {

@@ -84,7 +84,7 @@ export class BatchRun {
   /** Starts a row as soon as a slot is free; does nothing if the run is over. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
     const { pace, timeoutMs } = this.#options;
-    while (this.#open >= pace.limit + maxInParallel && !this.isOver) await this.#nextEnd();
+    while (this.#open >= pace.limit + maxInParallel && !this.isOver) await this.nextEnd();
     if (this.isOver) return;
     if (pace.heldMs > timeoutMs) {
       this.#stop = held(pace.heldMs);
@@ -102,11 +102,17 @@ export class BatchRun {
 
   /** Waits for all rows that were begun. */
   async end(): Promise<void> {
-    while (this.#open > 0) await this.#nextEnd();
+    while (this.#open > 0) await this.nextEnd();
     this.#signals.close();
   }
 
-  #nextEnd(): Promise<void> {
+  /** Whether no row is under way. */
+  get isIdle(): boolean {
+    return this.#open === 0;
+  }
+
+  /** Waits until a row has ended. Not to be called while {@link begin} or {@link end} is. */
+  nextEnd(): Promise<void> {
     return new Promise((resolve) => (this.#onEnd = resolve));
   }
 

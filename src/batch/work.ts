@@ -46,6 +46,11 @@ export function modelOf(work: Work): string | undefined {
   return isSpeech(work) ? speechModel : work.protocol.modelOf(work.body);
 }
 
+/** Whether a frame of a video has to be taken before a work is sent. */
+export function needsFrame(work: Work): boolean {
+  return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
+}
+
 /** How many files a work makes. */
 export function countOf(work: Work): number {
   return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);

@@ -11,7 +11,7 @@ import { listedModels, type Listing } from './listing.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
 import { configured } from './places.ts';
 import type { Session } from './session.ts';
-import { namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
+import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 
 /** The parts that a body is made of. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
@@ -23,6 +23,8 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   endpoint?: string | undefined;
   /** Reads the local files that asset flags name. Without it these flags take URLs only. */
   readLocalFile?: ReadLocalFile | undefined;
+  /** Videos of earlier jobs by the values of asset flags; others are looked up in the ledger. */
+  inputs?: EarlierAssets | undefined;
 }
 
 /** A video that can be submitted: its request, and the body as the user gave it. */
@@ -51,11 +53,11 @@ export async function composeVideo(
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; advice: string[] }> {
-  const { body: given, set, fromFiles, check: isChecked = true, endpoint, readLocalFile } = parts;
+  const { body: given, set, fromFiles, check: isChecked = true, endpoint, readLocalFile, inputs } = parts;
   const { flags, files } =
     readLocalFile === undefined
       ? { flags: parts.flags, files: new Map<string, never>() }
-      : await namedFiles(session, registered, parts.flags, readLocalFile);
+      : await namedFiles(session, registered, parts.flags, readLocalFile, inputs);
   const input = { body: given, flags, set, fromFiles };
   const isFromFile = fileFields(registered, parts);
   const settings = await session.settings();

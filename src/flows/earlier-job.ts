@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { usageError } from '../errors.ts';
+import { type MgwError, usageError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
@@ -20,6 +20,42 @@ export interface EarlierAsset {
   read: () => Promise<Uint8Array>;
 }
 
+/** What an asset takes of a job: `@KEY`, `@KEY:last`, `@KEY#2:first`. */
+export interface Part {
+  key: string;
+  /** Which of its videos, from 1. */
+  index: number;
+  /** Absent for the whole video. */
+  place?: FramePlace;
+  /** The flag and its value, for messages. */
+  shown: string;
+}
+
+const refForm = /^@(.+?)(?:#(\d{1,4}))?(?::(first|last))?$/;
+
+/** Returns the key in the value of an asset flag that names a job: `intro` of `@intro#2:last`. */
+export function keyIn(ref: string): string {
+  return refForm.exec(ref)?.[1] ?? '';
+}
+
+/** Reads the value of an asset flag that names a job. @throws MgwError('usage') if the flag takes no such part of a job. */
+export function partOf(ref: string, flag: string): Part {
+  const [, key = '', sample, place] = refForm.exec(ref) ?? [];
+  const shown = `--${flag} ${printableLine(ref, 100)}`;
+  if (/audio/.test(flag)) throw usageError(`${shown}: a job cannot be used as audio.`);
+  const isVideo = /video/.test(flag);
+  if (isVideo && place !== undefined)
+    throw usageError(`${shown}: takes a whole video. Write @${printableLine(key, 80)} instead.`);
+  if (!isVideo && place === undefined)
+    throw usageError(`${shown}: takes an image. Write ${printableLine(ref, 100)}:last for the last frame.`);
+  return {
+    key,
+    index: sample === undefined ? 1 : Number(sample),
+    ...(place !== undefined && { place: place as FramePlace }),
+    shown,
+  };
+}
+
 /**
  * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design 17). A
  * file that is gone is fetched again, which costs nothing.
@@ -27,22 +63,36 @@ export interface EarlierAsset {
  * the result cannot be fetched any more.
  */
 export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
-  const [, key = '', sample, place] = /^@(.+?)(?:#(\d{1,4}))?(?::(first|last))?$/.exec(ref) ?? [];
-  const shown = printableLine(ref, 100);
-  if (/audio/.test(flag)) throw usageError(`--${flag} ${shown}: a job cannot be used as audio.`);
-  const isVideo = /video/.test(flag);
-  if (isVideo && place !== undefined)
-    throw usageError(`--${flag} ${shown}: takes a whole video. Write @${printableLine(key, 80)} instead.`);
-  if (!isVideo && place === undefined)
-    throw usageError(`--${flag} ${shown}: takes an image. Write ${shown}:last for the last frame.`);
+  const part = partOf(ref, flag);
+  const { key, index, shown } = part;
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  const index = sample === undefined ? 1 : Number(sample);
-  const file = await videoOf(session, job, index, `--${flag} ${shown}`);
-  const name = `sha256:${file.sha256}.mp4`;
-  if (place === undefined) return { name, read: async () => checked(file, await readFile(file.path)) };
+  return assetOf(session, job, part, await videoOf(session, job, index, shown));
+}
+
+/** Returns the assets that a job's record can provide, the newest first: none if its video was not saved yet. Touches no file. */
+export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
+  const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));
+  return files.map((file) => assetOf(session, job, part, file));
+}
+
+function assetOf(
+  session: Session,
+  job: Job,
+  { index, place, shown }: Part,
+  { sha256 }: JobFile,
+): EarlierAsset {
   return {
-    name: `${name}#${place}`,
-    read: async () => checked(file, await takeFrame(file.path, place as FramePlace, session.signals().soft)),
+    name: `sha256:${sha256}.mp4${place === undefined ? '' : `#${place}`}`,
+    read: async () => {
+      const file = await videoOf(session, job, index, shown);
+      if (file.sha256 !== sha256) throw changed(file);
+      const bytes =
+        place === undefined
+          ? await readFile(file.path)
+          : await takeFrame(file.path, place, session.signals().soft);
+      if (await isIntact(file)) return bytes;
+      throw changed(file);
+    },
   };
 }
 
@@ -82,18 +132,20 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   return again;
 }
 
-// The newest first: a file that was saved at several places is the same video.
 async function intactFile(job: Job, index: number, count: number): Promise<JobFile | undefined> {
-  const asked = askedOutput(job);
-  const own = asked === undefined ? undefined : numbered(asked, index - 1, count);
-  for (const file of [...job.files].reverse()) {
-    const isOwn = count === 1 || file.path === own || file.path.endsWith(`-${index}${extname(file.path)}`);
-    if (isOwn && (await isIntact(file))) return file;
-  }
+  for (const file of filesOfSample(job, index, count)) if (await isIntact(file)) return file;
   return undefined;
 }
 
-async function checked(file: JobFile, bytes: Uint8Array): Promise<Uint8Array> {
-  if (await isIntact(file)) return bytes;
-  throw usageError(`${printableLine(file.path, 200)} changed while the command ran.`);
+// The newest first: a file that was saved at several places is the same video.
+function filesOfSample(job: Job, index: number, count: number): JobFile[] {
+  const asked = askedOutput(job);
+  const own = asked === undefined ? undefined : numbered(asked, index - 1, count);
+  const isOwn = ({ path }: JobFile): boolean =>
+    count === 1 || path === own || path.endsWith(`-${index}${extname(path)}`);
+  return job.files.filter(isOwn).reverse();
+}
+
+function changed({ path }: JobFile): MgwError {
+  return usageError(`${printableLine(path, 200)} changed while the command ran.`);
 }

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { systemCode, usageError } from '../errors.ts';
+import { type MgwError, systemCode, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
 /** Which frame of a video. */
@@ -10,6 +10,13 @@ const run = promisify(execFile);
 const maxPngBytes = 64 * 1024 * 1024;
 const timeoutMs = 120_000;
 const toPng = ['-an', '-frames:v', '1', '-c:v', 'png', '-f', 'image2pipe', '-'];
+
+/** Checks that ffmpeg can be started. @throws MgwError('usage') that names its package. */
+export async function checkFfmpeg(): Promise<void> {
+  await run('ffmpeg', ['-version'], { timeout: timeoutMs }).catch((error: unknown) => {
+    throw systemCode(error) === 'ENOENT' ? noFfmpeg() : usageError('ffmpeg -version failed.');
+  });
+}
 
 /**
  * Takes a frame of a video with ffmpeg from the PATH, as a PNG.
@@ -42,13 +49,16 @@ async function frame(
     if (stdout.length > 0 || mayBeEmpty) return stdout;
   } catch (error) {
     signal.throwIfAborted();
-    if (systemCode(error) === 'ENOENT')
-      throw usageError(
-        'A frame of a video is taken with ffmpeg, which is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
-      );
+    if (systemCode(error) === 'ENOENT') throw noFfmpeg();
     const { stderr = '' } = error as { stderr?: Buffer | string };
     const why = printableLine(String(stderr).trim() || 'it failed', 300);
     throw usageError(`ffmpeg cannot read ${printableLine(path, 200)}: ${why}.`);
   }
   throw usageError(`ffmpeg found no frame in ${printableLine(path, 200)}.`);
+}
+
+function noFfmpeg(): MgwError {
+  return usageError(
+    'A frame of a video is taken with ffmpeg, which is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
+  );
 }

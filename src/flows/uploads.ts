@@ -6,10 +6,14 @@ import { type FlagValue, longName } from '../protocols/compose.ts';
 import { isEarlierJob, isLocalPath, isStoredName, withAssets } from '../protocols/local-asset.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { type Store, storedName } from '../store/store.ts';
+import type { EarlierAsset } from './earlier-job.ts';
 import type { Session } from './session.ts';
 
 /** Reads a local file that a flag names. @throws MgwError('usage') if it may not or cannot be read. */
 export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
+
+/** Videos of earlier jobs and their frames, by the values of asset flags that stand for them. */
+export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 
 /** The files of a video by their names in the store. */
 export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
@@ -17,6 +21,7 @@ export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 /**
  * Replaces the local files among the values of asset flags by their names in the store, which depend on the content alone.
  * Nothing is uploaded yet.
+ * @param inputs those that the caller knows; any other value that names a job is looked up
  * @throws MgwError('usage') if a file cannot be read, or no store is configured.
  */
 export async function namedFiles(
@@ -24,6 +29,7 @@ export async function namedFiles(
   protocol: Protocol,
   given: Record<string, FlagValue>,
   read: ReadLocalFile,
+  inputs: EarlierAssets = new Map(),
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles }> {
   const flags = { ...given };
   const files = new Map<string, () => Promise<Uint8Array>>();
@@ -32,7 +38,7 @@ export async function namedFiles(
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
         throw withoutStore(flag, printableLine(path, 200), protocol);
       const { earlierAsset } = await import('./earlier-job.ts');
-      const earlier = await earlierAsset(session, path, flag);
+      const earlier = inputs.get(path) ?? (await earlierAsset(session, path, flag));
       files.set(earlier.name, earlier.read);
       return earlier.name;
     }

@@ -19,6 +19,7 @@ export type Deed =
   | { kind: 'wait'; until: Promise<void> };
 
 interface Task {
+  prompt: string;
   polls: number;
   /** False if nobody was told of it. */
   isKnown: boolean;
@@ -48,6 +49,8 @@ export interface BatchGateway extends Origin {
   /** Requests that ask for the listing. */
   listings(): Seen[];
   video: Buffer;
+  /** The video of a task. */
+  videoOf: (prompt: string, id: string) => Uint8Array;
   audio: Buffer;
 }
 
@@ -79,7 +82,7 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     const id = `task-${tasks.size + 1}`;
     made.set(prompt, id);
     const isKnown = deed?.kind !== 'lose' && deed?.kind !== 'fail-after';
-    tasks.set(id, { polls: 0, isKnown, isDoomed: deed?.kind === 'doom' });
+    tasks.set(id, { prompt, polls: 0, isKnown, isDoomed: deed?.kind === 'doom' });
     if (deed?.kind === 'lose') response.destroy();
     else if (deed?.kind === 'wait') void deed.until.then(() => accept(id));
     else if (deed?.kind === 'fail-after') json(response, { error: { message: 'upstream broke' } }, 500);
@@ -94,7 +97,7 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     if (path.startsWith('/file/') || path.endsWith('/content')) {
       const id = path.split('/').find((part) => part.startsWith('task-')) ?? '';
       if (gateway.gone.has(id)) json(response, { error: { message: 'it is gone' } }, 410);
-      else file(response, gateway.video);
+      else file(response, gateway.videoOf(tasks.get(id)?.prompt ?? '', id));
       return;
     }
     const [, model] = /^\/v1beta\/models\/([^/:]+):predictLongRunning$/.exec(path) ?? [];
@@ -181,12 +184,13 @@ export async function startBatchGateway(): Promise<BatchGateway> {
       ),
     listings: () => gateway.requests.filter(({ path }) => path === '/v1/models'),
     video: fakeMp4(5000),
+    videoOf: () => gateway.video,
     audio: Buffer.alloc(3000, 'a'),
   };
   return gateway;
 }
 
-function file(response: ServerResponse, bytes: Buffer): void {
+function file(response: ServerResponse, bytes: Uint8Array): void {
   response.writeHead(200, { 'content-type': 'video/mp4', 'content-length': bytes.length });
   response.end(bytes);
 }

@@ -2,7 +2,7 @@ import { usageError } from '../../errors.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import type { NamedRow } from '../planned-row.ts';
-import { fieldOf, hashOf, isSpeech, type SpeechWork } from '../work.ts';
+import { fieldOf, hashOf, isSpeech, needsFrame, type SpeechWork } from '../work.ts';
 import type { Ask } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
@@ -60,8 +60,16 @@ function untouched(deps: PlanDeps): PlanDeps {
 }
 
 // The files that a row names are read here and become part of it: no worker reads them.
-function newRow({ id, row, work }: NamedRow): { row: NewRow; size: number } {
+function newRow({ id, row, work, waitsFor = [] }: NamedRow): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags } = row;
+  const why =
+    waitsFor.length > 0
+      ? `it waits for the row ${waitsFor.join(', ')}`
+      : 'it takes a frame of an earlier job';
+  if (waitsFor.length > 0 || needsFrame(work))
+    throw usageError(
+      `line ${line}: the row ${id} cannot be enqueued: ${why}, whose file a worker on another machine does not have. Run the batch on each machine instead: mgw batch run`,
+    );
   const common = { id, index, line, output, tags };
   const own: QueuedRow = isSpeech(work)
     ? { ...common, kind: 'tts', text: spokenBy(work), flags: { ...flags, format: work.format.name }, set }

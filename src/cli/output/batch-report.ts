@@ -8,11 +8,12 @@ import type { Globals } from '../globals.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
-import { planView, rowView } from './plan.ts';
+import { planView, rowView, whyLeft } from './plan.ts';
 import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
+import type { Job } from '../../job.ts';
 import { jobView } from '../../jobs/view.ts';
 import { printableLine } from '../../printable.ts';
 
@@ -193,10 +194,15 @@ export class BatchReport {
   // One command for all rows that failed or were changed, one for those that a run continues, and one for each doubt.
   #commands(undone: readonly Undone[]): string[] {
     const has = (wanted: RowState): boolean => undone.some(({ state }) => state === wanted);
-    const kinds = [...(has('failed') ? ['--failed'] : []), ...(has('changed') ? ['--changed'] : [])];
+    const retried = (['failed', 'changed', 'stale'] as const).filter(has);
+    const kinds = retried.map((state) => `--${state}`);
     const all = ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), ...kinds];
-    const others = undone.filter(({ state }) => state !== 'failed' && state !== 'changed');
-    const commands = [...(kinds.length > 0 ? [all] : []), ...others.map(({ next }) => next)];
+    const others = undone.filter(({ state }) => !kinds.includes(`--${state}`) && state !== 'blocked');
+    const commands = [
+      ...(kinds.length > 0 ? [all] : []),
+      ...others.map(({ next }) => next),
+      ...(has('blocked') ? [['mgw', 'batch', 'run', this.#file, ...this.#flags()]] : []),
+    ];
     return [...new Set(commands.map((command) => this.#words(command)))].slice(0, maxShown);
   }
 
@@ -210,9 +216,16 @@ export class BatchReport {
     return formatDecimal(compare(one, all) < 0 ? all : one);
   }
 
-  #nextOf({ id, take }: PlannedRow, state: RowState, error?: MgwError): string[] {
-    const job = error?.job ?? take.job;
+  #nextOf(planned: PlannedRow, state: RowState, error?: MgwError): string[] {
+    const { because } = planned;
+    if (state === 'blocked' && because?.state !== undefined)
+      return this.#nextOfRow(because.id, because.state, because.job);
+    return this.#nextOfRow(planned.id, state, error?.job ?? planned.take.job, error);
+  }
+
+  #nextOfRow(id: string, state: RowState, job: Job | undefined, error?: MgwError): string[] {
     if (state === 'unknown' && job !== undefined) return resolveCommand(job);
+    if (state === 'stale') return ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), '--stale'];
     const isOver = state === 'failed' || state === 'changed' || error?.exitCode === exitCodes.incomplete;
     if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), '--id', id];
     return ['mgw', 'batch', 'run', this.#file, ...this.#flags()];
@@ -276,12 +289,4 @@ function withBudget(words: readonly string[], amount: string | undefined): strin
 
 function undoneText({ line, label, state, why }: Undone): string {
   return `line ${line}: ${label} ${state}${why === '' ? '' : `: ${why}`}`;
-}
-
-function whyLeft({ state, take: { job }, changes = [] }: PlannedRow): string {
-  if (changes.length > 0) return `it was changed: ${changes.join('; ')}`;
-  if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
-  return job === undefined
-    ? 'the record of its job is lost or damaged'
-    : 'its process ended before the answer came';
 }

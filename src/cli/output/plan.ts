@@ -50,17 +50,17 @@ function sumOf(costs: readonly ModelCost[]): string {
   return formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero));
 }
 
-/** A row as scripts see it. */
-export function rowView({
-  row,
-  id,
-  key,
-  work,
-  path,
-  state,
-  take,
-  changes,
-}: PlannedRow): Record<string, unknown> {
+/** What scripts see of a row. */
+export type RowView = Record<string, unknown> & { line: number };
+
+/** Compares rows by their lines: those that wait for others are planned last. */
+export function byLine(one: RowView, other: RowView): number {
+  return one.line - other.line;
+}
+
+/** Returns a row as scripts see it. */
+export function rowView(planned: PlannedRow): RowView {
+  const { row, id, key, work, path, state, take, changes, waitsFor, because } = planned;
   return {
     line: row.line,
     id,
@@ -71,6 +71,8 @@ export function rowView({
     output: path,
     job: take.job?.id,
     changes,
+    waits_for: waitsFor,
+    message: because && whyWaiting(planned),
     tags: row.tags.length > 0 ? row.tags : undefined,
   };
 }
@@ -114,10 +116,37 @@ function costTable({ costs }: Plan): string {
   return table(['to be paid for', 'rows', 'cost at most'], [...rows, ...total]);
 }
 
+/** Says why a row is left alone; '' if its state says all. */
+export function whyLeft(planned: PlannedRow): string {
+  const {
+    state,
+    take: { job },
+    changes = [],
+  } = planned;
+  const waits = whyWaiting(planned);
+  if (waits !== undefined) return waits;
+  if (changes.length > 0) return `it was changed: ${changes.join('; ')}`;
+  if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
+  return job === undefined
+    ? 'the record of its job is lost or damaged'
+    : 'its process ended before the answer came';
+}
+
+// For which other row a row is as it is; undefined if it is for none.
+function whyWaiting({ state, waitsFor = [], because }: PlannedRow): string | undefined {
+  if (because === undefined)
+    return state === 'new' && waitsFor.length > 0 ? `after ${waitsFor.join(', ')}` : undefined;
+  const id = printableLine(because.id, 100);
+  if (state === 'stale')
+    return because.state === undefined ? `${id} was made again` : `it is made from ${id}, which is stale`;
+  return `it waits for ${id}, which is ${because.state ?? 'not valid'}`;
+}
+
 function rowText(planned: PlannedRow): string {
   const { row, state, changes = [], take } = planned;
   const job = take.job === undefined ? '' : ` (${take.job.id})`;
-  const why = changes.length > 0 ? changes.join('; ') : (take.job?.error?.message ?? '');
+  const why =
+    whyWaiting(planned) ?? (changes.length > 0 ? changes.join('; ') : (take.job?.error?.message ?? ''));
   return printableLine(
     `line ${row.line}: ${labelOf(planned)} ${state}${job}${why === '' ? '' : `: ${why}`}`,
     500,

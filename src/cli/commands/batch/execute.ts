@@ -16,6 +16,7 @@ import { planView, refusal, tellProblems } from '../../output/plan.ts';
 import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
+import { checkFfmpeg } from '../../../flows/frame.ts';
 import { printableLine } from '../../../printable.ts';
 
 /** The default maximum number of tasks in progress. */
@@ -47,6 +48,7 @@ export async function execute(
   if (stray !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(stray, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad)
     return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
+  if (ready.needsFrames) await checkFfmpeg();
   // A run that only found rows changed, such as by a -d that was tried, is not what later ones continue.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);

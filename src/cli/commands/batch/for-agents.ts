@@ -4,6 +4,7 @@ import { everyRow } from '../../../batch/choice.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { type Batch, planBatch, type PlanDeps } from '../../../batch/plan.ts';
 import { readyRun, runBatch } from '../../../batch/run-batch.ts';
+import type { Row } from '../../../batch/manifest/row.ts';
 import { hashOf } from '../../../batch/work.ts';
 import { add, formatDecimal, zero } from '../../../decimal.ts';
 import { type MgwError, usageError } from '../../../errors.ts';
@@ -35,7 +36,7 @@ export function batchChecker(context: Context): CheckBatch {
     let undone = 0;
     let isOpen = false;
     const plan = await planBatch(batch, { ...deps, isAnywhere }, (planned) => {
-      checked.add(hashOf(planned.work));
+      checked.add(planned.hash);
       if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') return;
       undone += 1;
@@ -62,12 +63,15 @@ export function batchChecker(context: Context): CheckBatch {
 
 // The manifest may be edited after its cost was checked.
 function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
+  // A row is composed again with the videos of the rows that it waits for.
+  const passed = new WeakSet<Row>();
   return {
     ...deps,
-    workOf: async (row) => {
-      const work = await deps.workOf(row);
-      if (!checked.has(hashOf(work)))
+    workOf: async (row, inputs) => {
+      const work = await deps.workOf(row, inputs);
+      if (!passed.has(row) && !checked.has(hashOf(work)))
         throw usageError('The row changed after the batch was checked: run it again.');
+      passed.add(row);
       return work;
     },
   };

@@ -14,6 +14,7 @@ import { rowComposer } from './row-work.ts';
 import type { Context } from '../../context.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
+import { recordedAssets } from '../../../flows/earlier-job.ts';
 import { oneListing } from '../../../flows/listing.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/places.ts';
@@ -125,10 +126,11 @@ export async function planDepsOf(context: Context, batch: Batch, known?: 'known'
     ledger,
     gateway,
     account,
-    workOf: (row) => {
+    workOf: (row, inputs) => {
       checkHoldsNoSecret('id', row.id, redact);
-      return compose(row);
+      return compose(row, inputs);
     },
+    assetsOf: (job, part) => recordedAssets(context, job, part),
     costOf,
     known: known && (await doneRowCacheOf(context, batch, { gateway, account })),
   };

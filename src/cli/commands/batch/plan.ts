@@ -1,8 +1,19 @@
 import type { Command } from 'commander';
+import { everyRow } from '../../../batch/choice.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
+import { needsFrame } from '../../../batch/work.ts';
+import { checkFfmpeg } from '../../../flows/frame.ts';
 import type { Context } from '../../context.ts';
-import { planView, refusal, rowView, planText, tellProblems } from '../../output/plan.ts';
+import {
+  byLine,
+  planView,
+  refusal,
+  type RowView,
+  rowView,
+  planText,
+  tellProblems,
+} from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
@@ -26,13 +37,19 @@ export function registerPlan(command: Command, run: Run): void {
 
 async function plan(context: Context, given: string, options: BatchOptions): Promise<Outcome> {
   const { file, batch } = await openNamed(context, given, options);
-  const rows: Record<string, unknown>[] = [];
+  const rows: RowView[] = [];
   const told: PlannedRow[] = [];
+  let needsFrames = false;
   const made = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
+    const isOpen = everyRow.toCarryOut(planned, planned.take.number) !== undefined;
+    needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);
+    const hasNews = planned.waitsFor !== undefined || planned.state !== 'new';
     if (context.globals.json) rows.push(rowView(planned));
-    else if (planned.state !== 'new' && planned.state !== 'done') told.push(planned);
+    else if (hasNews && planned.state !== 'done') told.push(planned);
   });
+  rows.sort(byLine);
   await tellProblems(context, file, made);
+  if (needsFrames) await checkFfmpeg();
   const json = { ...planView(batch, made), rows };
   const text = planText(made, told);
   return made.bad === 0 ? { json, text } : { json, text, error: refusal(made) };

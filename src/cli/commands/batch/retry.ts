@@ -12,6 +12,7 @@ import { addRunOptions, type RunBatchOptions } from './options.ts';
 interface RetryOptions extends RunBatchOptions {
   failed?: boolean;
   changed?: boolean;
+  stale?: boolean;
   rated?: number;
   id?: string[];
 }
@@ -22,13 +23,14 @@ Examples:
   $ mgw batch retry clips.csv --id intro --id outro
   $ mgw batch retry clips.csv --rated 2`;
 
-/** `mgw batch retry FILE --failed|--changed|--rated N|--id ID...`: a new take of rows that failed, were changed or were rated low; it is paid for again. */
+/** `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: a new take of rows that ended badly; it is paid for again. */
 export function registerRetry(command: Command, run: Run): void {
   command
     .argument('<batch>', 'its file, or its name where it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
+    .addOption(new Option('--changed', 'all rows whose content was changed under their id'))
     .addOption(
-      new Option('--changed', 'all rows whose content was changed under their id; with --failed: both'),
+      new Option('--stale', 'all rows made from a video that was made again since; the whole chain below it'),
     )
     .addOption(
       single('--rated <n>', 'all rows whose result is rated n or less; it is kept', wholeNumber(1, 5)),
@@ -44,10 +46,13 @@ function retry(context: Context, given: string, options: RetryOptions): Promise<
   return execute(context, given, options, choiceOf(options));
 }
 
-function choiceOf({ failed = false, changed = false, rated, id: ids, force = false }: RetryOptions): Choice {
-  const chosen = [failed || changed, rated !== undefined, ids !== undefined].filter(Boolean);
+function choiceOf({ rated, id: ids, force = false, ...kinds }: RetryOptions): Choice {
+  const { failed = false, changed = false, stale = false } = kinds;
+  const chosen = [failed || changed || stale, rated !== undefined, ids !== undefined].filter(Boolean);
   if (chosen.length !== 1)
-    throw usageError('Give either --failed, --changed or both, --rated N, or --id ID for each row.');
+    throw usageError(
+      'Give one or more of --failed, --changed and --stale, or --rated N, or --id ID for each row.',
+    );
   if (rated !== undefined) return retryOfRated(rated);
-  return retryOf({ ids: ids && new Set(ids), isFailed: failed, isChanged: changed }, force);
+  return retryOf({ ids: ids && new Set(ids), isFailed: failed, isChanged: changed, isStale: stale }, force);
 }

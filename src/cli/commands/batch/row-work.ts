@@ -1,7 +1,7 @@
 import { rowFlags } from '../../../batch/manifest/fields.ts';
 import type { Row } from '../../../batch/manifest/row.ts';
-import type { Batch } from '../../../batch/plan.ts';
-import type { SpeechWork, Work } from '../../../batch/work.ts';
+import type { Batch, PlanDeps } from '../../../batch/plan.ts';
+import type { SpeechWork } from '../../../batch/work.ts';
 import { usageError } from '../../../errors.ts';
 import { composeVideo } from '../../../flows/compose-video.ts';
 import { oneListing } from '../../../flows/listing.ts';
@@ -15,19 +15,16 @@ import { optionObject } from '../../input.ts';
 import { RowFiles } from './row-files.ts';
 
 /** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */
-export function rowComposer(
-  context: Context,
-  { place, readable, filesFrom }: Batch,
-): (row: Row) => Promise<Work> {
+export function rowComposer(context: Context, { place, readable, filesFrom }: Batch): PlanDeps['workOf'] {
   const listing = oneListing(context);
   const files = new RowFiles(readable, filesFrom);
-  return async (row) => {
+  return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
     const { flags, fromFiles } = await givenFlags(row, files);
     const body = await givenBody(row.body, files);
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
-    const parts = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, readLocalFile };
+    const parts = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, readLocalFile, inputs };
     return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
   };
 }

@@ -6,7 +6,15 @@ import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { exitCodes } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
 import { printableLine } from '../../../printable.ts';
-import { nextOf, planView, rowView, statesText, tellProblems } from '../../output/plan.ts';
+import {
+  byLine,
+  nextOf,
+  planView,
+  type RowView,
+  rowView,
+  statesText,
+  tellProblems,
+} from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
@@ -32,7 +40,7 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
   const { file, batch: opened } = await openNamed(context, given, asked);
   const batch = { ...opened, force: true };
   const fleet = fleetStateOf(await context.ledger());
-  const rows: Record<string, unknown>[] = [];
+  const rows: RowView[] = [];
   const undone: PlannedRow[] = [];
   const deps = { ...(await planDepsOf(context, batch)), isAnywhere: fleet !== undefined };
   const plan = await planBatch(batch, deps, (planned) => {
@@ -40,6 +48,8 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
     else if (planned.state !== 'done') undone.push(planned);
   });
   await tellProblems(context, file, plan);
+  rows.sort(byLine);
+  undone.sort((one, other) => one.row.line - other.row.line);
   const { batch: view, problems } = planView(batch, plan);
   const exitCode = plan.counts.done === plan.rows ? exitCodes.ok : exitCodes.partial;
   const queue = fleet && (await queueOf(fleet.ask, batch.name));

@@ -1,0 +1,168 @@
+import { createHash } from 'node:crypto';
+import { usageError } from '../errors.ts';
+import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
+import type { Job } from '../job.ts';
+import { isObject } from '../json.ts';
+import { isStoredName, withAssets } from '../protocols/local-asset.ts';
+import type { NamedRow, PlannedRow, Root } from './planned-row.ts';
+import type { Input, RowGraph } from './row-graph.ts';
+import type { Row } from './manifest/row.ts';
+import { type RowState, standingOf, type Standing, type StandingDeps } from './row-state.ts';
+import { countOf, isSpeech, type VideoWork, type Work } from './work.ts';
+
+/** What rows that wait for others are found out with. */
+export interface ChainDeps extends StandingDeps {
+  /** Composes a row with the assets that are other rows. @throws MgwError('usage') as its command does. */
+  workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
+  /** The assets that a job's record can provide, the newest first. */
+  assetsOf: (job: Job, part: Part) => EarlierAsset[];
+}
+
+/** A row that another one waits for. */
+interface Source {
+  state: RowState;
+  job?: Job | undefined;
+  isSpeech: boolean;
+  /** How many files it makes. */
+  count: number;
+  /** The row to blame if this one is not done. */
+  root: Root;
+}
+
+/** States in which a row is not carried out by a run: those that wait for it are blocked. */
+const stuck = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
+
+/** The rows that others wait for, as far as they are known, and the states of those that wait. */
+export class Chains {
+  readonly graph: RowGraph;
+  readonly #sources = new Map<string, Source>();
+
+  constructor(graph: RowGraph) {
+    this.graph = graph;
+  }
+
+  /** Takes in the state of a row: rows that wait for it are found out after it. */
+  know({ id, state, take: { job }, work, because }: PlannedRow): void {
+    if (!this.graph.isNeeded(id)) return;
+    const root = state === 'blocked' || state === 'stale' ? because : undefined;
+    this.#sources.set(id, {
+      state,
+      job,
+      isSpeech: isSpeech(work),
+      count: countOf(work),
+      root: root ?? { id, state, job },
+    });
+  }
+
+  /** Takes in how a row ended. */
+  ended(id: string, state: RowState, job: Job | undefined): void {
+    const source = this.#sources.get(id);
+    if (source !== undefined) this.#sources.set(id, { ...source, state, job, root: { id, state, job } });
+  }
+
+  /** The row because of which a row cannot be carried out now; undefined if it can. */
+  obstacleTo(row: Row): Root | undefined {
+    const open = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
+    return open === undefined ? undefined : (this.#sources.get(open)?.root ?? { id: open });
+  }
+
+  /** Names the rows that a row waits for, in place of what they will be. They name the row itself if it has no id. */
+  placeholders(row: Row): Map<string, EarlierAsset> {
+    return new Map(this.graph.inputsOf(row).map((input) => [input.ref, placeholderOf(input)]));
+  }
+
+  /**
+   * Finds out the state of a row that waits for others.
+   * @param found the row with its placeholders
+   * @throws MgwError('usage') if a row that it waits for makes no such file.
+   */
+  async planned(found: NamedRow, deps: ChainDeps): Promise<PlannedRow> {
+    const inputs = this.graph.inputsOf(found.row);
+    if (inputs.length === 0) return { ...found, ...(await standingOf(found, deps)) };
+    const waitsFor = this.graph.waitsFor(found.row);
+    const assets = inputs.map((input) => this.#assetsOf(input, deps));
+    const given = inputs.flatMap(({ ref }, index) => {
+      const [asset] = assets[index] ?? [];
+      return asset === undefined ? [] : [[ref, asset] as const];
+    });
+    const isWhole = given.length === inputs.length;
+    const [missing] = inputs.filter((_, index) => assets[index]?.length === 0);
+    if (missing !== undefined && this.#sources.get(missing.id)?.state === 'done')
+      throw usageError(`${missing.part.shown}: ${missing.id} has no saved video.`);
+    const work = isWhole ? await deps.workOf(found.row, new Map(given)) : found.work;
+    const own = { ...found, waitsFor, work };
+    const standing = await standingOf(own, deps);
+    const paid = standing.state === 'changed' ? this.#asPaid(found, standing, inputs) : undefined;
+    const before = paid && (await standingOf({ ...found, work: paid.work }, deps));
+    if (paid === undefined || before === undefined || before.state === 'changed')
+      return this.#judged({ ...own, ...standing });
+    // What was paid for is still to be fetched, or in doubt: that ends first.
+    if (before.state === 'running' || before.state === 'unknown')
+      return { ...own, work: paid.work, ...before };
+    if (before.state === 'failed') return { ...own, ...before };
+    const remade = inputs.find((_, index) => !(assets[index] ?? []).some(({ name }) => paid.names.has(name)));
+    if (before.state === 'done' && remade === undefined)
+      return this.#judged({ ...own, work: paid.work, ...before });
+    return { ...own, ...before, state: 'stale', because: { id: (remade ?? inputs[0])?.id ?? '' } };
+  }
+
+  #judged(planned: PlannedRow): PlannedRow {
+    const { state, waitsFor = [] } = planned;
+    const isOpen = state === 'new' || state === 'rejected';
+    for (const id of waitsFor) {
+      const source = this.#sources.get(id);
+      const because = source?.root ?? { id };
+      const isStale = source?.state === 'stale';
+      if (isOpen && (source === undefined || stuck.has(source.state)))
+        return { ...planned, state: 'blocked', because: isStale ? { id, state: 'stale' } : because };
+      if (state === 'done' && isStale) return { ...planned, state: 'stale', because };
+    }
+    return planned;
+  }
+
+  #assetsOf({ id, part }: Input, { assetsOf }: ChainDeps): EarlierAsset[] {
+    const source = this.#sources.get(id);
+    if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
+    if (source !== undefined && (part.index < 1 || part.index > source.count))
+      throw usageError(`${part.shown}: ${id} makes ${source.count} of them.`);
+    return source?.job === undefined ? [] : assetsOf(source.job, part);
+  }
+
+  // The row as its job was paid for: with the inputs of then. Undefined if more than the inputs has changed since.
+  #asPaid(
+    { work }: NamedRow,
+    { take: { job } }: Standing,
+    inputs: readonly Input[],
+  ): { work: VideoWork; names: Set<string> } | undefined {
+    if (isSpeech(work) || !isObject(job?.request)) return undefined;
+    const placeholders = new Set(inputs.map((input) => placeholderOf(input).name));
+    const names = namesIn(work, job.request);
+    const own = namesIn(work, work.body);
+    if (names.length !== own.length) return undefined;
+    const paid = new Map(
+      own.flatMap((name, index) => (placeholders.has(name) ? [[name, names[index] ?? '']] : [])),
+    );
+    const change = (value: string): string => paid.get(value) ?? value;
+    const { protocol, body, asked } = work;
+    const as = { body: withAssets(protocol, body, change), asked: withAssets(protocol, asked, change) };
+    return { work: { ...work, ...as, upload: undefined }, names: new Set(paid.values()) };
+  }
+}
+
+function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
+  const names: string[] = [];
+  withAssets(protocol, body, (value) => {
+    if (isStoredName(value)) names.push(value);
+    return value;
+  });
+  return names;
+}
+
+// By the id of the row that is named: this is a part of the name of a row without an id.
+function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
+  const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
+  return {
+    name: `sha256:${hash}.mp4${place === undefined ? '' : `#${place}`}`,
+    read: () => Promise.reject(usageError(`${id} has no video yet.`)),
+  };
+}

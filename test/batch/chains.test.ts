@@ -1,0 +1,188 @@
+import { rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { runHereAs } from '../support/one-process.ts';
+import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import { chain, openStory, type Story, story } from './story.ts';
+
+let scene: Story;
+beforeEach(async () => {
+  scene = await openStory();
+});
+afterEach(() => scene.gateway.close());
+
+describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another row', () => {
+  it('waits for it, whatever the order of the rows, and sends that frame', async () => {
+    const file = scene.file('m.csv', story(['s3', '@s2:last'], ['s2', '@m/s1:last'], ['s1'], ['x']));
+    const plan = await scene.batch('plan', file);
+    expect(plan.stdout).toMatch(/s2 new: after s1\n.*s3 new: after s2/);
+    const ran = await scene.batch('run', file);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(scene.charges()).toEqual({ s1: 1, s2: 1, s3: 1, x: 1 });
+    const frames = scene.frames();
+    expect([...frames.keys()]).toEqual(expect.arrayContaining(['s1', 's2', 's3', 'x']));
+    expect(frames.get('s1')).toBeUndefined();
+    expect(frames.get('s2')).toBe(scene.lastFrame('s1'));
+    expect(frames.get('s3')).toBe(scene.lastFrame('s2'));
+    expect(scene.lastFrame('s1')).not.toBe(scene.lastFrame('s2'));
+    const status = await scene.read('status', file);
+    expect(status.rows.map(({ id, state }) => [id, state])).toEqual(
+      ['s3', 's2', 's1', 'x'].map((id) => [id, 'done']),
+    );
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.gateway.posts()).toHaveLength(4);
+  });
+
+  it('starts as soon as that row is delivered, while rows without one go on', async () => {
+    let release = (): void => undefined;
+    const until = new Promise<void>((resolve) => (release = resolve));
+    scene.gateway.judge = (prompt) => {
+      if (prompt === 's3') release();
+      return prompt === 'slow' ? { kind: 'wait', until } : undefined;
+    };
+    const file = scene.file('m.csv', story(['slow'], ...chain(3)));
+    expect(await scene.batch('run', file, '--concurrency', '2')).toMatchObject({ code: 0 });
+  });
+
+  it('is blocked and not paid for if that row fails, and goes on when it was made again', async () => {
+    const file = scene.file('m.csv', story(...chain(3), ['x']));
+    scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
+    const ran = await scene.read('run', file, '--results', scene.at('r.jsonl'));
+    expect(ran).toMatchObject({ exit_code: 11, batch: { states: { failed: 1, blocked: 2, done: 1 } } });
+    const retry = expect.arrayContaining(['retry', '--id', 's1']) as string[];
+    expect(ran.rows).toMatchObject([
+      { id: 's1', state: 'failed' },
+      { id: 's2', state: 'blocked', message: 'it waits for s1, which is failed', next: retry },
+      { id: 's3', state: 'blocked', message: 'it waits for s1, which is failed', next: retry },
+    ]);
+    for (const command of ['run', 'status', 'plan'])
+      expect((await scene.read(command, file)).batch.states).toMatchObject({ failed: 1, blocked: 2 });
+    expect(scene.charges()).toEqual({ s1: 1, x: 1 });
+    scene.gateway.judge = () => undefined;
+    expect(await scene.batch('retry', file, '--failed')).toMatchObject({ code: 0 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
+  });
+
+  it('is paid for once in a chain of nine that is killed again and again', async () => {
+    const file = scene.file('m.csv', story(...chain(9)));
+    const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
+    for (const [match, count] of [
+      [/GET .*task-1/, 1],
+      [/GET .file/, 1],
+      [/GET .v1beta/, 2],
+      [/GET .file/, 2],
+      [/GET .v1beta/, 4],
+      [/GET .file/, 3],
+    ] as const)
+      await scene.killedAt(run, match, count);
+    const ran = await scene.user.run(run);
+    expect(ran.code, ran.stderr).toBe(0);
+    const ids = chain(9).map(([id]) => id);
+    expect(scene.charges()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
+    for (const [index, id] of ids.slice(1).entries())
+      expect(scene.frames().get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
+  });
+
+  it('is stale if that row was made again, and so are all below; retry --stale pays for each once, in order', async () => {
+    const file = scene.file('m.csv', story(...chain(9)));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    await runHereAs(scene.user, ['jobs', 'rate', '@m/s5', '1']);
+    expect(await scene.batch('retry', file, '--rated', '1')).toMatchObject({ code: 0 });
+    expect(scene.charges()).toMatchObject({ s4: 1, s5: 2, s6: 1, s9: 1 });
+    const status = await scene.read('status', file);
+    expect(status).toMatchObject({ exit_code: 11, batch: { states: { done: 5, stale: 4 } } });
+    const ran = await scene.batch('run', file);
+    expect(ran).toMatchObject({ code: 11, stderr: expect.stringContaining('--stale') as string });
+    expect(scene.charges()).toMatchObject({ s5: 2, s6: 1, s9: 1 });
+
+    const retry = [
+      'batch',
+      'retry',
+      file,
+      '--stale',
+      '-o',
+      scene.at('{id}.{ext}'),
+      '--poll-interval',
+      '10ms',
+    ];
+    await scene.killedAt(retry, /GET .file/, 1);
+    await scene.killedAt(retry, /GET .v1beta/, 3);
+    const again = await scene.user.run(retry);
+    expect(again.code, again.stderr).toBe(0);
+    expect(scene.charges()).toEqual({ s1: 1, s2: 1, s3: 1, s4: 1, s5: 2, s6: 2, s7: 2, s8: 2, s9: 2 });
+    for (const [one, next] of [
+      ['s5', 's6'],
+      ['s6', 's7'],
+      ['s8', 's9'],
+    ] as const)
+      expect(scene.frames().get(next)).toBe(scene.lastFrame(one));
+    expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 9, stale: 0 });
+    expect(await scene.batch('retry', file, '--stale')).toMatchObject({ code: 0 });
+    expect(scene.gateway.posts()).toHaveLength(14);
+  });
+
+  it('is changed, not stale, if it asks for something else too', async () => {
+    const file = scene.file('m.csv', story(...chain(2)));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    scene.file('m.csv', story(['s1', '', 'other'], ['s2', '@s1:last', 'another']));
+    expect((await scene.read('status', file)).batch.states).toMatchObject({ changed: 2 });
+    expect(await scene.batch('retry', file, '--changed')).toMatchObject({ code: 0 });
+    expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
+  });
+
+  it('takes the video again, at no cost, if its file is gone', async () => {
+    scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
+    const file = scene.file('m.csv', story(...chain(2)));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
+    rmSync(scene.at('s1.mp4'));
+    scene.gateway.judge = () => undefined;
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.charges()).toEqual({ s1: 1, s2: 1 });
+    expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
+  });
+
+  it('without ffmpeg is exit 2, and nothing is paid', async () => {
+    const file = scene.file('m.csv', story(...chain(2)));
+    for (const command of ['plan', 'run']) {
+      const ran = await scene.user.run(['batch', command, file], { env: { PATH: scene.user.cwd } });
+      expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
+    }
+    expect(scene.gateway.posts()).toHaveLength(0);
+  });
+});
+
+describe('references between rows', () => {
+  it.each([
+    [
+      'a cycle',
+      [
+        ['s1', '@s3:last'],
+        ['s2', '@s1:last'],
+        ['s3', '@s2:last'],
+      ],
+      /:2: .*each other: s1 → s3 → s2 → s1/,
+    ],
+    ['a row that waits for itself', [['s1', '@s1:last']], /:2: .*s1 → s1/],
+    ['a name that nothing has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
+    ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: takes an image/],
+    [
+      'a sample that the row does not make',
+      [['s1'], ['s2', '@s1#2:last']],
+      /:3: image @s1#2:last: s1 makes 1/,
+    ],
+  ] as const)('%s is an error of the plan, by line', async (_, rows, message) => {
+    const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));
+    for (const command of ['plan', 'run']) {
+      const ran = await scene.batch(command, file);
+      expect([ran.code, ran.stderr]).toEqual([2, expect.stringMatching(message)]);
+    }
+    expect(scene.gateway.posts()).toHaveLength(0);
+  });
+
+  it('a row that waits for an invalid one is blocked if bad rows are left out', async () => {
+    const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
+    const ran = await scene.read('run', file, '--skip-bad');
+    expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);
+    expect(scene.gateway.posts()).toHaveLength(0);
+  });
+});

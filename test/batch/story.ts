@@ -1,0 +1,77 @@
+import { createHash } from 'node:crypto';
+import { renderVideo } from '../../src/sandbox/media/video.ts';
+import { ffmpeg } from '../sandbox/media/ffmpeg.ts';
+import { openScene, type Scene } from './scene.ts';
+
+/** The pixels of a frame as a hash: they do not depend on how a PNG is compressed. */
+export function pixels(media: Uint8Array, place: 'first' | 'last'): string {
+  const filter = ['-vf', place === 'last' ? 'reverse' : 'null'];
+  const { output } = ffmpeg(media, [], [...filter, '-frames:v', '1', '-pix_fmt', 'rgb24', '-f', 'rawvideo']);
+  return createHash('sha256').update(output).digest('hex');
+}
+
+/** A scene whose gateway makes a film of its own for each task. */
+export interface Story extends Scene {
+  /** The pixels of the image that each submission of Protocol A sent, by prompt; undefined if it sent none. */
+  frames(): Map<string, string | undefined>;
+  /** The last frame of the latest video of a prompt. */
+  lastFrame(prompt: string): string;
+  /** The charges by prompt. */
+  charges(): Record<string, number>;
+  /** Runs a command of `mgw batch` in a process of its own, and kills it at the n-th request that matches. */
+  killedAt(args: string[], match: RegExp, count?: number): Promise<void>;
+}
+
+/** Opens a scene whose gateway makes a film of its own for each task. */
+export async function openStory(): Promise<Story> {
+  const scene = await openScene();
+  const { gateway, user } = scene;
+  const films = new Map<string, Uint8Array>();
+  gateway.videoOf = (prompt, id) => {
+    const film =
+      films.get(id) ?? renderVideo({ prompt: `${prompt} ${id}`, seconds: 0.25, width: 64, height: 64 });
+    films.set(id, film);
+    return film;
+  };
+  return {
+    ...scene,
+    frames: () => new Map(gateway.posts().map(({ body }) => frameIn(body))),
+    lastFrame: (prompt) => pixels(films.get(gateway.taskOf(prompt)) ?? Buffer.alloc(0), 'last'),
+    charges: () => Object.fromEntries([...gateway.charges].sort(([one], [other]) => (one < other ? -1 : 1))),
+    killedAt: async (args, match, count = 1) => {
+      const running = user.start(args);
+      let seen = 0;
+      gateway.before = ({ method, path }) => {
+        if (!match.test(`${method} ${path}`)) return undefined;
+        seen += 1;
+        if (seen < count) return undefined;
+        running.child.kill('SIGKILL');
+        return running.result.then(() => undefined);
+      };
+      const { code } = await running.result;
+      gateway.before = () => undefined;
+      if (code !== 137) throw new Error(`not killed: exit ${code}`);
+    },
+  };
+}
+
+function frameIn(body: string): [string, string | undefined] {
+  const { instances } = JSON.parse(body) as {
+    instances: [{ prompt: string; image?: { bytesBase64Encoded: string } }];
+  };
+  const { prompt, image } = instances[0];
+  return [prompt, image && pixels(Buffer.from(image.bytesBase64Encoded, 'base64'), 'first')];
+}
+
+/** A CSV of clips of Protocol A: its id is the prompt, and an image may be a frame of another row. */
+export function story(...rows: [id: string, image?: string, prompt?: string][]): string {
+  const lines = rows.map(([id, image = '', prompt = id]) => `${id},a,veo-3,4,720p,true,${prompt},${image}`);
+  return ['id,protocol,model,duration,resolution,audio,prompt,image', ...lines, ''].join('\n');
+}
+
+/** A chain of clips, each of which begins with the last frame of the one before. */
+export function chain(count: number): [id: string, image?: string][] {
+  return Array.from({ length: count }, (_, index) =>
+    index === 0 ? ['s1'] : [`s${index + 1}`, `@s${index}:last`],
+  );
+}
