@@ -1,9 +1,11 @@
 import fc from 'fast-check';
+import pg from 'pg';
 import { expect, it } from 'vitest';
 import type { Charge, ChargeOutcome, Limit, Per, Reservation, Standing } from '../../src/budget/budget.ts';
 import { openReservations, PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { Reservations } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { CuttingProxy } from '../support/cutting-proxy.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
 
@@ -180,5 +182,71 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     await place.server.query('DELETE FROM mgw.leases', place.database);
     await expect(budget.reserve({ ...charge, id: 'r2' }, most)).rejects.toMatchObject({ exitCode: 6 });
     expect(shown(await budget.standing())).toMatchObject({ reserved: '1' });
+  });
+
+  it('reserves nothing under a lease that has run out', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const { owner } = await ledger.lease();
+    const budget = new PostgresBudget({
+      database: ledger.database,
+      kind: 'batch',
+      name: 'b',
+      outcomeOf: () => Promise.resolve('open'),
+    });
+    const most = { amount: decimalOf(3) };
+    await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
+    const late = budget.reserve({ ...chargeOf('r', 1), owner }, most);
+    await expect(late).rejects.toMatchObject({ exitCode: 6 });
+    await place.server.query("UPDATE mgw.leases SET until = 'infinity'", place.database);
+    const other = { ...chargeOf('r', 1), owner: { ...owner, instance: 'another' } };
+    await expect(budget.reserve(other, most)).rejects.toMatchObject({ exitCode: 6 });
+    expect(shown(await budget.standing())).toMatchObject({ reserved: '0' });
+  });
+
+  it('does not take a reservation that was given back for one that stands', async () => {
+    const budget = await budgetIn();
+    const most = { amount: decimalOf(10) };
+    expect(await budget.reserve(chargeOf('r', 6), most)).toEqual({ fits: true });
+    await budget.release('r');
+    expect(await budget.reserve(chargeOf('s', 6), most)).toEqual({ fits: true });
+    // As if the answer to the first had been lost, and its process found dead since.
+    expect(await budget.reserve(chargeOf('r', 6), most)).toMatchObject({ fits: false });
+    expect(shown(await budget.standing())).toMatchObject({ reserved: '6' });
+  });
+
+  it.each<[string, ('keep' | 'release')[], object]>([
+    ['kept twice', ['keep', 'keep'], { spent: '1', reserved: '0' }],
+    ['given back twice', ['release', 'release'], { spent: '0', reserved: '0' }],
+    ['given back and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
+    ['kept and given back', ['keep', 'release'], { spent: '1', reserved: '0' }],
+  ])('counts a reservation once that is %s at once', async (_, ways, standing) => {
+    const place = await newPlace();
+    const { database } = await place.open();
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
+    await budget.reserve(chargeOf('r', 1), { amount: decimalOf(3) });
+    // Both have begun before either can end.
+    const holder = new pg.Client({ connectionString: place.server.url(place.database) });
+    await holder.connect();
+    onEnd(() => holder.end());
+    await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
+    const waiting = (count: number): Promise<void> =>
+      expect
+        .poll(() =>
+          place.server.query(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+            place.database,
+          ),
+        )
+        .toBe(String(count));
+    const settled: Promise<void>[] = [];
+    for (const way of ways) {
+      settled.push(budget[way]('r'));
+      await waiting(settled.length);
+    }
+    await holder.query('COMMIT');
+    await Promise.all(settled);
+    expect(shown(await budget.standing())).toMatchObject(standing);
   });
 });

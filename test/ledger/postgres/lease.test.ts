@@ -1,0 +1,141 @@
+import { expect, it } from 'vitest';
+import type { Owner } from '../../../src/job.ts';
+import type { Database } from '../../../src/ledger/postgres/database.ts';
+import { LeaseKeeper } from '../../../src/ledger/postgres/lease-keeper.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import { describePostgres, type PostgresPlace } from './place.ts';
+
+/** A keeper whose clock stands still until it is moved, and whose renewals can be waited for. */
+interface Kept {
+  keeper: LeaseKeeper;
+  clock: { now: number; monotonic: number };
+  /** Resolves with the rows of the next renewal. */
+  renewal: () => Promise<unknown[]>;
+  /** Runs while the next statement is under way. */
+  during: (act: () => void) => void;
+}
+
+async function keeperIn(place: PostgresPlace, leaseMs: number): Promise<Kept> {
+  const { database } = await place.open();
+  const clock = { now: 0, monotonic: 0 };
+  let heard: ((rows: unknown[]) => void) | undefined;
+  let act: (() => void) | undefined;
+  const watched = {
+    url: { ...database.url, leaseMs },
+    table: (name: string) => database.table(name),
+    query: async (text: string, values?: readonly unknown[]) => {
+      act?.();
+      act = undefined;
+      const rows = await database.query(text, values);
+      if (text.startsWith('UPDATE')) heard?.(rows);
+      return rows;
+    },
+  } as unknown as Database;
+  const keeper = new LeaseKeeper(watched, { now: () => clock.now, monotonic: () => clock.monotonic });
+  onEnd(() => keeper.close());
+  const renewal = (): Promise<unknown[]> => new Promise((resolve) => (heard = resolve));
+  return { keeper, clock, renewal, during: (given) => void (act = given) };
+}
+
+const longMs = 3_600_000;
+
+describePostgres('a lease on PostgreSQL', (newPlace) => {
+  it.each<[string, { now: number; monotonic: number }]>([
+    ['the machine slept', { now: 0.9 * longMs, monotonic: 0 }],
+    ['the time of day was set back', { now: -longMs, monotonic: 0.9 * longMs }],
+  ])('is not relied on if it may have ended while %s', async (_, passed) => {
+    const { keeper, clock } = await keeperIn(await newPlace(), longMs);
+    const lease = await keeper.lease();
+    expect(() => lease.assertHeld()).not.toThrow();
+    Object.assign(clock, passed);
+    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    // Another one is taken, under which the process is known to the others.
+    const next = await keeper.lease();
+    expect(next.owner.lease).not.toBe(lease.owner.lease);
+    expect(() => next.assertHeld()).not.toThrow();
+  });
+
+  it('is held for four fifths of its time, counted from before it was asked for', async () => {
+    const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
+    during(() => (clock.monotonic += 0.3 * longMs));
+    const lease = await keeper.lease();
+    clock.monotonic = 0.79 * longMs;
+    expect(() => lease.assertHeld()).not.toThrow();
+    clock.monotonic = 0.81 * longMs;
+    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+  });
+
+  it('is taken again if the answer came too late to rely on', async () => {
+    const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
+    during(() => (clock.monotonic += longMs));
+    const lease = await keeper.lease();
+    expect(() => lease.assertHeld()).not.toThrow();
+    clock.monotonic += 0.81 * longMs;
+    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+  });
+
+  it('is one for all who ask at once', async () => {
+    const { keeper } = await keeperIn(await newPlace(), longMs);
+    const all = await Promise.all([keeper.lease(), keeper.lease(), keeper.lease()]);
+    expect(new Set(all.map(({ owner }) => owner.lease)).size).toBe(1);
+  });
+
+  const shortMs = 4000;
+  const untilOf = (place: PostgresPlace): Promise<string> =>
+    place.server.query('SELECT until FROM mgw.leases', place.database);
+
+  it('is renewed while its process runs', async () => {
+    const place = await newPlace();
+    const { keeper, clock, renewal, during } = await keeperIn(place, shortMs);
+    const lease = await keeper.lease();
+    const before = await untilOf(place);
+    clock.monotonic = 0.5 * shortMs;
+    // Counted from before the renewal was sent.
+    during(() => (clock.monotonic = 0.7 * shortMs));
+    expect(await renewal()).toHaveLength(1);
+    expect(await untilOf(place)).not.toBe(before);
+    clock.monotonic = 1.2 * shortMs;
+    expect(() => lease.assertHeld()).not.toThrow();
+    clock.monotonic = 1.4 * shortMs;
+    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    expect(await renewal()).toHaveLength(1);
+  });
+
+  it.each<[string, string]>([
+    ['has ended by the clock of the database', "until = clock_timestamp() - interval '1 second'"],
+    ['is of another process', "instance = 'another'"],
+  ])('is not renewed if it %s', async (_, change) => {
+    const place = await newPlace();
+    const { keeper, clock, renewal } = await keeperIn(place, shortMs);
+    const lease = await keeper.lease();
+    await place.server.query(`UPDATE mgw.leases SET ${change}`, place.database);
+    const before = await untilOf(place);
+    clock.monotonic = 0.5 * shortMs;
+    expect(await renewal()).toEqual([]);
+    expect(await untilOf(place)).toBe(before);
+    clock.monotonic = 0.9 * shortMs;
+    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+  });
+
+  it('is ended by the first process that asks for it once it has run out, and by no other', async () => {
+    const place = await newPlace();
+    const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
+    const { owner } = await one.keeper.lease();
+    const afar: Owner = { ...owner, host: 'afar' };
+    const lifeOf = async (asked: Owner): Promise<string> => (await other.keeper.livesOf([asked]))(asked);
+    expect(await lifeOf(afar)).toBe('alive');
+    expect(await lifeOf({ ...afar, instance: 'another' })).toBe('dead');
+    expect(await untilOf(place)).not.toBe('');
+    await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
+    expect(await lifeOf(afar)).toBe('dead');
+    expect(await untilOf(place)).toBe('');
+  });
+
+  it('is given back when its process ends', async () => {
+    const place = await newPlace();
+    const { keeper } = await keeperIn(place, longMs);
+    await keeper.lease();
+    await keeper.close();
+    expect(await untilOf(place)).toBe('');
+  });
+});
