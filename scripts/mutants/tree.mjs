@@ -65,7 +65,7 @@ export function makeTree(tree, note) {
   symlinkSync(resolve('node_modules'), join(tree, 'node_modules'));
   execFileSync(
     process.execPath,
-    ['node_modules/rolldown/bin/cli.mjs', '-c', 'scripts/build/rolldown.config.mjs', '--log-level', 'error'],
+    ['node_modules/rolldown/bin/cli.mjs', '-c', 'scripts/build/rolldown.config.mjs', '--log-level', 'warn'],
     { cwd: tree, stdio: ['ignore', 'ignore', 'inherit'] },
   );
   writeFileSync(join(tree, 'test/support/build.ts'), noBuild);
