@@ -11,7 +11,7 @@ import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { ObjectStore } from '../store/object-store.ts';
-import type { Store, StoreDeps } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
@@ -233,53 +233,18 @@ function storeParts(
   session: () => Session,
   closers: Closer[],
 ): Pick<Session, 'hasStore' | 'store' | 'objects'> {
+  const opened = async <T extends Store | ObjectStore | undefined>(opening: Promise<T>): Promise<T> => {
+    const store = await opening;
+    if (store !== undefined) closers.push(() => store.close());
+    return store;
+  };
   return {
     hasStore: async () => {
       const { sandbox, storeUrl, storeCommand } = await session().settings();
       return sandbox.value || storeUrl.value !== undefined || storeCommand.value !== undefined;
     },
-    store: once(async () => {
-      const store = await storeOf(session());
-      if (store !== undefined) closers.push(() => store.close());
-      return store;
-    }),
-    objects: once(async () => {
-      const { openObjectStore } = await import('../store/object-store.ts');
-      const { storeEndpoint, env } = await session().settings();
-      const store = openObjectStore(storeEndpoint.value, env, await storeDepsOf(session()));
-      closers.push(() => store.close());
-      return store;
-    }),
-  };
-}
-
-async function storeOf(session: Session): Promise<Store | undefined> {
-  const settings = await session.settings();
-  if (settings.sandbox.value) return (await import('../store/store.ts')).sandboxStore;
-  const stored = {
-    url: settings.storeUrl.value,
-    endpoint: settings.storeEndpoint.value,
-    command: settings.storeCommand.value,
-    expiresMs: settings.storeExpiresMs.value,
-  };
-  return (await import('../store/open-store.ts')).openStore(stored, settings.env, await storeDepsOf(session));
-}
-
-// A session that serves many jobs has no deadline, and opening a store must not begin one: each transfer has the timeout.
-async function storeDepsOf(session: Session): Promise<StoreDeps> {
-  const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
-    session.settings(),
-    session.client(),
-    session.gateway(),
-  ]);
-  return {
-    clock: session.clock,
-    deadline: { leftMs: () => Math.min(deadline?.leftMs() ?? Infinity, timeoutMs.value) },
-    retries: retries.value,
-    signal: session.signals().soft,
-    note: (text) => session.note(text),
-    userAgent: `mgw/${version}`,
-    secrets: [key],
+    store: once(async () => opened((await import('./open-stores.ts')).openInputs(session()))),
+    objects: once(async () => opened((await import('./open-stores.ts')).openObjects(session()))),
   };
 }
 

@@ -85,6 +85,11 @@ export const FAULTS = [
   fault('tts-error-frame', 'tts', 'An error frame under HTTP 200 in place of the rest.', 50),
   fault('responses-429', 'responses', 'HTTP 429; nothing is charged.'),
   fault('responses-cut', 'responses', 'The stream ends, without its last event, at this point.', 50),
+  fault('store-500', 'store', 'HTTP 500.'),
+  fault('store-slow-down', 'store', 'HTTP 503 with SlowDown.'),
+  fault('store-expired', 'store', 'HTTP 403 with ExpiredToken, as for credentials that are no longer valid.'),
+  fault('store-reset', 'store', 'Breaks the connection of an upload; nothing is stored.'),
+  fault('store-bad-digest', 'store', 'Refuses an upload with BadDigest: other bytes arrived.'),
   fault(
     'chaos',
     'every call',

@@ -18,6 +18,8 @@ import { modelRoutes } from './routes/models.ts';
 import { responsesRoutes } from './routes/responses.ts';
 import { speechRoutes } from './routes/speech.ts';
 import { readWhole, writeOnce } from './state.ts';
+import { answerStore, storePath } from './store/service.ts';
+import { storeAccount } from './store/signature.ts';
 
 /** How a sandbox runs. */
 export interface SandboxOptions {
@@ -53,6 +55,8 @@ export interface Sandbox {
   key: string;
   /** The separate origin that serves Protocol B's files, and must never see a key. */
   fileUrl: string;
+  /** The AWS variables that lead to its object storage. */
+  store: Readonly<Record<string, string>>;
   /** Ends every connection and frees both ports. Tasks go on: they live in the state directory. */
   close(): Promise<void>;
 }
@@ -87,17 +91,20 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { unref } = options;
   const files = await listenForFiles(gateway, unref);
   gateway.fileUrl = files.origin;
-  const main = await listen(port, (request) => answer(gateway, ROUTES, request), { unref }).catch(
-    async (error: unknown) => {
-      await files.close();
-      throw error;
-    },
-  );
+  const handle = (request: Request): Promise<Reply> =>
+    request.path.startsWith(`${storePath}/`)
+      ? answerStore(gateway, request)
+      : answer(gateway, ROUTES, request);
+  const main = await listen(port, handle, { unref }).catch(async (error: unknown) => {
+    await files.close();
+    throw error;
+  });
   gateway.url = main.origin;
   const close = async (): Promise<void> => {
     await Promise.all([main.close(), files.close()]);
   };
-  return { url: main.origin, key: DEFAULT_KEY, fileUrl: files.origin, close };
+  const store = { AWS_ENDPOINT_URL_S3: `${main.origin}${storePath}`, ...storeAccount };
+  return { url: main.origin, key: DEFAULT_KEY, fileUrl: files.origin, store, close };
 }
 
 /**

@@ -13,10 +13,10 @@ import { dirname, join } from 'node:path';
 const OWN_FOLDER = 0o700;
 const OWN_FILE = 0o600;
 /** Everything the sandbox keeps under its state directory; nothing else there is ever touched. */
-const PARTS = ['tasks', 'faults', 'ids', 'bill.jsonl', 'journal.jsonl'];
+const PARTS = ['tasks', 'faults', 'ids', 'store', 'bill.jsonl', 'journal.jsonl'];
 
 /** Writes a whole file so that a reader sees all of it or none of it, also next to other processes. */
-export function writeWhole(path: string, text: string): void {
+export function writeWhole(path: string, text: string | Uint8Array): void {
   makeFolder(dirname(path));
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   writeFileSync(draft, text, { mode: OWN_FILE, flag: 'wx' });
@@ -105,7 +105,7 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Forgets every task, charge, finding and fault count under a state directory. Issued keys stay, since a sandbox
+ * Forgets every task, charge, finding, object and fault count under a state directory. Issued keys stay, since a sandbox
  * that is running still honours them; files the sandbox did not make are left alone.
  */
 export function reset(stateDir: string): void {

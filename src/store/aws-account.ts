@@ -19,22 +19,20 @@ type Env = Readonly<Record<string, string | undefined>>;
  * @throws MgwError('config'), exit 2, if there are none; the message never shows a value.
  */
 export async function awsAccount(env: Env): Promise<AwsAccount> {
+  const [own, secret] = [env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY']];
+  const named = env['AWS_REGION'] || env['AWS_DEFAULT_REGION'];
+  const sessionToken = env['AWS_SESSION_TOKEN'] || undefined;
+  if (own && secret && named)
+    return { accessKeyId: own, secretAccessKey: secret, sessionToken, region: named };
   const profile = env['AWS_PROFILE'] || 'default';
   const folder = join(env['HOME'] || homedir(), '.aws');
   const [credentials, config] = await Promise.all([
     section(env['AWS_SHARED_CREDENTIALS_FILE'] || join(folder, 'credentials'), [profile]),
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),
   ]);
-  const region = env['AWS_REGION'] || env['AWS_DEFAULT_REGION'] || config['region'] || 'us-east-1';
-  const [own, shared] = [env['AWS_ACCESS_KEY_ID'], credentials['aws_access_key_id']];
-  const [secret, sharedSecret] = [env['AWS_SECRET_ACCESS_KEY'], credentials['aws_secret_access_key']];
-  if (own && secret)
-    return {
-      accessKeyId: own,
-      secretAccessKey: secret,
-      sessionToken: env['AWS_SESSION_TOKEN'] || undefined,
-      region,
-    };
+  const region = named || config['region'] || 'us-east-1';
+  if (own && secret) return { accessKeyId: own, secretAccessKey: secret, sessionToken, region };
+  const [shared, sharedSecret] = [credentials['aws_access_key_id'], credentials['aws_secret_access_key']];
   if (shared && sharedSecret)
     return {
       accessKeyId: shared,

@@ -41,18 +41,6 @@ export interface StoreSettings {
   expiresMs: number;
 }
 
-/**
- * The store of the embedded sandbox, which fetches no assets: nothing leaves this machine. The host is reserved for
- * documentation (RFC 2606), and no request goes there.
- */
-export const sandboxStore: Store = {
-  url: async (name, read) => {
-    await read?.();
-    return `https://store.example.com/${name.replace(/^sha256:/, '')}`;
-  },
-  close: () => undefined,
-};
-
 /** Names a file by its content: `sha256:HEX.ext`. The extension is kept because gateways may judge a URL by it. */
 export function storedName(path: string, content: Uint8Array): string {
   const extension = extname(path).toLowerCase();

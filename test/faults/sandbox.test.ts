@@ -69,7 +69,11 @@ const rows: Row[] = [
   ['tts-error-frame', ['tts'], 5, 5, 1],
 ];
 // What is not about one job, or waits for a minute of silence: results.test.ts has that with a clock of its own.
-const elsewhere = ['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'];
+const elsewhere = [
+  ...['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'],
+  // test/store/sandbox-store.test.ts
+  ...['store-500', 'store-slow-down', 'store-expired', 'store-reset', 'store-bad-digest'],
+];
 
 interface Bench {
   user: User;

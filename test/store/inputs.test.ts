@@ -178,10 +178,3 @@ test('store.command uploads instead: it reads the file, gets its name, prints a 
   expect(JSON.parse(seen)).toMatchObject({ bytes: png.length });
   expect(seen).not.toContain(user.env['MGW_API_KEY']);
 });
-
-test('the sandbox takes local files without a store', async () => {
-  const user = newUser(undefined, { MGW_SANDBOX: '1' });
-  writeFileSync(join(user.cwd, 'first.png'), png);
-  const ran = await user.run(withImage);
-  expect(ran.code, ran.stderr).toBe(0);
-});

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { startSandbox } from '../../src/sandbox/server.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { film } from '../support/film.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
@@ -33,6 +34,16 @@ async function scene(size = 2000): Promise<Scene> {
       .filter((entry) => entry.isFile() && entry.parentPath.endsWith('uploads'))
       .map(({ name }) => name);
   return { user, gateway, store, video, posts, kept };
+}
+
+/** A scene with the sandbox in the place of a real gateway: its own object storage is not used. */
+async function playScene(): Promise<Pick<Scene, 'user' | 'store' | 'kept'>> {
+  const { user, store, kept } = await scene();
+  const stateDir = join(user.cwd, 'gateway');
+  const sandbox = await startSandbox({ stateDir, paceMs: 20 });
+  onTestFinished(() => sandbox.close());
+  Object.assign(user.env, { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
+  return { user, store, kept };
 }
 
 const submit = [
@@ -114,8 +125,8 @@ describe('-o s3://', () => {
   });
 
   test('saves speech as an object', async () => {
-    const { user, store, kept } = await scene();
-    const speak = ['--sandbox', 'tts', 'Good morning', '-o', 's3://bucket/{id}.mp3', '--json'];
+    const { store, kept, user } = await playScene();
+    const speak = ['tts', 'Good morning', '-o', 's3://bucket/{id}.mp3', '--json'];
     const ran = await user.run(speak);
     expect(ran.code, ran.stderr).toBe(0);
     const { id, files } = ran.json.job as unknown as Saved;
@@ -126,12 +137,12 @@ describe('-o s3://', () => {
 });
 
 test('a batch saves its rows as objects, is done then, and pays nothing when it is run again', async () => {
-  const { user, store } = await scene();
+  const { user, store } = await playScene();
   writeFileSync(
     join(user.cwd, 'rows.csv'),
     'id,protocol,model,duration,prompt,text\nboat,c,vendor-h3-mini,5,a boat,\nhello,tts,,,,Hello\n',
   );
-  const run = ['--sandbox', 'batch', 'run', 'rows.csv', '-o', 's3://bucket/out/{id}.{ext}', '--json'];
+  const run = ['batch', 'run', 'rows.csv', '-o', 's3://bucket/out/{id}.{ext}', '--json'];
   const ran = await user.run(run);
   expect(ran.code, ran.stderr + ran.stdout).toBe(0);
   expect([...store.objects.keys()].sort()).toEqual(['/bucket/out/boat.mp4', '/bucket/out/hello.mp3']);

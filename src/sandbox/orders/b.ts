@@ -1,4 +1,4 @@
-import { isHttpUrl, isUnreachable, parseBounded } from '../body.ts';
+import { isHttpUrl, parseBounded } from '../body.ts';
 import { isObject } from '../state.ts';
 import { findModel, type Model } from '../models.ts';
 import { cost, priceFor } from '../prices.ts';
@@ -7,6 +7,7 @@ import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
+import { canFetch } from '../store/service.ts';
 import type { Order } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
@@ -68,9 +69,9 @@ export function orderB(call: Call, body: Body): Order {
     audio: output.AudioGeneration === 'Enabled',
     returnUsage: readExtInfo(refuse, model, body.ExtInfo),
     amount: cost(price, { units: seconds, referenceImages: references.length }),
-    outcome: files.some(({ url }) => isUnreachable(url))
-      ? failure('unreachable-asset')
-      : settleOutcome(call, 'b', prompt),
+    outcome: files.every(({ url }) => canFetch(call.gateway, url))
+      ? settleOutcome(call, 'b', prompt)
+      : failure('unreachable-asset'),
     body,
   };
 }

@@ -1,4 +1,4 @@
-import { isHttpUrl, isUnreachable } from '../body.ts';
+import { isHttpUrl } from '../body.ts';
 import type { Model } from '../models.ts';
 import { cost, priceFor } from '../prices.ts';
 import { taskError } from '../envelopes.ts';
@@ -6,6 +6,7 @@ import type { Call } from '../exchange.ts';
 import { Refused } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
+import { canFetch } from '../store/service.ts';
 import type { Order, Outcome } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
@@ -57,7 +58,7 @@ export function orderC(call: Call, model: Model, body: Body): Order {
       units: wish.seconds,
       referenceImages: referenceImagesOf(wish),
     }),
-    outcome: problemOf(model, wish) ?? settleOutcome(call, 'c', wish.prompt),
+    outcome: problemOf(call, model, wish) ?? settleOutcome(call, 'c', wish.prompt),
     body,
   };
 }
@@ -148,9 +149,13 @@ function upstreamValues({ seconds, ratio }: Wish): Pick<Wish, 'seconds' | 'resol
 }
 
 /** What lets an accepted task fail upstream. */
-function problemOf({ selfHosted }: Model, { prompt, mode, assets }: Wish): Outcome | undefined {
+function problemOf(
+  { gateway }: Call,
+  { selfHosted }: Model,
+  { prompt, mode, assets }: Wish,
+): Outcome | undefined {
   const { frames, images, audios } = assets;
-  if (allOf(assets).some(isUnreachable)) return failure('unreachable-asset');
+  if (!allOf(assets).every((asset) => canFetch(gateway, asset))) return failure('unreachable-asset');
   if (!selfHosted) return undefined;
   if (Array.from(prompt).length > LONGEST_PROMPT)
     return failure('rejected', 'prompt is longer than 30000 characters');

@@ -71,11 +71,11 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
 
 /**
  * The environment of a script: MGW_BASE_URL and MGW_API_KEY for what calls the gateway by itself, MGW_SANDBOX for any
- * other mgw than that on its PATH, and a home of its own; `keys` are in none of its variables.
+ * other mgw than that on its PATH, the AWS variables of the sandbox's object storage, and a home of its own; `keys` are in none of its variables.
  */
 export function scriptEnvironment(
   env: NodeJS.ProcessEnv,
-  sandbox: Pick<Sandbox, 'url' | 'key'>,
+  sandbox: Pick<Sandbox, 'url' | 'key' | 'store'>,
   folder: ScriptFolder,
   keys: readonly string[],
 ): NodeJS.ProcessEnv {
@@ -88,6 +88,7 @@ export function scriptEnvironment(
     MGW_SANDBOX: sandbox.url,
     MGW_STATE_DIR: folder.state,
     MGW_CONFIG_DIR: folder.config,
+    ...sandbox.store,
     // What is not mgw would ask the proxy for loopback.
     NO_PROXY: noProxy,
     no_proxy: noProxy,
@@ -95,10 +96,12 @@ export function scriptEnvironment(
   };
 }
 
-/** Variables that lead to the user's own key, config or ledger, or hold the password of its database. */
+/** Variables that lead to the user's own key, config, ledger or object storage, or hold the password of its database. */
 const LEADING_OUT = [
   ...['MGW_STATE', 'MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'],
   ...['PGPASSWORD', 'PGPASSFILE'],
+  ...['AWS_PROFILE', 'AWS_SESSION_TOKEN', 'AWS_SHARED_CREDENTIALS_FILE', 'AWS_CONFIG_FILE'],
+  ...['AWS_ENDPOINT_URL', 'AWS_DEFAULT_REGION'],
 ];
 /** A shorter key is in other variables by chance. */
 const SHORTEST_KEY = 8;

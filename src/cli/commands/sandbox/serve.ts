@@ -103,7 +103,7 @@ async function start(context: Context, options: ServeOptions): Promise<Outcome> 
   const sandbox = await serve(context, gatewayFolder(sandboxFolder(await context.settings())), options);
   const variables = { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key, MGW_SANDBOX: sandbox.url };
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${value}\n`);
-  const json = { url: sandbox.url, key: sandbox.key, file_url: sandbox.fileUrl };
+  const json = { url: sandbox.url, key: sandbox.key, file_url: sandbox.fileUrl, store: sandbox.store };
   await write(context.io.stdout, context.globals.json ? `${JSON.stringify(json)}\n` : lines.join(''));
   context.progress.note('The sandbox is running; Ctrl-C ends it.');
   await interrupted();

@@ -1,0 +1,67 @@
+import type { Clock } from '../clock.ts';
+import type { Settings } from '../config/resolve.ts';
+import type { GatewayClient } from '../http/client.ts';
+import type { Signals } from '../payment/pay-once.ts';
+import { type ObjectStore, openObjectStore } from '../store/object-store.ts';
+import { openStore } from '../store/open-store.ts';
+import type { Store, StoreDeps } from '../store/store.ts';
+import { version } from '../version.ts';
+import type { Gateway } from './settings.ts';
+
+/** What a store is opened from: a session. */
+interface Sources {
+  clock: Clock;
+  note(text: string): void;
+  settings(): Promise<Settings>;
+  gateway(): Promise<Gateway>;
+  client(): Promise<GatewayClient>;
+  signals(): Signals;
+}
+
+/** The place of the input files in the object storage of the sandbox. */
+const sandboxInputs = 's3://sandbox/inputs';
+
+/** Opens the store for input files; undefined if none is configured. @throws MgwError('config') if it cannot be used. */
+export async function openInputs(session: Sources): Promise<Store | undefined> {
+  const [{ endpoint, env }, settings] = await Promise.all([serviceOf(session), session.settings()]);
+  const { sandbox, storeUrl, storeCommand, storeExpiresMs } = settings;
+  const place = sandbox.value ? { url: sandboxInputs } : { url: storeUrl.value, command: storeCommand.value };
+  const stored = { ...place, endpoint, expiresMs: storeExpiresMs.value };
+  return openStore(stored, env, await depsOf(session));
+}
+
+/** Opens the store for results. */
+export async function openObjects(session: Sources): Promise<ObjectStore> {
+  const { endpoint, env } = await serviceOf(session);
+  return openObjectStore(endpoint, env, await depsOf(session));
+}
+
+// A rehearsal uses the storage of the sandbox alone, whatever endpoint, bucket and credentials are configured.
+async function serviceOf(session: Sources): Promise<{ endpoint: string | undefined; env: Settings['env'] }> {
+  const { sandbox, storeEndpoint, env } = await session.settings();
+  if (!sandbox.value) return { endpoint: storeEndpoint.value, env };
+  const [{ storeAccount }, { storePath }, { baseUrl }] = await Promise.all([
+    import('../sandbox/store/signature.ts'),
+    import('../sandbox/store/service.ts'),
+    session.gateway(),
+  ]);
+  return { endpoint: `${baseUrl.origin}${storePath}`, env: storeAccount };
+}
+
+// A session that serves many jobs has no deadline, and opening a store must not begin one: each transfer has the timeout.
+async function depsOf(session: Sources): Promise<StoreDeps> {
+  const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
+    session.settings(),
+    session.client(),
+    session.gateway(),
+  ]);
+  return {
+    clock: session.clock,
+    deadline: { leftMs: () => Math.min(deadline?.leftMs() ?? Infinity, timeoutMs.value) },
+    retries: retries.value,
+    signal: session.signals().soft,
+    note: (text) => session.note(text),
+    userAgent: `mgw/${version}`,
+    secrets: [key],
+  };
+}

@@ -1,0 +1,138 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { linkSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { isObject, listFolder, parseJson, writeWhole } from '../state.ts';
+
+/** An object without its content. */
+export interface ObjectHead {
+  bucket: string;
+  key: string;
+  /** Those that are given back with the object: its media type and its metadata. */
+  headers: Record<string, string>;
+  bytes: number;
+  /** With its quotation marks. */
+  etag: string;
+  /** Ms since 1970. */
+  modified: number;
+}
+
+/** A multipart upload that was begun and neither completed nor aborted. */
+export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
+  id: string;
+  /** Ms since 1970. */
+  begun: number;
+}
+
+/**
+ * The objects and uploads of a state directory, each in a file: a line of JSON, and the content after it. Several processes
+ * may work on them at the same time.
+ */
+export class Objects {
+  readonly #objects: string;
+  readonly #uploads: string;
+
+  constructor(stateDir: string) {
+    this.#objects = join(stateDir, 'store', 'objects');
+    this.#uploads = join(stateDir, 'store', 'uploads');
+  }
+
+  /** Returns an object; undefined if there is none. */
+  read(bucket: string, key: string): { head: ObjectHead; content: Buffer } | undefined {
+    const found = readParts(this.#path(bucket, key));
+    return isHead(found?.head) ? { head: found.head, content: found.content } : undefined;
+  }
+
+  /** Returns the objects of a bucket whose keys begin with a prefix, by key. */
+  list(bucket: string, prefix: string): ObjectHead[] {
+    const folder = join(this.#objects, bucket);
+    const heads = listFolder(folder).map((name) => readParts(join(folder, name))?.head);
+    const found = heads.filter(isHead).filter(({ key }) => key.startsWith(prefix));
+    return found.sort((one, other) => (one.key < other.key ? -1 : 1));
+  }
+
+  /** Stores an object. False if there is one already and it may not be replaced. */
+  write(head: ObjectHead, content: Uint8Array, mayReplace: boolean): boolean {
+    const path = this.#path(head.bucket, head.key);
+    const whole = joined(head, content);
+    if (mayReplace) {
+      writeWhole(path, whole);
+      return true;
+    }
+    const draft = `${path}.${randomBytes(6).toString('hex')}.new`;
+    writeWhole(draft, whole);
+    try {
+      linkSync(draft, path);
+      return true;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      throw error;
+    } finally {
+      rmSync(draft, { force: true });
+    }
+  }
+
+  remove(bucket: string, key: string): void {
+    rmSync(this.#path(bucket, key), { force: true });
+  }
+
+  begin(upload: Omit<Upload, 'id'>): string {
+    const id = randomBytes(16).toString('hex');
+    writeWhole(join(this.#uploads, id, 'about'), joined({ ...upload, id }, Buffer.alloc(0)));
+    return id;
+  }
+
+  /** Returns an upload of that object; undefined if there is none. */
+  upload(id: string, bucket: string, key: string): Upload | undefined {
+    return this.uploads(bucket).find((upload) => upload.id === id && upload.key === key);
+  }
+
+  uploads(bucket: string): Upload[] {
+    const found = listFolder(this.#uploads).map((id) => readParts(join(this.#uploads, id, 'about'))?.head);
+    return found.filter(isUpload).filter((upload) => upload.bucket === bucket);
+  }
+
+  writePart({ id }: Upload, number: number, content: Uint8Array): void {
+    writeWhole(join(this.#uploads, id, String(number)), content);
+  }
+
+  /** Returns a part of an upload; undefined if there is none. */
+  part({ id }: Upload, number: number): Buffer | undefined {
+    return readBytes(join(this.#uploads, id, String(number)));
+  }
+
+  abort({ id }: Upload): void {
+    rmSync(join(this.#uploads, id), { recursive: true, force: true });
+  }
+
+  #path(bucket: string, key: string): string {
+    return join(this.#objects, bucket, createHash('sha256').update(key).digest('hex'));
+  }
+}
+
+function joined(head: object, content: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), content]);
+}
+
+function readParts(path: string): { head: unknown; content: Buffer } | undefined {
+  const bytes = /\.(new|tmp)$/.test(path) ? undefined : readBytes(path);
+  if (bytes === undefined) return undefined;
+  const end = bytes.indexOf('\n');
+  return { head: parseJson(bytes.toString('utf8', 0, end)), content: bytes.subarray(end + 1) };
+}
+
+function readBytes(path: string): Buffer | undefined {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+function isHead(value: unknown): value is ObjectHead {
+  return isObject(value) && typeof value.key === 'string' && typeof value.etag === 'string';
+}
+
+function isUpload(value: unknown): value is Upload {
+  return isObject(value) && typeof value.key === 'string' && typeof value.id === 'string';
+}

@@ -1,0 +1,207 @@
+import { createHash } from 'node:crypto';
+import { isUnreachable, readBody } from '../body.ts';
+import { type Gateway, Refused, type Reply } from '../exchange.ts';
+import type { FaultName } from '../fault-catalogue.ts';
+import type { Request } from '../listener.ts';
+import { Objects, type Upload } from './objects.ts';
+import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';
+
+/** The path below which the sandbox's own address is an S3-compatible service; any bucket exists. */
+export const storePath = '/s3';
+
+/** A request whose signature is right. */
+interface StoreCall {
+  method: string;
+  bucket: string;
+  /** '' for the bucket itself. */
+  key: string;
+  query: Map<string, string>;
+  headers: Request['message']['headers'];
+  body: Buffer;
+  now: number;
+  objects: Objects;
+}
+
+const replies: readonly [FaultName, string, Refusal][] = [
+  ['store-500', '', { status: 500, code: 'InternalError', message: 'Internal error.' }],
+  ['store-slow-down', '', { status: 503, code: 'SlowDown', message: 'Please reduce your request rate.' }],
+  ['store-expired', '', { status: 403, code: 'ExpiredToken', message: 'The token has expired.' }],
+  ['store-bad-digest', 'PUT', { status: 400, code: 'BadDigest', message: 'The MD5 is another one.' }],
+];
+
+/** Answers a request to the object storage: signature, then faults, then the operation. */
+export async function answerStore(gateway: Gateway, request: Request): Promise<Reply> {
+  const { method, path, query, message } = request;
+  try {
+    const { headers } = message;
+    const body = await readBody(message);
+    const refusal = checkSignature({ method, path, query, headers, body }, gateway.now());
+    if (refusal !== undefined) return errorReply(refusal);
+    for (const [name, only, fault] of replies)
+      if (method.startsWith(only) && gateway.take(name)) return errorReply(fault);
+    if (method === 'PUT' && gateway.take('store-reset'))
+      return { status: 500, headers: {}, body: '', cutAt: -1 };
+    const { bucket, key } = placeOf(path);
+    if (!/^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/.test(bucket))
+      return errorReply({ status: 400, code: 'InvalidBucketName', message: 'The bucket has no valid name.' });
+    const objects = new Objects(gateway.stateDir);
+    return operate({
+      ...{ method, bucket, key, query: new Map(pairsOf(query)) },
+      ...{ headers, body, now: gateway.now(), objects },
+    });
+  } catch (error) {
+    if (error instanceof Refused)
+      return errorReply({ status: 400, code: 'EntityTooLarge', message: 'The body is too large.' });
+    throw error;
+  }
+}
+
+/** Whether an upstream could fetch an asset. Of those in the sandbox's own storage, the signature and the object are checked. */
+export function canFetch({ url, stateDir, now }: Gateway, asset: string): boolean {
+  const { pathname: path, search, host, hostname, port } = new URL(asset);
+  const isOwn = ['127.0.0.1', 'localhost'].includes(hostname) && port === new URL(url).port;
+  if (!isOwn || !path.startsWith(`${storePath}/`)) return !isUnreachable(asset);
+  const signed = { method: 'GET', path, query: search.slice(1), headers: { host }, body: Buffer.alloc(0) };
+  const { bucket, key } = placeOf(path);
+  return checkSignature(signed, now()) === undefined && new Objects(stateDir).read(bucket, key) !== undefined;
+}
+
+function placeOf(path: string): { bucket: string; key: string } {
+  const [, bucket = '', key = ''] = /^\/([^/]*)\/?(.*)$/s.exec(path.slice(storePath.length)) ?? [];
+  return { bucket, key: decode(key) };
+}
+
+function operate(call: StoreCall): Reply {
+  const { method, bucket, key, query, objects } = call;
+  if (key === '') return bucketReply(call);
+  const id = query.get('uploadId');
+  if (id !== undefined) {
+    const upload = objects.upload(id, bucket, key);
+    if (upload === undefined)
+      return errorReply({ status: 404, code: 'NoSuchUpload', message: 'There is no such upload.' });
+    return uploadReply(call, upload);
+  }
+  if (method === 'POST' && query.has('uploads')) return begin(call);
+  if (method === 'PUT') return put(call);
+  if (method === 'DELETE') {
+    objects.remove(bucket, key);
+    return reply(204);
+  }
+  const found = method === 'GET' || method === 'HEAD' ? objects.read(bucket, key) : undefined;
+  if (found === undefined) return errorReply({ status: 404, code: 'NoSuchKey', message: 'No such key.' });
+  const { head, content } = found;
+  const headers = {
+    ...head.headers,
+    ETag: head.etag,
+    'Last-Modified': new Date(head.modified).toUTCString(),
+  };
+  return { status: 200, headers, body: content };
+}
+
+function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
+  if (method === 'HEAD' || method === 'PUT') return reply(200);
+  const prefix = query.get('prefix') ?? '';
+  if (query.has('uploads')) {
+    const uploads = objects.uploads(bucket).filter(({ key }) => key.startsWith(prefix));
+    const each = ({ key, id, begun }: Upload): string =>
+      `<Upload><Key>${escaped(key)}</Key><UploadId>${id}</UploadId><Initiated>${time(begun)}</Initiated></Upload>`;
+    return xml('ListMultipartUploadsResult', uploads.map(each).join(''));
+  }
+  const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
+  const max = Number(query.get('max-keys') ?? 1000);
+  const found = objects.list(bucket, prefix).filter(({ key }) => key > after);
+  const page = found.slice(0, max);
+  const rest = found.length > page.length;
+  const contents = page.map(
+    ({ key, bytes, etag, modified }) =>
+      `<Contents><Key>${escaped(key)}</Key><LastModified>${time(modified)}</LastModified><ETag>${escaped(etag)}</ETag><Size>${bytes}</Size></Contents>`,
+  );
+  const next = rest
+    ? `<NextContinuationToken>${escaped(page.at(-1)?.key ?? '')}</NextContinuationToken>`
+    : '';
+  const head = `<Name>${bucket}</Name><KeyCount>${page.length}</KeyCount><IsTruncated>${rest}</IsTruncated>`;
+  return xml('ListBucketResult', head + next + contents.join(''));
+}
+
+function put(call: StoreCall): Reply {
+  const { bucket, key, headers, body, now, objects } = call;
+  if (!isWhole(call))
+    return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 is another one.' });
+  const etag = `"${md5(body).toString('hex')}"`;
+  const head = { bucket, key, headers: kept(headers), bytes: body.length, etag, modified: now };
+  return objects.write(head, body, headers['if-none-match'] !== '*') ? reply(200, { ETag: etag }) : exists();
+}
+
+function begin({ bucket, key, headers, now, objects }: StoreCall): Reply {
+  const id = objects.begin({ bucket, key, headers: kept(headers), begun: now });
+  return xml('InitiateMultipartUploadResult', `<UploadId>${id}</UploadId>`);
+}
+
+function uploadReply(call: StoreCall, upload: Upload): Reply {
+  const { method, query, body, objects } = call;
+  if (method === 'DELETE') {
+    objects.abort(upload);
+    return reply(204);
+  }
+  if (method === 'POST') return complete(call, upload);
+  if (!isWhole(call))
+    return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 is another one.' });
+  objects.writePart(upload, Number(query.get('partNumber')), body);
+  return reply(200, { ETag: `"${md5(body).toString('hex')}"` });
+}
+
+function complete({ headers, body, now, objects }: StoreCall, upload: Upload): Reply {
+  const named = body.toString().matchAll(/<PartNumber>(\d+)<\/PartNumber>\s*<ETag>(?:"|&quot;)?([\da-f]+)/g);
+  const parts = Array.from(named, ([, number, etag]) => {
+    const content = objects.part(upload, Number(number));
+    return content !== undefined && md5(content).toString('hex') === etag ? content : undefined;
+  });
+  const whole = parts.filter((part) => part !== undefined);
+  if (whole.length === 0 || whole.length < parts.length)
+    return errorReply({ status: 400, code: 'InvalidPart', message: 'A part is missing, or is another one.' });
+  const content = Buffer.concat(whole);
+  const etag = `"${md5(Buffer.concat(whole.map(md5))).toString('hex')}-${whole.length}"`;
+  const head = { ...upload, bytes: content.length, etag, modified: now };
+  if (!objects.write(head, content, headers['if-none-match'] !== '*')) return exists();
+  objects.abort(upload);
+  return xml('CompleteMultipartUploadResult', `<ETag>${escaped(etag)}</ETag>`);
+}
+
+function isWhole({ headers, body }: StoreCall): boolean {
+  const given = headers['content-md5'];
+  return given === undefined || given === md5(body).toString('base64');
+}
+
+function kept(headers: StoreCall['headers']): Record<string, string> {
+  const own = Object.entries(headers).filter(([name]) => /^(content-type|x-amz-meta-.+)$/.test(name));
+  return Object.fromEntries(own.map(([name, value]) => [name, String(value)]));
+}
+
+function exists(): Reply {
+  return errorReply({ status: 412, code: 'PreconditionFailed', message: 'The object exists.' });
+}
+
+function errorReply({ status, code, message }: Refusal): Reply {
+  return { ...xml('Error', `<Code>${code}</Code><Message>${escaped(message)}</Message>`), status };
+}
+
+function reply(status: number, headers: Record<string, string> = {}): Reply {
+  return { status, headers, body: '' };
+}
+
+function xml(name: string, content: string): Reply {
+  const body = `<?xml version="1.0" encoding="UTF-8"?>\n<${name}>${content}</${name}>`;
+  return { status: 200, headers: { 'Content-Type': 'application/xml' }, body };
+}
+
+function time(at: number): string {
+  return new Date(at).toISOString();
+}
+
+function escaped(text: string): string {
+  return text.replace(/[<>&"]/g, (char) => `&#${char.charCodeAt(0)};`);
+}
+
+function md5(data: Uint8Array): Buffer {
+  return createHash('md5').update(data).digest();
+}

@@ -1,0 +1,144 @@
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** The credentials of the sandbox's object storage, by the names of the AWS variables. They open nothing else. */
+export const storeAccount = {
+  AWS_ACCESS_KEY_ID: 'AKIASANDBOX',
+  AWS_SECRET_ACCESS_KEY: 'sandbox-store-secret',
+  AWS_REGION: 'us-east-1',
+} as const;
+
+/** A request to object storage; `path` and `query` are still percent-encoded. */
+export interface SignedRequest {
+  method: string;
+  path: string;
+  query: string;
+  headers: IncomingHttpHeaders;
+  body: Uint8Array;
+}
+
+/** Why a request is refused: the error's code as S3 names it, its status, and its words. */
+export interface Refusal {
+  status: number;
+  code: string;
+  message: string;
+}
+
+/** The parts of a signature, in the query of a presigned URL or in the header of a call. */
+interface Signature {
+  credential: string[];
+  signedHeaders: string[];
+  date: string;
+  signature: string;
+  /** As it was signed: the SHA-256 of the body, or `UNSIGNED-PAYLOAD`. */
+  payload: string;
+  /** Ms since 1970; undefined for a call. */
+  expiresAt?: number;
+}
+
+/** Checks a request's AWS Signature Version 4. `now` in ms since 1970. Returns undefined if it is right. */
+export function checkSignature(request: SignedRequest, now: number): Refusal | undefined {
+  const pairs = pairsOf(request.query);
+  const found = inQuery(pairs) ?? inHeader(request.headers);
+  if (found === undefined) return denied('AccessDenied', 'The request is not signed.');
+  if (found.credential[0] !== storeAccount.AWS_ACCESS_KEY_ID)
+    return denied('InvalidAccessKeyId', 'The access key is not that of the sandbox.');
+  const expected = Buffer.from(sign(request, pairs, found));
+  const given = Buffer.from(found.signature);
+  if (given.length !== expected.length || !timingSafeEqual(given, expected))
+    return denied('SignatureDoesNotMatch', 'The signature does not match.');
+  if ((found.expiresAt ?? Infinity) < now) return denied('AccessDenied', 'Request has expired');
+  if (/^[\da-f]{64}$/.test(found.payload) && found.payload !== sha256(request.body))
+    return {
+      status: 400,
+      code: 'XAmzContentSHA256Mismatch',
+      message: 'The body is not the one that was signed.',
+    };
+  return undefined;
+}
+
+/** Returns the names and values of a query, decoded. A `+` is a plus sign. */
+export function pairsOf(query: string): [string, string][] {
+  const parts = query.split('&').filter((part) => part !== '');
+  return parts.map((part) => {
+    const [name = '', ...rest] = part.split('=');
+    return [decode(name), decode(rest.join('='))];
+  });
+}
+
+/** Decodes a percent-encoded text; one that is badly encoded stays as it is. */
+export function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function inQuery(pairs: readonly [string, string][]): Signature | undefined {
+  const query = new Map(pairs);
+  const [signature, date = ''] = [query.get('X-Amz-Signature'), query.get('X-Amz-Date')];
+  if (signature === undefined) return undefined;
+  const [, year, month, day, hour, minute, second] =
+    /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/.exec(date)?.map(Number) ?? [];
+  const at = Date.UTC(year ?? NaN, (month ?? NaN) - 1, day, hour, minute, second);
+  return {
+    credential: (query.get('X-Amz-Credential') ?? '').split('/'),
+    signedHeaders: (query.get('X-Amz-SignedHeaders') ?? '').split(';'),
+    ...{ date, signature, payload: 'UNSIGNED-PAYLOAD' },
+    expiresAt: at + Number(query.get('X-Amz-Expires') ?? NaN) * 1000 || 0,
+  };
+}
+
+function inHeader(headers: IncomingHttpHeaders): Signature | undefined {
+  const [scheme, text = ''] = (headers.authorization ?? '').split(/ (.*)/s);
+  if (scheme !== 'AWS4-HMAC-SHA256') return undefined;
+  const fields = new Map(
+    Array.from(text.matchAll(/(\w+)=([^,\s]+)/g), ([, name = '', value = '']) => [name, value]),
+  );
+  return {
+    credential: (fields.get('Credential') ?? '').split('/'),
+    signedHeaders: (fields.get('SignedHeaders') ?? '').split(';'),
+    signature: fields.get('Signature') ?? '',
+    date: headerOf(headers, 'x-amz-date'),
+    payload: headerOf(headers, 'x-amz-content-sha256'),
+  };
+}
+
+function sign({ method, path, headers }: SignedRequest, pairs: [string, string][], found: Signature): string {
+  const query = pairs
+    .filter(([name]) => name !== 'X-Amz-Signature')
+    .map((pair) => pair.map(encode).join('='))
+    .sort()
+    .join('&');
+  const named = found.signedHeaders.map((name) => `${name}:${headerOf(headers, name).trim()}\n`).join('');
+  const canonical = [method, path, query, named, found.signedHeaders.join(';'), found.payload].join('\n');
+  const [, day = '', region = '', service = '', end = ''] = found.credential;
+  const text = ['AWS4-HMAC-SHA256', found.date, [day, region, service, end].join('/'), sha256(canonical)];
+  const key = [day, region, service, end].reduce<Buffer>(
+    hmac,
+    Buffer.from(`AWS4${storeAccount.AWS_SECRET_ACCESS_KEY}`),
+  );
+  return hmac(key, text.join('\n')).toString('hex');
+}
+
+function denied(code: string, message: string): Refusal {
+  return { status: 403, code, message };
+}
+
+function headerOf(headers: IncomingHttpHeaders, name: string): string {
+  return [headers[name] ?? ''].flat().join(',');
+}
+
+function encode(text: string): string {
+  const percent = (char: string): string => `%${char.charCodeAt(0).toString(16).toUpperCase()}`;
+  return encodeURIComponent(text).replace(/[!'()*]/g, percent);
+}
+
+function sha256(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+function hmac(key: Buffer, text: string): Buffer {
+  return createHmac('sha256', key).update(text).digest();
+}
