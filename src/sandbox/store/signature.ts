@@ -94,7 +94,10 @@ function inHeader(headers: IncomingHttpHeaders): Signature | undefined {
   const [scheme, text = ''] = (headers.authorization ?? '').split(/ (.*)/s);
   if (scheme !== 'AWS4-HMAC-SHA256') return undefined;
   const fields = new Map(
-    Array.from(text.matchAll(/(\w+)=([^,\s]+)/g), ([, name = '', value = '']) => [name, value]),
+    text.split(',').map((field) => {
+      const [name = '', value = ''] = field.trim().split('=');
+      return [name, value] as const;
+    }),
   );
   return {
     credential: (fields.get('Credential') ?? '').split('/'),
