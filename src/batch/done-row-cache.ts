@@ -133,6 +133,8 @@ export async function rememberRow(
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
+  // --strict looks at its job.
+  if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
   known.add(mark, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });

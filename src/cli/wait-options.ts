@@ -96,14 +96,13 @@ export function sidecarOption(): Option {
 }
 
 /** `--strict`. */
-export function strictOption(): Option {
-  return new Option('--strict', 'exit 9 if the video differs from the request; it is kept').helpGroup(
-    'Output:',
-  );
+export function strictOption(what = 'exit 9 if the video differs from the request; it is kept'): Option {
+  return new Option('--strict', what).helpGroup('Output:');
 }
 
-/** Refuses `--sidecar` if there is no file that it could be put next to. @throws MgwError('usage'). */
-export function checkSidecar({ sidecar, output }: OutputOptions): void {
+/** Refuses `--sidecar` and `--strict` if there is no file for them. @throws MgwError('usage'). */
+export function checkFileOptions({ sidecar, strict, output }: OutputOptions): void {
+  if (strict && output === undefined) throw usageError('--strict measures the file: name one by -o FILE.');
   if (!sidecar || (output !== undefined && output !== '-')) return;
   throw usageError('--sidecar is put next to a file: name one by -o FILE.');
 }

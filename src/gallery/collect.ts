@@ -3,6 +3,7 @@ import { expensesOf } from '../budget/spend.ts';
 import { formatDecimal } from '../decimal.ts';
 import type { Job, JobFile, RecordedEvent } from '../job.ts';
 import { fetchCommand, resolveCommand, showCommand } from '../jobs/errors.ts';
+import { mismatchTexts } from '../jobs/receipt.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
@@ -147,9 +148,23 @@ async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
     if (href === undefined || deps.fileState(file) !== 'intact') continue;
     const kind = kindOf(job, file);
     const peaks = kind === 'audio' ? await deps.peaksOf(file) : undefined;
-    files.push({ href, name: basename(file.path), kind, bytes: file.bytes, peaks });
+    files.push({ href, name: basename(file.path), kind, bytes: file.bytes, ...receiptOf(file, deps), peaks });
   }
   return files;
+}
+
+function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'delivered' | 'mismatches'> {
+  const { delivered, mismatches } = file;
+  if (delivered === undefined) return {};
+  const { duration, width, height, fps, audio } = delivered;
+  const facts = [
+    duration === undefined ? undefined : `${duration} s`,
+    width === undefined ? undefined : `${width}x${height}`,
+    fps === undefined ? undefined : `${fps} fps`,
+    audio ? 'sound' : 'no sound',
+  ].filter((fact) => fact !== undefined);
+  const texts = mismatchTexts(file).map((text) => redact(printable(text, 200)));
+  return { delivered: facts.join(', '), ...(mismatches !== undefined && { mismatches: texts }) };
 }
 
 // No browser plays samples without a header.

@@ -66,6 +66,10 @@ export interface GalleryFile {
   name: string;
   kind: 'video' | 'audio' | 'other';
   bytes: number;
+  /** What was delivered, such as `2 s, 640x360, 24 fps, no sound`. */
+  delivered?: string;
+  /** Where it differs from the request, each such as `duration 2 s instead of 4 s`. */
+  mismatches?: string[];
   /** How loud the sound is from its beginning to its end, a digit from 0 to 9 for each of equal parts. */
   peaks?: string;
 }

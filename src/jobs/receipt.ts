@@ -125,23 +125,30 @@ function positive(value: Json | undefined): number | undefined {
   return typeof number === 'number' && Number.isFinite(number) && number > 0 ? number : undefined;
 }
 
-/** Describes the mismatches of a file in one line. */
-export function mismatchText({ path, mismatches = [] }: Pick<JobFile, 'path' | 'mismatches'>): string {
-  const parts = mismatches.map(({ field, asked, delivered }) => {
+/** Describes each mismatch of a file, such as `duration 2 s instead of 4 s`. */
+export function mismatchTexts({ mismatches = [] }: Pick<JobFile, 'mismatches'>): string[] {
+  return mismatches.map(({ field, asked, delivered }) => {
     if (field === 'audio') return delivered === true ? 'it has sound' : 'it has no sound';
     const unit = field === 'duration' ? ' s' : '';
     return `${field.replace('_', ' ')} ${delivered}${unit} instead of ${asked}${unit}`;
   });
-  return `${basename(path)} differs from the request: ${parts.join(', ')}.`;
 }
 
-/**
- * Checks that no file differs from its request, as `--strict` demands.
- * @throws MgwError('result_corrupt'), exit 9: the files are saved.
- */
-export function checkReceipts(job: Job, files: readonly JobFile[]): void {
+/** Describes the mismatches of a file in one line. */
+export function mismatchText(file: Pick<JobFile, 'path' | 'mismatches'>): string {
+  return `${basename(file.path)} differs from the request: ${mismatchTexts(file).join(', ')}.`;
+}
+
+/** Returns why `--strict` fails: exit 9, with the files saved; undefined if no file differs from its request. */
+export function strictError(job: Job, files: readonly JobFile[]): MgwError | undefined {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
-  if (differing.length === 0) return;
+  if (differing.length === 0) return undefined;
   const text = `${differing.map(mismatchText).join(' ')} The file is kept; the video was paid for.`;
-  throw new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
+  return new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
+}
+
+/** Checks that no file differs from its request, as `--strict` demands. @throws what {@link strictError} returns. */
+export function checkReceipts(job: Job, files: readonly JobFile[]): void {
+  const error = strictError(job, files);
+  if (error !== undefined) throw error;
 }

@@ -86,6 +86,8 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   wait?: boolean | undefined;
   /** Waits, and saves the video as this file. */
   output?: string | undefined;
+  /** Throws `result_corrupt` if the video differs from the request. It is kept; the same call again pays nothing. */
+  strict?: boolean | undefined;
 }
 
 /** A video whose body is not checked before it is sent. */
@@ -128,6 +130,8 @@ export interface FetchOptions extends WaitOptions {
   output?: string | undefined;
   /** Overwrites the output. */
   force?: boolean | undefined;
+  /** Throws `result_corrupt` if the video differs from the request. It is kept. */
+  strict?: boolean | undefined;
 }
 
 /** Which models are listed. */

@@ -18,7 +18,12 @@ const waitNames: Record<keyof WaitOptions, true> = {
   giveUp: true,
   timeout: true,
 };
-const fetchNames: Record<keyof FetchOptions, true> = { ...waitNames, output: true, force: true };
+const fetchNames: Record<keyof FetchOptions, true> = {
+  ...waitNames,
+  output: true,
+  force: true,
+  strict: true,
+};
 const modelsNames: Record<keyof ModelsOptions, true> = waitNames;
 
 /** `wait` of a client; `onUpdate` is called with the job at first, and after each poll. */
@@ -44,13 +49,13 @@ export function fetch(calls: Calls, ref: string, given: FetchOptions = {}): Prom
   return calls.run(given, async (call) => {
     checkNames(given, fetchNames, 'fetch');
     const { deadline } = call;
-    const { force = false } = given;
+    const { force = false, strict } = given;
     const output = targetOf(given.output);
     const deps = await depsOf(call);
     const refs = [checkedRef(ref)];
     const [planned] = (await planFetches(refs, output, deps, ['jobs', 'fetch'], protocolOf(given))).values();
     if (planned === undefined || 'error' in planned) throw planned?.error ?? missing(ref);
-    const { job, files, delivered } = await fetchResult(planned, { force, deadline }, deps);
+    const { job, files, delivered } = await fetchResult(planned, { force, deadline, strict }, deps);
     await delivered();
     return { job: shownJob(job), files };
   });

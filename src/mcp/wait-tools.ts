@@ -40,8 +40,11 @@ export const waitTools = [
             "path of the file, or of a folder with / at its end, in the server's folder; by default the job's id names the file",
           ),
       ),
+      strict: z.optional(
+        z.boolean().describe('ends in an error if the video differs from the request; the file is kept'),
+      ),
     },
-    run: ({ ref, output }, call, tools) => fetched(ref, output, call, tools),
+    run: (given, call, tools) => fetched(given, call, tools),
   }),
 ];
 
@@ -91,26 +94,32 @@ function endOf(ends: readonly Ended[]): Answer {
   return { ...well, next: end?.job === undefined ? null : nextForJob(end.job), jobs };
 }
 
-async function fetched(given: string, output: string | undefined, call: Call, tools: Tools): Promise<Answer> {
+interface FetchArguments {
+  ref: string;
+  output?: string | undefined;
+  strict?: boolean | undefined;
+}
+
+async function fetched({ ref, output, strict }: FetchArguments, call: Call, tools: Tools): Promise<Answer> {
   const deps = await call.deps();
   const isFolder = output !== undefined && /[\\/]$/.test(output);
   const path = await tools.root.file(output ?? '.', 'output');
   const target = { kind: output === undefined || isFolder ? 'folder' : 'file', path } as const;
-  const [planned] = (await planFetches([given], target, deps, ['jobs', 'fetch'])).values();
-  if (planned === undefined || 'error' in planned)
-    throw planned?.error ?? usageError(`No such job: ${given}.`);
+  const [planned] = (await planFetches([ref], target, deps, ['jobs', 'fetch'])).values();
+  if (planned === undefined || 'error' in planned) throw planned?.error ?? usageError(`No such job: ${ref}.`);
   if (planned.target.kind !== 'stdout') await tools.root.file(planned.target.path, 'output');
   try {
     const onUpdate = ({ id, state }: Job): void => call.tell(`${id} ${state}`);
     const onProgress = ({ bytes }: { bytes: number }): void => call.tell(`${planned.job.id}: ${bytes} bytes`);
-    const wishes = { force: false, deadline: call.deadline };
+    const wishes = { force: false, deadline: call.deadline, strict };
     const { job, files, delivered } = await fetchResult(planned, wishes, deps, { onUpdate, onProgress });
     await delivered();
     return { ...well, next: null, job: agentView(job), files };
   } catch (error) {
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;
-    const next = { tool: 'fetch', arguments: { ref: job.id, ...(output !== undefined && { output }) } };
+    const same = { ...(output !== undefined && { output }), ...(strict && { strict }) };
+    const next = { tool: 'fetch', arguments: { ref: job.id, ...same } };
     return { ...pendingAnswer(next), job: agentView(job) };
   }
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
@@ -52,4 +52,112 @@ it('--strict ends with exit 9 and keeps the file, and the same command again pay
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect(readBill(stateDir)).toHaveLength(2);
+});
+
+it('a batch tells of each row that differs; --strict ends with 11 again, and pays nothing again', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1', 'silent-videox1'] });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const row = { protocol: 'a', model: 'video-a', duration: 4, audio: true };
+  const rows = [
+    { id: 'boat', ...row, prompt: 'a boat' },
+    { id: 'ship', ...row, prompt: 'a ship' },
+  ];
+  writeFileSync(join(user.cwd, 'm.jsonl'), rows.map((each) => `${JSON.stringify(each)}\n`).join(''));
+  const run = (...more: string[]): ReturnType<typeof user.run> =>
+    user.run([
+      'batch',
+      'run',
+      join(user.cwd, 'm.jsonl'),
+      '--concurrency',
+      '1',
+      '-o',
+      'clips/{id}.mp4',
+      ...more,
+    ]);
+  const results = join(user.cwd, 'results.jsonl');
+
+  const first = await run('--strict', '--results', results);
+  expect(first.code).toBe(11);
+  expect(first.stderr).toContain('boat.mp4, duration 2 s instead of 4 s, it has no sound');
+  expect(first.stderr).toContain('1 of them differs from the request: mgw jobs ls --mismatched --batch m');
+  const [boat, ship] = readFileSync(results, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as object);
+  const differing = [
+    { field: 'duration', asked: 4, delivered: 2 },
+    { field: 'audio', asked: true, delivered: false },
+  ];
+  expect(boat).toMatchObject({
+    id: 'boat',
+    exit_code: 9,
+    error: { code: 'result_corrupt', charged: 'yes' },
+    files: [{ delivered: { duration: 2, audio: false }, mismatches: differing }],
+  });
+  expect(ship).toMatchObject({
+    id: 'ship',
+    exit_code: 0,
+    files: [{ delivered: { duration: 4, audio: true } }],
+  });
+
+  const again = await run('--strict', '--json');
+  expect(again.code).toBe(11);
+  expect(again.json['rows']).toMatchObject([
+    { id: 'boat', state: 'done', next: ['mgw', 'jobs', 'show', expect.stringMatching(/^job_/)] },
+  ]);
+  const calm = await run();
+  expect(calm.code).toBe(0);
+  expect((await run('--strict')).code).toBe(11);
+  // A retry would be paid for: a file that differs is no reason for one.
+  await user.run(['batch', 'retry', 'm', '--failed', '--strict']);
+  expect(readBill(stateDir)).toHaveLength(2);
+
+  // The page is part of the build alone.
+  const made = await user.start(['jobs', 'gallery', '-o', join(user.cwd, 'review/')]).result;
+  expect([made.code, made.stderr]).toEqual([0, expect.any(String)]);
+  const [, json = ''] =
+    /id="data">([^]*?)<\/script>/.exec(readFileSync(join(user.cwd, 'review/index.html'), 'utf8')) ?? [];
+  const { items } = JSON.parse(json) as { items: { key: string; files: object[] }[] };
+  expect(items.find(({ key }) => key === 'm/boat')?.files).toMatchObject([
+    {
+      delivered: '2 s, 1280x720, 24 fps, no sound',
+      mismatches: ['duration 2 s instead of 4 s', 'it has no sound'],
+    },
+  ]);
+  expect(items.find(({ key }) => key === 'm/ship')?.files[0]).not.toHaveProperty('mismatches');
+});
+
+it('a row that a retry makes once more, and that differs, is not paid for a third time under --strict', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['task-failsx1', 'short-video'] });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const path = join(user.cwd, 'm.jsonl');
+  writeFileSync(
+    path,
+    `${JSON.stringify({ id: 'boat', protocol: 'a', model: 'video-a', duration: 4, prompt: 'a boat' })}\n`,
+  );
+  expect((await user.run(['batch', 'run', path, '-o', 'clips/{id}.mp4', '--strict'])).code).toBe(11);
+  const retry = await user.run(['batch', 'retry', path, '--id', 'boat', '--strict']);
+  expect([retry.code, readBill(stateDir).length]).toEqual([11, 2]);
+});
+
+it('--strict needs a file to measure', async () => {
+  const user = userHere(undefined, { MGW_SANDBOX: '1' });
+  const { code, json } = await user.run([
+    'video',
+    'a',
+    'submit',
+    'a boat',
+    '-m',
+    'video-a',
+    '--strict',
+    '--json',
+  ]);
+  expect([code, (json['error'] as { message: string }).message]).toEqual([
+    2,
+    expect.stringContaining('-o FILE'),
+  ]);
 });

@@ -3,6 +3,7 @@ import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
 import { type RowState, rowStates } from '../../batch/row-state.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/run.ts';
+import type { RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../globals.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
@@ -12,9 +13,10 @@ import { planView, rowView, whyLeft } from './plan.ts';
 import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { globalArguments } from '../../flows/next.ts';
-import { resolveCommand } from '../../jobs/errors.ts';
-import type { Job } from '../../job.ts';
+import { resolveCommand, showCommand } from '../../jobs/errors.ts';
+import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
+import type { Job, JobFile } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 
 /** A row that is not done, and what to type. */
@@ -31,39 +33,23 @@ interface Undone {
   isTold: boolean;
 }
 
-/** The flags of the command line that the next command needs too: a cap that was left out would be no cap. */
-interface Typed {
-  output?: string;
-  default?: string[];
-  allowFiles?: string[];
-  ignoreColumns?: string[] | undefined;
-  format?: string;
-  name?: string;
-  force?: boolean;
-  sidecar?: boolean;
-  skipBad?: boolean;
-  results?: string;
-  concurrency?: number;
-  perMinute?: number;
-  timeout?: string;
-  budget?: string;
-  budgetName?: string;
-}
-
 const maxShown = 20;
 
 /** What a run has to tell at its end, and of each row as it ends. */
 export class BatchReport {
   readonly #file: string;
-  readonly #typed: Typed;
+  // The next command needs its flags too: a cap that was left out would be no cap.
+  readonly #typed: RunBatchOptions;
   readonly #globals: Globals;
   readonly #undone: Undone[] = [];
   /** Undefined until something was paid for at a price that is known. */
   #spent: Decimal | undefined;
   #unpriced = 0;
   #paidRows = 0;
+  /** Rows whose file differs from what they ask for. */
+  #differing = 0;
 
-  constructor(file: string, typed: Typed, globals: Globals) {
+  constructor(file: string, typed: RunBatchOptions, globals: Globals) {
     this.#file = file;
     this.#typed = typed;
     this.#globals = globals;
@@ -71,27 +57,34 @@ export class BatchReport {
 
   /** A row is left alone. */
   left(planned: PlannedRow): void {
-    const { state } = planned;
-    if (state === 'done') return;
+    const { state, take } = planned;
+    if (state === 'done') {
+      this.#judge(planned, take.job, take.job?.files ?? [], false);
+      return;
+    }
     const next = this.#nextOf(planned, state);
     this.#add(planned, { state, why: whyLeft(planned), next, isOverBudget: false, isTold: false });
   }
 
   /** A row has ended. */
   ended(end: RowEnd, state: RowState): void {
-    const { planned, job, error } = end;
+    const { planned, job, files, error } = end;
     const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
     if (wasToBePaid && (job?.handle ?? error?.handle) !== undefined) {
       this.#paidRows += 1;
       this.#pay(job?.cost?.at_most);
     }
-    if (error === undefined) return;
+    if (error === undefined) {
+      this.#judge(planned, job, files, true);
+      return;
+    }
     const next = this.#nextOf(planned, state, error);
     this.#add(planned, { state, why: whyEnded(error), next, isOverBudget: exceeds(error), isTold: true });
   }
 
   /** A row's line of `--results`. */
-  resultOf({ planned, job, files, error }: RowEnd, state: RowState): Record<string, unknown> {
+  resultOf({ planned, job, files, ...end }: RowEnd, state: RowState): Record<string, unknown> {
+    const error = end.error ?? this.#strictError(job, files);
     return {
       ...rowView({ ...planned, state }),
       exit_code: error?.exitCode ?? exitCodes.ok,
@@ -104,7 +97,7 @@ export class BatchReport {
   /** A row's end as a line of a log. */
   lineOf({ planned, files, error }: RowEnd, state: RowState): string {
     const what = error === undefined ? undefined : whyEnded(error);
-    const text = what ?? files.map(({ path }) => path).join(', ');
+    const text = what ?? files.map((file) => [file.path, ...mismatchTexts(file)].join(', ')).join(', ');
     return printableLine(`${labelOf(planned)} ${state}: ${text}`, 500);
   }
 
@@ -142,6 +135,10 @@ export class BatchReport {
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
     // The error says what the budget lacks.
     const shown = stopped?.budget === undefined ? undone : undone.filter((row) => !row.isOverBudget);
+    if (this.#differing > 0)
+      context.progress.note(
+        `${this.#differing} of them ${this.#differing === 1 ? 'differs' : 'differ'} from the request: ${this.#words(['mgw', 'jobs', 'ls', '--mismatched', '--batch', batch.name])}`,
+      );
     const untold = shown.filter(({ isTold }) => !isTold);
     for (const row of untold.slice(0, maxShown)) context.progress.note(undoneText(row));
     if (untold.length > maxShown)
@@ -168,8 +165,21 @@ export class BatchReport {
             budget === undefined ? stopped : stopped.with({ next: retyped ?? stopped.next }),
           ),
         }),
-      exitCode,
+      exitCode: exitCode === exitCodes.ok && undone.length > 0 ? exitCodes.partial : exitCode,
     };
+  }
+
+  // A row that is paid for and saved is done, whatever it holds: no run pays for it again.
+  #judge(planned: PlannedRow, job: Job | undefined, files: readonly JobFile[], isTold: boolean): void {
+    if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
+    const error = this.#strictError(job, files);
+    if (job === undefined || error === undefined) return;
+    const told = { state: 'done', why: error.message, next: showCommand(job), isOverBudget: false } as const;
+    this.#add(planned, { ...told, isTold });
+  }
+
+  #strictError(job: Job | undefined, files: readonly JobFile[]): MgwError | undefined {
+    return this.#typed.strict && job !== undefined ? strictError(job, files) : undefined;
   }
 
   // The error is about one row, but its "Nothing was charged" would be read as about the run.
@@ -246,6 +256,7 @@ export class BatchReport {
       ...given('-o', typed.output),
       ...(force ? ['--force'] : []),
       ...(sidecar ? ['--sidecar'] : []),
+      ...(typed.strict ? ['--strict'] : []),
       ...(typed.skipBad ? ['--skip-bad'] : []),
       ...given('--results', typed.results),
       ...given('--timeout', typed.timeout),

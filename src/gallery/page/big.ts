@@ -2,7 +2,7 @@ import type { GalleryFile, GalleryItem } from '../data.ts';
 import { foreign, make, mark, onKeys, ratingKeys } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
-import { lengthText, nameOf, priceText, promptOf, timeText } from './select.ts';
+import { lengthText, mismatchesOf, nameOf, priceText, promptOf, timeText } from './select.ts';
 import { peaksOf, waveform } from './sound.ts';
 import { stars } from './stars.ts';
 
@@ -171,6 +171,14 @@ function factList(item: GalleryItem): HTMLElement {
     ['seed', seed],
     ['duration', duration && lengthText(duration)],
     ['resolution', resolution],
+    [
+      'delivered',
+      files
+        .map(({ delivered }) => delivered)
+        .filter(Boolean)
+        .join('; '),
+    ],
+    ['differs', mismatchesOf(item).join(', ')],
     ['price', priceText(item)],
     ['tags', tags?.join(', ')],
     ['made', timeText(created)],

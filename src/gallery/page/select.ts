@@ -109,7 +109,7 @@ export function chosen(
 function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]): boolean {
   const { id, key = '', model = '', reason = '', tags = [], seed = '', files } = item;
   const names = files.map(({ name }) => name);
-  const text = [id, key, model, reason, seed, note, promptOf(item), ...tags, ...names]
+  const text = [id, key, model, reason, seed, note, promptOf(item), ...tags, ...names, ...mismatchesOf(item)]
     .join('\n')
     .toLowerCase();
   return wanted.every((word) => text.includes(word));
@@ -139,6 +139,11 @@ export function relatives(item: GalleryItem, items: readonly GalleryItem[]): Gal
         (row !== undefined && other.key?.split('/')[1] === row)),
   );
   return [item, ...others];
+}
+
+/** Where the files of an item differ from its request. */
+export function mismatchesOf({ files }: GalleryItem): string[] {
+  return [...new Set(files.flatMap(({ mismatches = [] }) => mismatches))];
 }
 
 /** A length in seconds as a person reads it. */

@@ -1,7 +1,7 @@
 import type { GalleryItem } from '../data.ts';
 import { foreign, make, mark } from './dom.ts';
 import { release, type Posters } from './posters.ts';
-import { factsOf, type Mark, nameOf, promptOf } from './select.ts';
+import { factsOf, type Mark, mismatchesOf, nameOf, promptOf } from './select.ts';
 import { soundOf, type SoundPlayer } from './sound.ts';
 import { stars } from './stars.ts';
 
@@ -77,7 +77,8 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
 
 function labelOf(item: GalleryItem): string {
   const state = item.state === 'succeeded' ? '' : `${item.state}. `;
-  return `${nameOf(item)}: ${state}${promptOf(item).slice(0, 200)}`;
+  const differs = mismatchesOf(item).length > 0 ? 'Differs from the request. ' : '';
+  return `${nameOf(item)}: ${state}${differs}${promptOf(item).slice(0, 200)}`;
 }
 
 function toggle(name: string, label: string, act: () => void): HTMLButtonElement {
@@ -93,9 +94,13 @@ function toggle(name: string, label: string, act: () => void): HTMLButtonElement
   );
 }
 
-function badgeOf({ state, files }: GalleryItem): HTMLElement | undefined {
+function badgeOf(item: GalleryItem): HTMLElement | undefined {
+  const { state, files } = item;
   const isFine = state === 'succeeded' && files.length > 0;
   const count = files.length > 1 ? `${files.length} files` : undefined;
+  const differences = mismatchesOf(item).join(', ');
+  if (isFine && differences !== '')
+    return make('span', { class: 'badge differs', title: differences }, foreign(differences));
   const text = isFine ? count : state === 'succeeded' ? 'no file' : state;
   return text === undefined ? undefined : make('span', { class: 'badge' }, text);
 }

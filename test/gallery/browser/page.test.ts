@@ -240,6 +240,26 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     faults.length = 0;
   });
 
+  it('has a badge for a video that differs from its request, and says how in the big view', async () => {
+    const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
+    const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
+    const data = JSON.parse(json) as GalleryData;
+    const boat = data.items.find(({ key }) => key === 'm/boat')?.files[0];
+    expect(boat?.delivered).toBe('5 s, 1280x720, 24 fps, no sound');
+    Object.assign(boat ?? {}, { mismatches: ['duration 5 s instead of 8 s', `ratio ${attack}`] });
+    const differing = html.replace(json, () => JSON.stringify(data).replaceAll('<', '\\u003c'));
+    writeFileSync(join(user.cwd, 'review/differing.html'), differing);
+    const page = await open(url.replace('index.html', 'differing.html'));
+    const badge = tile(page, 'boat').locator('.badge.differs');
+    expect(await badge.textContent()).toBe(`duration 5 s instead of 8 s, ratio ${attack}`);
+    expect(await page.locator('.badge.differs').count()).toBe(1);
+    await tile(page, 'boat').locator('.open').focus();
+    await page.keyboard.press('Enter');
+    const facts = await page.locator('.big dl').textContent();
+    expect(facts).toContain('delivered5 s, 1280x720, 24 fps, no sounddiffersduration 5 s instead of 8 s');
+    expect(faults).toEqual([]);
+  });
+
   it('of 2,000 jobs is small, is there at once, and holds few decoders while it scrolls', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];

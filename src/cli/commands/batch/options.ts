@@ -5,7 +5,7 @@ import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/run.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
-import { addWaitOptions, sidecarOption, type WaitOptions } from '../../wait-options.ts';
+import { addWaitOptions, sidecarOption, strictOption, type WaitOptions } from '../../wait-options.ts';
 
 /** What tells a batch: its file, its name, and its output folder. */
 export interface BatchOptions {
@@ -60,6 +60,7 @@ export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOption
   skipBad?: boolean;
   results?: string;
   sidecar?: boolean;
+  strict?: boolean;
 }
 
 /** Adds the flags of carrying a batch out. */
@@ -75,6 +76,9 @@ export function addRunOptions(command: Command): void {
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     );
   command.addOption(sidecarOption());
+  command.addOption(
+    strictOption('exit 11 if a video differs from its row; it is kept, and not paid for again'),
+  );
   addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
   for (const option of budgetOptions('this batch')) command.addOption(option);
 }

@@ -7,7 +7,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import {
   addOutputOptions,
   addRetriesOption,
-  checkSidecar,
+  checkFileOptions,
   checkNoTemplate,
   checkStdout,
   jobOptions,
@@ -72,7 +72,7 @@ async function tts(context: Context, text: string | undefined, options: TtsOptio
   checkKeyName(options.key, options.new);
   checkStdout(context, options);
   checkNoTemplate(options);
-  checkSidecar(options);
+  checkFileOptions(options);
   const { prepareSpeech } = await import('./prepare.ts');
   const speech = await prepareSpeech(context, text, options);
   if (options.dryRun) return dryRunSpeech(speech, context);

@@ -10,7 +10,7 @@ import {
   addOutputOptions,
   addWaitOptions,
   bodyOptions,
-  checkSidecar,
+  checkFileOptions,
   checkNoTemplate,
   checkStdout,
   jobOptions,
@@ -80,7 +80,7 @@ async function submitCommand(
   checkKeyName(key, given.new);
   checkStdout(context, given);
   checkNoTemplate(given);
-  checkSidecar(given);
+  checkFileOptions(given);
   const settings = await context.settings();
   // The time for which a person is asked does not count.
   if (context.io.stdin.isTTY !== true) await context.deadline();
