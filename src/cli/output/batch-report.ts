@@ -3,7 +3,7 @@ import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
 import { type RowState, rowStates } from '../../batch/row-state.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/run.ts';
-import type { RunBatchOptions } from '../commands/batch/options.ts';
+import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../globals.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
@@ -206,12 +206,12 @@ export class BatchReport {
     const has = (wanted: RowState): boolean => undone.some(({ state }) => state === wanted);
     const retried = (['failed', 'changed', 'stale'] as const).filter(has);
     const kinds = retried.map((state) => `--${state}`);
-    const all = ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), ...kinds];
+    const all = ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), ...kinds];
     const others = undone.filter(({ state }) => !kinds.includes(`--${state}`) && state !== 'blocked');
     const commands = [
       ...(kinds.length > 0 ? [all] : []),
       ...others.map(({ next }) => next),
-      ...(has('blocked') ? [['mgw', 'batch', 'run', this.#file, ...this.#flags()]] : []),
+      ...(has('blocked') ? [['mgw', 'batch', 'run', this.#file, ...flagsAsTyped(this.#typed)]] : []),
     ];
     return [...new Set(commands.map((command) => this.#words(command)))].slice(0, maxShown);
   }
@@ -235,34 +235,11 @@ export class BatchReport {
 
   #nextOfRow(id: string, state: RowState, job: Job | undefined, error?: MgwError): string[] {
     if (state === 'unknown' && job !== undefined) return resolveCommand(job);
-    if (state === 'stale') return ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), '--stale'];
+    if (state === 'stale')
+      return ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), '--stale'];
     const isOver = state === 'failed' || state === 'changed' || error?.exitCode === exitCodes.incomplete;
-    if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...this.#flags(), '--id', id];
-    return ['mgw', 'batch', 'run', this.#file, ...this.#flags()];
-  }
-
-  #flags(): string[] {
-    const { default: fields = [], force, sidecar, ...typed } = this.#typed;
-    const given = (flag: string, value: string | number | undefined): string[] =>
-      value === undefined ? [] : [flag, String(value)];
-    return [
-      ...fields.flatMap((field) => ['-d', field]),
-      ...(typed.allowFiles ?? []).flatMap((folder) => ['--allow-files', folder]),
-      ...(typed.ignoreColumns ?? []).flatMap((names) => ['--ignore-columns', names]),
-      ...given('--format', typed.format),
-      ...given('--name', typed.name),
-      ...given('--concurrency', typed.concurrency),
-      ...given('--per-minute', typed.perMinute),
-      ...given('-o', typed.output),
-      ...(force ? ['--force'] : []),
-      ...(sidecar ? ['--sidecar'] : []),
-      ...(typed.strict ? ['--strict'] : []),
-      ...(typed.skipBad ? ['--skip-bad'] : []),
-      ...given('--results', typed.results),
-      ...given('--timeout', typed.timeout),
-      ...given('--budget', typed.budget),
-      ...given('--budget-name', typed.budgetName),
-    ];
+    if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), '--id', id];
+    return ['mgw', 'batch', 'run', this.#file, ...flagsAsTyped(this.#typed)];
   }
 
   #words([mgw = 'mgw', ...rest]: string[]): string {

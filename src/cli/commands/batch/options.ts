@@ -106,3 +106,28 @@ export async function rowOptionsOf(
   const { timeoutMs } = await context.settings();
   return { force, sidecar, timeoutMs: timeoutMs.value };
 }
+
+/** Returns the flags of a command that runs a batch again as it was typed. */
+export function flagsAsTyped(options: RunBatchOptions): string[] {
+  const { default: fields = [], force, sidecar, ...typed } = options;
+  const given = (flag: string, value: string | number | undefined): string[] =>
+    value === undefined ? [] : [flag, String(value)];
+  return [
+    ...fields.flatMap((field) => ['-d', field]),
+    ...(typed.allowFiles ?? []).flatMap((folder) => ['--allow-files', folder]),
+    ...(typed.ignoreColumns ?? []).flatMap((names) => ['--ignore-columns', names]),
+    ...given('--format', typed.format),
+    ...given('--name', typed.name),
+    ...given('--concurrency', typed.concurrency),
+    ...given('--per-minute', typed.perMinute),
+    ...given('-o', typed.output),
+    ...(force ? ['--force'] : []),
+    ...(sidecar ? ['--sidecar'] : []),
+    ...(typed.strict ? ['--strict'] : []),
+    ...(typed.skipBad ? ['--skip-bad'] : []),
+    ...given('--results', typed.results),
+    ...given('--timeout', typed.timeout),
+    ...given('--budget', typed.budget),
+    ...given('--budget-name', typed.budgetName),
+  ];
+}
