@@ -162,18 +162,12 @@ const always = [
     'cli/wait-options',
     'cli/input',
   ),
-  sources('cli/output/outcome', 'flows/session', 'flows/settings', 'flows/places', 'jobs/deps', 'jobs/view'),
+  sources('cli/output/outcome', 'flows/session', 'flows/settings', 'jobs/deps', 'jobs/view'),
   sources('http/failures', 'http/read-bounded', 'http/transport-error'),
 ];
 const network = [
-  sources('http/client', 'http/connections', 'http/answer', 'http/retry', 'http/backoff', 'http/deadline'),
-  sources(
-    'http/content-encoding',
-    'http/request-head',
-    'http/redacting-client',
-    'http/reach',
-    'http/mend-head',
-  ),
+  sources('http/client', 'http/connections', 'http/answer', 'http/retry', 'http/deadline'),
+  sources('http/content-encoding', 'http/redacting-client', 'http/reach'),
   sources('http/proxy'),
   sources('files/reused-buffers'),
   /ipaddr/,

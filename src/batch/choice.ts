@@ -1,4 +1,4 @@
-import { takeKey } from '../jobs/takes.ts';
+import { takeKey } from '../jobs/named-job.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { filesOf, pathOfTake, type RowState } from './row-state.ts';
 import { countOf } from './work.ts';

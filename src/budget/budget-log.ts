@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { messageOf, MgwError } from '../errors.ts';
 import { makeFolder } from '../files/make-folder.ts';
-import { plainFile } from '../files/open-flags.ts';
+import { plainFile } from '../files/whole-file.ts';
 
 /** An append-only text that every process reads in the same order. */
 export interface BudgetLog {

@@ -1,7 +1,7 @@
 import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../decimal.ts';
 import type { Owner } from '../job.ts';
 import { isObject, type Json, type JsonObject } from '../json.ts';
-import { checkedLine, textOfLine } from '../ledger/checked-line.ts';
+import { checkedLine, textOfLine } from '../ledger/event-log.ts';
 import type { Charge, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
 
 /** A line of a budget's file. The file's order decides: see {@link Reservations}. */

@@ -1,6 +1,6 @@
 import { type Command, CommanderError } from 'commander';
 import type { Context } from './context.ts';
-import type { Globals } from './globals.ts';
+import type { Globals } from './options.ts';
 import type { Outcome } from './output/outcome.ts';
 
 /** What a command does once its flags are read. */

@@ -1,4 +1,4 @@
-import type { Globals } from './globals.ts';
+import type { Globals } from './options.ts';
 import { interruptions, type Io } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
 import type { Progress } from './output/progress.ts';

@@ -1,7 +1,7 @@
 import { CommanderError } from 'commander';
 import type { Action } from './command-tree.ts';
 import { type Context, createContext } from './context.ts';
-import type { Globals } from './globals.ts';
+import type { Globals } from './options.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { wrapped } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
@@ -13,7 +13,7 @@ import { helpOf } from './usage.ts';
 import { originText } from '../config/layers.ts';
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { withGlobals } from '../flows/next.ts';
-import { asSentence } from '../http/advice.ts';
+import { asSentence } from '../http/failures.ts';
 import { requireNode } from '../installation.ts';
 import { printable } from '../printable.ts';
 

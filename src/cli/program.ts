@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { type Act, list, type Listed, Misuse, read, readAll, type Run } from './command-tree.ts';
-import { addGlobals, type Globals } from './globals.ts';
+import { addGlobals, type Globals } from './options.ts';
 import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
 import { topics } from './help/topics.ts';
 import { usageErrorOf } from './usage.ts';

@@ -13,8 +13,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Owner } from '../job.ts';
-import { plainFile } from './open-flags.ts';
-import { removeFile } from './remove-file.ts';
+import { plainFile, removeFile } from './whole-file.ts';
 
 const { O_RDWR, O_CREAT, O_APPEND } = constants;
 const fitsHeader = /^[\x20-\x7e\x80-\xff]+$/;

@@ -5,8 +5,7 @@ import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
 import { syncFile } from './make-folder.ts';
-import { plainFile } from './open-flags.ts';
-import { removeFile } from './remove-file.ts';
+import { plainFile, removeFile, opened } from './whole-file.ts';
 import {
   append,
   identityHash,
@@ -28,7 +27,6 @@ import {
   type PartMetadata,
 } from './claim-log.ts';
 import { localError } from './local-error.ts';
-import { opened } from './whole-file.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 

@@ -13,12 +13,9 @@ import {
 import { dirname } from 'node:path';
 import { MgwError, systemCode, type Charged } from '../errors.ts';
 import { syncFolder } from './make-folder.ts';
-import { plainFile } from './open-flags.ts';
-import { printableLine } from '../printable.ts';
-import { removeFile } from './remove-file.ts';
-import { trialOf } from './claim-log.ts';
-import { localError } from './local-error.ts';
 import {
+  plainFile,
+  removeFile,
   intactVersion,
   isIntact,
   isSameFile,
@@ -27,6 +24,9 @@ import {
   type SealedFile,
   type WholeFile,
 } from './whole-file.ts';
+import { printableLine } from '../printable.ts';
+import { trialOf } from './claim-log.ts';
+import { localError } from './local-error.ts';
 
 /** How an output is put in its place. */
 export interface PublishOptions {

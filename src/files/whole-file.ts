@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, read, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, read, readSync, unlinkSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { plainFile } from './open-flags.ts';
+import { systemCode } from '../errors.ts';
 
 /** A file, and what it holds. */
 export interface WholeFile {
@@ -102,3 +102,15 @@ export function isSameFile(
 ): boolean {
   return one.ino === other.ino && one.dev === other.dev;
 }
+
+/** Removes a file; one that is not there is gone already. (`rmSync` looks twice at what it removes.) */
+export function removeFile(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if (systemCode(error) !== 'ENOENT') throw error;
+  }
+}
+
+/** Flags for opening a plain file: a link is not followed, and a FIFO not waited for. Windows has neither of them. */
+export const plainFile = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);

@@ -11,7 +11,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { FlowDeps } from './flow-deps.ts';
-import { ledgerFolder } from './places.ts';
+import { ledgerFolder } from './settings.ts';
 
 /** The parts of a session that budgets are opened with. */
 interface Sources {

@@ -9,7 +9,7 @@ import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols
 import { valueInFile, violationMessage } from '../protocols/violations.ts';
 import { listedModels, type Listing } from './listing.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
-import { configured } from './places.ts';
+import { configured } from './settings.ts';
 import type { Session } from './session.ts';
 import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 

@@ -1,5 +1,5 @@
 import { exitCodes, messageOf, MgwError } from '../errors.ts';
-import { asSentence } from '../http/advice.ts';
+import { asSentence } from '../http/failures.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Model } from '../protocols/model.ts';
 import type { ListingUse } from '../protocols/protocol.ts';

@@ -7,7 +7,7 @@ import { protocolNamed, protocolNames } from '../protocols/named.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { shownValue, valueInFile } from '../protocols/violations.ts';
 import type { Listing } from './listing.ts';
-import { recallModels } from './model-cache.ts';
+import { recallModels } from './models.ts';
 import type { Session } from './session.ts';
 
 type Listed = Pick<Model, 'id' | 'protocols'>;

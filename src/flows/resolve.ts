@@ -1,10 +1,9 @@
-import { messageOf, usageError } from '../errors.ts';
+import { messageOf, usageError, MgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
 import { showCommand } from '../jobs/errors.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { resolveJob, type Resolution } from '../jobs/resolve.ts';
 import { takeOn } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
@@ -14,10 +13,12 @@ import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
 import { checkGateway, protocolOf } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
-import { configured, configuredGateway } from './places.ts';
+import { configured, configuredGateway } from './settings.ts';
 import type { Session } from './session.ts';
 import { payAndDeliver, videoOrder, type WantedVideo } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
+import { names } from '../ledger/names.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 
 /** The options for a job after its doubt has ended. */
 export type WantedResolved = Pick<WantedVideo, 'target' | 'force' | 'deadline' | 'budget'>;
@@ -169,4 +170,48 @@ async function checkRoom(
   const purchase = { ...(await deps.priceOf(order)), name };
   const reservation = await reserve(purchase, await deps.allowances(), deps.lease, deps.note);
   await reservation.settle('none');
+}
+
+/** How a person ends an `unknown` (design 4). */
+export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
+
+/**
+ * Ends the doubt about a lost submission by what a person found out: the task's handle, that there is none, or
+ * that it shall be sent again whatever became of it. Nothing is sent here.
+ * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if another handle stands.
+ */
+export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
+  if (job.handle !== undefined && resolution.how === 'adopted' && job.handle === resolution.handle)
+    return job;
+  if (job.handle !== undefined) {
+    throw new MgwError(
+      'conflict',
+      `Job ${job.id} was accepted as ${job.handle}; there is nothing to resolve.`,
+    );
+  }
+  if (job.state !== 'unknown')
+    throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
+  if (resolution.how === 'resubmit' && job.record.damaged > 0) {
+    throw usageError(
+      `The record of ${job.id} is damaged; run the command that made it as a new one instead.`,
+    );
+  }
+  // Of two that decide at once, the slower must not undo what the other one has begun since.
+  await ledger.append(job.id, {
+    type: 'resolved',
+    attempt: await lastAttempt(ledger, job),
+    how: resolution.how,
+  });
+  if (resolution.how === 'adopted') {
+    await ledger.append(job.id, { type: 'accepted', handle: resolution.handle });
+  }
+  return (await ledger.read(job.id)) ?? job;
+}
+
+// A record that was lost or damaged may tell of fewer attempts than were made.
+async function lastAttempt(ledger: Ledger, { id, record }: Job): Promise<number> {
+  let attempt = record.attempts;
+  while (record.damaged > 0 && (await ledger.claimed(names.attempt(id, attempt + 1))) !== undefined)
+    attempt += 1;
+  return attempt;
 }

@@ -14,8 +14,7 @@ import type { ObjectStore } from '../store/object-store.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
-import { configured, ledgerFolder, sandboxFolder, sharedLedger } from './places.ts';
-import type { Gateway } from './settings.ts';
+import { configured, ledgerFolder, sandboxFolder, sharedLedger, type Gateway } from './settings.ts';
 
 /** One gateway and one ledger, and all that works on them. Each part is created at its first use (the composition root). */
 export interface Session {

@@ -1,8 +1,10 @@
 import { createHmac } from 'node:crypto';
+import { join } from 'node:path';
 import { readConfig } from '../config/read.ts';
 import { requireBaseUrl, requireKey, resolveSettings, type Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
-import { nameOfGateway, sandboxName } from './places.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import { parseStateUrl, type StateUrl } from '../state-url.ts';
 
 /** A gateway of the settings, or the embedded sandbox. */
 export interface Gateway {
@@ -46,4 +48,41 @@ export function sandboxGateway(
 /** Returns a label that tells accounts apart in the ledger; the key cannot be derived from it. */
 export function accountOf(key: string): string {
   return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
+}
+
+/** Returns the folder of this machine's ledger. The sandbox has one of its own, so play money never mixes with real. */
+export function ledgerFolder(settings: Settings): string {
+  return settings.sandbox.value ? join(sandboxFolder(settings), 'ledger') : settings.stateDir.value;
+}
+
+/** Returns the ledger that is shared with other machines; undefined if it is a folder. The sandbox has one of its own. */
+export function sharedLedger({ state: { value }, sandbox }: Settings): StateUrl | undefined {
+  if (value === undefined) return undefined;
+  const url = parseStateUrl(value);
+  return sandbox.value ? { ...url, schema: `${url.schema}_sandbox` } : url;
+}
+
+/** Returns the folder of the sandbox's tasks, bill and ledger. */
+export function sandboxFolder(settings: Settings): string {
+  return join(settings.stateDir.value, 'sandbox');
+}
+
+/** The sandbox's constant name in the records: its port changes from run to run. */
+export const sandboxName = 'sandbox';
+
+/** Returns the name of a gateway in the records: its base URL without the slash at the end. */
+export function nameOfGateway(baseUrl: string): string {
+  return new URL(baseUrl).href.replace(/\/$/, '');
+}
+
+/** Returns the name of the configured gateway in the records; undefined if none is configured. No key is needed. */
+export function configuredGateway({ sandbox, baseUrl }: Settings): string | undefined {
+  if (sandbox.value) return sandboxName;
+  return baseUrl && nameOfGateway(baseUrl.value);
+}
+
+/** Returns the protocol with its settings: how it sends the key may be one (specification 5.5). */
+export function configured(protocol: Protocol, settings: Settings): Protocol {
+  const { authSetting } = protocol;
+  return authSetting === undefined ? protocol : { ...protocol, auth: settings[authSetting].value };
 }

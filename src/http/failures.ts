@@ -1,7 +1,6 @@
 import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { idAt, isObject, textAt, tryParseJson, type Json } from '../json.ts';
-import { isMarkup, markupText } from './markup.ts';
 import { retryAfter } from './retry-after.ts';
 
 // Where gateways put the words of an error, best first.
@@ -146,4 +145,61 @@ export function classify(text: string, status: number): ErrorCode {
   return (
     byStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
   );
+}
+// The longest text taken from a page, UTF-16 code units.
+const longestPage = 64 * 1024;
+
+/** True if a body is a web page or other markup: what proxies, and gateways with a wrong path, answer. */
+export function isMarkup(text: string): boolean {
+  return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
+}
+
+/** The text of a page on one line: its title, or all its visible text if it has none. '' if it shows nothing. */
+export function markupText(page: string): string {
+  const head = page.slice(0, longestPage);
+  const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';
+  return plain(title) || plain(shownText(head));
+}
+
+// The text between the tags; scripts are not shown.
+function shownText(page: string): string {
+  const [start = '', ...parts] = page.split('<');
+  const texts = parts.map((part) =>
+    /^(script|style)\b|^[^>]*$/i.test(part) ? '' : part.slice(part.indexOf('>') + 1),
+  );
+  return [start, ...texts].join(' ');
+}
+
+const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: ' ' };
+
+function plain(text: string): string {
+  return text
+    .replace(/&(?:#(\d{1,7})|(amp|lt|gt|quot|nbsp));/gi, (entity, number?: string, name?: string) => {
+      if (name !== undefined) return entities[name.toLowerCase()] ?? entity;
+      const code = Number(number);
+      return code <= 0x10ffff ? String.fromCodePoint(code) : entity;
+    })
+    .replace(/\s+/g, ' ')
+    .trim();
+}
+
+const byCode: Partial<Record<ErrorCode, string>> = {
+  auth: 'Check the key: "mgw auth status" tells where it comes from, and "mgw auth login" keeps another.',
+  balance: 'Top up the account of the key, or use the key of another one.',
+};
+
+/** What to do about a refusal that says no more than its class (specification 5.1); undefined if that is open. */
+export function adviceFor(code: ErrorCode): string | undefined {
+  return byCode[code];
+}
+
+/** A gateway's message as a sentence, followed by advice if there is any. */
+export function advised(message: string, advice: string | undefined): string {
+  return advice === undefined ? message : `${asSentence(message)} ${advice}`;
+}
+
+/** A text that ends like a sentence, so that another one can follow it. */
+export function asSentence(text: string): string {
+  const end = text.trimEnd();
+  return /[.!?。！？]$/.test(end) ? end : `${end}.`;
 }

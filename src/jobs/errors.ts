@@ -1,6 +1,6 @@
 import { messageOf, MgwError, type Charged, type ErrorCode, type ErrorDetails } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
-import { asSentence } from '../http/advice.ts';
+import { asSentence } from '../http/failures.ts';
 import { lostProtocol, ownWord, type Job, type JobKind } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Observation } from '../protocols/protocol.ts';

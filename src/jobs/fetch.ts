@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { exitCodes, MgwError, usageError } from '../errors.ts';
-import { speedometer } from '../http/download/speed.ts';
+import { speedometer } from '../http/download.ts';
 import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput } from '../files/publish.ts';

@@ -1,8 +1,7 @@
 import type { Budget } from '../budget/budget.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { attemptClaim, nextAttempt } from './attempt-claim.ts';
-import { settleRemoved } from './charge-outcome.ts';
+import { attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
 
 /** Why a job is not removed: a process works on it, or it is not over and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';

@@ -1,9 +1,8 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
-import type { Json } from '../json.ts';
+import { type Json, canonicalJson, isObject } from '../json.ts';
 import { findOut, follow } from '../ledger/chain.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { differences } from './differences.ts';
 import { resolveCommand, showCommand } from './errors.ts';
 import { recordedBody } from './order.ts';
 
@@ -56,4 +55,59 @@ export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
   const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission permanently. Choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
+}
+
+/**
+ * Returns the differences between two bodies, a line for each field: `duration was 5, is 8`. The values of fields that
+ * `isHidden` are not shown.
+ */
+export function differences(
+  before: Json | undefined,
+  now: Json | undefined,
+  isHidden: (path: string) => boolean = () => false,
+  path = '',
+): string[] {
+  if (canonicalJson(before) === canonicalJson(now)) return [];
+  if (isObject(before) && isObject(now)) {
+    const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort();
+    return names.flatMap((name) =>
+      differences(before[name], now[name], isHidden, path === '' ? name : `${path}.${name}`),
+    );
+  }
+  if (isHidden(path)) return [`${path || 'body'} is another`];
+  return [`${path || 'body'} was ${shown(before)}, is ${shown(now)}`];
+}
+
+function shown(value: Json | undefined): string {
+  return value === undefined ? 'absent' : JSON.stringify(value).slice(0, 80);
+}
+
+/** One of the jobs that a row of a batch has had: each is paid for, and a later one takes the place of the one before. */
+export interface Retry {
+  /** From 1. */
+  number: number;
+  /** What names its job: the row's own key, then `KEY/2`, `KEY/3` … */
+  key: string;
+  /** Undefined if it does not exist yet. */
+  job?: Job;
+}
+
+/** The key of a row's n-th take. */
+export function takeKey(key: string, number: number): string {
+  return number === 1 ? key : `${key}/${number}`;
+}
+
+/**
+ * The latest take of a key; the first one if there is none.
+ * @throws MgwError('submit_unknown') if the record of a take is lost.
+ */
+export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
+  let latest: Retry = { number: 1, key, job: await namedJob(ledger, key) };
+  // A second take counts even if the first was removed by hand.
+  for (let number = 2; ; number += 1) {
+    const next = takeKey(key, number);
+    const job = await namedJob(ledger, next);
+    if (job === undefined) return latest;
+    latest = { number, key: next, job };
+  }
 }

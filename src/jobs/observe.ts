@@ -2,7 +2,7 @@ import { deadlineIn, type Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
 import { afterDeadlineMs, type CallOptions } from '../http/client.ts';
-import { withIdleTimeout } from '../http/with-idle-timeout.ts';
+import { withIdleTimeout } from '../http/deadline.ts';
 import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';

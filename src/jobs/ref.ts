@@ -1,13 +1,12 @@
 import { messageOf, MgwError, usageError } from '../errors.ts';
-import { backoffMs } from '../http/backoff.ts';
+import { backoffMs } from '../http/retry.ts';
 import type { Job, JobKind } from '../job.ts';
 import { jobIdForm, type Ids } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
-import { lostJob, namedJob } from './named-job.ts';
+import { lostJob, namedJob, latestRetry } from './named-job.ts';
 import type { JobDeps } from './deps.ts';
 import { query, recordSeen } from './observe.ts';
-import { latestRetry } from './takes.ts';
 
 /**
  * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is

@@ -1,8 +1,8 @@
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
-import { asSentence } from '../http/advice.ts';
-import { backoffMs } from '../http/backoff.ts';
+import { asSentence } from '../http/failures.ts';
+import { backoffMs } from '../http/retry.ts';
 import { download, type DownloadOutcome, type DownloadProgress } from '../http/download.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkFree, publish } from '../files/publish.ts';
@@ -14,7 +14,6 @@ import type { JobDeps } from './deps.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { observe } from './observe.ts';
 import { mismatchText, receiptOf } from './receipt.ts';
-import { corrupt, gone, noSource, refusedThere } from './result-errors.ts';
 import type { Watched } from './watch.ts';
 
 /** How results are saved. */
@@ -230,4 +229,44 @@ async function refreshed(index: number, { job, protocol, deps }: Work): Promise<
   const sources = isSuccess ? (verdict.results[index]?.sources ?? []) : [];
   const fresh = sources.filter((source) => source.kind !== 'inline');
   return fresh.length > 0 ? fresh : undefined;
+}
+
+/** Exit 9: the gateway names no address of a result. */
+function noSource({ job, observation }: Watched, index: number): MgwError {
+  const why = observation.warning ?? `the gateway names no address for file ${index + 1}.`;
+  return new MgwError('result_unavailable', `A result of ${job.id} is not available: ${why}`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId: observation.requestId,
+  });
+}
+
+/** Exit 9: no address gives the result, or no longer. */
+function gone(failure: Failure, job: Job): MgwError {
+  return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId: failure.requestId,
+  });
+}
+
+/** Exit 9: the response is not a video. */
+function corrupt(job: Job, why: string): MgwError {
+  return new MgwError('result_corrupt', `The result of ${job.id} is unusable: ${why}.`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+  });
+}
+
+/** Exit 3: an untrusted site requires the key. */
+function refusedThere({ failure, origin }: { failure: Failure; origin: string }, job: Job): MgwError {
+  const text = `The result is at ${origin}, which refuses to give it without a key (${failure.message}). It is not the gateway's own site, so it got none. If you trust it: --trust-origin ${origin}`;
+  return new MgwError('auth', text, {
+    charged: 'yes',
+    retry: 'resume',
+    next: [...fetchCommand(job), '--trust-origin', origin],
+  });
 }

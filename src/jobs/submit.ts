@@ -3,7 +3,7 @@ import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
-import { abandon, attemptClaim, nextAttempt } from './attempt-claim.ts';
+import { abandon, attemptClaim, nextAttempt } from './charge-outcome.ts';
 import type { JobDeps } from './deps.ts';
 import {
   interruptedError,

@@ -3,7 +3,7 @@ import { MgwError } from '../errors.ts';
 import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { backoffMs, pollPauseMs } from '../http/backoff.ts';
+import { backoffMs, pollPauseMs } from '../http/retry.ts';
 import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';

@@ -16,7 +16,7 @@ import {
 import { dirname } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { syncFile, syncFolder } from '../files/make-folder.ts';
-import { plainFile } from '../files/open-flags.ts';
+import { plainFile } from '../files/whole-file.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 

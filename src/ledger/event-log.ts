@@ -1,6 +1,6 @@
+import { crc32 } from 'node:zlib';
 import { isObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
-import { checkedLine, textOfLine } from './checked-line.ts';
 
 /** The version of the record; a line of a later version is not read, and its job is then `unknown`. */
 const version = 1;
@@ -42,4 +42,23 @@ function parsed(line: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+const tailStart = ',"crc":"';
+const tailLength = `${tailStart}00000000"}`.length;
+
+/** An object as one line of JSON that ends with a checksum of the text before it; no newline. */
+export function checkedLine(object: object): string {
+  const head = JSON.stringify(object).slice(0, -1);
+  return head + tailOf(head);
+}
+
+/** The JSON of a line without its checksum, or undefined if the two do not agree. */
+export function textOfLine(line: string): string | undefined {
+  const head = line.slice(0, -tailLength);
+  return line.slice(-tailLength) === tailOf(head) ? `${head}}` : undefined;
+}
+
+function tailOf(head: string): string {
+  return `${tailStart}${crc32(head).toString(16).padStart(8, '0')}"}`;
 }

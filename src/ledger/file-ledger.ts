@@ -1,17 +1,20 @@
-import { join } from 'node:path';
-import { messageOf, MgwError } from '../errors.ts';
+import { join, sep } from 'node:path';
+import { lstatSync, statSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { checkOwnFolder, isFolder, makeOwnFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
 import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
-import { FileClaims } from './file-claims.ts';
 import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
 import { newJobId } from './job-id.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
-import { names } from './names.ts';
+import { names, claimName } from './names.ts';
 import { currentOwner, lifeOf } from './owner.ts';
+import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
 
 /**
  * Opens the ledger that is a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
@@ -164,4 +167,104 @@ async function inFolder<T>(action: () => Promise<T> | T, stateDir: string): Prom
       cause: error,
     });
   }
+}
+
+/**
+ * Claims as files that are created exclusively, each with its content and a checksum. The work under a claim may be
+ * confirmed by a further line. No claim is ever removed.
+ */
+class FileClaims {
+  readonly #folder: string;
+  readonly #rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>;
+  #completing: Promise<void> | undefined;
+
+  /** @param rebuild makes the claims of all jobs that are there: the folder was lost, or an earlier mgw made it */
+  constructor(folder: string, rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>) {
+    this.#folder = folder;
+    this.#rebuild = rebuild;
+  }
+
+  /** Claims a name: undefined if the claim is ours now, else what the claim that is there says, '' if it is damaged. */
+  async claim(name: string, content: string): Promise<string | undefined> {
+    await this.#complete();
+    return this.#claim(name, content);
+  }
+
+  /** The content of a claim, '' if it is damaged; undefined if the name is free. */
+  async claimed(name: string): Promise<string | undefined> {
+    await this.#complete();
+    return this.#claimed(name);
+  }
+
+  // A file tells that no claim is missing. Any number of processes may rebuild them at once.
+  async #complete(): Promise<void> {
+    const marker = `${this.#folder}${sep}.complete`;
+    if (lstatSync(marker, { throwIfNoEntry: false }) !== undefined) return;
+    this.#completing ??= (async () => {
+      const raw = { claim: this.#reclaim.bind(this), claimed: this.#claimed.bind(this) };
+      await this.#rebuild(raw);
+      await createFile(marker, '').catch(ignoreExisting);
+    })().finally(() => (this.#completing = undefined));
+    await this.#completing;
+  }
+
+  async #claim(name: string, content: string): Promise<string | undefined> {
+    const won = await createExclusively(this.#pathOf(name), withChecksum(content));
+    return won ? undefined : ((await this.#claimed(name)) ?? '');
+  }
+
+  // The marker makes the names durable, and 100,000 syncs would take minutes. A power cut may leave such a claim without
+  // its content: then the jobs tell it.
+  async #reclaim(name: string, content: string): Promise<string | undefined> {
+    try {
+      await createFile(this.#pathOf(name), withChecksum(content), false);
+      return undefined;
+    } catch (error) {
+      ignoreExisting(error);
+      return (await this.#claimed(name)) ?? '';
+    }
+  }
+
+  async #claimed(name: string): Promise<string | undefined> {
+    const text = await this.#textOf(name);
+    if (text === undefined) return undefined;
+    const end = text.indexOf('\n') + 1;
+    const content = text.slice(0, Math.max(0, end - 10));
+    return withChecksum(content) === text.slice(0, end) ? content : '';
+  }
+
+  /** Records that something was done under a claim; a crash of the machine may lose that. */
+  async confirm(name: string): Promise<void> {
+    await appendFile(this.#pathOf(name), 'confirmed\n', { isDurable: false });
+  }
+
+  /** Whether a claim is confirmed, or damaged so that it may be. */
+  async isConfirmed(name: string): Promise<boolean> {
+    const text = await this.#textOf(name);
+    return text !== undefined && text.indexOf('\n') !== text.length - 1;
+  }
+
+  #pathOf(name: string): string {
+    return `${this.#folder}${sep}${claimName(name)}`;
+  }
+
+  // Without hard links a claim may be seen before its content: one that was made just now is given a moment.
+  async #textOf(name: string): Promise<string | undefined> {
+    const path = this.#pathOf(name);
+    for (let looks = 0; ; looks += 1) {
+      const text = readBytes(path)?.toString('utf8');
+      if (text !== '' || looks === 10) return text;
+      const found = statSync(path, { throwIfNoEntry: false });
+      if (found === undefined || Math.abs(Date.now() - found.mtimeMs) > 2000) return '';
+      await delay(50);
+    }
+  }
+}
+
+function ignoreExisting(error: unknown): void {
+  if (systemCode(error) !== 'EEXIST') throw error;
+}
+
+function withChecksum(line: string): string {
+  return `${line} ${crc32(line).toString(16).padStart(8, '0')}\n`;
 }

@@ -7,8 +7,7 @@ import type { Job } from '../job.ts';
 import { missing, recordedJob } from '../jobs/ref.ts';
 import type { Model } from '../protocols/model.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { depsOf, shownJob, type Calls } from './calls.ts';
-import { checkNames, targetOf } from './inputs.ts';
+import { depsOf, shownJob, type Calls, checkNames, targetOf } from './calls.ts';
 import { protocolNamed } from '../protocols/named.ts';
 import type { Fetched, FetchOptions, ModelsOptions, WaitOptions } from './options.ts';
 

@@ -7,8 +7,16 @@ import type { Job } from '../job.ts';
 import type { JsonObject } from '../json.ts';
 import { checkKeyName } from '../key-name.ts';
 import { composeSpeech, type SpeechFields } from '../speech/compose.ts';
-import { depsOf, shownJob, type Call, type Calls } from './calls.ts';
-import { amountText, checkNames, jsonObject, targetOf } from './inputs.ts';
+import {
+  depsOf,
+  shownJob,
+  type Call,
+  type Calls,
+  amountText,
+  checkNames,
+  jsonObject,
+  targetOf,
+} from './calls.ts';
 import type { SpeechOrder, SpeechStreamOrder, Spoken } from './options.ts';
 
 const streamNames: Record<keyof SpeechStreamOrder, true> = {

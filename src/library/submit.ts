@@ -2,8 +2,7 @@ import { usageError } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
 import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
 import { checkKeyName } from '../key-name.ts';
-import { depsOf, shownJob, type Calls } from './calls.ts';
-import { amountText, checkNames, jsonObject, targetOf } from './inputs.ts';
+import { depsOf, shownJob, type Calls, amountText, checkNames, jsonObject, targetOf } from './calls.ts';
 import { protocolNamed } from '../protocols/named.ts';
 import type { Submitted, UncheckedVideo, VideoOrder } from './options.ts';
 

@@ -2,7 +2,7 @@ import type { ChargeOutcome } from '../budget/budget.ts';
 import type { Clock, Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
-import { backoffMs } from '../http/backoff.ts';
+import { backoffMs } from '../http/retry.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { AttemptMoney, Owner } from '../job.ts';

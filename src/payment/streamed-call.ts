@@ -1,7 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
-import { withIdleTimeout } from '../http/with-idle-timeout.ts';
+import { withIdleTimeout } from '../http/deadline.ts';
 import { readBounded } from '../http/read-bounded.ts';
 
 /** Bytes. */

@@ -1,9 +1,9 @@
 import { createParser } from 'eventsource-parser';
 import type { Deadline } from '../clock.ts';
 import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
-import { adviceFor, advised } from '../http/advice.ts';
+import { adviceFor, advised } from '../http/failures.ts';
 import type { StreamedReply } from '../http/client.ts';
-import { withIdleTimeout, type TimeLimits } from '../http/with-idle-timeout.ts';
+import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { readBounded } from '../http/read-bounded.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';

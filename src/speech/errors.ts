@@ -1,6 +1,6 @@
 import { messageOf, MgwError } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
-import { asSentence } from '../http/advice.ts';
+import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { resolveCommand, showCommand } from '../jobs/errors.ts';

@@ -1,7 +1,6 @@
 import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
-import { adviceFor, advised } from '../http/advice.ts';
-import { messageIn, readFailure } from '../http/failures.ts';
+import { adviceFor, advised, messageIn, readFailure } from '../http/failures.ts';
 import { tryParseJson } from '../json.ts';
 
 /** One kind of failure that speech services tell in words or in a code of their own. */

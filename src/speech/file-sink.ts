@@ -7,10 +7,9 @@ import { partPath } from '../files/claim-log.ts';
 import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
-import { intactVersion, isIntact, type FileVersion } from '../files/whole-file.ts';
+import { intactVersion, isIntact, type FileVersion, removeFile } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
-import { removeFile } from '../files/remove-file.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 

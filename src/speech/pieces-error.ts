@@ -1,5 +1,5 @@
 import { exitCodes, MgwError, messageOf, type ExitName } from '../errors.ts';
-import { asSentence } from '../http/advice.ts';
+import { asSentence } from '../http/failures.ts';
 import type { Job } from '../job.ts';
 import { ReaderGone } from './sink.ts';
 

@@ -1,6 +1,6 @@
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
-import { withIdleTimeout, type TimeLimits } from '../http/with-idle-timeout.ts';
+import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { filledBuffer, giveBack, takeBuffer } from '../files/reused-buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';

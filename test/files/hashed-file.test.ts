@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { openSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { HashThread } from '../../src/files/hash-thread.ts';
-import { HashedFile } from '../../src/files/hashed-file.ts';
+import { HashThread, HashedFile } from '../../src/files/hashed-file.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const mib = 1024 * 1024;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { backoffMs, pollPauseMs } from '../../src/http/backoff.ts';
+import { backoffMs, pollPauseMs } from '../../src/http/retry.ts';
 
 const chance = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
 

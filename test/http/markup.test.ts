@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isMarkup, markupText } from '../../src/http/markup.ts';
+import { isMarkup, markupText } from '../../src/http/failures.ts';
 
 describe('isMarkup', () => {
   it.each([

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { checkTarget, keyMayGo, type TrustedGateway } from '../../src/http/trust.ts';
+import { checkTarget, keyMayGo, type TrustedGateway } from '../../src/http/download/follow.ts';
 
 function gateway(baseUrl: string, ...trustedOrigins: string[]): TrustedGateway {
   return { baseUrl: new URL(baseUrl), trustedOrigins };

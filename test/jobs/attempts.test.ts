@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobEvent, Owner } from '../../src/job.ts';
-import { resolveJob } from '../../src/jobs/resolve.ts';
+import { resolveJob } from '../../src/flows/resolve.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';

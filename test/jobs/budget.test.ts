@@ -7,7 +7,7 @@ import type { JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
 import { forget } from '../../src/jobs/forget.ts';
-import { resolveJob } from '../../src/jobs/resolve.ts';
+import { resolveJob } from '../../src/flows/resolve.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';

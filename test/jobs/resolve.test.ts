@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { Job, JobEvent } from '../../src/job.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import { findJob } from '../../src/jobs/ref.ts';
-import { resolveJob, type Resolution } from '../../src/jobs/resolve.ts';
+import { resolveJob, type Resolution } from '../../src/flows/resolve.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner, depsFor, type TestDeps } from './harness.ts';
 

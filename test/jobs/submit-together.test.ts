@@ -11,7 +11,7 @@ import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
-import { resolveJob } from '../../src/jobs/resolve.ts';
+import { resolveJob } from '../../src/flows/resolve.ts';
 import { freshFolder, httpServer, says, tcpServer, type Answer } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from './harness.ts';
 

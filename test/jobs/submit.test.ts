@@ -7,7 +7,7 @@ import { MgwError } from '../../src/errors.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { findJob } from '../../src/jobs/ref.ts';
-import { resolveJob } from '../../src/jobs/resolve.ts';
+import { resolveJob } from '../../src/flows/resolve.ts';
 import { names } from '../../src/ledger/names.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { boundedLines } from '../../src/mcp/bounded-lines.ts';
+import { boundedLines } from '../../src/mcp/serve.ts';
 import { readAll } from '../support/read-all.ts';
 
 /** What comes out if a text is written in pieces of a size, and the ends of the lines that were dropped. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkAssetUrl } from '../../src/protocols/asset-url.ts';
+import { checkAssetUrl } from '../../src/protocols/body-schema.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
 const notHttp = 'is not an http:// or https:// URL';

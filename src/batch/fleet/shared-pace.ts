@@ -1,6 +1,13 @@
 import { messageOf } from '../../errors.ts';
-import type { RateLimiter } from '../rate-limiter.ts';
-import { gapOf, pollLimiter, sendWindowAt, type Pace, type PaceOptions, type SendWindow } from '../pace.ts';
+import {
+  type RateLimiter,
+  gapOf,
+  pollLimiter,
+  sendWindowAt,
+  type Pace,
+  type PaceOptions,
+  type SendWindow,
+} from '../pace.ts';
 import { isLive, type Ask } from './fleet-state.ts';
 import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.ts';
-import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
+import { messageOf, toMgwError, type MgwError, exitCodes } from '../../errors.ts';
 import type { FlowDeps } from '../../flows/flow-deps.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
@@ -7,7 +7,6 @@ import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
-import { heldMs, retryDelayMs, shortDelayMs } from './retry-delay.ts';
 import { parseRow } from './queued-row.ts';
 import type { QueuedBatch, RowQueue, TakenRow } from './row-queue.ts';
 
@@ -239,5 +238,31 @@ export class Worker {
       this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
       this.#watcher.note(`${name}: ${error.message} It is tried again.`);
     } else this.#stop = error;
+  }
+}
+
+/** The pause before a batch whose budget is spent is tried again, ms. */
+const heldMs = 60_000;
+/** The pause before a row is tried again, ms. */
+export const shortDelayMs = 15_000;
+
+/**
+ * Returns the pause before a row is given to a worker again, ms; undefined if the row has ended. A local error of one
+ * machine never ends a row: it may be accepted, and another worker can save its result.
+ */
+export function retryDelayMs(error: MgwError): number | undefined {
+  switch (error.exitCode) {
+    case exitCodes.interrupted:
+    case exitCodes.terminated:
+      return 0;
+    case exitCodes.unavailable:
+    case exitCodes.pending:
+      return shortDelayMs;
+    case exitCodes.budget:
+      return heldMs;
+    case exitCodes.auth:
+      return error.charged === 'no' ? shortDelayMs : undefined;
+    default:
+      return error.code === 'balance' || error.code === 'local_io' ? shortDelayMs : undefined;
   }
 }

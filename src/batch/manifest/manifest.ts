@@ -4,12 +4,11 @@ import { extname } from 'node:path';
 import { messageOf, usageError, type MgwError } from '../../errors.ts';
 import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
-import { detectEncoding } from './encoding.ts';
+import { detectEncoding, Source, Unreadable } from './source.ts';
 import { readHead, type Head } from './head.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import { kindInference } from './infer-kind.ts';
 import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
-import { Source, Unreadable } from './source.ts';
 import { namesIn } from './template.ts';
 
 /** A row, or what is wrong: with a row, where `isRow`, or with the file; in the order of the file. */

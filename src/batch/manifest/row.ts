@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { usageError } from '../../errors.ts';
-import { asSentence } from '../../http/advice.ts';
+import { asSentence } from '../../http/failures.ts';
 import type { JobKind } from '../../job.ts';
 import type { JsonObject } from '../../json.ts';
 import { shownValue } from '../../protocols/violations.ts';

@@ -6,7 +6,7 @@ import { columnsOf } from '../io.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { MgwError, toMgwError } from '../../errors.ts';
-import { sharedLedger } from '../../flows/places.ts';
+import { sharedLedger } from '../../flows/settings.ts';
 import type { StateUrl } from '../../state-url.ts';
 
 /** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */

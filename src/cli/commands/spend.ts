@@ -8,8 +8,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
-import { type Disputed, disputedFiles } from '../../flows/disputed.ts';
-import { addUp, spentView } from '../../flows/spend.ts';
+import { type Disputed, disputedFiles, addUp, spentView } from '../../flows/spend.ts';
 import { printableLine } from '../../printable.ts';
 
 interface SpendOptions {

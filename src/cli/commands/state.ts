@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { MgwError, usageError } from '../../errors.ts';
-import { sharedLedger } from '../../flows/places.ts';
+import { sharedLedger } from '../../flows/settings.ts';
 import type { StateUrl } from '../../state-url.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';

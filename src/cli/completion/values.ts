@@ -9,8 +9,8 @@ import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
 import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
 import type { Flag } from '../../protocols/protocol.ts';
-import { recallModels, type KnownModel } from '../../flows/model-cache.ts';
-import { ledgerFolder } from '../../flows/places.ts';
+import { recallModels, type KnownModel } from '../../flows/models.ts';
+import { ledgerFolder } from '../../flows/settings.ts';
 import type { Context } from '../context.ts';
 import { pathOf, type Place } from './place.ts';
 

@@ -1,13 +1,17 @@
 import type { Ora } from 'ora';
+import { open } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import type { Job } from '../../job.ts';
 import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
 import { rowStates, type RowState } from '../../batch/row-state.ts';
 import type { Tally } from '../../batch/tally.ts';
 import { shownState } from '../../jobs/reconcile.ts';
-import { printableLine } from '../../printable.ts';
+import { printableLine, escapeControls } from '../../printable.ts';
 import { isInteractive } from './create-progress.ts';
 import type { ProgressOptions } from './progress.ts';
 import { elapsed } from './wording.ts';
+import { localError } from '../../files/local-error.ts';
+import { withoutSignatures } from '../../redact.ts';
 
 const heartbeatMs = 60_000;
 const maxRows = 8;
@@ -136,4 +140,33 @@ export class BatchDisplay {
 
 function rateText(rate: number): string {
   return rate >= 10 ? String(Math.round(rate)) : rate.toFixed(1);
+}
+
+/** A file that takes a line of JSON for each row as it ends. */
+export interface Results {
+  /** Returns when the line is on disk. @throws MgwError('local_io'). */
+  add(result: Record<string, unknown>): Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the file of `--results`, which only the owner can read; lines are added to those that are there. `redact` takes the key out
+ * of a line, and no address in it is signed.
+ * @throws MgwError('local_io'), exit 10.
+ */
+export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {
+  const file = await open(path, 'a', 0o600).catch((error: unknown) => {
+    throw localError(error, resolve(path), 'no');
+  });
+  return {
+    add: async (result) => {
+      try {
+        await file.write(`${withoutSignatures(redact(escapeControls(JSON.stringify(result))))}\n`);
+        await file.datasync();
+      } catch (error) {
+        throw localError(error, resolve(path), 'yes');
+      }
+    },
+    close: () => file.close(),
+  };
 }

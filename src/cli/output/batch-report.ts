@@ -5,7 +5,7 @@ import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/run.ts';
 import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
-import type { Globals } from '../globals.ts';
+import type { Globals } from '../options.ts';
 import { appendSummary, cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';

@@ -9,7 +9,7 @@ import { printableLine } from '../../printable.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
 import type { Context } from '../context.ts';
-import type { Globals } from '../globals.ts';
+import type { Globals } from '../options.ts';
 import { write } from '../io.ts';
 import { shellWord } from './human.ts';
 import { table } from './table.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.ts';
-import type { TimeLimits } from '../with-idle-timeout.ts';
+import type { TimeLimits } from '../deadline.ts';
 
 /** Sees to it that a connection is given up on which nothing comes, or whose time is up. */
 export interface IdleWatch {

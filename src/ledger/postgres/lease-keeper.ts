@@ -3,8 +3,7 @@ import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
 import type { Lease, UncertainLease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
-import { askedTogether } from './asked-together.ts';
-import type { Database } from './database.ts';
+import { askedTogether, type Database } from './database.ts';
 
 /** By which a lease is judged here: the one time never steps, the other goes on while the machine sleeps. */
 type LeaseClock = Pick<Clock, 'monotonic' | 'now'>;

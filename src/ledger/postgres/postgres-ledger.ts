@@ -1,18 +1,16 @@
+import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../clock.ts';
 import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
-import { damagedJob } from '../damaged-job.ts';
+import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
-import { foldJob } from '../fold.ts';
 import { jobIdForm, newJobId } from '../job-id.ts';
 import type { Ledger } from '../ledger.ts';
-import { askedTogether } from './asked-together.ts';
-import { Database } from './database.ts';
+import { askedTogether, Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
 import { KeptFacts } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
-import { names as attemptNames, type Fate } from '../names.ts';
-import { claimsIn } from './postgres-claims.ts';
+import { names as attemptNames, type Fate, claimName } from '../names.ts';
 import { identityOf, makeTables } from './schema.ts';
 
 /** How a ledger on PostgreSQL is opened. */
@@ -171,4 +169,37 @@ function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner)
 // The processes on whose lives something depends.
 function ownersIn({ record: { sender, runs } }: Job): Owner[] {
   return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
+}
+
+type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'>;
+
+/** Claims as rows: of any number of processes one makes the row. */
+function claimsIn(database: Database): ClaimMethods {
+  const claims = database.table('claims');
+  const claimed = async (name: string): Promise<string | undefined> => {
+    const [row] = await database.query<{ content: string }>(`SELECT content FROM ${claims} WHERE name = $1`, [
+      claimName(name),
+    ]);
+    return row?.content;
+  };
+  return {
+    claimed,
+    claim: async (name, content) => {
+      // If the response to the first try is lost, the second finds its own token.
+      const token = randomUUID();
+      for (;;) {
+        const [row] = await database.query<{ content: string; token: string }>(
+          `WITH made AS (INSERT INTO ${claims} (name, content, token, tentative) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (name) DO NOTHING RETURNING content, token)
+           SELECT content, token FROM made UNION ALL SELECT content, token FROM ${claims} WHERE name = $1`,
+          [claimName(name), content, token, true],
+        );
+        if (row !== undefined) return row.token === token ? undefined : row.content;
+        // One that was made while this statement ran is not seen by it.
+      }
+    },
+    // `sending` is refused from a process that was found dead: if the event is not there, nothing was done.
+    confirm: () => Promise.resolve(),
+    isConfirmed: () => Promise.resolve(false),
+  };
 }

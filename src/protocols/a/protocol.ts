@@ -1,9 +1,8 @@
 import { bearer } from '../../exchange.ts';
-import { textAt, type JsonObject } from '../../json.ts';
-import type { Protocol } from '../protocol.ts';
+import { textAt, type JsonObject, at } from '../../json.ts';
+import type { Protocol, Quantity } from '../protocol.ts';
 import { flags } from './flags.ts';
 import { inlineMedia, readQuery } from './observation.ts';
-import { countOf, quantityOf } from './quantity.ts';
 import { modelOf, query, readSubmission, submission } from './wire.ts';
 
 /**
@@ -46,4 +45,19 @@ export const a: Protocol = {
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
+}
+
+/** How many videos a body asks for: each instance, sampleCount times; 1 if that is left out. */
+function countOf({ instances, parameters }: JsonObject): number {
+  const samples = Number(at(parameters, 'sampleCount') ?? 1);
+  const files = (Array.isArray(instances) ? instances.length : 1) * samples;
+  return Number.isSafeInteger(files) && files > 1 ? files : 1;
+}
+
+/** What a body asks for at most. A length that is left out is the model's to choose (specification 2.1). */
+function quantityOf(body: JsonObject): Quantity {
+  const videos = countOf(body);
+  const seconds = at(body, 'parameters.durationSeconds');
+  const isLengthOpen = seconds === undefined;
+  return { videos, isLengthOpen, ...(typeof seconds === 'number' && { seconds: seconds * videos }), body };
 }

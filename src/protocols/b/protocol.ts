@@ -1,10 +1,9 @@
 import { bearer } from '../../exchange.ts';
-import { textAt, type JsonObject } from '../../json.ts';
-import type { Protocol } from '../protocol.ts';
+import { textAt, type JsonObject, at, type Json } from '../../json.ts';
+import type { Protocol, Quantity } from '../protocol.ts';
 import { withReturnUsage } from './ext-info.ts';
 import { flags } from './flags.ts';
 import { readQuery } from './observation.ts';
-import { quantityOf } from './quantity.ts';
 import { complete, needsListing } from './versions.ts';
 import { query, readSubmission, submission } from './wire.ts';
 
@@ -43,4 +42,23 @@ function normalise(body: JsonObject): JsonObject {
   if (asked === false) return rest;
   const merged = asked === true ? withReturnUsage(body['ExtInfo']) : undefined;
   return merged === undefined ? body : { ...rest, ExtInfo: merged };
+}
+
+/** What a body asks for at most. A length that is left out is the model's to choose (specification 2.3). */
+function quantityOf(body: JsonObject): Quantity {
+  const seconds = at(body, 'OutputConfig.Duration');
+  const isLengthOpen = seconds === undefined;
+  return {
+    videos: 1,
+    isLengthOpen,
+    ...(typeof seconds === 'number' && { seconds }),
+    referenceImages: referenceImagesIn(body['FileInfos']),
+    body,
+  };
+}
+
+// Only a first frame is known to be none: without a Usage, the gateway decides (specification 2.3).
+function referenceImagesIn(files: Json | undefined): number {
+  if (!Array.isArray(files)) return 0;
+  return files.filter((file) => at(file, 'Usage') !== 'FirstFrame').length;
 }

@@ -1,10 +1,9 @@
 import { bearer } from '../../exchange.ts';
-import { textAt, type JsonObject } from '../../json.ts';
-import type { Protocol } from '../protocol.ts';
+import { textAt, type JsonObject, type Json } from '../../json.ts';
+import type { Protocol, Quantity } from '../protocol.ts';
 import { flags } from './flags.ts';
-import { complete, convertedResolution, needsListing, official, selfHosted } from './models.ts';
+import { complete, convertedResolution, needsListing, official, selfHosted, familyOf } from './models.ts';
 import { notReady, readQuery } from './observation.ts';
-import { quantityOf } from './quantity.ts';
 import { contentPath, endpoints, query, readSubmission, submission } from './wire.ts';
 
 /** Protocol C, the unified task style (specification 2.5, 3.3 and 4.3). */
@@ -53,4 +52,46 @@ function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
   return { ...rest, aspect_ratio: ratio };
+}
+
+/** What a body asks for at most: the declared seconds, which are billed whatever is made of them (specification 8). */
+function quantityOf(body: JsonObject): Quantity {
+  const whole: JsonObject = { ...familyOf(body)?.defaults, ...body };
+  const asked = body['duration'] ?? body['seconds'];
+  const given = asked ?? whole['duration'];
+  const seconds = typeof given === 'string' ? Number(given) : given;
+  return {
+    videos: 1,
+    isLengthOpen: asked === undefined,
+    ...(typeof seconds === 'number' && { seconds }),
+    referenceImages: referenceImagesIn(body),
+    body: whole,
+  };
+}
+
+// In reference mode, image and input_reference are references, too (specification 2.5).
+function referenceImagesIn(body: JsonObject): number {
+  const count = (...fields: string[]): number =>
+    fields.reduce((sum, field) => sum + lengthOf(body[field]), 0);
+  const mayRefer = body['generation_mode'] === 'r2v' || body['mode'] === 'ref2va' || isDecidedByAssets(body);
+  return count('reference_image_urls', 'images') + (mayRefer ? count('image', 'input_reference') : 0);
+}
+
+const references = [
+  'reference_image_urls',
+  'images',
+  'reference_video_urls',
+  'reference_audio_urls',
+  'audios',
+];
+
+// Without a mode, the service decides from the assets (specification 2.5).
+function isDecidedByAssets(body: JsonObject): boolean {
+  return (body['generation_mode'] ?? '') === '' && references.some((field) => lengthOf(body[field]) > 0);
+}
+
+// A single value counts as a list of one.
+function lengthOf(list: Json | undefined): number {
+  if (Array.isArray(list)) return list.length;
+  return list === undefined || list === null ? 0 : 1;
 }

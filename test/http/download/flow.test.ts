@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../../src/clock.ts';
 import { batches } from '../../../src/http/download/batches.ts';
 import { watchIdle } from '../../../src/http/download/idle-watch.ts';
-import { speedometer } from '../../../src/http/download/speed.ts';
+import { speedometer } from '../../../src/http/download.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

@@ -1,7 +1,6 @@
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { tlsOptions } from '../../../src/ledger/postgres/connection.ts';
-import { Database } from '../../../src/ledger/postgres/database.ts';
+import { tlsOptions, Database } from '../../../src/ledger/postgres/database.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 

@@ -16,7 +16,7 @@ import { type ErrorCode, messageOf, MgwError, toMgwError, usageError } from '../
 import { isLoopbackHost } from '../../../exchange.ts';
 import { fetchModels } from '../../../flows/models.ts';
 import { openSession } from '../../../flows/session.ts';
-import { asSentence } from '../../../http/advice.ts';
+import { asSentence } from '../../../http/failures.ts';
 
 /** `mgw auth login`: keeps a gateway's address and a key that it accepts. */
 export function registerLogin(command: Command, run: Run): void {

@@ -8,15 +8,14 @@ import { planDepsOf } from './open.ts';
 import { paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { write } from '../../io.ts';
-import { BatchDisplay } from '../../output/batch-display.ts';
+import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
 import { BatchReport } from '../../output/batch-report.ts';
-import { openResults, type Results } from '../../output/batch-results.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { planView, refusal, tellProblems } from '../../output/plan.ts';
 import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
-import { checkFfmpeg } from '../../../flows/frame.ts';
+import { checkFfmpeg } from '../../../flows/earlier-job.ts';
 import { printableLine } from '../../../printable.ts';
 
 /** The default maximum number of tasks in progress. */

@@ -5,7 +5,7 @@ import { fieldName } from '../../../batch/manifest/fields.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { printableLine } from '../../../printable.ts';
-import { ledgerFolder } from '../../../flows/places.ts';
+import { ledgerFolder } from '../../../flows/settings.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { batchOf, openBatch } from './open.ts';

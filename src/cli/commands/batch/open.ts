@@ -17,7 +17,7 @@ import { messageOf, usageError } from '../../../errors.ts';
 import { recordedAssets } from '../../../flows/earlier-job.ts';
 import { oneListing } from '../../../flows/listing.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
-import { ledgerFolder } from '../../../flows/places.ts';
+import { ledgerFolder } from '../../../flows/settings.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
 import { isObjectUrl } from '../../../store-url.ts';

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { toMgwError } from '../../../errors.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Run } from '../../command-tree.ts';
-import { handleModelOption, handleProtocol } from '../video/handle-model.ts';
+import { handleModelOption, handleProtocol } from '../video/status.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { severalOutcomes } from '../../output/several.ts';

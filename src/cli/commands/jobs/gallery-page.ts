@@ -13,7 +13,7 @@ import { Peaks } from '../../../gallery/peaks.ts';
 import { startGallery } from '../../../gallery/server.ts';
 import { isIntact } from '../../../files/whole-file.ts';
 import type { Job, JobFile } from '../../../job.ts';
-import { rateJob } from '../../../jobs/rate.ts';
+import { rateJob } from '../../../jobs/view.ts';
 import { redactor, secretRedactor } from '../../../redact.ts';
 import { version } from '../../../version.ts';
 

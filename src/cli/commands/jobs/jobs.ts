@@ -26,7 +26,7 @@ export function registerJobs(jobs: Command, run: Run): void {
     },
     rm: {
       about: 'forget jobs; saved files stay, and a --key is free again',
-      load: async () => (await import('./rm.ts')).registerRm,
+      load: async () => (await import('./prune.ts')).registerRm,
     },
     prune: {
       about: 'forget old jobs that have ended and that nothing needs any more; prints their ids',

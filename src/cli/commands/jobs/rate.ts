@@ -6,9 +6,8 @@ import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import type { Job, Rating } from '../../../job.ts';
-import { longestNote, rateJob } from '../../../jobs/rate.ts';
+import { longestNote, rateJob, jobView } from '../../../jobs/view.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
-import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 
 interface RateOptions {

@@ -13,7 +13,7 @@ import {
 import { readLine } from '../../prompt.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
-import type { Resolution } from '../../../jobs/resolve.ts';
+import type { Resolution } from '../../../flows/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
   adopt?: string;

@@ -12,7 +12,7 @@ import { keyOfFile, readKeyFile } from '../../../config/key.ts';
 import type { ConfigFile } from '../../../config/schema.ts';
 import { parseDuration } from '../../../duration.ts';
 import { MgwError, usageError } from '../../../errors.ts';
-import { sandboxFolder } from '../../../flows/places.ts';
+import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Finding } from '../../../sandbox/verify.ts';
 
 interface ExecOptions extends ServeOptions {

@@ -7,7 +7,7 @@ import { columnsOf } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { table } from '../../output/table.ts';
 import type { Settings } from '../../../config/resolve.ts';
-import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../flows/places.ts';
+import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../flows/settings.ts';
 import type { BillLine } from '../../../sandbox/bill.ts';
 
 /** `mgw sandbox start|exec|bill|reset|faults`: the stand-in gateway, offline and free of charge. */

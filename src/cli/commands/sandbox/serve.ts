@@ -8,7 +8,7 @@ import { repeatable, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { credits } from '../../../config/rules.ts';
 import { parseDuration } from '../../../duration.ts';
-import { sandboxFolder } from '../../../flows/places.ts';
+import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 
 /** How a sandbox is to behave. */

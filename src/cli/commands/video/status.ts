@@ -1,7 +1,6 @@
-import type { Command } from 'commander';
+import type { Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { handleModelOption, handleProtocol } from './handle-model.ts';
 import { columnsOf } from '../../io.ts';
 import { jobLine } from '../../output/human.ts';
 import { errorView, type Outcome } from '../../output/outcome.ts';
@@ -13,6 +12,9 @@ import type { Job } from '../../../job.ts';
 import { showCommand } from '../../../jobs/errors.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
+import { oneListing } from '../../../flows/listing.ts';
+import { protocolOfModel } from '../../../flows/model-protocol.ts';
+import { single } from '../../options.ts';
 
 /** `mgw video [X] status REF...`: one query for each job, no waiting. */
 export function registerStatus(command: Command, protocol: Protocol | undefined, run: Run): void {
@@ -75,4 +77,19 @@ async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps)
   } catch (error) {
     return { job, error: toMgwError(error) };
   }
+}
+
+/** `--model` of the commands that take REFs: it tells the protocol of a handle that the ledger has never seen. */
+export function handleModelOption(): Option {
+  return single('-m, --model <name>', 'the model of handles that were submitted without mgw');
+}
+
+/** Returns the protocol of `--model`, if it is given. @throws MgwError('usage') with the `protocols` to choose from. */
+export async function handleProtocol(
+  context: Context,
+  { model }: { model?: string },
+): Promise<Protocol | undefined> {
+  if (model === undefined) return undefined;
+  await context.deadline();
+  return protocolOfModel(context, model, oneListing(context));
 }
