@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { makeFolder } from '../files/make-folder.ts';
@@ -46,4 +46,16 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
 /** The beginning of the paths where something is kept for a batch, such that any name works on any file system. */
 export function pathOfBatch(folder: string, key: string): string {
   return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
+}
+
+/** Returns how every batch was run last, sorted by name. Files that cannot be read are left out. `folder` is the ledger's. */
+export async function knownBatches(folder: string): Promise<KnownBatch[]> {
+  const files = await readdir(join(folder, 'batches')).catch(() => []);
+  const found = new Map<string, KnownBatch>();
+  for (const file of files.filter((each) => each.endsWith('.json'))) {
+    const text = await readFile(join(folder, 'batches', file), 'utf8').catch(() => '');
+    const { data } = z.safeParse(knownBatch, tryParseJson(text));
+    if (data !== undefined) found.set(data.name, data);
+  }
+  return [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
 }

@@ -48,6 +48,16 @@ describe('a batch that was run with --output, --name and -d', () => {
     expect(existsSync('a.mp4')).toBe(false);
   });
 
+  it('is listed with its rows and its file, and counts a row that was retried once', async () => {
+    expect(await batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
+    const { json, code } = await batch('ls', '--json');
+    expect(code).toBe(0);
+    expect(json['batches']).toEqual([
+      { name: 'film', file, states: { succeeded: 2 }, spent: 'unknown', last: expect.any(String) as string },
+    ]);
+    expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
+  });
+
   it('saves elsewhere, and has another field, if it is told to', async () => {
     const other = scene.at('other/{id}.{ext}');
     expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });

@@ -8,7 +8,7 @@ Examples:
   $ mgw help batch
 See mgw help batch for the file, its fields, and what becomes of a row.`;
 
-/** `mgw batch plan|run|enqueue|status|retry`. */
+/** `mgw batch plan|run|enqueue|status|ls|retry`. */
 export function registerBatch(batch: Command, run: Run): void {
   batch.addHelpText('after', more);
   list(batch, run, {
@@ -27,6 +27,10 @@ export function registerBatch(batch: Command, run: Run): void {
     status: {
       about: 'the state of every row, from the local records; exit 0 if all are done, else 11',
       load: async () => (await import('./status.ts')).registerBatchStatus,
+    },
+    ls: {
+      about: 'the batches that were run here, with their rows and what they cost',
+      load: async () => (await import('./ls.ts')).registerBatchLs,
     },
     retry: {
       about: 'a new take of rows that ended badly, were rated low or were changed: it is paid for again',

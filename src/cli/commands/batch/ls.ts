@@ -1,0 +1,107 @@
+import type { Command } from 'commander';
+import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import { knownBatches } from '../../../batch/known-batches.ts';
+import { addUp } from '../../../flows/spend.ts';
+import { ledgerFolder } from '../../../flows/settings.ts';
+import type { Job } from '../../../job.ts';
+import { newestJobs } from '../../../jobs/newest.ts';
+import { shownState } from '../../../jobs/reconcile.ts';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { columnsOf } from '../../io.ts';
+import { ago } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { type Column, fittedTable } from '../../output/table.ts';
+
+/** A batch as it is listed. */
+interface ListedBatch {
+  name: string;
+  /** Absolute path of its manifest; null if it was enqueued from another machine. */
+  file: string | null;
+  /** The number of its rows by the state of their latest job; rows that were never submitted have none. */
+  states: Record<string, number>;
+  /** What was spent on it, as `spend` shows it: `unknown` if a price is. */
+  spent: string;
+  /** When its newest job was created, ISO 8601; null if it has none. */
+  last: string | null;
+}
+
+const examples = `
+Examples:
+  $ mgw batch ls
+  $ mgw batch ls --json`;
+
+/** `mgw batch ls`: the batches that were run or enqueued, newest first. */
+export function registerBatchLs(command: Command, run: Run): void {
+  command.addHelpText('after', examples).action(() => run(command, ls));
+}
+
+async function ls(context: Context): Promise<Outcome> {
+  const ledger = await context.ledger();
+  const settings = await context.settings();
+  const files = new Map((await knownBatches(ledgerFolder(settings))).map(({ name, file }) => [name, file]));
+  const queued = (await fleetStateOf(ledger)?.ask<{ name: string }>('select name from {batches}')) ?? [];
+  const names = new Set([...files.keys(), ...queued.map(({ name }) => name)]);
+  const latest = names.size === 0 ? new Map<string, Map<string, Job>>() : await latestJobs(context, names);
+  const { groups } = await addUp(ledger, 'batch', '');
+  const spent = new Map(groups.map(([name, { spent: sum }]) => [name, sum.total]));
+  const batches = [...names]
+    .map((name): ListedBatch => {
+      const jobs = [...(latest.get(name)?.values() ?? [])];
+      const last = jobs.reduce<string | null>(
+        (newest, job) => (newest === null || job.created_at > newest ? job.created_at : newest),
+        null,
+      );
+      const total = spent.get(name) ?? '0';
+      return { name, file: files.get(name) ?? null, states: countStates(jobs), spent: total, last };
+    })
+    .sort((one, other) => (other.last ?? '').localeCompare(one.last ?? ''));
+  if (batches.length === 0)
+    context.progress.note(
+      `No batches were run here.${settings.sandbox.value ? '' : ' Those of the sandbox: mgw --sandbox batch ls'}`,
+    );
+  if (context.globals.quiet) return { json: { batches }, text: batches.map(({ name }) => name).join('\n') };
+  const text =
+    batches.length === 0 ? '' : listing(batches, context.clock.now(), columnsOf(context.io.stdout));
+  return { json: { batches }, text };
+}
+
+// A row that was retried has several jobs, NAME/ID and NAME/ID/2: the newest one counts.
+async function latestJobs(
+  context: Context,
+  names: ReadonlySet<string>,
+): Promise<Map<string, Map<string, Job>>> {
+  const { shown } = await newestJobs(await context.ledger(), {}, Infinity);
+  const found = new Map<string, Map<string, Job>>();
+  for (const job of shown) {
+    const [name = '', ...rest] = job.key?.split('/') ?? [];
+    if (!names.has(name)) continue;
+    const id = rest.join('/').replace(/\/\d+$/, '');
+    const jobs = found.get(name) ?? new Map<string, Job>();
+    found.set(name, jobs);
+    if (!jobs.has(id)) jobs.set(id, job);
+  }
+  return found;
+}
+
+function countStates(jobs: readonly Job[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const state of jobs.map(shownState)) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
+}
+
+function listing(batches: readonly ListedBatch[], now: number, width: number | undefined): string {
+  const columns: Column<ListedBatch>[] = [
+    { head: 'name', cell: ({ name }) => name, least: 12 },
+    { head: 'rows', cell: ({ states }) => statesText(states), least: 12 },
+    { head: 'spent', cell: ({ spent }) => spent },
+    { head: 'last job', cell: ({ last }) => (last === null ? undefined : ago(last, now)), rank: 1 },
+    { head: 'file', cell: ({ file }) => file ?? undefined, least: 16, rank: 2 },
+  ];
+  return fittedTable(columns, batches, width);
+}
+
+function statesText(states: Record<string, number>): string | undefined {
+  const parts = Object.entries(states).map(([state, count]) => `${count} ${state}`);
+  return parts.length === 0 ? undefined : parts.join(', ');
+}
