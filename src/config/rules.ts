@@ -95,6 +95,8 @@ export const rules = {
   /** The multipliers of specification 8, as texts. */
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
   userMultiplier: rule('prices.user_multiplier', amount, '1'),
+  /** What amounts are called, such as `USD`. */
+  currency: rule('currency', currencyName, 'credits'),
   /** The name of the standing budget. */
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
@@ -154,6 +156,12 @@ export function budgetName(given: unknown): string {
     throw new Error(
       'a name of letters, digits, ".", "_" and "-" that begins with one of the first two, at most 64',
     );
+  return name;
+}
+
+function currencyName(given: unknown): string {
+  const name = String(given);
+  if (!/^[\p{L}\p{Sc}]{1,12}$/u.test(name)) throw new Error('a word or a sign such as USD, credits or €');
   return name;
 }
 

@@ -28,7 +28,17 @@ export function priceOf({ protocol: kind, model = '', body }: Asked, settings: S
   const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), flags, multipliersIn(settings));
   const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
   const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
-  return { what, cost, ...(canBeSet && { priceCommand: ['mgw', 'config', 'set', key, example] }) };
+  return {
+    what,
+    cost,
+    currency: currencyOf(settings),
+    ...(canBeSet && { priceCommand: ['mgw', 'config', 'set', key, example] }),
+  };
+}
+
+/** Returns what amounts are called: the configured currency. The sandbox's are credits. */
+export function currencyOf({ sandbox, currency }: Pick<Settings, 'sandbox' | 'currency'>): string {
+  return sandbox.value ? 'credits' : currency.value;
 }
 
 /** Returns the price of a model as it is configured, or as the sandbox has it; undefined if none is known. */

@@ -24,6 +24,8 @@ export interface Priced {
   cost?: JobCost;
   /** What the price depends on, in words: `vendor-h3-mini (Protocol C)`. */
   what: string;
+  /** What amounts are called in messages; credits if absent. */
+  currency?: string;
   /** The command that sets the price, if one can be set. */
   priceCommand?: string[];
 }
@@ -78,14 +80,17 @@ export async function reserve(
       });
     if (!decision.fits) {
       await settle('none');
-      throw exceeded(allowance, amount, decision.standing);
+      throw exceeded(allowance, purchase, decision.standing);
     }
     held.push(allowance);
   }
   return { money: { cost, reservation: id, budgets: held.map(({ name }) => name) }, settle };
 }
 
-async function unpriced({ what, priceCommand }: Purchase, allowance: Allowance): Promise<MgwError> {
+async function unpriced(
+  { what, currency = 'credits', priceCommand }: Purchase,
+  allowance: Allowance,
+): Promise<MgwError> {
   const { label } = allowance;
   const standing = await allowance.budget.standing();
   const budget = shortfallOf(allowance, undefined, standing);
@@ -93,14 +98,19 @@ async function unpriced({ what, priceCommand }: Purchase, allowance: Allowance):
     priceCommand === undefined
       ? 'It can only be made without a budget.'
       : 'Set the price, or leave the budget out.';
-  const text = `No price is known for ${what}, so that nothing tells whether it fits into ${label} (${budget.left} left). Nothing was sent. ${way}`;
+  const text = `No price is known for ${what}, so that nothing tells whether it fits into ${label} (${budget.left} ${currency} left). Nothing was sent. ${way}`;
   return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
 }
 
-function exceeded(allowance: Allowance, amount: Decimal, standing: Standing): MgwError {
+function exceeded(
+  allowance: Allowance,
+  { cost: price, currency = 'credits' }: Purchase,
+  standing: Standing,
+): MgwError {
   const { label, raise } = allowance;
+  const amount = parseDecimal(price?.at_most ?? '0');
   const budget = shortfallOf(allowance, amount, standing);
-  const { limit, per, left, spent, reserved, cost_at_most: cost = '', exceeded_by: by = '' } = budget;
+  const { limit, per, left, spent, reserved, cost_at_most: cost = '' } = budget;
   if (limit === undefined) {
     const text = `${capital(label)} has no limit any more. Nothing was sent.`;
     return new MgwError('budget', text, { retry: 'safe', next: raise && [...raise, cost], budget });
@@ -108,8 +118,9 @@ function exceeded(allowance: Allowance, amount: Decimal, standing: Standing): Mg
   const needed = formatDecimal(add(add(standing.spent, standing.reserved), amount));
   const whole = per === undefined ? limit : `${limit} a ${per}`;
   const text =
-    `${capital(label)} of ${whole} would be exceeded by ${by}: this costs ${cost} at most, and ${left} is left ` +
-    `(${spent} spent, ${reserved} reserved for payments in progress or unknown). Nothing was sent. ` +
+    `${raise === undefined ? `--budget ${limit}` : `${capital(label)} of ${whole}`} is too low: this may cost up to ` +
+    `${cost} ${currency}, and ${left} is left (${spent} spent, ${reserved} reserved for payments in progress or unknown). ` +
+    'Nothing was sent. ' +
     (raise === undefined ? `--budget ${needed} would allow it.` : 'Raise it, or leave this out.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {

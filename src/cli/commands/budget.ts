@@ -10,6 +10,7 @@ import { oneOf, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { columnsOf } from '../io.ts';
+import { currencyOf } from '../../flows/prices.ts';
 
 /** `mgw budget ls|set|rm`: the standing budgets (design 14). */
 export function registerBudget(group: Command, run: Run): void {
@@ -54,7 +55,14 @@ async function list(context: Context): Promise<Outcome> {
   const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
     ...[name, limit, per, spent, reserved, left],
   ]);
-  const head = ['name', 'limit', 'per', 'spent', 'reserved', 'left'];
+  const head = [
+    'name',
+    `limit (${currencyOf(await context.settings())})`,
+    'per',
+    'spent',
+    'reserved',
+    'left',
+  ];
   const text = rows.length === 0 ? '' : table(head, rows, columnsOf(context.io.stdout));
   return { json: { budgets: views }, text };
 }
@@ -70,8 +78,9 @@ async function setLimit(
   const budget = await context.budget('standing', name);
   await budget.setLimit(limit);
   const view = viewOf(await budget.standing());
-  const whole = per === undefined ? amount : `${amount} a ${per}`;
-  context.progress.note(`The budget ${name} is ${whole}; ${view.left} is left.`);
+  const currency = currencyOf(await context.settings());
+  const whole = `${amount} ${currency}${per === undefined ? '' : ` a ${per}`}`;
+  context.progress.note(`The budget ${name} is ${whole}; ${view.left} ${currency} left.`);
   return { json: { budget: { name, ...view } } };
 }
 

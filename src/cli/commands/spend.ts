@@ -10,6 +10,7 @@ import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
 import { type Disputed, disputedFiles, addUp, spentView } from '../../flows/spend.ts';
 import { printableLine } from '../../printable.ts';
+import { currencyOf } from '../../flows/prices.ts';
 
 interface SpendOptions {
   by?: SpendGroup;
@@ -60,7 +61,13 @@ async function spend(
   if (rows.length === 0) context.progress.note('Nothing was spent.');
   return {
     json: spentView(by, spent),
-    text: rows.length === 0 ? '' : textOf(by, rows, total, columnsOf(context.io.stdout)),
+    text:
+      rows.length === 0
+        ? ''
+        : textOf(by, rows, total, {
+            width: columnsOf(context.io.stdout),
+            currency: currencyOf(await context.settings()),
+          }),
   };
 }
 
@@ -87,7 +94,7 @@ function textOf(
   by: SpendGroup,
   rows: readonly [string, Sums][],
   total: Sums,
-  width: number | undefined,
+  { width, currency }: { width: number | undefined; currency: string },
 ): string {
   const cells = (name: string, { spent, failed, doubt }: Sums): string[] => [
     name,
@@ -95,7 +102,11 @@ function textOf(
     ...[spent, failed, doubt].map(sumText),
   ];
   const lines = rows.map(([name, sums]) => cells(name || '-', sums));
-  return table([by, 'charges', 'spent', 'failed', 'doubt'], [...lines, cells('total', total)], width);
+  return table(
+    [by, 'charges', `spent (${currency})`, 'failed', 'doubt'],
+    [...lines, cells('total', total)],
+    width,
+  );
 }
 
 function sumText({ known, unpriced, total }: Sum): string {

@@ -41,6 +41,7 @@ export class BatchReport {
   // The next command needs its flags too: a cap that was left out would be no cap.
   readonly #typed: RunBatchOptions;
   readonly #globals: Globals;
+  readonly #currency: string;
   readonly #undone: Undone[] = [];
   /** Undefined until something was paid for at a price that is known. */
   #spent: Decimal | undefined;
@@ -49,7 +50,9 @@ export class BatchReport {
   /** Rows whose file differs from what they ask for. */
   #differing = 0;
 
-  constructor(file: string, typed: RunBatchOptions, globals: Globals) {
+  /** @param currency what amounts are called */
+  constructor(file: string, typed: RunBatchOptions, globals: Globals, currency: string) {
+    this.#currency = currency;
     this.#file = file;
     this.#typed = typed;
     this.#globals = globals;
@@ -109,7 +112,7 @@ export class BatchReport {
   /** What was spent so far, in words; '' if nothing is known of it. */
   money(): string {
     if (this.#spent === undefined) return '';
-    return `at most ${formatDecimal(this.#spent)} spent${this.#unpriced > 0 ? ' where a price is known' : ''}`;
+    return `at most ${formatDecimal(this.#spent)} ${this.#currency} spent${this.#unpriced > 0 ? ' on rows with a known price' : ''}`;
   }
 
   /** All that is to be told of the run. */

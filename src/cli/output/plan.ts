@@ -94,9 +94,9 @@ export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): 
 }
 
 /** A plan as text; `rows` are those with something to report. */
-export function planText(plan: Plan, rows: readonly PlannedRow[]): string {
+export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string): string {
   const parts = [stateTable(plan)];
-  if (plan.costs.size > 0) parts.push(costTable(plan));
+  if (plan.costs.size > 0) parts.push(costTable(plan, currency));
   const said = rows.filter(({ state }) => state !== 'running' && state !== 'done').map(rowText);
   if (said.length > 0) parts.push(said.join('\n'));
   return parts.join('\n\n');
@@ -109,11 +109,11 @@ function stateTable({ counts, bad }: Plan): string {
   return table(['state', 'rows'], [...states, ...(bad > 0 ? [['bad', String(bad)]] : [])]);
 }
 
-function costTable({ costs }: Plan): string {
+function costTable({ costs }: Plan, currency: string): string {
   const rows = [...costs].map(([model, cost]) => [model, String(cost.rows), sumOf([cost])]);
   const count = [...costs.values()].reduce((sum, cost) => sum + cost.rows, 0);
   const total = costs.size > 1 ? [['in all', String(count), sumOf([...costs.values()])]] : [];
-  return table(['to be paid for', 'rows', 'cost at most'], [...rows, ...total]);
+  return table(['to be paid for', 'rows', `cost at most (${currency})`], [...rows, ...total]);
 }
 
 /** Says why a row is left alone; '' if its state says all. */

@@ -36,7 +36,7 @@ function nameOf(path: string): string {
 }
 
 /** What jobs cost, in words; '' if a price is unknown. */
-export async function costText(ledger: Ledger, jobs: readonly Job[]): Promise<string> {
+export async function costText(ledger: Ledger, jobs: readonly Job[], currency: string): Promise<string> {
   let total: Decimal | undefined;
   let isExact = true;
   for (const job of jobs) {
@@ -48,5 +48,5 @@ export async function costText(ledger: Ledger, jobs: readonly Job[]): Promise<st
     isExact &&= job.cost?.per_10k_characters !== undefined && job.usage !== undefined;
   }
   if (total === undefined) return '';
-  return `${isExact ? '' : 'at most '}${formatDecimal(total)}`;
+  return `${isExact ? '' : 'at most '}${formatDecimal(total)} ${currency}`;
 }

@@ -1,3 +1,4 @@
+import { currencyOf } from '../../flows/prices.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/fleet/worker.ts';
 import type { Batch } from '../../batch/plan.ts';
@@ -24,11 +25,17 @@ export class WorkerReport implements WorkerWatcher {
   readonly #reports = new Map<string, BatchReport>();
   readonly #results: Results | undefined;
   readonly #healthFile: string | undefined;
+  readonly #currency: string;
   readonly #rows: Record<string, unknown>[] = [];
   #givenBack = 0;
   #healthAt = -Infinity;
 
-  private constructor(context: Context, results: Results | undefined, healthFile: string | undefined) {
+  private constructor(
+    context: Context,
+    results: Results | undefined,
+    { healthFile, currency }: { healthFile: string | undefined; currency: string },
+  ) {
+    this.#currency = currency;
     const { io, globals, clock } = context;
     const color = globals.color !== false && !io.env['NO_COLOR'];
     const shown = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
@@ -45,7 +52,10 @@ export class WorkerReport implements WorkerWatcher {
   ): Promise<WorkerReport> {
     const file =
       results === undefined ? undefined : await openResults(results, (text) => context.redact(text));
-    const report = new WorkerReport(context, file, healthFile);
+    const report = new WorkerReport(context, file, {
+      healthFile,
+      currency: currencyOf(await context.settings()),
+    });
     context.progress.giveWay();
     await report.#display.start();
     return report;
@@ -136,7 +146,8 @@ export class WorkerReport implements WorkerWatcher {
   }
 
   #reportOf(name: string): BatchReport {
-    const report = this.#reports.get(name) ?? new BatchReport(name, {}, this.#context.globals);
+    const report =
+      this.#reports.get(name) ?? new BatchReport(name, {}, this.#context.globals, this.#currency);
     this.#reports.set(name, report);
     return report;
   }

@@ -17,6 +17,7 @@ import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import { checkFfmpeg } from '../../../flows/earlier-job.ts';
 import { printableLine } from '../../../printable.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 
 /** The default maximum number of tasks in progress. */
 export const defaultConcurrency = 4;
@@ -36,7 +37,7 @@ export async function execute(
   const budget = options.budget ?? batch.manifest.head.budget;
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
-  const report = new BatchReport(file, options, context.globals);
+  const report = new BatchReport(file, options, context.globals, currencyOf(await context.settings()));
   const missing = new Set(choice.ids);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);

@@ -19,6 +19,7 @@ import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 
 const examples = `
 Examples:
@@ -51,6 +52,6 @@ async function plan(context: Context, given: string, options: BatchOptions): Pro
   await tellProblems(context, file, made);
   if (needsFrames) await checkFfmpeg();
   const json = { ...planView(batch, made), rows };
-  const text = planText(made, told);
+  const text = planText(made, told, currencyOf(await context.settings()));
   return made.bad === 0 ? { json, text } : { json, text, error: refusal(made) };
 }

@@ -10,6 +10,7 @@ import { ReaderGone } from '../../../speech/sink.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { costText, savedText } from '../../output/saved.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 import { deliveredOutcome } from '../video/delivered.ts';
 import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 
@@ -68,7 +69,7 @@ async function deliverPieces(
     const pieces = { ...speech, concurrency, stateDir: stateDir.value, onPiece };
     const { jobs, file, reused, delivered } = await speakInPieces(pieces, wanted, deps);
     const files = file === undefined ? [] : [file];
-    const cost = await costText(await context.ledger(), jobs);
+    const cost = await costText(await context.ledger(), jobs, currencyOf(await context.settings()));
     const saved = savedText({ files, ms: clock.monotonic() - begun, cost }) || (cost && `It cost ${cost}.`);
     const kept = reused === 0 ? '' : `, ${reused} of them already paid for`;
     progress.stop();

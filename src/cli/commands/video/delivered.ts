@@ -9,6 +9,7 @@ import type { Context } from '../../context.ts';
 import { writeMedia } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { costText, savedText } from '../../output/saved.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 import type { OutputOptions } from '../../wait-options.ts';
 
 /**
@@ -28,7 +29,7 @@ export async function deliveredOutcome(
     const { job, files, delivered } = done;
     const isStdout = options.output === '-';
     if (files.length > 0 || describe !== undefined) {
-      const cost = await costText(await context.ledger(), [job]);
+      const cost = await costText(await context.ledger(), [job], currencyOf(await context.settings()));
       const isOld = !isStdout && Date.parse(job.fetched_at ?? '') < begunAt;
       const saved = savedText({ files, ms: clock.monotonic() - begun, cost, isOld });
       const words = [describe?.(done), saved || (cost && `It cost ${cost}.`)];

@@ -5,7 +5,7 @@ import { escapeControls } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
 import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import type { Context } from '../../context.ts';
-import { priceOf, type Asked } from '../../../flows/prices.ts';
+import { currencyOf, priceOf, type Asked } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
 /** Returns the exact request that would be sent, with the key redacted. Nothing is sent, and no key is needed. */
@@ -39,7 +39,7 @@ export async function withCost(
     sum = add(sum, parseDecimal(cost.at_most));
   }
   const most = formatDecimal(sum);
-  context.progress.note(`This costs at most ${most}.`);
+  context.progress.note(`This costs at most ${most} ${currencyOf(settings)}.`);
   return { ...outcome, json: { ...outcome.json, cost: { at_most: most } } };
 }
 
