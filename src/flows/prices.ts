@@ -5,9 +5,11 @@ import { parseAmount } from '../decimal.ts';
 import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
+import type { Model } from '../protocols/model.ts';
+import { compose, longName } from '../protocols/compose.ts';
 import type { Priced } from '../payment/reserve.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
-import { protocolNamed } from '../protocols/named.ts';
+import { protocolNamed, protocolNames } from '../protocols/named.ts';
 import { priceText } from '../sandbox/prices.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
@@ -44,6 +46,43 @@ export function currencyOf({ sandbox, currency }: Pick<Settings, 'sandbox' | 'cu
 /** Returns the price of a model as it is configured, or as the sandbox has it; undefined if none is known. */
 export function priceSetting(kind: JobKind, model: string, settings: Settings): Setting<string> | undefined {
   return settings.sandbox.value ? ofSandbox(kind, model) : settings.priceOf(kind, model);
+}
+
+/** What a model costs by one protocol. */
+export interface ModelPrice {
+  protocol: string;
+  /** The price as it is configured. */
+  price: string;
+  /** What the clip costs at most; absent if none was given, or if the price does not tell. */
+  cost?: string;
+}
+
+/**
+ * Returns the prices of a model that are known, each with what a clip costs at most by it.
+ * @param model with the protocols that serve it; a model without one is looked up under all of them
+ * @param clip long flag names and values, such as `duration: 5`
+ * @throws MgwError('config') if a configured price cannot be read.
+ */
+export function pricesOfModel(
+  { id, protocols }: Pick<Model, 'id' | 'protocols'>,
+  settings: Settings,
+  clip?: Readonly<Record<string, string>>,
+): ModelPrice[] {
+  if (id === speechModel) {
+    const price = priceSetting('tts', id, settings);
+    return price === undefined ? [] : [{ protocol: 'tts', price: price.value }];
+  }
+  return protocolNames.flatMap((name) => {
+    if (protocols.length > 0 && !protocols.includes(name)) return [];
+    const price = priceSetting(name, id, settings);
+    if (price === undefined) return [];
+    const protocol = protocolNamed(name);
+    const known = new Set(protocol.flags.map(longName));
+    const given = Object.entries({ model: id, ...clip }).filter(([flag]) => known.has(flag));
+    const body = protocol.normalise(compose(protocol, { flags: Object.fromEntries(given) }));
+    const { cost } = clip === undefined ? {} : priceOf({ protocol: name, model: id, body }, settings);
+    return [{ protocol: name, price: price.value, ...(cost && { cost: cost.at_most }) }];
+  });
 }
 
 /** The setting of a model's price. */

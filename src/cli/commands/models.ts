@@ -1,5 +1,7 @@
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
+import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
+import { currencyOf, type ModelPrice, pricesOfModel } from '../../flows/prices.ts';
 import { nearestName } from '../../nearest.ts';
 import { protocolNames } from '../../protocols/named.ts';
 import type { Model } from '../../protocols/model.ts';
@@ -13,20 +15,25 @@ import { columnsOf } from '../io.ts';
 
 interface ModelsOptions {
   protocol?: string;
+  cost?: Clip;
 }
 
-/** `mgw models [ID] [--protocol NAME]`: the models that the key may use (specification 2.7). */
+/** A clip to compare prices by: long flag names and their values. */
+type Clip = Readonly<Record<string, string>>;
+
+/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: the models that the key may use (specification 2.7). */
 export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show this model alone')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
+    .addOption(single('--cost <clip>', 'sort by what such a clip costs, for example "5s 720p 16:9"', clipOf))
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
   command
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json\n  $ mgw models vendor-h3-mini',
+      '\nExamples:\n  $ mgw models\n  $ mgw models --protocol c --json\n  $ mgw models --cost "5s 720p"\n  $ mgw models vendor-h3-mini',
     )
     .action((id: string | undefined) => run(command, (context) => models(context, id, command.opts())));
 }
@@ -34,6 +41,7 @@ export function registerModels(command: Command, run: Run): void {
 async function models(context: Context, id: string | undefined, options: ModelsOptions): Promise<Outcome> {
   const { fetchModels } = await import('../../flows/models.ts');
   await context.deadline();
+  const settings = await context.settings();
   const all = await fetchModels(context);
   const named = id === undefined ? all : all.filter((model) => model.id === id);
   if (id !== undefined && named.length === 0) throw noSuchModel(id, all);
@@ -42,11 +50,16 @@ async function models(context: Context, id: string | undefined, options: ModelsO
       ({ protocols }) =>
         options.protocol === undefined || protocols.some((name) => name === options.protocol),
     )
-    .sort((one, other) => (one.id < other.id ? -1 : 1));
+    .filter(({ protocols }) => options.cost === undefined || protocols.length > 0)
+    .map((model): PricedModel => ({ ...model, prices: pricesOfModel(model, settings, options.cost) }))
+    .sort(options.cost === undefined ? byId : byCost);
   if (shown.length === 0) context.progress.note(none(options.protocol, named.length));
   return {
     json: { models: shown.map(view) },
-    text: shown.length === 0 ? '' : text(shown, columnsOf(context.io.stdout)),
+    text:
+      shown.length === 0
+        ? ''
+        : text(shown, options.cost !== undefined, currencyOf(settings), columnsOf(context.io.stdout)),
   };
 }
 
@@ -65,17 +78,70 @@ function noSuchModel(id: string, all: readonly Model[]): MgwError {
   return new MgwError('not_found', text, { next: ['mgw', 'models'] });
 }
 
-function view(model: Model): Record<string, unknown> {
+/** A model with its known prices. */
+type PricedModel = Model & { prices: ModelPrice[] };
+
+function clipOf(text: string): Clip {
+  return Object.fromEntries(
+    text.split(/[\s,]+/).map((word): [string, string] => {
+      const seconds = /^(\d+(?:\.\d+)?)s$/.exec(word)?.[1];
+      if (seconds !== undefined) return ['duration', seconds];
+      if (/^(\d{3,4}p|[1-8]k)$/i.test(word)) return ['resolution', word];
+      if (/^\d+:\d+$/.test(word)) return ['aspect-ratio', word];
+      throw new InvalidArgumentError('a length, a resolution or a ratio, such as "5s 720p 16:9"');
+    }),
+  );
+}
+
+function byId(one: Model, other: Model): number {
+  return one.id < other.id ? -1 : 1;
+}
+
+// Models of which the cost is not known come last.
+function byCost(one: PricedModel, other: PricedModel): number {
+  const [first, second] = [lowestCost(one), lowestCost(other)];
+  if (first === undefined || second === undefined)
+    return first === second ? byId(one, other) : first === undefined ? 1 : -1;
+  return compare(first, second) || byId(one, other);
+}
+
+function lowestCost({ prices }: PricedModel): Decimal | undefined {
+  const costs = prices.flatMap(({ cost }) => (cost === undefined ? [] : [parseDecimal(cost)]));
+  return costs.sort(compare)[0];
+}
+
+function view(model: PricedModel): Record<string, unknown> {
   const { raw, ...known } = model;
   return { ...raw, ...known };
 }
 
-function text(shown: readonly Model[], width: number | undefined): string {
+function text(
+  shown: readonly PricedModel[],
+  isCost: boolean,
+  currency: string,
+  width: number | undefined,
+): string {
+  const isPriced = shown.some(({ prices }) => prices.length > 0);
   const rows = shown.map((model) => [
     model.id,
     model.protocols.join(',') || '-',
     model.model_versions.join(', ') || '-',
+    ...(isPriced ? [model.prices.map(priceText).join(', ') || '-'] : []),
     model.endpoints.join(', ') || '-',
   ]);
-  return table(['id', 'protocol', 'versions', 'endpoints'], rows, width);
+  const price = isPriced ? [`${isCost ? 'cost at most' : 'price'} (${currency})`] : [];
+  return table(['id', 'protocol', 'versions', ...price, 'endpoints'], rows, width);
+}
+
+// The amounts of the first rate; `mgw models --json` and `mgw config get` show the whole price.
+function shortPrice(price: string): string {
+  const [rate = ''] = price.split(';');
+  const amounts = rate.match(/\b(second|video|10k_[a-z_]+)=[\d.]+/g) ?? [];
+  return amounts.join(' ') + (price === amounts.join(' ') ? '' : ' …');
+}
+
+// If two protocols serve a model, each has its price.
+function priceText({ protocol, price, cost }: ModelPrice, _: number, all: readonly ModelPrice[]): string {
+  const text = cost ?? shortPrice(price);
+  return all.length > 1 ? `${protocol}: ${text}` : text;
 }
