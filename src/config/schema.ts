@@ -44,6 +44,7 @@ export const profileSchema = z.strictObject({
   ),
   state: text,
   budget: text,
+  currency: text,
   prices: z.optional(
     z.catchall(z.object({ tts: text, group_multiplier: amount, user_multiplier: amount }), modelPrices),
   ),

@@ -1,9 +1,10 @@
 import { readdir } from 'node:fs/promises';
-import type { Budget } from '../budget/budget.ts';
+import { existsSync } from 'node:fs';
+import type { Budget, Limit, Standing } from '../budget/budget.ts';
 import { budgetFolder, type BudgetKind, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
-import { parseAmount } from '../decimal.ts';
+import { add, compare, type Decimal, parseAmount, subtract, zero } from '../decimal.ts';
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import { chargeOutcome, jobOfReservation } from '../jobs/charge-outcome.ts';
 import type { BudgetsOf } from '../jobs/forget.ts';
@@ -142,6 +143,46 @@ export async function standingAllowance(
   // The profile's budget is meant for real money; the sandbox has budgets of its own.
   if (settings.sandbox.value && source === 'profile') return [];
   throw usageError(`There is no budget ${name}: give it a limit first.`, [...raise, 'AMOUNT']);
+}
+
+/** What a budget still allows. */
+export interface Remainder {
+  label: string;
+  limit: Decimal;
+  left: Decimal;
+}
+
+/**
+ * Returns what the budgets still allow that a batch would run under: the standing one, and its own if `amount` is given.
+ * Creates no budget.
+ * @throws MgwError('local_io') if a budget cannot be read.
+ */
+export async function remaindersFor(
+  session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
+  batch: string,
+  amount: string | undefined,
+): Promise<Remainder[]> {
+  const settings = await session.settings();
+  const standing = async (kind: BudgetKind, name: string): Promise<Standing> => {
+    const path = budgetPath(ledgerFolder(settings), kind, name);
+    const isThere = (await session.database()) !== undefined || existsSync(path);
+    return isThere ? (await session.budget(kind, name)).standing() : { spent: zero, reserved: zero };
+  };
+  const found: Remainder[] = [];
+  const judge = (label: string, { amount: limit }: Limit, { spent, reserved }: Standing): void => {
+    const used = add(spent, reserved);
+    found.push({ label, limit, left: compare(used, limit) < 0 ? subtract(limit, used) : zero });
+  };
+  const name = settings.budget.value;
+  const shared = name === undefined ? undefined : await standing('standing', name);
+  if (shared?.limit !== undefined) judge(`the budget ${name}`, shared.limit, shared);
+  if (amount !== undefined)
+    judge(
+      `the budget of the batch ${batch}`,
+      { amount: parseAmount(amount) },
+      await standing('batch', batch),
+    );
+  return found;
 }
 
 /**

@@ -44,7 +44,7 @@ export interface ComposedVideo {
 
 /**
  * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
- * @returns the video, and advice about its body
+ * @returns the video, advice about its body, and a note on the flags that are left to the model's defaults
  * @throws MgwError('usage') naming everything that is wrong, before anything is sent.
  */
 export async function composeVideo(
@@ -52,7 +52,7 @@ export async function composeVideo(
   registered: Protocol,
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
-): Promise<{ video: ComposedVideo; advice: string[] }> {
+): Promise<{ video: ComposedVideo; advice: string[]; defaults: string | undefined }> {
   const { body: given, set, fromFiles, check: isChecked = true, endpoint, readLocalFile, inputs } = parts;
   const { flags, files } =
     readLocalFile === undefined
@@ -76,7 +76,22 @@ export async function composeVideo(
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
   const upload = uploadFor(session, protocol, body, files, endpoint);
-  return { video: { protocol, body, asked, exchange, upload, isFromFile }, advice: checks.advise(body) };
+  const video = { protocol, body, asked, exchange, upload, isFromFile };
+  return {
+    video,
+    advice: checks.advise(body),
+    defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
+  };
+}
+
+function defaultsNote(protocol: Protocol, body: JsonObject, flags: readonly string[]): string | undefined {
+  const [first] = flags;
+  if (first === undefined) return undefined;
+  const setting = `defaults.video.${protocol.name}.${protocol.modelOf(body) ?? 'MODEL'}.${first}`;
+  return (
+    `Using the model's defaults, which may change, for: --${flags.join(', --')}. ` +
+    `To pin one: mgw config set ${setting} VALUE`
+  );
 }
 
 function refuse(

@@ -36,8 +36,8 @@ export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): P
     if (strict && target === undefined) throw usageError('strict measures the file: name one by output.');
     const { session, deadline } = call;
     const parts = { body: jsonObject(given.body, 'body'), flags: {}, check, endpoint };
-    const { video, advice } = await composeVideo(session, protocolNamed(given.protocol), parts);
-    for (const note of advice) session.note(note);
+    const { video, advice, defaults } = await composeVideo(session, protocolNamed(given.protocol), parts);
+    for (const note of [...advice, ...(defaults === undefined ? [] : [defaults])]) session.note(note);
     const ask = target === undefined ? (given.wait ? 'finish' : 'accept') : 'file';
     const budget = amountText(given.budget);
     const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, budget } as const;

@@ -40,8 +40,8 @@ async function submitted(
   call: Call,
   tools: Tools,
 ): Promise<Outcome> {
-  const { video, advice } = await composedVideo(tools, given);
-  call.notes.push(...advice);
+  const { video, advice, defaults } = await composedVideo(tools, given);
+  call.notes.push(...advice, ...(defaults === undefined ? [] : [defaults]));
   const { protocol, body } = video;
   const wanted = {
     ask: 'accept',
@@ -71,8 +71,8 @@ async function priced({ text, ...given }: Given, call: Call, tools: Tools): Prom
       throw usageError('Give text, or the arguments of submit_video, not both.');
     asked = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
-    const { video, advice } = await composedVideo(tools, given);
-    call.notes.push(...advice);
+    const { video, advice, defaults } = await composedVideo(tools, given);
+    call.notes.push(...advice, ...(defaults === undefined ? [] : [defaults]));
     asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
   const { cost, what } = priceOf(asked, settings);

@@ -117,10 +117,13 @@ function exceeded(
   }
   const needed = formatDecimal(add(add(standing.spent, standing.reserved), amount));
   const whole = per === undefined ? limit : `${limit} a ${per}`;
+  const isUnused = spent === '0' && reserved === '0';
+  const used = isUnused
+    ? ''
+    : `, and ${left} is left (${spent} spent, ${reserved} reserved for payments in progress or unknown)`;
   const text =
     `${raise === undefined ? `--budget ${limit}` : `${capital(label)} of ${whole}`} is too low: this may cost up to ` +
-    `${cost} ${currency}, and ${left} is left (${spent} spent, ${reserved} reserved for payments in progress or unknown). ` +
-    'Nothing was sent. ' +
+    `${cost} ${currency}${used}. Nothing was sent. ` +
     (raise === undefined ? `--budget ${needed} would allow it.` : 'Raise it, or leave this out.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {

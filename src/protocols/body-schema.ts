@@ -100,20 +100,6 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   return fields.length === 0 ? [] : [`Not in the specification, sent as it is: ${fields.join(', ')}.`];
 }
 
-/**
- * A note on the flags that are left to the model's defaults, which the specification wants given (2.1, 9), with what gives
- * one of them for good; none if there are no such flags.
- */
-export function adviseOfDefaults(protocol: string, model: Json | undefined, flags: string[]): string[] {
-  const [first] = flags;
-  if (first === undefined) return [];
-  const name = typeof model === 'string' ? model : 'MODEL';
-  return [
-    `Using the model's defaults, which may change, for: --${flags.join(', --')}. ` +
-      `To pin one: mgw config set defaults.video.${protocol}.${name}.${first} VALUE`,
-  ];
-}
-
 // The name of a field of the same object that is near, or that of a field or flag whose place is elsewhere. Names inside
 // lists are too general to be missed anywhere else.
 function meantBy(

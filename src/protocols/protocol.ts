@@ -64,7 +64,9 @@ export interface Checks {
   readonly schema: $ZodType;
   /** Every broken rule, and every field that is probably misnamed; empty if the body may be sent. */
   readonly check: (body: JsonObject) => Violation[];
-  /** What the person should know about a body that may be sent, such as fields left to the model's default. */
+  /** The flags, by long name, that a body leaves to the model's defaults (specification 2.1, 9). */
+  readonly unsetFlags: (body: JsonObject) => string[];
+  /** What the person should know about a body that may be sent. */
   readonly advise: (body: JsonObject) => string[];
 }
 

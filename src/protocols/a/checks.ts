@@ -1,15 +1,6 @@
 import * as z from 'zod/mini';
 import { at, type JsonObject } from '../../json.ts';
-import {
-  adviseOfDefaults,
-  adviseOfUnlisted,
-  checkShape,
-  described,
-  either,
-  judged,
-  text,
-  whole,
-} from '../body-schema.ts';
+import { adviseOfUnlisted, checkShape, described, either, judged, text, whole } from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
 import { flags } from './flags.ts';
 import { contentFault, deniedType } from './image.ts';
@@ -76,9 +67,12 @@ const explicit = [
   ['generateAudio', 'audio'],
 ] as const;
 
-/** What is left to the model's defaults, and fields that the specification does not list. */
+/** Returns the flags that are left to the model's defaults. */
+export function unsetFlags(body: JsonObject): string[] {
+  return explicit.flatMap(([field, flag]) => (at(body, `parameters.${field}`) === undefined ? [flag] : []));
+}
+
+/** Returns a note on fields that the specification does not list. */
 export function advise(body: JsonObject): string[] {
-  const open = explicit.filter(([field]) => at(body, `parameters.${field}`) === undefined);
-  const left = open.map(([, flag]) => flag);
-  return [...adviseOfDefaults('a', body['model'], left), ...adviseOfUnlisted(schema, body)];
+  return adviseOfUnlisted(schema, body);
 }

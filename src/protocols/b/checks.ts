@@ -2,7 +2,6 @@ import * as z from 'zod/mini';
 import { at, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
 import { squeezed } from '../../nearest.ts';
 import {
-  adviseOfDefaults,
   adviseOfUnlisted,
   assetUrl,
   checkShape,
@@ -153,16 +152,16 @@ function unwrapped(json: string): Json | undefined {
   return typeof value === 'string' && value !== json ? unwrapped(value) : value;
 }
 
-/** Fields left to a default that may differ between versions (specification 9), and what no list shows. */
+/** Returns the flags that are left to a default, which may differ between versions (specification 9). */
+export function unsetFlags(body: JsonObject): string[] {
+  return flags
+    .filter(({ field }) => /Duration|Resolution|Audio/.test(field) && at(body, field) === undefined)
+    .map(longName);
+}
+
+/** Returns notes on values and fields that the specification does not list. */
 export function advise(body: JsonObject): string[] {
-  const open = flags.filter(
-    ({ field }) => /Duration|Resolution|Audio/.test(field) && at(body, field) === undefined,
-  );
-  return [
-    ...adviseOfDefaults('b', body['ModelName'], open.map(longName)),
-    ...adviseOfFiles(body['FileInfos']),
-    ...adviseOfUnlisted(schema, body),
-  ];
+  return [...adviseOfFiles(body['FileInfos']), ...adviseOfUnlisted(schema, body)];
 }
 
 function adviseOfFiles(files: Json | undefined): string[] {

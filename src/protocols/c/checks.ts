@@ -1,7 +1,6 @@
 import * as z from 'zod/mini';
 import { isObject, type JsonObject, type Json } from '../../json.ts';
 import {
-  adviseOfDefaults,
   adviseOfUnlisted,
   assetUrl,
   checkShape,
@@ -155,13 +154,17 @@ function checkPair(body: JsonObject, unified: string, native: string): Violation
   return [violation(flags, unified, body[unified], `${unified} or ${native}, not both`)];
 }
 
-/** Returns notes on defaults, on what the specification advises, and on what it does not list (design 7). */
+/** Returns the flags that are left to the model's defaults. */
+export function unsetFlags(body: JsonObject): string[] {
+  return [
+    ...(body['duration'] === undefined && body['seconds'] === undefined ? ['duration'] : []),
+    ...(body['resolution'] === undefined && familyOf(body) !== selfHosted ? ['resolution'] : []),
+  ];
+}
+
+/** Returns notes on what the specification advises, and on what it does not list (design 7). */
 export function advise(body: JsonObject): string[] {
   const family = familyOf(body);
-  const left = [
-    ...(body['duration'] === undefined && body['seconds'] === undefined ? ['duration'] : []),
-    ...(body['resolution'] === undefined && family !== selfHosted ? ['resolution'] : []),
-  ];
   const native = ['seconds', 'audios', 'mode'].filter((field) => body[field] !== undefined);
   const seconds = body['duration'] ?? body['seconds'];
   const ratio = body['aspect_ratio'] ?? body['ratio'];
@@ -185,12 +188,7 @@ export function advise(body: JsonObject): string[] {
     ],
   ];
   const due = notes.filter(([isDue]) => isDue).map(([, note]) => note);
-  return [
-    ...adviseOfDefaults('c', body['model'], left),
-    ...due,
-    ...adviseOfAssets(body),
-    ...adviseOfUnlisted(schemaOf(body), body),
-  ];
+  return [...due, ...adviseOfAssets(body), ...adviseOfUnlisted(schemaOf(body), body)];
 }
 
 /** What a mode does with each kind of asset: needs it (true), does not take it (false), or may take it (absent). */

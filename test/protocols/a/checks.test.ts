@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/json.ts';
-import { advise, check } from '../../../src/protocols/a/checks.ts';
+import { advise, check, unsetFlags } from '../../../src/protocols/a/checks.ts';
 import { a } from '../../../src/protocols/a/protocol.ts';
 import { compose, type FlagValue } from '../../../src/protocols/compose.ts';
 import { goodBody, images } from './support.ts';
@@ -162,10 +162,8 @@ describe('advice', () => {
     expect(advise(goodBody)).toEqual([]);
   });
 
-  test('the flags that are left to the model, with how to set one for good', () => {
-    expect(advise({ ...goodBody, parameters: { resolution: '720p' } })).toEqual([
-      "Using the model's defaults, which may change, for: --duration, --audio. " +
-        'To pin one: mgw config set defaults.video.a.video-a.duration VALUE',
-    ]);
+  test('the flags that are left to the model', () => {
+    expect(unsetFlags(goodBody)).toEqual([]);
+    expect(unsetFlags({ ...goodBody, parameters: { resolution: '720p' } })).toEqual(['duration', 'audio']);
   });
 });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../../src/json.ts';
-import { advise, check } from '../../../src/protocols/b/checks.ts';
+import { advise, check, unsetFlags } from '../../../src/protocols/b/checks.ts';
 import { b } from '../../../src/protocols/b/protocol.ts';
 import { violationMessage } from '../../../src/protocols/violations.ts';
 import { goodBody } from './support.ts';
@@ -301,11 +301,9 @@ describe('ReturnUsage is folded into ExtInfo', () => {
 
 describe('advice', () => {
   test('names the flags of what is left to the model', () => {
-    expect(advise(goodBody)).toEqual([]);
-    expect(advise({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual([
-      "Using the model's defaults, which may change, for: --resolution, --audio. To pin one: mgw config set defaults.video.b.Video-B.resolution VALUE",
-    ]);
-    expect(advise({ ModelName: 'x' })[0]).toContain('--duration, --resolution, --audio');
+    expect(unsetFlags(goodBody)).toEqual([]);
+    expect(unsetFlags({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual(['resolution', 'audio']);
+    expect(unsetFlags({ ModelName: 'x' })).toEqual(['duration', 'resolution', 'audio']);
   });
 });
 

@@ -80,13 +80,8 @@ describe('query', () => {
 });
 
 describe('what is said next to a body that may be sent', () => {
-  const left = (model: string, flags: string): string =>
-    `Using the model's defaults, which may change, for: ${flags}. ` +
-    `To pin one: mgw config set defaults.video.c.${model}.duration VALUE`;
   it.each([
     [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],
-    [{ model: 'vendor-h3' }, [left('vendor-h3', '--duration, --resolution')]],
-    [{ model: 'vendor-h3-mini', prompt: 'x' }, [left('vendor-h3-mini', '--duration')]],
     [{ model: 'vendor-h3-mini', seconds: 5, resolution: '768P' }, ['768P is converted to 720p.']],
     [
       { model: 'vendor-h3', seconds: 5, mode: 't2va', resolution: '2K' },

@@ -12,6 +12,11 @@ export function check(body: JsonObject): Violation[] {
     : [];
 }
 
+/** Returns the flags that are left to the model. */
+export function unsetFlags(): string[] {
+  return [];
+}
+
 /** Has no advice. */
 export function advise(): string[] {
   return [];

@@ -14,6 +14,9 @@ import {
   planText,
   tellProblems,
 } from '../../output/plan.ts';
+import { add, compare, formatDecimal, zero } from '../../../decimal.ts';
+import { remaindersFor } from '../../../flows/budgets.ts';
+import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
@@ -31,12 +34,17 @@ Examples:
 export function registerPlan(command: Command, run: Run): void {
   command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; or the name of a batch that was run here');
   addBatchOptions(command);
+  for (const option of budgetOptions('this batch')) command.addOption(option);
   command
     .addHelpText('after', examples)
     .action((file: string) => run(command, (context) => plan(context, file, command.opts())));
 }
 
-async function plan(context: Context, given: string, options: BatchOptions): Promise<Outcome> {
+async function plan(
+  context: Context,
+  given: string,
+  options: BatchOptions & BudgetOptions,
+): Promise<Outcome> {
   const { file, batch } = await openNamed(context, given, options);
   const rows: RowView[] = [];
   const told: PlannedRow[] = [];
@@ -51,7 +59,27 @@ async function plan(context: Context, given: string, options: BatchOptions): Pro
   rows.sort(byLine);
   await tellProblems(context, file, made);
   if (needsFrames) await checkFfmpeg();
-  const json = { ...planView(batch, made), rows };
-  const text = planText(made, told, currencyOf(await context.settings()));
+  const cost = [...made.costs.values()].reduce((sum, { known }) => add(sum, known), zero);
+  const budget = options.budget ?? batch.manifest.head.budget;
+  const exceeded = (await remaindersFor(context, batch.name, budget)).filter(
+    ({ left }) => compare(cost, left) > 0,
+  );
+  const currency = currencyOf(await context.settings());
+  for (const { label, limit, left } of exceeded)
+    context.progress.note(
+      `This may cost up to ${formatDecimal(cost)} ${currency}, more than ${label} allows: ${formatDecimal(left)} of ${formatDecimal(limit)} left. A run stops there.`,
+    );
+  const json = {
+    ...planView(batch, made),
+    ...(exceeded.length > 0 && {
+      exceeded: exceeded.map(({ label, limit, left }) => ({
+        budget: label,
+        limit: formatDecimal(limit),
+        left: formatDecimal(left),
+      })),
+    }),
+    rows,
+  };
+  const text = planText(made, told, currency);
   return made.bad === 0 ? { json, text } : { json, text, error: refusal(made) };
 }

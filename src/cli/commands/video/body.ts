@@ -4,7 +4,7 @@ import { optionObject, optionText, readInputFile, readInputText, readStdin } fro
 import { repeatable, single } from '../../options.ts';
 import { readLine } from '../../prompt.ts';
 import { usageError } from '../../../errors.ts';
-import { type BodyParts, type ComposedVideo, composeVideo } from '../../../flows/compose-video.ts';
+import { type BodyParts, composeVideo } from '../../../flows/compose-video.ts';
 import type { Listing } from '../../../flows/listing.ts';
 import type { JsonObject } from '../../../json.ts';
 import { compose, fileNamedBy, type FlagValue, longName } from '../../../protocols/compose.ts';
@@ -26,7 +26,7 @@ export async function composedVideo(
   prompt: string | undefined,
   options: BodyOptions,
   listing?: Listing,
-): Promise<{ video: ComposedVideo; advice: string[] }> {
+): Promise<Awaited<ReturnType<typeof composeVideo>>> {
   const { flags, fromFiles } = await givenFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
     throw usageError('Give PROMPT or --prompt, not both.');

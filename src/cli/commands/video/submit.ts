@@ -1,3 +1,9 @@
+import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemCode } from '../../../errors.ts';
+import { makeFolder } from '../../../files/make-folder.ts';
+import { ledgerFolder } from '../../../flows/settings.ts';
 import { type Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import { addFlags, composedVideo, missingPrompt } from './body.ts';
@@ -90,8 +96,10 @@ async function submitCommand(
   const protocol = named ?? (await chooseProtocol(context, options, listing));
   const text = prompt ?? (await missingPrompt(context, protocol, options));
   const deadline = await context.deadline();
-  const { video, advice } = await composedVideo(context, protocol, text, options, listing);
+  const { video, advice, defaults } = await composedVideo(context, protocol, text, options, listing);
   for (const note of advice) context.progress.note(note);
+  if (defaults !== undefined && options.dryRun) context.progress.note(defaults);
+  else if (defaults !== undefined) await noteOnce(context, defaults);
   if (options.dryRun) {
     const { body, exchange } = video;
     const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
@@ -107,4 +115,17 @@ async function submitCommand(
   const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, budget } as const;
   const hooks = submitHooks(context, deps.account, { isWaiting: ask !== 'accept' });
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
+}
+
+// The same note on every submission would be noise. A state folder that cannot be written shows it each time.
+async function noteOnce(context: Context, text: string): Promise<void> {
+  const folder = join(ledgerFolder(await context.settings()), 'told');
+  const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
+  try {
+    await makeFolder(folder);
+    await writeFile(join(folder, name), '', { flag: 'wx', mode: 0o600 });
+  } catch (error) {
+    if (systemCode(error) === 'EEXIST') return;
+  }
+  context.progress.note(text);
 }
