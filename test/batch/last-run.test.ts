@@ -85,3 +85,20 @@ it('takes an output that was edited in the manifest since', async () => {
   scene.file('film.yaml', text('two'));
   expect((await batch('status', file)).code).toBe(11);
 });
+
+it('is said by its plan to cost more than its budget has left, which no file is made for', async () => {
+  const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a fox']));
+  await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'second=1']);
+  const above = await batch('plan', file, '--budget', '10');
+  expect(above).toMatchObject({ code: 0 });
+  expect(above.stderr).toContain(
+    'This may cost up to 15 credits, more than the budget of the batch dear allows: 10 of 10 left.',
+  );
+  expect((await batch('plan', file, '--budget', '15', '--json')).json['exceeded']).toBeUndefined();
+  expect(await batch('run', file, '-o', scene.at('{id}.{ext}'), '--budget', '10')).toMatchObject({
+    code: 12,
+  });
+  expect((await batch('plan', file, '--budget', '10', '--json')).json['exceeded']).toEqual([
+    { budget: 'the budget of the batch dear', limit: '10', left: '0' },
+  ]);
+});

@@ -160,7 +160,7 @@ describe('prices', () => {
     expect((await user.run([...dry, '--resolution', '2K'])).json['cost']).toEqual({ at_most: '2.2' });
     expect((await user.run(dry)).json['cost']).toEqual({ at_most: '1.1' });
     const split = ['tts', 'One. Two. Three.', '--split', '--piece-length', '5', '-o', 'x.mp3', '--dry-run'];
-    expect((await user.run(split)).stderr).toMatch(/^This costs at most 0\.00\d+\.$/m);
+    expect((await user.run(split)).stderr).toMatch(/^This costs at most 0\.00\d+ credits\.$/m);
     const unknown = await user.run([
       'video',
       'c',

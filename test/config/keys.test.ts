@@ -73,6 +73,7 @@ describe('keptValue', () => {
       'sandbox.concurrency': '4',
       'sandbox.per_minute': '60',
       budget: 'clips',
+      currency: 'USD',
       state: 'postgres://mgw@db.example/mgw?lease=20s',
       store: 's3://bucket/inputs',
       'store.endpoint': 'https://s3.example/',

@@ -85,7 +85,9 @@ describe('a payment under a budget', () => {
         },
       },
     });
-    expect(refused.error?.message).toMatch(/budget clips of 1 would be exceeded by 0\.2: .* 0\.2 is left/);
+    expect(refused.error?.message).toMatch(
+      /--budget 1 is too low: this may cost up to 0\.4 credits, and 0\.2 is left/,
+    );
     expect(server.created).toBe(2);
     expect(await settled(budget)).toEqual({ spent: '0.8', reserved: '0' });
   });

@@ -129,7 +129,7 @@ function text(
     ...(isPriced ? [model.prices.map(priceText).join(', ') || '-'] : []),
     model.endpoints.join(', ') || '-',
   ]);
-  const price = isPriced ? [`${isCost ? 'cost at most' : 'price'} (${currency})`] : [];
+  const price = isPriced ? [isCost ? `${currency} at most` : `price (${currency})`] : [];
   return table(['id', 'protocol', 'versions', ...price, 'endpoints'], rows, width);
 }
 

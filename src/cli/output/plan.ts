@@ -113,7 +113,7 @@ function costTable({ costs }: Plan, currency: string): string {
   const rows = [...costs].map(([model, cost]) => [model, String(cost.rows), sumOf([cost])]);
   const count = [...costs.values()].reduce((sum, cost) => sum + cost.rows, 0);
   const total = costs.size > 1 ? [['in all', String(count), sumOf([...costs.values()])]] : [];
-  return table(['to be paid for', 'rows', `cost at most (${currency})`], [...rows, ...total]);
+  return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
 }
 
 /** Says why a row is left alone; '' if its state says all. */

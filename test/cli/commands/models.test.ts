@@ -30,6 +30,44 @@ describe('mgw models', () => {
     ]);
   });
 
+  it('shows the prices that are set, and sorts by what a clip costs at most in the configured currency', async () => {
+    const video = { supported_endpoint_types: ['openai-video'] };
+    const data = ['vendor-h3', 'vendor-h3-mini', 'vendor-h3-base', 'text-1'].map((id) => ({
+      id,
+      ...(id !== 'text-1' && video),
+    }));
+    const user = await userOf({ data });
+    for (const [name, value] of [
+      ['currency', 'USD'],
+      ['prices.c.vendor-h3', 'second=0.4; resolution=2K: second=0.9'],
+      ['prices.c.vendor-h3-mini', 'second=0.05'],
+    ] as const)
+      expect((await user.run(['config', 'set', name, value])).code).toBe(0);
+    const columns = async (...args: string[]): Promise<string[][]> =>
+      (await user.run(['models', ...args])).stdout.split('\n').map((line) => line.split(/ {2,}/));
+    expect(await columns()).toEqual([
+      ['id', 'protocol', 'versions', 'price (USD)', 'endpoints'],
+      ['text-1', '-', '-', '-', '-'],
+      ['vendor-h3', 'c', '-', 'second=0.4 …', 'openai-video'],
+      ['vendor-h3-base', 'c', '-', '-', 'openai-video'],
+      ['vendor-h3-mini', 'c', '-', 'second=0.05', 'openai-video'],
+      [''],
+    ]);
+    const costs = (found: string[][]): string[][] =>
+      found.slice(1, -1).map((row) => [row[0] ?? '', row[3] ?? '']);
+    expect(costs(await columns('--cost', '5s 2K'))).toEqual([
+      ['vendor-h3-mini', '0.25'],
+      ['vendor-h3', '4.5'],
+      ['vendor-h3-base', '-'],
+    ]);
+    expect((await user.run(['models', '--cost', '5s 720p', '--json'])).json['models']).toMatchObject([
+      { id: 'vendor-h3-mini', prices: [{ protocol: 'c', cost: '0.25' }] },
+      { id: 'vendor-h3', prices: [{ protocol: 'c', cost: '2' }] },
+      { id: 'vendor-h3-base', prices: [] },
+    ]);
+    expect(await user.run(['models', '--cost', 'five'])).toMatchObject({ code: 2 });
+  });
+
   it('takes those of a protocol, and says so if none is marked for it', async () => {
     const user = await userOf({ data: entries });
     const some = await user.run(['models', '--protocol', 'b', '--json']);
