@@ -45,8 +45,8 @@ export interface Delivered {
   files: JobFile[];
   /** Whether an earlier run had paid for it, and nothing was sent. */
   isResumed: boolean;
-  /** Records that the user was told: a repeat of the command is a second take from then on (design 4). */
-  delivered: () => Promise<void>;
+  /** Records whether the user was told: if so, a repeat of the command is a second take from then on (design 4). */
+  delivered: (isTold?: boolean) => Promise<void>;
 }
 
 /**

@@ -44,8 +44,8 @@ export interface WantedSpeech {
   sidecar: boolean;
   /** A deliberate second take. */
   fresh: boolean;
-  /** A job in doubt blocks the submission, also under another key. */
-  blockedByAnyDoubt?: boolean;
+  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  blockedByAnyDoubt?: Deadline;
   deadline: Deadline;
   /** Permanently names the job. */
   key?: string | undefined;

@@ -1,3 +1,4 @@
+import type { Deadline } from '../clock.ts';
 import { MgwError, usageError } from '../errors.ts';
 import { version } from '../version.ts';
 import type { Job, JobEvent } from '../job.ts';
@@ -23,8 +24,8 @@ export interface WantedVideo extends Wanted {
   tags?: string[] | undefined;
   /** A deliberate second take. */
   fresh: boolean;
-  /** A job in doubt blocks the submission, also under another key. */
-  blockedByAnyDoubt?: boolean;
+  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  blockedByAnyDoubt?: Deadline;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
   /** The most that all runs of this submission may spend together, an exact decimal. */

@@ -3,9 +3,10 @@ import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import { findOut, follow, type Found as FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText } from '../ledger/names.ts';
 import type { JobDeps } from './deps.ts';
-import { interruptedError, showCommand } from './errors.ts';
+import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
   carriesOn,
+  doubtAbout,
   isDeliveredTo,
   isMadeFor,
   isRunning,
@@ -33,6 +34,8 @@ interface Earlier {
   secondTakeOf?: Job;
   /** A job to carry on with if its processes, which are on other machines, are dead. */
   uncertain?: UncertainRuns;
+  /** A job of the same request under another key, of which the caller may not know. */
+  doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   before?: ReadonlySet<string>;
   /** How a new job gets its id: by claiming a name, or an id that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
@@ -59,6 +62,13 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
     before ??= earlier.before;
     if (earlier.uncertain !== undefined) {
       await waitForRenewal(earlier.uncertain, alive, order.deadline, deps);
+      continue;
+    }
+    if (earlier.doubt !== undefined) {
+      const { job, about } = earlier.doubt;
+      if (about === 'untold' || (order.blockedByAnyDoubt?.leftMs() ?? 0) <= 0)
+        throw otherKeyError(job, about);
+      await pause(deps);
       continue;
     }
     if (earlier.conflict !== undefined) {
@@ -176,6 +186,8 @@ export async function findEarlier(
   let secondTakeOf: Job | undefined;
   for (const job of jobs) {
     const isNewest = secondTakeOf === undefined;
+    const about = order.fresh ? undefined : doubtAbout(job, order);
+    if (about !== undefined) return { doubt: { job, about }, place, before };
     // Two names are two jobs, also if they have one output.
     const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);
     if (!order.fresh && (isNew || carriesOn(job, order, isNewest))) return { job, place, before };

@@ -49,17 +49,39 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
  */
 export function carriesOn(
   job: Job,
-  { key, goal, isOneShot, blockedByAnyDoubt = false }: Wanted,
+  { key, goal, isOneShot, blockedByAnyDoubt }: Wanted,
   isNewest: boolean,
 ): boolean {
   const isUnknown = shownState(job) === 'unknown';
   // Two names are two jobs. A doubt about a job without a name is a doubt about any.
-  if (job.key !== key && key !== undefined) return isUnknown && (job.key === undefined || blockedByAnyDoubt);
+  if (job.key !== key && key !== undefined)
+    return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
   if (isUnknown) return true;
   if (isRunning(job)) return isMadeFor(job, goal);
   // It was paid for, and is neither resumed nor paid for again without being asked (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
+}
+
+/**
+ * Returns what blocks an agent's submission, if a job of the same request under another key does: it is being sent, or it
+ * was accepted and the caller was never told. An agent that lost the answer may try again under another name.
+ */
+export function doubtAbout(
+  job: Job,
+  { key, isOneShot = false, blockedByAnyDoubt }: Wanted,
+): 'sending' | 'untold' | undefined {
+  if (blockedByAnyDoubt === undefined || job.key === key) return undefined;
+  const runs = runsOf(job);
+  const isAccepted = job.handle !== undefined;
+  // The answer to an accepted submission is about to be told, unless the run also waits for a result.
+  if (runs.some(({ ask }) => !isAccepted || isOneShot || ask === 'accept')) return 'sending';
+  if (!isAccepted || job.key === undefined || ['failed', 'rejected'].includes(job.state)) return undefined;
+  // An interrupted stream cannot be resumed. A file that was fetched was asked for by someone who knew of the job.
+  const isLeft = isOneShot ? job.state === 'succeeded' : job.files.length === 0;
+  const { goals } = job.record;
+  const isTold = goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined);
+  return isLeft && !isTold ? 'untold' : undefined;
 }
 
 /**

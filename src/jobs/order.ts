@@ -44,8 +44,8 @@ export interface Order {
   tags?: string[];
   /** A deliberate second take: earlier jobs of the same body are not looked at. */
   fresh: boolean;
-  /** A job in doubt blocks the submission, also under another key. */
-  blockedByAnyDoubt?: boolean;
+  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  blockedByAnyDoubt?: Deadline;
   goal: Goal;
   /** True if the answer itself is the result: it cannot be fetched afterwards. */
   isOneShot?: boolean;

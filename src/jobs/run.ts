@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { MgwError } from '../errors.ts';
+import { exitCodes, MgwError } from '../errors.ts';
 import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './deps.ts';
 import { withoutHandle } from './errors.ts';
@@ -9,8 +9,8 @@ export interface Ran<T> {
   value: T;
   /** The job as it is recorded at the end. */
   job: Job;
-  /** Records that the person got it: a repeat of the command is then a second take (design 4). */
-  delivered: () => Promise<void>;
+  /** Records that the run ended, and whether the person got it: a repeat of the command is then a second take (design 4). */
+  delivered: (isTold?: boolean) => Promise<void>;
 }
 
 /**
@@ -40,7 +40,11 @@ export async function inRun<T, D extends JobDeps>(
   const last = async (): Promise<Job> => (await deps.ledger.read(job.id)) ?? job;
   try {
     const value = await work(job, own, run);
-    const delivered = (): Promise<void> => deps.ledger.append(job.id, { type: 'delivered', run });
+    const delivered = (isTold = true): Promise<void> =>
+      deps.ledger.append(
+        job.id,
+        isTold ? { type: 'delivered', run } : { type: 'detached', run, exit_code: exitCodes.interrupted },
+      );
     return { value, job: await last(), delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
+import { MgwError } from '../errors.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import { priceOf, type Asked } from '../flows/prices.ts';
@@ -8,9 +9,9 @@ import type { Job } from '../job.ts';
 import { namedJob } from '../jobs/named-job.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
-import { checkKeyName } from '../key-name.ts';
+import { checkKeyName, isKeyName } from '../key-name.ts';
 import type { Call } from './calls.ts';
-import { agentView, type NextCall, type Outcome } from './result.ts';
+import { agentView, type Answer, errorAnswer, type NextCall, type Outcome } from './result.ts';
 import type { Tools } from './tool.ts';
 
 /** What every description of a tool that pays says. */
@@ -45,9 +46,15 @@ export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promis
   const deps = await payingDeps(tools, call);
   const instead = await unconfirmed(asked, deps, call, tools);
   if (instead !== undefined) return instead;
-  const { job, files, isResumed, delivered } = await asked.flow(deps);
+  let paid: Delivered;
+  try {
+    paid = await asked.flow(deps);
+  } catch (error) {
+    return submittedUnder(error, asked);
+  }
+  const { job, files, isResumed, delivered } = paid;
   // A client that gave up does not know of the job, and the record says so.
-  if (call.isAwaited()) await delivered();
+  await delivered(call.isAwaited());
   return {
     ok: true,
     charged: isResumed ? 'no' : 'yes',
@@ -57,6 +64,15 @@ export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promis
     job: agentView(job),
     ...(files.length > 0 && { files }),
   };
+}
+
+// What is answered if the request was submitted under another key, and the client may not know of it.
+function submittedUnder(error: unknown, { tool, key, given }: AskedPayment): Answer {
+  const other = error instanceof MgwError && error.code === 'conflict' ? error.job?.key : undefined;
+  if (!(error instanceof MgwError) || other === undefined || other === key) throw error;
+  // The name of a row of a batch is no key that a tool takes.
+  const next = isKeyName(other) ? { tool, arguments: { ...given, key: other } } : undefined;
+  return { ...errorAnswer(error, 'no'), ...(next && { next }) };
 }
 
 // Deps that pay under the server's authority alone, and remember that they were asked to.

@@ -43,7 +43,7 @@ export const speechTools = [
         fresh: false,
         key,
         deadline: deadlineIn(settings.timeoutMs.value, session.clock),
-        blockedByAnyDoubt: true,
+        blockedByAnyDoubt: call.deadline,
       };
       const asked: AskedPayment = {
         tool: 'speak',

@@ -49,7 +49,7 @@ async function submitted(
     fresh: false,
     sidecar: false,
     key,
-    blockedByAnyDoubt: true,
+    blockedByAnyDoubt: call.deadline,
     deadline: deadlineIn(longestSubmissionMs, tools.session.clock),
   } as const;
   const asked: AskedPayment = {

@@ -26,8 +26,8 @@ export interface SpeechOrder {
   tags?: string[];
   /** A deliberate second take. */
   fresh: boolean;
-  /** A job in doubt blocks the submission, also under another key. */
-  blockedByAnyDoubt?: boolean;
+  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  blockedByAnyDoubt?: Deadline;
   /** Where the audio goes: an absolute path, or `-` for a stream. */
   output: string;
   /** When everything ends. */
@@ -41,8 +41,8 @@ export interface Spoken {
   file?: JobFile;
   /** True if an earlier run had paid for it, and nothing was sent. */
   isResumed: boolean;
-  /** Records that the person got it (see `inRun`). */
-  delivered: () => Promise<void>;
+  /** Records whether the person got it (see `inRun`). */
+  delivered: (isTold?: boolean) => Promise<void>;
 }
 
 /**

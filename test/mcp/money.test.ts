@@ -3,31 +3,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { canaryKey, newUser, type User } from '../support/cli.ts';
-import { type Answer, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { canaryKey, newUser } from '../support/cli.ts';
+import { sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, clients, connect } from './client.ts';
-
-const model = 'vendor-h3-mini';
-const video = { model, prompt: 'a boat', duration: 5 };
-
-/** A gateway of Protocol C that lists one model; `onPost` answers submissions. */
-async function gateway(onPost?: Answer): Promise<HttpServer & { posts: () => number }> {
-  const server: HttpServer = await httpServer((seen, response) => {
-    if (seen.method === 'POST' && onPost !== undefined) onPost(seen, response);
-    else if (seen.method === 'POST') sendJson(response, { task_id: server.create(), status: 'queued' });
-    else if (seen.path === '/v1/models') sendJson(response, { data: [{ id: model, protocol: 'c' }] });
-    else sendJson(response, { id: 'task_0001', status: 'queued' });
-  });
-  return Object.assign(server, {
-    posts: () => server.requests.filter(({ method }) => method === 'POST').length,
-  });
-}
-
-async function userOf(url: string): Promise<User> {
-  const user = newUser(url);
-  await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);
-  return user;
-}
+import { gateway, userOf, video } from './gateway.ts';
 
 describe.each(clients)('an agent with the client %s', (kind) => {
   test('pays nothing without a budget, and sends nothing', async () => {

@@ -1,0 +1,82 @@
+import { describe, expect, test } from 'vitest';
+import { clients, connect } from './client.ts';
+import { gateway, slowGateway, userOf, video } from './gateway.ts';
+
+const args = ['mcp', '--budget', '100'];
+const one = { key: 'one', ...video };
+const two = { key: 'two', ...video };
+const useOne = {
+  ok: false,
+  charged: 'no',
+  retry: 'never',
+  error: { code: 'conflict' },
+  next: { tool: 'submit_video', arguments: one },
+};
+
+describe.each(clients)('an agent with the client %s', (kind) => {
+  test('that gives up and chooses another key while the gateway answers pays once, and is told the first key', async () => {
+    const { server, next } = await slowGateway();
+    const agent = await connect(kind, await userOf(server.url), args);
+    const patience = new AbortController();
+    const lost = agent.call('submit_video', one, { signal: patience.signal }).catch(() => 'lost');
+    const accept = await next();
+    patience.abort();
+    expect(await lost).toBe('lost');
+    const again = agent.call('submit_video', two);
+    accept();
+    const refused = await again;
+    expect(refused).toMatchObject(useOne);
+    expect(server.posts()).toBe(1);
+    // What the refusal says works, and then a second video is no accident.
+    expect(await agent.call('submit_video', refused.next?.arguments)).toMatchObject({ resumed: true });
+    const second = agent.call('submit_video', two);
+    (await next())();
+    expect(await second).toMatchObject({ ok: true, charged: 'yes' });
+    expect(server.posts()).toBe(2);
+  });
+});
+
+test('a key that is asked for while another is being sent waits, and is paid for once the other was told', async () => {
+  const { server, next } = await slowGateway();
+  const agent = await connect('v2', await userOf(server.url), args);
+  const first = agent.call('submit_video', one);
+  const accept = await next();
+  const second = agent.call('submit_video', two);
+  expect(await agent.call('jobs')).toMatchObject({ jobs: [{ key: 'one', state: 'sending' }] });
+  accept();
+  expect(await first).toMatchObject({ ok: true, charged: 'yes' });
+  (await next())();
+  expect(await second).toMatchObject({ ok: true, charged: 'yes' });
+  expect(server.posts()).toBe(2);
+});
+
+test.each(['the client', 'the server', 'both'])(
+  'a job that was accepted while %s ended is not paid for again by the next server under another key',
+  async (which) => {
+    const { server, next } = await slowGateway();
+    const user = await userOf(server.url);
+    const agent = await connect('v1', user, args);
+    const lost = agent.call('submit_video', one).catch(() => 'lost');
+    const accept = await next();
+    if (which !== 'the server') void agent.close();
+    if (which !== 'the client') process.kill(agent.pid, 'SIGKILL');
+    const other = await connect('v1', user, args);
+    if (which === 'the client') accept();
+    expect(await lost).toBe('lost');
+    expect(await other.call('submit_video', two)).toMatchObject(
+      which === 'the client' ? useOne : { ok: false, charged: 'no', error: { code: 'submit_unknown' } },
+    );
+    expect(server.posts()).toBe(1);
+  },
+);
+
+test('a job of a person, under a key and told of, does not keep an agent from paying', async () => {
+  const server = await gateway();
+  const user = await userOf(server.url);
+  const { model, prompt, duration } = video;
+  const flags = ['--model', model, '--duration', String(duration), '--key', 'mine'];
+  expect((await user.run(['video', 'c', 'submit', prompt, ...flags])).code).toBe(0);
+  const agent = await connect('v1', user, args);
+  expect(await agent.call('submit_video', two)).toMatchObject({ ok: true, charged: 'yes' });
+  expect(server.posts()).toBe(2);
+});

@@ -1,0 +1,49 @@
+import { newUser, type User } from '../support/cli.ts';
+import { type Answer, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+
+const model = 'vendor-h3-mini';
+
+/** The arguments of a video that costs 5, without a key. */
+export const video = { model, prompt: 'a boat', duration: 5 };
+
+/** A gateway of Protocol C that lists one model; `onPost` answers submissions. */
+export async function gateway(onPost?: Answer): Promise<HttpServer & { posts: () => number }> {
+  const server: HttpServer = await httpServer((seen, response) => {
+    if (seen.method === 'POST' && onPost !== undefined) onPost(seen, response);
+    else if (seen.method === 'POST') sendJson(response, { task_id: server.create(), status: 'queued' });
+    else if (seen.path === '/v1/models') sendJson(response, { data: [{ id: model, protocol: 'c' }] });
+    else sendJson(response, { id: 'task_0001', status: 'queued' });
+  });
+  return Object.assign(server, {
+    posts: () => server.requests.filter(({ method }) => method === 'POST').length,
+  });
+}
+
+/** A gateway whose submissions are answered when the test says so: `next` resolves with what accepts the next one. */
+export async function slowGateway(): Promise<{
+  server: Awaited<ReturnType<typeof gateway>>;
+  next: () => Promise<() => void>;
+}> {
+  const waiting: (() => void)[] = [];
+  const asking: ((accept: () => void) => void)[] = [];
+  const server = await gateway((_, response) => {
+    const accept = (): void => sendJson(response, { task_id: server.create(), status: 'queued' });
+    const ask = asking.shift();
+    if (ask === undefined) waiting.push(accept);
+    else ask(accept);
+  });
+  const next = (): Promise<() => void> =>
+    new Promise((resolve) => {
+      const accept = waiting.shift();
+      if (accept === undefined) asking.push(resolve);
+      else resolve(accept);
+    });
+  return { server, next };
+}
+
+/** A user of a gateway who has set a price: a second costs 1. */
+export async function userOf(url: string): Promise<User> {
+  const user = newUser(url);
+  await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);
+  return user;
+}
