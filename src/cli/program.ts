@@ -88,6 +88,11 @@ const commands: Record<string, Listed> = {
     about: 'look at settings, and change them',
     load: async () => (await import('./commands/config.ts')).registerConfig,
   },
+  store: {
+    group: 'Set-up',
+    about: 'the local files that were uploaded for the gateway',
+    load: async () => (await import('./commands/store.ts')).registerStore,
+  },
   state: {
     group: 'Set-up',
     about: 'a ledger that several machines share, on PostgreSQL',

@@ -114,7 +114,10 @@ export class S3Client {
   }
 
   #url(key: string): string {
-    const path = key.split('/').map(encodeURIComponent).join('/');
+    // As in the signature: not every service encodes the path again before it compares.
+    const path = encodeURIComponent(key)
+      .replaceAll('%2F', '/')
+      .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
     return `${this.#base.origin}${this.#base.pathname.replace(/\/$/, '')}/${path}`;
   }
 
@@ -138,7 +141,10 @@ class UnsupportedRequest extends Error {
 /** Returns the text of the first element of that name in an XML response, entities decoded. */
 export function xmlText(xml: string, name: string): string | undefined {
   const text = new RegExp(`<${name}>([^<]{0,2000})</${name}>`).exec(xml)?.[1];
-  return text?.replace(/&(lt|gt|quot|apos|amp);/g, (_, entity: string) => entities[entity] ?? '');
+  return text?.replace(
+    /&(?:(lt|gt|quot|apos|amp)|#(\d{1,6}));/g,
+    (_, entity: string, code: string) => entities[entity] ?? String.fromCodePoint(Number(code)),
+  );
 }
 
 const entities: Record<string, string> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };

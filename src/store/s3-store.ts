@@ -1,8 +1,8 @@
 import { extname } from 'node:path';
 import { usageError } from '../errors.ts';
 import { parseStoreUrl } from '../store-url.ts';
-import { S3Client } from './s3-client.ts';
-import type { Store, StoreDeps, StoreSettings } from './store.ts';
+import { S3Client, xmlText } from './s3-client.ts';
+import type { Store, StoreDeps, StoreSettings, UploadedInput } from './store.ts';
 
 /**
  * Opens a store for input files in a bucket.
@@ -15,8 +15,12 @@ export async function openS3Store(
 ): Promise<Store> {
   const { bucket, prefix } = parseStoreUrl(url);
   const client = await S3Client.open(bucket, endpoint, env, deps);
-  const keyOf = (name: string): string =>
-    [...prefix.split('/').filter(Boolean), name.replace(/^sha256:/, '')].join('/');
+  const folder = prefix
+    .split('/')
+    .filter(Boolean)
+    .map((step) => `${step}/`)
+    .join('');
+  const keyOf = (name: string): string => folder + name.replace(/^sha256:/, '');
   return {
     url: async (name, read) => {
       const key = keyOf(name);
@@ -25,8 +29,40 @@ export async function openS3Store(
       else if (found.status !== 200) throw client.refused('look for', name, found);
       return client.presigned(key, expiresMs);
     },
+    uploads: {
+      list: () => listed(client, folder),
+      remove: async (name) => {
+        const removed = await client.call({ method: 'DELETE', key: keyOf(name) });
+        if (removed.status > 299 && removed.status !== 404) throw client.refused('remove', name, removed);
+      },
+    },
     close: () => client.close(),
   };
+}
+
+// A page has at most 1000 objects. Objects whose names are not those of uploads are not mgw's.
+async function listed(client: S3Client, folder: string): Promise<UploadedInput[]> {
+  const found: UploadedInput[] = [];
+  for (let token: string | undefined; ;) {
+    const page = token === undefined ? undefined : { 'continuation-token': token };
+    const query = { 'list-type': '2', prefix: folder, delimiter: '/', ...page };
+    const reply = await client.call({ method: 'GET', key: '', query });
+    if (reply.status !== 200) throw client.refused('list', `s3://${client.bucket}/${folder}`, reply);
+    for (const xml of reply.text.split('<Contents>').slice(1)) {
+      const key = xmlText(xml, 'Key') ?? '';
+      const file = key.startsWith(folder) ? key.slice(folder.length) : '';
+      if (!/^[\da-f]{64}(\.[a-z\d]{1,8})?$/.test(file)) continue;
+      found.push({
+        name: `sha256:${file}`,
+        url: `s3://${client.bucket}/${key}`,
+        bytes: Number(xmlText(xml, 'Size') ?? 0),
+        uploaded_at: xmlText(xml, 'LastModified') ?? '',
+      });
+    }
+    const next = xmlText(reply.text, 'NextContinuationToken');
+    if (xmlText(reply.text, 'IsTruncated') !== 'true' || next === undefined || next === token) return found;
+    token = next;
+  }
 }
 
 // Repeating is safe: an object's name is the hash of its content.

@@ -13,7 +13,28 @@ export interface Store {
    * the file and `read` is absent.
    */
   url(name: string, read?: () => Promise<Uint8Array>): Promise<string>;
+  /** Absent if the store is a program. */
+  uploads?: Uploads;
   close(): void;
+}
+
+/** What mgw has uploaded. Every method throws MgwError('store') as {@link Store} does. */
+export interface Uploads {
+  /** Lists the files, by name. Other objects of the bucket are not among them. */
+  list(): Promise<UploadedInput[]>;
+  /** Removes a file; it may be gone already. */
+  remove(name: string): Promise<void>;
+}
+
+/** An input file in the store. */
+export interface UploadedInput {
+  /** Of {@link storedName} */
+  name: string;
+  /** `s3://BUCKET/KEY` */
+  url: string;
+  bytes: number;
+  /** ISO 8601 */
+  uploaded_at: string;
 }
 
 /** What a store works with. */

@@ -8,6 +8,10 @@ export interface S3Server {
   url: string;
   /** Contents by path. */
   objects: Map<string, Buffer>;
+  /** When an object was stored, by its path, ISO 8601; an object without an entry was stored now. */
+  modified: Map<string, string>;
+  /** Objects of a page of a listing. */
+  pageSize: number;
   /** `PUT /bucket/key` and the like, with the status that was answered. */
   calls: string[];
   /** Multipart uploads that were begun and neither completed nor aborted, by id. */
@@ -26,6 +30,7 @@ export async function s3Server(): Promise<S3Server> {
   const uploads: S3Server['uploads'] = new Map();
   const calls: string[] = [];
   const faults: S3Server['faults'] = [];
+  const modified: S3Server['modified'] = new Map();
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -50,6 +55,11 @@ export async function s3Server(): Promise<S3Server> {
       end(403, '<Error><Code>SignatureDoesNotMatch</Code></Error>');
     } else if (query.has('uploads') || query.has('uploadId')) {
       multipart(request, body, pathname, query, end);
+    } else if (query.get('list-type') === '2') {
+      end(200, listing(pathname, query));
+    } else if (request.method === 'DELETE') {
+      objects.delete(pathname);
+      end(204);
     } else if (
       request.method === 'PUT' &&
       request.headers['if-none-match'] === '*' &&
@@ -65,6 +75,23 @@ export async function s3Server(): Promise<S3Server> {
       const found = objects.get(pathname);
       end(found === undefined ? 404 : 200, found, { 'x-amz-meta-sha256': metadata.get(pathname) ?? '' });
     }
+  };
+  const listing = (bucket: string, query: URLSearchParams): string => {
+    const prefix = `${bucket.replace(/\/$/, '')}/${query.get('prefix') ?? ''}`;
+    const after = Buffer.from(query.get('continuation-token') ?? '', 'base64').toString();
+    const paths = [...objects.keys()]
+      .filter((path) => decodeURIComponent(path).startsWith(prefix) && path > after)
+      .sort();
+    const page = paths.slice(0, served.pageSize);
+    const contents = page.map(
+      (path) =>
+        `<Contents><Key>${decodeURIComponent(path).split('/').slice(2).join('/').replaceAll("'", '&#39;')}</Key><LastModified>${modified.get(path) ?? new Date().toISOString()}</LastModified><Size>${objects.get(path)?.length ?? 0}</Size></Contents>`,
+    );
+    const next =
+      page.length < paths.length
+        ? `<NextContinuationToken>${Buffer.from(page.at(-1) ?? '').toString('base64')}</NextContinuationToken>`
+        : '';
+    return `<ListBucketResult><IsTruncated>${next !== ''}</IsTruncated>${contents.join('')}${next}</ListBucketResult>`;
   };
   const multipart = (
     request: IncomingMessage,
@@ -124,14 +151,17 @@ export async function s3Server(): Promise<S3Server> {
     const response = await fetch(url);
     return response.ok ? Buffer.from(await response.arrayBuffer()) : response.status;
   };
-  return {
+  const served: S3Server = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     objects,
+    modified,
+    pageSize: 1000,
     uploads,
     calls,
     faults,
     get,
   };
+  return served;
 }
 
 const md5 = (data: Buffer): string => createHash('md5').update(data).digest('hex');

@@ -55,6 +55,14 @@ function itemOf(id: string, content: string, index: number): Item {
   }
 }
 
+/** Returns the names of the uploaded files that rows in the queue need: the rows that have not ended. */
+export async function queuedUploads(ask: Ask): Promise<string[]> {
+  const found = await ask<{ name: string }>(
+    `select distinct (regexp_matches(content, 'sha256:[0-9a-f]+(?:[.][a-z0-9]+)?', 'g'))[1] as name from {batch_rows} where state <> 'ended'`,
+  );
+  return found.map(({ name }) => name);
+}
+
 /** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
 export async function standings(ask: Ask, name: string): Promise<Standings | undefined> {
   const counts = await ask<{ state: string; count: number }>(

@@ -1,0 +1,134 @@
+import { isFinal, type Job } from '../job.ts';
+import { MgwError, usageError } from '../errors.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { UploadedInput, Uploads } from '../store/store.ts';
+import type { Session } from './session.ts';
+
+/** A file in the store, and the jobs of this ledger that use it. */
+export interface InputInUse extends UploadedInput {
+  /** Ids, the oldest first. */
+  jobs: string[];
+}
+
+/** Why a file is kept: it is not old enough; a job that has not ended uses it; a row in the queue does. */
+export type KeptInput = 'newer' | 'job' | 'queue';
+
+/** What is pruned, and what is kept. */
+export interface PrunedInputs {
+  removed: UploadedInput[];
+  kept: Record<KeptInput, number>;
+}
+
+/** Which files are pruned. */
+export interface PruneInputs {
+  /** Ms since 1970: a file must have been uploaded before it. */
+  before: number;
+  /** Returns the names of the files that rows in a shared queue need. */
+  queued: () => Promise<string[]>;
+}
+
+/** Returns the files in the store, with the jobs that use them. @throws MgwError('store', 'usage') if they cannot be listed. */
+export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
+  const files = await (await uploadsOf(session)).list();
+  const { users } = await usesOf(await session.ledger());
+  return files.map((file) => ({ ...file, jobs: users.get(file.name) ?? [] }));
+}
+
+/**
+ * Finds the files that can be removed: those that no open job and no row in the queue needs. Removes nothing.
+ * @throws MgwError('store', 'usage') if they cannot be listed.
+ */
+export async function removableInputs(
+  session: Session,
+  { before, queued }: PruneInputs,
+): Promise<PrunedInputs> {
+  // Listed first: a job that begins meanwhile is in the ledger before it relies on a file.
+  const files = await (await uploadsOf(session)).list();
+  const { isNeeded } = await usesOf(await session.ledger());
+  const queue = new Set(await queued());
+  const pruned: PrunedInputs = { removed: [], kept: { newer: 0, job: 0, queue: 0 } };
+  for (const file of files) {
+    const isOld = Date.parse(file.uploaded_at) < before;
+    const why = !isOld ? 'newer' : isNeeded(file.name) ? 'job' : queue.has(file.name) ? 'queue' : undefined;
+    if (why === undefined) pruned.removed.push(file);
+    else pruned.kept[why] += 1;
+  }
+  return pruned;
+}
+
+/**
+ * Removes files that {@link removableInputs} found, unless a job or a row has begun to use them since.
+ * @throws MgwError('store') if the store does not remove one; what was removed before stays removed.
+ */
+export async function removeInputs(session: Session, options: PruneInputs): Promise<PrunedInputs> {
+  const [uploads, ledger] = await Promise.all([uploadsOf(session), session.ledger()]);
+  const { removed: files, kept } = await removableInputs(session, options);
+  const removed: UploadedInput[] = [];
+  const known = new Set(await ledger.ids());
+  for (const file of files) {
+    const begun = (await ledger.ids()).filter((id) => !known.has(id));
+    if ((await usesOf(ledger, begun)).isNeeded(file.name)) {
+      kept.job += 1;
+      continue;
+    }
+    await uploads.remove(file.name);
+    removed.push(file);
+  }
+  return { removed, kept };
+}
+
+async function uploadsOf(session: Session): Promise<Uploads> {
+  const store = await session.store();
+  if (store === undefined)
+    throw usageError('No store is configured: mgw config set store s3://BUCKET/PREFIX', [
+      'mgw',
+      'config',
+      'set',
+      '--help',
+    ]);
+  if (store.uploads !== undefined) return store.uploads;
+  throw new MgwError('config', 'store.command uploads files but cannot list or remove them.');
+}
+
+/** Which jobs use which files. */
+interface Uses {
+  users: Map<string, string[]>;
+  isNeeded: (name: string) => boolean;
+}
+
+async function usesOf(ledger: Ledger, ids?: readonly string[]): Promise<Uses> {
+  const users = new Map<string, string[]>();
+  const needed = new Set<string>();
+  // A record without its whole body does not tell which files its job uses; no record tells the name of a frame.
+  let [isAnyNeeded, isAnyFrameNeeded] = [false, false];
+  for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {
+    const job = await ledger.read(id);
+    if (job === undefined) continue;
+    const isOpen = mayStillSend(job);
+    if (isOpen && (job.record.elided || job.record.damaged > 0)) isAnyNeeded = true;
+    for (const name of namesIn(job.request)) {
+      const [file = ''] = name.split('#');
+      if (isOpen && name !== file) isAnyFrameNeeded = true;
+      if (isOpen) needed.add(file);
+      users.set(file, [...(users.get(file) ?? []), id]);
+    }
+  }
+  const isFrame = (name: string): boolean => name.endsWith('.png') && !users.has(name);
+  return {
+    users,
+    isNeeded: (name) => isAnyNeeded || needed.has(name) || (isAnyFrameNeeded && isFrame(name)),
+  };
+}
+
+// A job that was rejected is sent again by the same command, in a run of its own.
+function mayStillSend({ state, record }: Job): boolean {
+  return (
+    !isFinal(state) || record.damaged > 0 || record.runs.some(({ owner }) => record.lifeOf(owner) !== 'dead')
+  );
+}
+
+function namesIn(request: unknown): Set<string> {
+  const text = JSON.stringify(request) ?? '';
+  const form = /"(sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?)"/g;
+  return new Set(Array.from(text.matchAll(form), ([, name = '']) => name));
+}
