@@ -1,9 +1,8 @@
 import { fstatSync } from 'node:fs';
 import type { Delivered } from '../job.ts';
-import { boxAt, HeaderReader, startsMp4 } from './mp4.ts';
+import { BoxWalk, type Content } from './box-walk.ts';
+import { HeaderReader, startsMp4 } from './mp4.ts';
 
-// A clip has a few hundred boxes, and at most one entry a frame. More than this is no clip.
-const maxSteps = 1_000_000;
 const maxTracks = 64;
 
 /**
@@ -14,17 +13,9 @@ const maxTracks = 64;
  * @throws what the file system throws.
  */
 export function measureMp4(file: number): Delivered | undefined {
-  const reader = new HeaderReader(file);
-  if (!startsMp4(reader.at(0))) return undefined;
-  const movie = new Movie(reader);
+  if (!startsMp4(new HeaderReader(file).at(0))) return undefined;
+  const movie = new Movie(new BoxWalk(file));
   return movie.read(fstatSync(file).size) ? movie.measures() : undefined;
-}
-
-/** The content of a box, in bytes from the beginning of the file. */
-interface Content {
-  type: string;
-  start: number;
-  end: number;
 }
 
 class Track {
@@ -43,35 +34,39 @@ class Track {
   height = 0;
   codedWidth = 0;
   codedHeight = 0;
+  /** Width of a pixel by its height. */
+  pixelRatio = 1;
+  /** On the timeline of the track, in ticks. The samples between may add up to less. */
+  fragmentStart = Infinity;
+  fragmentEnd = 0;
   isTurned = false;
   /** Ticks of a fragment's sample that names none. */
   defaultTicks = 0;
 }
 
 class Movie {
-  readonly #reader: HeaderReader;
+  readonly #walk: BoxWalk;
   readonly #tracks: Track[] = [];
   readonly #byId = new Map<number, Track>();
-  #steps = 0;
   #timescale = 0;
   #ticks = 0;
   #isTurned = false;
 
-  constructor(reader: HeaderReader) {
-    this.#reader = reader;
+  constructor(walk: BoxWalk) {
+    this.#walk = walk;
   }
 
   /** Reads all boxes; false if there are too many. */
   read(size: number): boolean {
-    const file = { type: '', start: 0, end: size };
-    const fragments: Content[] = [];
-    this.#each(file, (box) => {
+    const file = { start: 0, end: size };
+    this.#walk.each(file, (box) => {
       if (box.type === 'moov') this.#readMovie(box);
-      else if (box.type === 'moof') fragments.push(box);
     });
     // The index may follow the fragments.
-    for (const fragment of fragments) this.#each(fragment, (box) => this.#readFragment(box));
-    return this.#steps <= maxSteps;
+    this.#walk.each(file, (box) => {
+      if (box.type === 'moof') this.#walk.each(box, (each) => this.#readFragment(each));
+    });
+    return !this.#walk.isExhausted;
   }
 
   measures(): Delivered | undefined {
@@ -82,10 +77,7 @@ class Movie {
     const duration = rounded(video === undefined ? this.#ticks / this.#timescale : this.#secondsOf(video));
     if (video === undefined) return { ...(duration !== undefined && { duration }), audio };
     const isTurned = video.isTurned !== this.#isTurned;
-    const size = [
-      Math.round(video.width || video.codedWidth),
-      Math.round(video.height || video.codedHeight),
-    ] as const;
+    const size = displaySize(video);
     const [width, height] = isTurned ? [size[1], size[0]] : size;
     const fps = rounded((video.samples * video.timescale) / video.ticks);
     return {
@@ -96,50 +88,28 @@ class Movie {
     };
   }
 
-  #secondsOf({ timescale, ticks, fragmentTicks, editTicks, headerTicks }: Track): number {
+  #secondsOf(track: Track): number {
+    const { timescale, ticks, fragmentTicks, fragmentStart, fragmentEnd, editTicks, headerTicks } = track;
     if (editTicks !== undefined && fragmentTicks === 0) return editTicks / this.#timescale;
+    if (fragmentTicks > 0) {
+      const start = ticks > fragmentTicks ? 0 : fragmentStart;
+      return Math.max(ticks, fragmentEnd - start) / timescale;
+    }
     if (ticks > 0) return ticks / timescale;
     return headerTicks > 0 ? headerTicks / timescale : this.#ticks / this.#timescale;
   }
 
-  /** Counts a step; false if there were too many, and whatever loops must end. */
-  #step(): boolean {
-    this.#steps += 1;
-    return this.#steps <= maxSteps;
-  }
-
-  #each({ start, end }: Content, visit: (box: Content) => void): void {
-    for (let at = start; at < end && this.#step();) {
-      const box = boxAt(this.#reader.at(at), end - at);
-      if (typeof box === 'string') return;
-      visit({ type: box.type, start: at + box.headerSize, end: at + box.size });
-      at += box.size;
-    }
-  }
-
-  /** The first bytes of a box; undefined if it is too short for them. */
-  #bytes({ start, end }: Content, length: number): Buffer | undefined {
-    if (end - start < length) return undefined;
-    const bytes = this.#reader.at(start, length);
-    return bytes.length === length ? bytes : undefined;
-  }
-
-  // Version 1 of a header has dates, and a duration, of 64 bits.
-  #isLong(box: Content): boolean {
-    return this.#bytes(box, 1)?.[0] === 1;
-  }
-
   #readMovie(moov: Content): void {
-    this.#each(moov, (box) => {
+    this.#walk.each(moov, (box) => {
       if (box.type === 'mvhd') this.#readMovieHeader(box);
       else if (box.type === 'trak') this.#readTrack(box);
-      else if (box.type === 'mvex') this.#each(box, (each) => this.#readDefaults(each));
+      else if (box.type === 'mvex') this.#walk.each(box, (each) => this.#readDefaults(each));
     });
   }
 
   #readMovieHeader(box: Content): void {
-    const isLong = this.#isLong(box);
-    const bytes = this.#bytes(box, isLong ? 84 : 72);
+    const isLong = this.#walk.isLong(box);
+    const bytes = this.#walk.bytes(box, isLong ? 84 : 72);
     if (bytes === undefined) return;
     this.#timescale = bytes.readUInt32BE(isLong ? 20 : 12);
     this.#ticks = isLong ? Number(bytes.readBigUInt64BE(24)) : bytes.readUInt32BE(16);
@@ -147,29 +117,29 @@ class Movie {
   }
 
   #readDefaults(box: Content): void {
-    const bytes = this.#bytes(box, box.type === 'mehd' && this.#isLong(box) ? 12 : 8);
+    const bytes = this.#walk.bytes(box, box.type === 'mehd' && this.#walk.isLong(box) ? 12 : 8);
     if (bytes === undefined) return;
     if (box.type === 'mehd') {
       this.#ticks = bytes.length === 12 ? Number(bytes.readBigUInt64BE(4)) : bytes.readUInt32BE(4);
     } else if (box.type === 'trex') {
       const track = this.#byId.get(bytes.readUInt32BE(4));
-      if (track !== undefined) track.defaultTicks = this.#bytes(box, 16)?.readUInt32BE(12) ?? 0;
+      if (track !== undefined) track.defaultTicks = this.#walk.bytes(box, 16)?.readUInt32BE(12) ?? 0;
     }
   }
 
   #readTrack(trak: Content): void {
     const track = new Track();
-    if (this.#tracks.push(track) > maxTracks) this.#steps = Infinity;
-    this.#each(trak, (box) => {
+    if (this.#tracks.push(track) > maxTracks) this.#walk.exhaust();
+    this.#walk.each(trak, (box) => {
       if (box.type === 'tkhd') this.#readTrackHeader(box, track);
-      else if (box.type === 'edts') this.#each(box, (each) => this.#readEdits(each, track));
+      else if (box.type === 'edts') this.#walk.each(box, (each) => this.#readEdits(each, track));
       else if (box.type === 'mdia') this.#readMedia(box, track);
     });
   }
 
   #readTrackHeader(box: Content, track: Track): void {
-    const isLong = this.#isLong(box);
-    const bytes = this.#bytes(box, isLong ? 96 : 84);
+    const isLong = this.#walk.isLong(box);
+    const bytes = this.#walk.bytes(box, isLong ? 96 : 84);
     if (bytes === undefined) return;
     this.#byId.set(bytes.readUInt32BE(isLong ? 20 : 12), track);
     track.isTurned = isTurnedBy(bytes, isLong ? 52 : 40);
@@ -179,10 +149,10 @@ class Movie {
 
   #readEdits(box: Content, track: Track): void {
     if (box.type !== 'elst') return;
-    const isLong = this.#isLong(box);
+    const isLong = this.#walk.isLong(box);
     const size = isLong ? 20 : 12;
     let [sum, isOpen] = [0, false];
-    this.#entries({ ...box, start: box.start + 4 }, size, (entry) => {
+    this.#walk.entries({ ...box, start: box.start + 4 }, size, (entry) => {
       const mediaTime = isLong ? Number(entry.readBigInt64BE(8)) : entry.readInt32BE(4);
       const ticks = isLong ? Number(entry.readBigUInt64BE(0)) : entry.readUInt32BE(0);
       if (mediaTime === -1) return;
@@ -194,18 +164,18 @@ class Movie {
   }
 
   #readMedia(mdia: Content, track: Track): void {
-    this.#each(mdia, (box) => {
+    this.#walk.each(mdia, (box) => {
       if (box.type === 'mdhd') {
-        const isLong = this.#isLong(box);
-        const bytes = this.#bytes(box, isLong ? 32 : 20);
+        const isLong = this.#walk.isLong(box);
+        const bytes = this.#walk.bytes(box, isLong ? 32 : 20);
         track.timescale = bytes?.readUInt32BE(isLong ? 20 : 12) ?? 0;
         if (bytes !== undefined)
           track.headerTicks = isLong ? Number(bytes.readBigUInt64BE(24)) : bytes.readUInt32BE(16);
       } else if (box.type === 'hdlr') {
-        track.kind = this.#bytes(box, 12)?.toString('latin1', 8) ?? '';
+        track.kind = this.#walk.bytes(box, 12)?.toString('latin1', 8) ?? '';
       } else if (box.type === 'minf') {
-        this.#each(box, (minf) => {
-          if (minf.type === 'stbl') this.#each(minf, (table) => this.#readTable(table, track));
+        this.#walk.each(box, (minf) => {
+          if (minf.type === 'stbl') this.#walk.each(minf, (table) => this.#readTable(table, track));
         });
       }
     });
@@ -213,39 +183,65 @@ class Movie {
 
   #readTable(box: Content, track: Track): void {
     if (box.type === 'stts') {
-      this.#entries({ ...box, start: box.start + 4 }, 8, (entry) => {
+      this.#walk.entries({ ...box, start: box.start + 4 }, 8, (entry) => {
         const count = entry.readUInt32BE(0);
         track.samples += count;
         track.ticks += count * entry.readUInt32BE(4);
       });
     } else if (box.type === 'stsd') {
-      const bytes = this.#bytes(box, 44);
-      track.codedWidth = bytes?.readUInt16BE(40) ?? 0;
-      track.codedHeight = bytes?.readUInt16BE(42) ?? 0;
+      this.#readCoding(box, track);
     }
+  }
+
+  #readCoding(stsd: Content, track: Track): void {
+    const bytes = this.#walk.bytes(stsd, 44);
+    if (bytes === undefined) return;
+    track.codedWidth = bytes.readUInt16BE(40);
+    track.codedHeight = bytes.readUInt16BE(42);
+    const end = Math.min(stsd.end, stsd.start + 8 + bytes.readUInt32BE(8));
+    this.#walk.each({ start: stsd.start + 94, end }, (box) => {
+      const shape = box.type === 'pasp' ? this.#walk.bytes(box, 8) : undefined;
+      const ratio = shape && shape.readUInt32BE(0) / shape.readUInt32BE(4);
+      if (ratio !== undefined && ratio > 0 && Number.isFinite(ratio)) track.pixelRatio = ratio;
+    });
   }
 
   #readFragment(traf: Content): void {
     if (traf.type !== 'traf') return;
     let track: Track | undefined;
     let defaultTicks = 0;
-    this.#each(traf, (box) => {
+    let time: number | undefined;
+    this.#walk.each(traf, (box) => {
       if (box.type === 'tfhd') {
-        const head = this.#bytes(box, 8);
+        const head = this.#walk.bytes(box, 8);
         const flags = head?.readUInt32BE(0) ?? 0;
         track = head && this.#byId.get(head.readUInt32BE(4));
         const at = 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0);
-        const own = flags & 8 ? this.#bytes(box, at + 4)?.readUInt32BE(at) : undefined;
+        const own = flags & 8 ? this.#walk.bytes(box, at + 4)?.readUInt32BE(at) : undefined;
         defaultTicks = own ?? track?.defaultTicks ?? 0;
+      } else if (box.type === 'tfdt') {
+        time = this.#timeOf(box);
       } else if (box.type === 'trun' && track !== undefined) {
-        this.#readRun(box, track, defaultTicks);
+        const start = time;
+        const ticks = this.#readRun(box, track, defaultTicks);
+        if (start === undefined) return;
+        time = start + ticks;
+        track.fragmentStart = Math.min(track.fragmentStart, start);
+        track.fragmentEnd = Math.max(track.fragmentEnd, time);
       }
     });
   }
 
-  #readRun(box: Content, track: Track, defaultTicks: number): void {
-    const head = this.#bytes(box, 8);
-    if (head === undefined) return;
+  #timeOf(tfdt: Content): number | undefined {
+    const bytes = this.#walk.bytes(tfdt, this.#walk.isLong(tfdt) ? 12 : 8);
+    if (bytes === undefined) return undefined;
+    return bytes.length === 12 ? Number(bytes.readBigUInt64BE(4)) : bytes.readUInt32BE(4);
+  }
+
+  /** Returns the ticks of the run. */
+  #readRun(box: Content, track: Track, defaultTicks: number): number {
+    const head = this.#walk.bytes(box, 8);
+    if (head === undefined) return 0;
     const flags = head.readUInt32BE(0);
     const count = head.readUInt32BE(4);
     const fields = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length;
@@ -253,7 +249,7 @@ class Movie {
     if (flags & 0x100) {
       const skipped = 4 * ((flags & 1 ? 1 : 0) + (flags & 4 ? 1 : 0));
       [samples, ticks] = [0, 0];
-      this.#entries(
+      this.#walk.entries(
         { ...box, start: box.start + 4 },
         fields * 4,
         (entry) => {
@@ -266,18 +262,15 @@ class Movie {
     track.samples += samples;
     track.ticks += ticks;
     track.fragmentTicks += ticks;
+    return ticks;
   }
+}
 
-  /** Visits the entries of a table: a count, then `skipped` bytes, then the entries. Ends where the box does. */
-  #entries(table: Content, size: number, visit: (entry: Buffer) => void, skipped = 0): void {
-    const count = this.#bytes(table, 4)?.readUInt32BE(0) ?? 0;
-    const first = table.start + 4 + skipped;
-    for (let index = 0; index < count && this.#step(); index++) {
-      const entry = this.#bytes({ ...table, start: first + index * size }, size);
-      if (entry === undefined) return;
-      visit(entry);
-    }
-  }
+// Some encoders have the pixels' shape in the header of the track already, others beside the codec alone.
+function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Track): [number, number] {
+  const [across, down] = [width || codedWidth, height || codedHeight];
+  const isCoded = across === codedWidth && down === codedHeight;
+  return [Math.round(isCoded ? across * pixelRatio : across), Math.round(down)];
 }
 
 // The matrix of a header turns by a quarter if its first row points along the other axis.

@@ -54,17 +54,24 @@ interface Made {
   edits?: Buffer[];
   stts?: Buffer;
   more?: Buffer[];
+  tables?: Buffer[];
 }
 
 // A movie of 600 ticks a second with a track of 1000 a second.
-function movie({ matrix = upright, edits = [], stts = words(0, 1, 50, 40), more = [] }: Made): Buffer {
+function movie({
+  matrix = upright,
+  edits = [],
+  stts = words(0, 1, 50, 40),
+  more = [],
+  tables = [],
+}: Made): Buffer {
   const head = [...words(0, 0, 0, 600, 1200, 0x10000)];
   const mvhd = box('mvhd', Buffer.concat([Buffer.from(head), Buffer.alloc(12), words(...upright), words(0)]));
   const size = words(640 * 0x10000, 360 * 0x10000);
   const start = words(3, 0, 0, 7, 0, 1200, 0, 0, 0, 0);
   const tkhd = box('tkhd', Buffer.concat([start, words(...matrix), size]));
   const hdlr = box('hdlr', Buffer.concat([words(0, 0), Buffer.from('vide'), words(0, 0, 0)]));
-  const stbl = nest('minf', nest('stbl', box('stts', stts)));
+  const stbl = nest('minf', nest('stbl', box('stts', stts), ...tables));
   const mdia = nest('mdia', box('mdhd', words(0, 0, 0, 1000, 2000, 0)), hdlr, stbl);
   return nest('moov', mvhd, nest('trak', tkhd, ...edits, mdia), ...more);
 }
@@ -150,6 +157,57 @@ describe('measureMp4', () => {
             expect(typeof value === 'boolean' || (Number.isFinite(value) && value > 0)).toBe(true);
       }),
     );
+  });
+
+  it('ends, whatever boxes are in each other and whatever sizes they claim', () => {
+    const types =
+      'moov mvhd trak tkhd edts elst mdia mdhd hdlr minf stbl stsd stts mvex trex moof traf tfhd tfdt trun';
+    const type = fc.constantFrom(...types.split(' '), 'pasp', 'uuid', 'mdat');
+    const value = fc.constantFrom(0, 1, 7, 8, 0x01000000, 0x7fffffff, 0xffffffff, 0x305);
+    const content = fc.array(value, { maxLength: 30 }).map((values) => words(...values));
+    const { tree } = fc.letrec<{ tree: Buffer }>((tie) => ({
+      tree: fc
+        .tuple(type, fc.oneof({ maxDepth: 6 }, content, fc.array(tie('tree'), { maxLength: 4 })), value)
+        .map(([name, inner, claimed]) => {
+          const made = box(name, Buffer.isBuffer(inner) ? inner : Buffer.concat(inner));
+          if (claimed === 7 || claimed > 0x7ffffff0) made.writeUInt32BE(claimed);
+          return made;
+        }),
+    }));
+    fc.assert(
+      fc.property(fc.array(tree, { maxLength: 6 }), (boxes) => {
+        for (const found of Object.values(measured(ftyp, ...boxes, movie({})) ?? {}))
+          expect(typeof found === 'boolean' || (Number.isFinite(found) && found > 0)).toBe(true);
+      }),
+    );
+  });
+
+  it('gives up on more boxes than any clip has', () => {
+    expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
+  });
+
+  it.each([
+    ['beside the codec alone', 640, 1280],
+    ['in the header of the track too', 1280, 640],
+  ])('applies the shape of pixels that is %s', (_, coded, width) => {
+    const entry = Buffer.alloc(86);
+    entry.writeUInt32BE(86 + 16);
+    entry.write('avc1', 4);
+    entry.writeUInt16BE(coded, 32);
+    entry.writeUInt16BE(360, 34);
+    const stsd = box('stsd', Buffer.concat([words(0, 1), entry, box('pasp', words(2, 1))]));
+    expect(measured(ftyp, movie({ tables: [stsd] }))).toMatchObject({ width, height: 360 });
+  });
+
+  it('lets fragments last as long as their times say', () => {
+    const fragment = (time: number): Buffer =>
+      nest(
+        'moof',
+        nest('traf', box('tfhd', words(0x8, 7, 40)), box('tfdt', words(0, time)), box('trun', words(0, 10))),
+      );
+    expect(measured(ftyp, fragment(1000), fragment(1500), movie({ stts: words(0, 0) }))).toMatchObject({
+      duration: 0.9,
+    });
   });
 
   it.runIf(hasFfmpeg).each([
