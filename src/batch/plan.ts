@@ -83,7 +83,12 @@ export async function planBatch(
     if ('problems' in item) planning.refuse(item.problems, item.isRow);
     else if (graph.waitsFor(item.row).length > 0) waiting.set(item.row.index, item.row);
     else {
-      const planned = await planning.row(item.row, deps.known?.contentHash(item.record));
+      const { row, record } = item;
+      // Whether the row that it names exists is no part of its content.
+      const planned = await planning.row(
+        row,
+        row.over === undefined ? deps.known?.contentHash(record) : undefined,
+      );
       if (planned !== undefined) await take(planned);
     }
   }
@@ -198,8 +203,8 @@ class Planning {
   #workOf(row: Row): Promise<Work | undefined> {
     const { graph } = this.plan.chains;
     return this.#orRefused(row, () => {
-      const cycle = graph.cycleOf(row.index);
-      if (cycle !== undefined) throw usageError(cycle);
+      const fault = graph.cycleOf(row.index) ?? graph.overFaultOf(row);
+      if (fault !== undefined) throw usageError(fault);
       return this.#deps.workOf(row, this.plan.chains.placeholders(row));
     });
   }

@@ -1,4 +1,5 @@
 import { keyIn, partOf, type Part } from '../flows/earlier-job.ts';
+import { printableLine } from '../printable.ts';
 import { longName } from '../protocols/compose.ts';
 import { isEarlierJob } from '../protocols/local-asset.ts';
 import { fieldName, kinds, rowFlags, rowId } from './manifest/fields.ts';
@@ -33,11 +34,11 @@ export class RowGraph {
   static async read(manifest: Manifest, name: string): Promise<RowGraph> {
     const ids = new Set<string>();
     const rows: Row[] = [];
-    const isForAll = manifest.defaults.some(mayRefer);
+    const isForAll = manifest.defaults.some(namesRow);
     const hasNone = (record: ManifestRecord): boolean => {
       const id = idOf(record);
       if (id !== undefined) ids.add(id);
-      return !isForAll && !record.fields.some(mayRefer);
+      return !isForAll && !record.fields.some(namesRow);
     };
     for await (const item of manifest.items(hasNone)) if ('row' in item) rows.push(item.row);
     return new RowGraph(name, rows.length === 0 ? new Set() : ids, rows);
@@ -64,6 +65,13 @@ export class RowGraph {
   /** Describes why the row at a position can never be carried out; undefined if it can. */
   cycleOf(index: number): string | undefined {
     return this.#cycles.get(index);
+  }
+
+  /** Describes what is wrong with the row that a row of speech is laid over; undefined if nothing is. */
+  overFaultOf({ over }: Row): string | undefined {
+    return over === undefined || this.#ids.has(over)
+      ? undefined
+      : `over: no row has the id ${printableLine(over, 100)}`;
   }
 
   /** The ids of the rows that a row waits for. */
@@ -158,6 +166,10 @@ const assetFields = new Set(
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {
   const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|\s)@/.test(each));
   return hasReference && assetFields.has(fieldName(name));
+}
+
+function namesRow(field: WrittenField): boolean {
+  return mayRefer(field) || fieldName(field.name) === 'over';
 }
 
 function idOf({ fields }: ManifestRecord): string | undefined {

@@ -61,7 +61,7 @@ function untouched(deps: PlanDeps): PlanDeps {
 
 // The files that a row names are read here and become part of it: no worker reads them.
 function newRow({ id, row, work, waitsFor = [] }: NamedRow): { row: NewRow; size: number } {
-  const { index, line, output, endpoint, tags, set, flags } = row;
+  const { index, line, output, endpoint, tags, set, flags, over } = row;
   const why =
     waitsFor.length > 0
       ? `it waits for the row ${waitsFor.join(', ')}`
@@ -72,7 +72,14 @@ function newRow({ id, row, work, waitsFor = [] }: NamedRow): { row: NewRow; size
     );
   const common = { id, index, line, output, tags };
   const own: QueuedRow = isSpeech(work)
-    ? { ...common, kind: 'tts', text: spokenBy(work), flags: { ...flags, format: work.format.name }, set }
+    ? {
+        ...common,
+        kind: 'tts',
+        text: spokenBy(work),
+        flags: { ...flags, format: work.format.name },
+        set,
+        over,
+      }
     : { ...common, kind: work.protocol.name, body: work.asked, endpoint };
   const carried = { id, hash: hashOf(work), row: own };
   const size = JSON.stringify(own).length;

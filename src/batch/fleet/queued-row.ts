@@ -42,6 +42,7 @@ const rowSchema = z.discriminatedUnion('kind', [
     ...common,
     kind: z.literal('tts'),
     text: z.string(),
+    over: z.string().optional(),
     flags: z.strictObject({
       speaker: z.string().optional(),
       format: z.string().optional(),

@@ -21,7 +21,7 @@ const allNames = new Set([...names.values()].flatMap((each) => [...each]));
 
 function namesOf(kind: JobKind): Set<string> {
   const endpoint = findProtocol(kind)?.endpoints === undefined ? [] : ['endpoint'];
-  const own = kind === 'tts' ? ['text', 'file'] : ['body', ...endpoint];
+  const own = kind === 'tts' ? ['text', 'file', 'over'] : ['body', ...endpoint];
   return new Set(['id', 'protocol', 'output', 'tags', ...own, ...rowFlags(kind).map(longName)]);
 }
 

@@ -26,6 +26,8 @@ export interface Row {
   /** What is spoken, or the file that holds it. */
   text?: string;
   file?: string;
+  /** The id of the row whose clip the speech is laid over. */
+  over?: string;
   endpoint?: string;
   output?: string;
   tags: string[];
@@ -195,7 +197,7 @@ function checked(
   return {};
 }
 
-const beside = ['id', 'body', 'text', 'file', 'endpoint', 'output', 'tags'];
+const beside = ['id', 'body', 'text', 'file', 'over', 'endpoint', 'output', 'tags'];
 
 function rowFrom(
   place: Pick<Row, 'index' | 'line' | 'kind'>,

@@ -99,8 +99,14 @@ const body = z.optional(
 const text = z.optional(oneText.check(allowed(notEmpty), z.describe('what is spoken')));
 const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with what is spoken')));
 
+const over = z.optional(
+  z
+    .pipe(textOrNumber, z.transform(rowId))
+    .check(allowed(notEmpty), z.describe('the row whose clip it is laid over by batch join')),
+);
+
 function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
-  if (kind === 'tts') return { text, file };
+  if (kind === 'tts') return { text, file, over };
   const endpoints = findProtocol(kind)?.endpoints;
   if (endpoints === undefined) return { body };
   const endpoint = z.enum(endpoints, 'one of the equivalent paths').check(z.describe('which path is used'));

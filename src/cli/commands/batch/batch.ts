@@ -8,7 +8,7 @@ Examples:
   $ mgw help batch
 See mgw help batch for the file, its fields, and what becomes of a row.`;
 
-/** `mgw batch plan|run|enqueue|status|ls|retry`. */
+/** `mgw batch plan|run|enqueue|status|ls|join|retry`. */
 export function registerBatch(batch: Command, run: Run): void {
   batch.addHelpText('after', more);
   list(batch, run, {
@@ -31,6 +31,10 @@ export function registerBatch(batch: Command, run: Run): void {
     ls: {
       about: 'the batches that were run here, with their rows and what they cost',
       load: async () => (await import('./ls.ts')).registerBatchLs,
+    },
+    join: {
+      about: 'put the finished videos together in the order of the file, with ffmpeg; nothing is paid',
+      load: async () => (await import('./join.ts')).registerJoin,
     },
     retry: {
       about: 'a new take of rows that ended badly, were rated low or were changed: it is paid for again',

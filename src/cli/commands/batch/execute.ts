@@ -15,7 +15,7 @@ import { planView, refusal, tellProblems } from '../../output/plan.ts';
 import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
-import { checkFfmpeg } from '../../../flows/earlier-job.ts';
+import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import { printableLine } from '../../../printable.ts';
 import { currencyOf } from '../../../flows/prices.ts';
 

@@ -112,11 +112,18 @@ export function placeOf(template: string | undefined): OutputPlace {
   }
 }
 
-/** What a plan of a batch is made with; the rows that are done need only be counted where `known` is asked for. */
-export async function planDepsOf(context: Context, batch: Batch, known?: 'known'): Promise<PlanDeps> {
+/**
+ * Returns what a plan of a batch is made with.
+ * @param mode `known` if the rows that are done need only be counted, `offline` if nothing will be sent
+ */
+export async function planDepsOf(
+  context: Context,
+  batch: Batch,
+  mode?: 'known' | 'offline',
+): Promise<PlanDeps> {
   const { ledger, gateway, account, redact } = await context.jobDeps();
   const settings = await context.settings();
-  const compose = rowComposer(context, batch);
+  const compose = rowComposer(context, batch, mode === 'offline');
   checkHoldsNoSecret('--name', batch.name, redact);
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);
@@ -132,7 +139,7 @@ export async function planDepsOf(context: Context, batch: Batch, known?: 'known'
     },
     assetsOf: (job, part) => recordedAssets(context, job, part),
     costOf,
-    known: known && (await doneRowCacheOf(context, batch, { gateway, account })),
+    known: mode === 'known' ? await doneRowCacheOf(context, batch, { gateway, account }) : undefined,
   };
 }
 

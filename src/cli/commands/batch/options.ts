@@ -21,8 +21,8 @@ export interface BatchOptions {
   format?: Format;
 }
 
-/** Adds the flags by which a batch is told. */
-export function addBatchOptions(command: Command): void {
+/** Adds the flags by which a manifest is read. */
+export function addManifestOptions(command: Command): void {
   command
     .addOption(
       repeatable(
@@ -43,7 +43,13 @@ export function addBatchOptions(command: Command): void {
       ),
     )
     .addOption(new Option('--format <format>', 'the format, for standard input (-)').choices(formatNames))
-    .addOption(single('--name <name>', "names the batch (default: the file's, without its ending)"))
+    .addOption(single('--name <name>', "names the batch (default: the file's, without its ending)"));
+}
+
+/** Adds the flags by which a batch is told. */
+export function addBatchOptions(command: Command): void {
+  addManifestOptions(command);
+  command
     .addOption(
       single(
         '-o, --output <template>',

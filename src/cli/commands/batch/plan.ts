@@ -3,7 +3,7 @@ import { everyRow } from '../../../batch/choice.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { needsFrame } from '../../../batch/work.ts';
-import { checkFfmpeg } from '../../../flows/earlier-job.ts';
+import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import type { Context } from '../../context.ts';
 import {
   byLine,

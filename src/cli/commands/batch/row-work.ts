@@ -14,9 +14,16 @@ import type { Context } from '../../context.ts';
 import { optionObject } from '../../input.ts';
 import { RowFiles } from './row-files.ts';
 
-/** Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once. */
-export function rowComposer(context: Context, { place, readable, filesFrom }: Batch): PlanDeps['workOf'] {
-  const listing = oneListing(context);
+/**
+ * Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once.
+ * @param isOffline composes rows only to find their jobs: they are not checked, and the listing is not asked for
+ */
+export function rowComposer(
+  context: Context,
+  { place, readable, filesFrom }: Batch,
+  isOffline = false,
+): PlanDeps['workOf'] {
+  const listing = isOffline ? () => Promise.resolve(undefined) : oneListing(context);
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
@@ -24,7 +31,8 @@ export function rowComposer(context: Context, { place, readable, filesFrom }: Ba
     const body = await givenBody(row.body, files);
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
-    const parts = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, readLocalFile, inputs };
+    const given = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
+    const parts = { ...given, readLocalFile, inputs, check: !isOffline };
     return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
   };
 }

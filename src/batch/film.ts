@@ -1,0 +1,201 @@
+import { usageError } from '../errors.ts';
+import { encode, probe, type Probe, type Stream } from '../flows/ffmpeg.ts';
+import { printableLine } from '../printable.ts';
+
+/** A video or a sound of a film. */
+export interface Track {
+  /** The id of its row. */
+  id: string;
+  /** Absolute path. */
+  path: string;
+  /** How ffmpeg has to read it, if its content does not tell. */
+  input?: string[];
+}
+
+/** A video of a film, and the speech that begins with it, one after the other. */
+export interface Clip extends Track {
+  speech: Track[];
+}
+
+/** How a film is made. */
+export interface Film {
+  /** Arguments of ffmpeg, but for the file that it writes. */
+  args: string[];
+  /** What ffmpeg reads from standard input. */
+  list: string;
+  /** Its length. */
+  seconds: number;
+  /** Why it has to be encoded again; absent if the videos are copied. */
+  difference?: string | undefined;
+  /** What to tell about speech that does not fit. */
+  notes: string[];
+}
+
+interface Scene extends Clip, Probe {
+  video: Stream;
+  /** Where it begins in the film, seconds. */
+  start: number;
+}
+
+/** A sound laid over the film. */
+interface Laid extends Track {
+  /** Where it begins, seconds. */
+  at: number;
+}
+
+const audioFormat = 'aresample=48000:async=1,aformat=sample_fmts=fltp:channel_layouts=stereo';
+const silence = 'anullsrc=r=48000:cl=stereo';
+const toAac = ['-c:a', 'aac', '-b:a', '192k'];
+const toH264 = ['-c:v', 'libx264', '-crf', '18'];
+
+/**
+ * Determines how clips become a film: copied if their parameters agree, else encoded again in the size of the first.
+ * @throws MgwError('usage') if there is no ffmpeg, or it cannot read a file.
+ */
+export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Promise<Film> {
+  const probes: (Probe & { video: Stream })[] = [];
+  for (const { path } of clips) {
+    const { video, ...found } = await probe(path, [`file:${path}`], signal);
+    if (video === undefined) throw usageError(`${printableLine(path, 200)} has no picture.`);
+    probes.push({ ...found, video });
+  }
+  const difference = differenceOf(clips, probes);
+  let seconds = 0;
+  const scenes = clips.map((clip, index): Scene => {
+    const found = probes[index] as Probe & { video: Stream };
+    // A copy keeps a sound that is longer than its picture; an encoded clip ends with the picture.
+    const length =
+      difference === undefined ? found.seconds : Number(found.video['duration'] ?? found.seconds);
+    const start = seconds;
+    seconds += length;
+    return { ...clip, ...found, seconds: length, start };
+  });
+  const { laid, notes } = await layOver(scenes, signal);
+  const made = difference === undefined ? copied(scenes, laid, seconds) : encoded(scenes, laid, seconds);
+  return { list: '', ...made, seconds, difference, notes };
+}
+
+/**
+ * Makes a film at a path, which is overwritten.
+ * @throws MgwError('usage') if ffmpeg fails, or what it made is not as long as the clips.
+ */
+export async function makeFilm(
+  { args, list, seconds }: Film,
+  path: string,
+  signal: AbortSignal,
+): Promise<void> {
+  await encode(path, args, signal, list);
+  // ffmpeg may leave out a file that it cannot read, and report success.
+  const made = await probe(path, ['-f', 'mp4', `file:${path}`], signal);
+  if (Math.abs(made.seconds - seconds) > 0.5 + seconds / 50)
+    throw usageError(
+      `ffmpeg made ${made.seconds.toFixed(1)} s of video, and the clips have ${seconds.toFixed(1)} s together. No file was written.`,
+    );
+}
+
+const videoProperties = [
+  'codec_name',
+  'width',
+  'height',
+  'r_frame_rate',
+  'pix_fmt',
+  'sample_aspect_ratio',
+  'codec_tag_string',
+  'time_base',
+  'extradata_hash',
+  'side_data_list',
+];
+const audioProperties = ['codec_name', 'sample_rate', 'channels', 'channel_layout', 'extradata_hash'];
+
+function differenceOf(clips: readonly Clip[], probes: readonly Probe[]): string | undefined {
+  const [first] = probes;
+  for (const [index, each] of probes.entries()) {
+    const id = printableLine(clips[index]?.id ?? '', 100);
+    const shown = `${id} differs from ${printableLine(clips[0]?.id ?? '', 100)}`;
+    if ((each.audio === undefined) !== (first?.audio === undefined)) return `${shown}: one has no sound`;
+    const property =
+      videoProperties.find((name) => !isSame(each.video?.[name], first?.video?.[name])) ??
+      audioProperties.find((name) => !isSame(each.audio?.[name], first?.audio?.[name]));
+    if (property !== undefined) return `${shown} in ${property}`;
+  }
+  return undefined;
+}
+
+function isSame(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
+
+async function layOver(
+  scenes: readonly Scene[],
+  signal: AbortSignal,
+): Promise<{ laid: Laid[]; notes: string[] }> {
+  const laid: Laid[] = [];
+  const notes: string[] = [];
+  for (const { id, speech, start, seconds } of scenes) {
+    let at = start;
+    for (const track of speech) {
+      laid.push({ ...track, at });
+      at += (await probe(track.path, inputOf(track), signal)).seconds;
+      const excess = at - start - seconds;
+      if (excess > 0.05)
+        notes.push(
+          `The speech ${printableLine(track.id, 100)} ends ${excess.toFixed(1)} s after its clip ${printableLine(id, 100)}.`,
+        );
+    }
+  }
+  return { laid, notes };
+}
+
+function inputOf({ path, input = [] }: Track): string[] {
+  return [...input, '-i', `file:${path}`];
+}
+
+function copied(
+  scenes: readonly Scene[],
+  laid: readonly Laid[],
+  seconds: number,
+): Pick<Film, 'args' | 'list'> {
+  const list = scenes.map(({ path }) => `file 'file:${path.replaceAll("'", "'\\''")}'\n`).join('');
+  const input = ['-f', 'concat', '-safe', '0', '-protocol_whitelist', 'file,pipe', '-i', 'pipe:0'];
+  if (laid.length === 0) return { list, args: [...input, '-map', '0:v:0', '-map', '0:a:0?', '-c', 'copy'] };
+  const own = scenes[0]?.audio === undefined ? silence : `[0:a:0]${audioFormat},apad`;
+  const filters = [`${own},atrim=duration=${time(seconds)}[own]`, ...mixed(laid, 1)];
+  const maps = ['-map', '0:v:0', '-map', '[sound]', '-c:v', 'copy', ...toAac];
+  return { list, args: [...input, ...laid.flatMap(inputOf), '-filter_complex', filters.join(';'), ...maps] };
+}
+
+function encoded(scenes: readonly Scene[], laid: readonly Laid[], seconds: number): Pick<Film, 'args'> {
+  const [first] = scenes;
+  const even = (name: string): number => 2 * Math.floor(Number(first?.video[name]) / 2);
+  const [width, height] = [even('width'), even('height')];
+  const fit = `scale=${width}:${height}:force_original_aspect_ratio=decrease,pad=${width}:${height}:-1:-1,setsar=1`;
+  const picture = `${fit},fps=${String(first?.video['r_frame_rate'])},format=yuv420p`;
+  const hasSound = laid.length > 0 || scenes.some(({ audio }) => audio !== undefined);
+  const filters = scenes.flatMap(({ audio, seconds: length }, index) => {
+    const own = audio === undefined ? silence : `[${index}:a:0]${audioFormat},apad`;
+    const sound = `${own},atrim=duration=${time(length)}[a${index}]`;
+    return [`[${index}:v:0]${picture}[v${index}]`, ...(hasSound ? [sound] : [])];
+  });
+  const pads = scenes.map((_, index) => `[v${index}]${hasSound ? `[a${index}]` : ''}`).join('');
+  filters.push(`${pads}concat=n=${scenes.length}:v=1:a=${hasSound ? '1[picture][clips]' : '0[picture]'}`);
+  if (hasSound) filters.push(`[clips]apad,atrim=duration=${time(seconds)}[own]`);
+  if (hasSound) filters.push(...mixed(laid, scenes.length));
+  const inputs = [...scenes, ...laid].flatMap(inputOf);
+  const maps = ['-map', '[picture]', ...(hasSound ? ['-map', '[sound]', ...toAac] : []), ...toH264];
+  return { args: [...inputs, '-filter_complex', filters.join(';'), ...maps] };
+}
+
+// The film is as long as its picture: a sound that is longer ends with it.
+function mixed(laid: readonly Laid[], firstInput: number): string[] {
+  const delayed = laid.map(
+    ({ at }, index) =>
+      `[${firstInput + index}:a:0]${audioFormat},adelay=${Math.round(at * 1000)}:all=1[s${index}]`,
+  );
+  const pads = laid.map((_, index) => `[s${index}]`).join('');
+  const mix = `amix=inputs=${laid.length + 1}:duration=first:normalize=0,alimiter=level=disabled`;
+  return [...delayed, `[own]${pads}${mix}[sound]`];
+}
+
+function time(seconds: number): string {
+  return seconds.toFixed(6);
+}

@@ -1,0 +1,135 @@
+import { closeSync, fstatSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Deadline } from '../clock.ts';
+import { usageError } from '../errors.ts';
+import { intactFile } from '../flows/earlier-job.ts';
+import { HashedFile } from '../files/hashed-file.ts';
+import { localError } from '../files/local-error.ts';
+import type { OutputLock } from '../files/output-lock.ts';
+import { checkOutput, publish } from '../files/publish.ts';
+import type { WholeFile } from '../files/whole-file.ts';
+import type { JobDeps } from '../jobs/deps.ts';
+import { interruptedError } from '../jobs/errors.ts';
+import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
+import { type Clip, type Film, makeFilm, planFilm, type Track } from './film.ts';
+import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
+import type { PlannedRow } from './planned-row.ts';
+import { countOf, isSpeech } from './work.ts';
+
+/** What a film of a batch is made of. */
+export interface Cut {
+  plan: Plan;
+  /** In the order of the manifest. */
+  clips: Clip[];
+  /** The rows that belong to the film and have no finished file, in the order of the manifest. */
+  missing: PlannedRow[];
+  notes: string[];
+}
+
+/**
+ * Finds the finished videos of a batch, and the speech laid over them (design 17). Sends nothing.
+ * @throws MgwError('usage') if speech is laid over speech.
+ */
+export async function cutOf(batch: Batch, deps: PlanDeps): Promise<Cut> {
+  const rows: PlannedRow[] = [];
+  // Only the record says where a file was saved: the command names the film's path alone.
+  const plan = await planBatch({ ...batch, force: true }, { ...deps, isAnywhere: true }, (planned) => {
+    if (!isSpeech(planned.work) || planned.row.over !== undefined) rows.push(planned);
+  });
+  rows.sort((one, other) => one.row.index - other.row.index);
+  const cut: Cut = { plan, clips: [], missing: [], notes: [] };
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const clips = new Map<string, Clip>();
+  for (const planned of rows.filter(({ work }) => !isSpeech(work))) {
+    const track = await trackOf(planned);
+    if (track === undefined) cut.missing.push(planned);
+    else clips.set(planned.id, { ...track, speech: [] });
+    if (track !== undefined && countOf(planned.work) > 1)
+      cut.notes.push(`${planned.id} has ${countOf(planned.work)} videos: the first is taken.`);
+  }
+  for (const planned of rows) {
+    const { row, work } = planned;
+    if (!isSpeech(work) || row.over === undefined) continue;
+    const under = byId.get(row.over);
+    if (under === undefined || isSpeech(under.work))
+      throw usageError(`line ${row.line}: over: ${row.over} is not a row with a video.`);
+    const track = await trackOf(planned);
+    if (track === undefined) cut.missing.push(planned);
+    else clips.get(row.over)?.speech.push(track);
+  }
+  cut.clips = [...clips.values()];
+  cut.missing.sort((one, other) => one.row.index - other.row.index);
+  return cut;
+}
+
+async function trackOf({ id, state, work, take: { job } }: PlannedRow): Promise<Track | undefined> {
+  if (state !== 'done' || job === undefined) return undefined;
+  const file = await intactFile(job, 1, Math.max(countOf(work), job.record.results ?? 0));
+  if (file === undefined) return undefined;
+  const isRaw = isSpeech(work) && work.format.name === 'pcm';
+  const input = isRaw ? ['-f', 's16le', '-ar', String(work.sampleRate), '-ac', '1'] : [];
+  return { id, path: resolve(file.path), input };
+}
+
+/** Where a film goes. */
+export interface FilmTarget {
+  path: string;
+  /** Replaces an existing file. */
+  force: boolean;
+  deadline: Deadline;
+}
+
+/**
+ * Joins clips into a file, which appears only when it is whole.
+ * @param onPlan called before ffmpeg begins
+ * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; 10; 130.
+ */
+export async function joinClips(
+  clips: readonly Clip[],
+  { path, force, deadline }: FilmTarget,
+  deps: JobDeps,
+  onPlan: (film: Film) => void,
+): Promise<WholeFile & { film: Film }> {
+  const signal = deps.signals.soft;
+  checkOutput(path, { force });
+  try {
+    const film = await planFilm(clips, signal);
+    onPlan(film);
+    const lock = await lockOutput(path, deps, { identity: 'film', deadline });
+    try {
+      return { ...(await written(film, lock, force, signal)), film };
+    } finally {
+      await bestEffort(deps, () => lock.release());
+    }
+  } catch (error) {
+    throw signal.aborted ? interruptedError(signal, undefined, 'no') : error;
+  }
+}
+
+async function written(
+  film: Film,
+  lock: OutputLock,
+  force: boolean,
+  signal: AbortSignal,
+): Promise<WholeFile> {
+  const { target } = lock;
+  const { path, file } = await lock.createScratch().catch((error: unknown): never => {
+    throw localError(error, target, 'no');
+  });
+  let size: number;
+  try {
+    await makeFilm(film, path, signal);
+    size = fstatSync(file).size;
+  } catch (error) {
+    closeSync(file);
+    throw error;
+  }
+  const hashed = new HashedFile(path, file, size);
+  try {
+    const sealed = await hashed.seal();
+    await publish(sealed, target, { force, charged: 'no', assertHeld: lock.assertHeld });
+    return { path: target, bytes: sealed.bytes, sha256: sealed.sha256 };
+  } finally {
+    await hashed.close();
+  }
+}

@@ -1,0 +1,121 @@
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { Film } from '../../../batch/film.ts';
+import { type Cut, cutOf, joinClips } from '../../../batch/join.ts';
+import { exitCodes, type MgwError, usageError } from '../../../errors.ts';
+import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
+import { globalArguments } from '../../../flows/next.ts';
+import { isObjectUrl } from '../../../store-url.ts';
+import { printableLine } from '../../../printable.ts';
+import type { Run } from '../../command-tree.ts';
+import type { Context } from '../../context.ts';
+import { single } from '../../options.ts';
+import { shellWord } from '../../output/human.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { planView, rowView, tellProblems } from '../../output/plan.ts';
+import { openNamed } from './known.ts';
+import { planDepsOf } from './open.ts';
+import { addManifestOptions, type BatchOptions } from './options.ts';
+
+interface JoinOptions extends Omit<BatchOptions, 'output'> {
+  output?: string;
+  skipMissing?: boolean;
+}
+
+const more = `
+A row of speech with over: ROW is mixed with the sound of that row's video. The videos are copied if their parameters agree.
+Else they are encoded again, in the size of the first. Nothing is sent.
+
+Examples:
+  $ mgw batch join story.csv -o film.mp4
+  $ mgw batch join story.csv -o film.mp4 --skip-missing --force`;
+
+/** `mgw batch join FILE -o film.mp4`: puts the finished videos of a batch together with ffmpeg. */
+export function registerJoin(command: Command, run: Run): void {
+  command.argument('<batch>', 'its file, or its name where it was run before');
+  addManifestOptions(command);
+  command
+    .option('--skip-missing', 'leave out rows that are not done')
+    .addOption(single('-o, --output <file>', 'the film, a file that ends in .mp4').helpGroup('Output:'))
+    .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
+    .addHelpText('after', more)
+    .action((given: string) => run(command, (context) => join(context, given, command.opts())));
+}
+
+async function join(
+  context: Context,
+  given: string,
+  { output, force = false, skipMissing = false, ...asked }: JoinOptions,
+): Promise<Outcome> {
+  const path = filmPath(output);
+  const { file, batch } = await openNamed(context, given, asked);
+  const cut = await cutOf(batch, await planDepsOf(context, batch, 'offline'));
+  await tellProblems(context, file, { ...cut.plan, repeated: [] });
+  const json = { ...viewOf(cut, batch), film: null };
+  if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
+  for (const row of cut.missing)
+    context.progress.note(
+      `Missing: ${printableLine(row.id, 100)} (line ${row.row.line}), which is ${row.state}.`,
+    );
+  if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
+    const next = ['mgw', ...globalArguments(context.globals).flat(), 'batch', 'run', file];
+    const why = cut.missing.length === 0 ? 'The file has no row with a video. ' : '';
+    context.progress.note(
+      `${why}No film was written. To make what is missing: ${next.map(shellWord).join(' ')}`,
+    );
+    return { json: { ...json, next }, exitCode: exitCodes.partial };
+  }
+  for (const note of cut.notes) context.progress.note(note);
+  checkNoInput(path, cut);
+  await checkFfmpeg();
+  const target = { path, force, deadline: await context.deadline() };
+  const tell = ({ difference, notes }: Film): void => {
+    if (difference !== undefined) context.progress.note(`Encoding the videos again: ${difference}.`);
+    for (const note of notes) context.progress.note(note);
+  };
+  const { film, ...made } = await joinClips(cut.clips, target, await context.jobDeps(), tell);
+  const view = { ...made, seconds: film.seconds, is_copied: film.difference === undefined };
+  return { json: { ...json, film: view }, text: path };
+}
+
+function filmPath(output: string | undefined): string {
+  if (output === undefined) throw usageError('Give the file of the film: -o film.mp4');
+  if (isObjectUrl(output)) throw usageError('-o: batch join writes a local file. Give its path.');
+  if (!/\.mp4$/i.test(output)) throw usageError(`-o: ${printableLine(output, 100)} does not end in .mp4.`);
+  return resolve(output);
+}
+
+// Even with --force: those files were paid for.
+function checkNoInput(path: string, { clips }: Cut): void {
+  const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
+  if (input !== undefined)
+    throw usageError(
+      `-o: ${printableLine(path, 200)} is the file of the row ${printableLine(input.id, 100)}.`,
+    );
+}
+
+function invalidRows({ plan }: Cut): MgwError {
+  const what = plan.bad === 1 ? '1 row is invalid' : `${plan.bad} rows are invalid`;
+  return usageError(`${what}. --skip-missing leaves out such rows.`, ['mgw', 'help', 'batch']);
+}
+
+function viewOf(
+  { plan, clips, missing }: Cut,
+  batch: Parameters<typeof planView>[0],
+): Record<string, unknown> {
+  const { batch: view, problems } = planView(batch, plan);
+  return {
+    batch: view,
+    problems,
+    clips: clips.map(({ id, path, speech }) => ({
+      id,
+      path,
+      speech: speech.map((track) => ({ id: track.id, path: track.path })),
+    })),
+    missing: missing.map((row) => {
+      const { line, id, state, message } = rowView(row);
+      return { line, id, state, message };
+    }),
+  };
+}

@@ -1,0 +1,114 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import * as z from 'zod/mini';
+import { type MgwError, usageError, systemCode } from '../errors.ts';
+import { tryParseJson } from '../json.ts';
+import { printableLine } from '../printable.ts';
+
+const run = promisify(execFile);
+const maxOutputBytes = 64 * 1024 * 1024;
+const timeoutMs = 120_000;
+
+/** Checks that ffmpeg can be started. @throws MgwError('usage') that names its package. */
+export async function checkFfmpeg(): Promise<void> {
+  await run('ffmpeg', ['-version'], { timeout: timeoutMs }).catch((error: unknown) => {
+    throw systemCode(error) === 'ENOENT' ? noFfmpeg() : usageError('ffmpeg -version failed.');
+  });
+}
+
+/** Which frame of a video. */
+export type FramePlace = 'first' | 'last';
+
+const toPng = ['-an', '-frames:v', '1', '-c:v', 'png', '-f', 'image2pipe', '-'];
+
+/**
+ * Takes a frame of a video with ffmpeg from the PATH, as a PNG.
+ * @throws MgwError('usage') if there is no ffmpeg, or it finds no frame.
+ */
+export async function takeFrame(path: string, place: FramePlace, signal: AbortSignal): Promise<Uint8Array> {
+  const frame = (args: string[]): Promise<Buffer> =>
+    output('ffmpeg', path, args, { signal, timeout: timeoutMs });
+  // The sound may be longer than the picture, so the last second may hold no frame.
+  const attempts =
+    place === 'first'
+      ? [['-i', `file:${path}`]]
+      : ['-1', '-10'].map((seconds) => ['-sseof', seconds, '-i', `file:${path}`, '-vf', 'reverse']);
+  for (const args of attempts) {
+    const png = await frame([...args, ...toPng]);
+    if (png.length > 0) return png;
+  }
+  throw usageError(`ffmpeg found no frame in ${printableLine(path, 200)}.`);
+}
+
+/**
+ * Encodes or copies media into a file with ffmpeg, which overwrites it.
+ * @param list what ffmpeg reads from standard input
+ * @throws MgwError('usage') if there is no ffmpeg, or it fails.
+ */
+export async function encode(path: string, args: string[], signal: AbortSignal, list = ''): Promise<void> {
+  const whole = ['-y', '-xerror', ...args, '-movflags', '+faststart', '-f', 'mp4', `file:${path}`];
+  await output('ffmpeg', 'the film', whole, { signal }, list);
+}
+
+const streamSchema = z.looseObject({ codec_type: z.string() });
+const probeSchema = z.object({
+  streams: z.array(streamSchema),
+  format: z.object({ duration: z.optional(z.string()) }),
+});
+
+/** A stream of a media file, by the names that ffprobe gives its properties. */
+export type Stream = z.infer<typeof streamSchema>;
+
+/** What ffprobe says of a media file. */
+export interface Probe {
+  /** Absent if it has no picture. */
+  video?: Stream | undefined;
+  /** Absent if it has no sound. */
+  audio?: Stream | undefined;
+  seconds: number;
+}
+
+/** Returns the streams and the length of a media file. @throws MgwError('usage') if there is no ffprobe, or it cannot read the file. */
+export async function probe(path: string, input: string[], signal: AbortSignal): Promise<Probe> {
+  const args = ['-show_data_hash', 'sha256', '-show_streams', '-show_format', '-of', 'json'];
+  const text = await output('ffprobe', path, [...args, ...input], { signal, timeout: timeoutMs });
+  const { data } = probeSchema.safeParse(tryParseJson(text.toString()));
+  const seconds = Number(data?.format.duration);
+  if (data === undefined || !(seconds > 0))
+    throw usageError(`ffprobe cannot read ${printableLine(path, 200)}: it has no length.`);
+  const first = (type: string): Stream | undefined =>
+    data.streams.find(({ codec_type: each }) => each === type);
+  return { video: first('video'), audio: first('audio'), seconds };
+}
+
+async function output(
+  program: 'ffmpeg' | 'ffprobe',
+  path: string,
+  args: string[],
+  limits: { signal: AbortSignal; timeout?: number },
+  stdin?: string,
+): Promise<Buffer> {
+  const silent = program === 'ffmpeg' ? ['-nostdin', '-v', 'error'] : ['-v', 'error'];
+  try {
+    const running = run(program, [...silent, ...args], {
+      ...limits,
+      encoding: 'buffer',
+      maxBuffer: maxOutputBytes,
+    });
+    // A program that has failed reads no more.
+    running.child.stdin?.on('error', () => undefined).end(stdin);
+    return (await running).stdout;
+  } catch (error) {
+    limits.signal.throwIfAborted();
+    if (systemCode(error) === 'ENOENT') throw noFfmpeg();
+    const { stderr = '' } = error as { stderr?: Buffer | string };
+    const why = printableLine(String(stderr).trim() || 'it failed', 300);
+    throw usageError(`${program} failed on ${printableLine(path, 200)}: ${why}.`);
+  }
+}
+
+function noFfmpeg(): MgwError {
+  return usageError(
+    'ffmpeg takes frames of videos and joins them, and it is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
+  );
+}

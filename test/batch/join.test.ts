@@ -1,0 +1,207 @@
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { renderVideo } from '../../src/sandbox/media/video.ts';
+import { ffmpeg, ffprobe, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import type { CliResult } from '../support/cli.ts';
+import { runHereAs } from '../support/one-process.ts';
+import { pixels } from './story.ts';
+import { openScene, type Scene } from './scene.ts';
+
+const seconds = 0.5;
+
+let scene: Scene;
+/** The video that the gateway makes of a prompt. */
+let films: Record<string, Uint8Array>;
+beforeEach(async () => {
+  scene = await openScene();
+  films = Object.fromEntries(['s1', 's2', 's3'].map((prompt) => [prompt, filmOf(prompt)]));
+  scene.gateway.videoOf = (prompt) => films[prompt] ?? Buffer.alloc(0);
+});
+afterEach(() => scene.gateway.close());
+
+function filmOf(prompt: string, size = { width: 64, height: 64 }, audio = false): Uint8Array {
+  return renderVideo({ prompt, seconds, ...size, audio });
+}
+
+/** Rows of clips and of speech, whose id is the prompt or the text. */
+function rows(...given: [id: string, over?: string, format?: string][]): string {
+  const lines = given.map(([id, over, format = 'mp3']) =>
+    over === undefined
+      ? `${id},a,veo-3,4,720p,true,${id},,,`
+      : `${id},tts,,,,,,${id},${over},${format === '' ? '' : format}`,
+  );
+  return ['id,protocol,model,duration,resolution,audio,prompt,text,over,format', ...lines, ''].join('\n');
+}
+
+function join(file: string, ...args: string[]): Promise<CliResult> {
+  return runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at('film.mp4'), ...args]);
+}
+
+function film(): Buffer {
+  return readFileSync(scene.at('film.mp4'));
+}
+
+/** The loudest sample of each half second of a film. */
+function loudness(): number[] {
+  const { output } = ffmpeg(film(), [], ['-vn', '-ac', '1', '-ar', '8000', '-f', 's16le']);
+  const samples = new Int16Array(output.buffer, output.byteOffset, output.length / 2);
+  return Array.from({ length: Math.floor(samples.length / (8000 * seconds)) }, (_, part) =>
+    Math.max(...samples.subarray(part * 4000 + 400, (part + 1) * 4000 - 400)),
+  );
+}
+
+function lengthOf(media: Uint8Array): number {
+  return Number(ffprobe(media, ['nb_read_frames']).stream['nb_read_frames']);
+}
+
+function leftovers(): string[] {
+  return readdirSync(scene.user.cwd).filter((name) => name.startsWith('film'));
+}
+
+async function ran(...given: Parameters<typeof rows>): Promise<string> {
+  const file = scene.file('m.csv', rows(...given));
+  const { code, stderr } = await scene.batch('run', file);
+  expect(code, stderr).toBe(0);
+  return file;
+}
+
+describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
+  it('copies clips of the same parameters in the order of the file, without the gateway', async () => {
+    const file = await ran(['s3'], ['s1'], ['s2']);
+    const { gateway } = scene;
+    const requests = gateway.requests.length;
+    const joined = await join(file, '--json');
+    expect(joined.code, joined.stderr).toBe(0);
+    expect(joined.json).toMatchObject({
+      film: { path: scene.at('film.mp4'), bytes: film().length, is_copied: true },
+      clips: [{ id: 's3' }, { id: 's1' }, { id: 's2' }],
+    });
+    expect(gateway.requests).toHaveLength(requests);
+    expect(ffmpeg(film(), [], ['-f', 'null']).complaints).toBe('');
+    expect(lengthOf(film())).toBe(36);
+    expect(pixels(film(), 'first')).toBe(pixels(films['s3'] ?? film(), 'first'));
+    expect(pixels(film(), 'last')).toBe(pixels(films['s2'] ?? film(), 'last'));
+    expect(leftovers()).toEqual(['film.mp4']);
+  });
+
+  it('needs no gateway that answers, and no path of the rows', async () => {
+    const file = await ran(['s1'], ['s2']);
+    await scene.gateway.close();
+    const joined = await join(file);
+    expect([joined.code, joined.stdout]).toEqual([0, `${scene.at('film.mp4')}\n`]);
+  });
+
+  it('overwrites nothing without --force, and no clip with it', async () => {
+    const file = await ran(['s1'], ['s2']);
+    writeFileSync(scene.at('film.mp4'), 'mine');
+    expect((await join(file)).code).toBe(10);
+    expect(film().toString()).toBe('mine');
+    expect((await join(file, '--force')).code).toBe(0);
+    expect(lengthOf(film())).toBe(24);
+    const over = await runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at('s1.mp4'), '--force']);
+    expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('the file of the row s1')]);
+    expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
+  });
+
+  it('encodes clips that differ in the size of the first, with silence for those without sound', async () => {
+    films['s2'] = filmOf('s2', { width: 96, height: 48 }, true);
+    const joined = await join(await ran(['s1'], ['s2'], ['s3']));
+    expect([joined.code, joined.stderr]).toEqual([0, expect.stringContaining('s2 differs from s1')]);
+    const { stream } = ffprobe(film(), ['width', 'height', 'nb_read_frames']);
+    expect(stream).toMatchObject({ width: 64, height: 64, nb_read_frames: '36' });
+    const [before = 1, own = 0, after = 1] = loudness();
+    expect([before < 300, own > 1000, after < 300]).toEqual([true, true, true]);
+  });
+
+  it.each([
+    ['copied clips', { width: 64, height: 64 }, true],
+    ['encoded clips', { width: 96, height: 48 }, false],
+  ] as const)('lays speech over its clip of %s', async (_, size, isCopied) => {
+    films['s3'] = filmOf('s3', size);
+    scene.gateway.audio = ffmpeg(
+      filmOf('x', undefined, true),
+      [],
+      ['-vn', '-c:a', 'copy', '-f', 'mp3'],
+    ).output;
+    const joined = await join(await ran(['n1', 's2'], ['s1'], ['s2'], ['s3']), '--json');
+    expect(joined.code, joined.stderr).toBe(0);
+    expect(joined.json['film']).toMatchObject({ is_copied: isCopied });
+    const [before = 1, own = 0, after = 1] = loudness();
+    expect([before < 300, own > 1000, after < 300], loudness().join()).toEqual([true, true, true]);
+    expect(lengthOf(film())).toBe(36);
+  });
+
+  it('mixes speech, also raw PCM, with the sound of the clip', async () => {
+    films['s1'] = filmOf('s1', undefined, true);
+    const file = await ran(['s1'], ['n1', 's1', 'pcm']);
+    scene.gateway.audio = Buffer.alloc(0);
+    expect((await join(file, '--skip-missing')).code).toBe(0);
+    expect(loudness()).toHaveLength(1);
+  });
+
+  it('names rows that are not done, and writes nothing without --skip-missing', async () => {
+    scene.gateway.judge = (prompt) => (prompt === 's2' || prompt === 'n3' ? { kind: 'refuse' } : undefined);
+    const file = scene.file('m.csv', rows(['s1'], ['s2'], ['s3'], ['n2', 's2'], ['n3', 's3']));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
+    const joined = await join(file, '--json');
+    expect([joined.code, joined.json]).toMatchObject([
+      11,
+      { film: null, missing: [{ id: 's2' }, { id: 'n3' }] },
+    ]);
+    expect(joined.stderr).toMatch(/Missing: s2 \(line 3\), which is rejected.*\n.*n3 .*\n.*batch run/);
+    expect(leftovers()).toEqual([]);
+    expect((await join(file, '--skip-missing')).code).toBe(0);
+    expect(lengthOf(film())).toBe(24);
+  });
+
+  it('takes a file that was changed or removed as missing', async () => {
+    const file = await ran(['s1'], ['s2']);
+    writeFileSync(scene.at('s2.mp4'), Buffer.alloc(films['s2']?.length ?? 0));
+    expect((await join(file, '--json')).json).toMatchObject({ exit_code: 11, missing: [{ id: 's2' }] });
+  });
+
+  it('leaves nothing behind that the next run does not remove, if it is killed while ffmpeg works', async () => {
+    const file = await ran(['s1'], ['s2']);
+    mkdirSync(scene.at('bin'));
+    const script =
+      '#!/bin/sh\nfor out; do :; done\ncase "$out" in file:*) echo part > "${out#file:}"; kill -9 $PPID;; esac\n';
+    writeFileSync(scene.at('bin/ffmpeg'), script);
+    chmodSync(scene.at('bin/ffmpeg'), 0o755);
+    const env = { PATH: `${scene.at('bin')}:${process.env['PATH'] ?? ''}` };
+    const killed = await scene.user.run(['batch', 'join', file, '-o', scene.at('film.mp4')], { env });
+    expect([killed.code, existsSync(scene.at('film.mp4'))]).toEqual([137, false]);
+    expect(leftovers()).not.toEqual([]);
+    expect((await join(file)).code).toBe(0);
+    expect(leftovers()).toEqual(['film.mp4']);
+  });
+
+  it('without ffmpeg is exit 2, and names the package', async () => {
+    const file = await ran(['s1']);
+    const args = ['batch', 'join', file, '-o', scene.at('film.mp4')];
+    const { code, stderr } = await scene.user.run(args, { env: { PATH: scene.user.cwd } });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
+  });
+
+  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])(
+    'with %j is exit 2',
+    async (args) => {
+      const file = scene.file('m.csv', rows(['s1']));
+      const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
+      expect(code, stderr).toBe(2);
+    },
+  );
+});
+
+describe('over', () => {
+  it('is an error of the plan, by line, if it names no row', async () => {
+    const file = scene.file('m.csv', rows(['s1'], ['n1', 's2']));
+    const plan = await scene.batch('plan', file);
+    expect([plan.code, plan.stderr]).toEqual([2, expect.stringMatching(/:3: over: no row has the id s2/)]);
+  });
+
+  it('is an error of join if it names speech', async () => {
+    const file = scene.file('m.csv', rows(['s1'], ['n1', 's1'], ['n2', 'n1']));
+    const joined = await join(file);
+    expect([joined.code, joined.stderr]).toEqual([2, expect.stringMatching(/line 4: over: n1 is not a row/)]);
+  });
+});
