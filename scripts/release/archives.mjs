@@ -4,26 +4,29 @@ import { crc32, deflateRawSync } from 'node:zlib';
 // Archives without times and owners, so that the same files give the same bytes.
 
 /**
- * Returns a tar archive (ustar) owned by root.
- * @param entries `path` ends with a slash if it is a folder; `mode` is optional
+ * Returns a tar archive (ustar).
+ * @param entries `path` ends with a slash if it is a folder; `mode`, `owner` (root by default) and the target of a symbolic `link` are
+ * optional
  */
 export function tar(entries) {
-  const blocks = entries.flatMap(({ path, body = '', mode }) => {
+  const blocks = entries.flatMap(({ path, body = '', mode, owner = 0, link = '' }) => {
     const bytes = Buffer.from(body);
     const isFolder = path.endsWith('/');
     const header = Buffer.alloc(512);
     const octal = (value, at, width) => header.write(`${value.toString(8).padStart(width - 1, '0')}\0`, at);
-    if (path.length > 100) throw new Error(`${path} is too long for a tar archive`);
+    for (const name of [path, link])
+      if (name.length > 100) throw new Error(`${name} is too long for a tar archive`);
     header.write(path);
     octal(mode ?? (isFolder ? 0o755 : 0o644), 100, 8);
-    octal(0, 108, 8);
-    octal(0, 116, 8);
+    octal(owner, 108, 8);
+    octal(owner, 116, 8);
     octal(bytes.length, 124, 12);
     octal(0, 136, 12);
     header.write('        ', 148);
-    header.write(isFolder ? '5' : '0', 156);
-    header.write('ustar\x0000root', 257, 'latin1');
-    header.write('root', 297);
+    header.write(isFolder ? '5' : link ? '2' : '0', 156);
+    header.write(link, 157);
+    header.write('ustar\x0000', 257, 'latin1');
+    if (owner === 0) for (const at of [265, 297]) header.write('root', at);
     octal(
       header.reduce((sum, byte) => sum + byte, 0),
       148,

@@ -1,21 +1,25 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { commandsIn, openImage } from './root.mjs';
 
-// Installs each form of `release/` that runs on this machine into an empty folder, and uses it there.
+// Installs each form of `release/` that runs on this machine into an empty root, and uses it there by chroot.
 const release = resolve('release');
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-const root = mkdtempSync(join(tmpdir(), 'mgw-release-'));
+if (process.getuid?.() !== 0) throw new Error('release:check needs root, for chroot: run it with sudo');
+const work = mkdtempSync(join(tmpdir(), 'mgw-release-'));
 try {
   checkSums();
   checkManifests();
-  useNpm();
-  useExecutable(join(release, `mgw-${version}-linux-${process.arch}`), 'executable');
-  useDeb();
+  const image = openImage(join(release, `mgw-${version}-oci.tar`), join(work, 'oci'));
+  useImage(image);
+  useExecutable(image);
+  useDeb(image);
+  useNpm(image);
 } finally {
-  rmSync(root, { recursive: true, force: true });
+  rmSync(work, { recursive: true, force: true });
 }
 
 function checkSums() {
@@ -39,40 +43,58 @@ function checkManifests() {
   }
 }
 
-function useNpm() {
-  const prefix = join(root, 'npm');
-  const env = { ...process.env, npm_config_cache: join(root, 'npm-cache') };
+function useNpm(image) {
+  const root = rootOf(image, 'npm');
+  const env = { ...process.env, npm_config_cache: join(work, 'npm-cache') };
+  const prefix = join(root, 'usr/local');
   const flags = ['--global', '--offline', '--no-audit', '--no-fund', '--prefix', prefix];
   execFileSync('npm', ['install', ...flags, join(release, `mgw-${version}.tgz`)], { env, stdio: 'pipe' });
   expect(existsSync(join(prefix, 'share/man/man1/mgw.1')), 'npm: man page', prefix);
-  use(join(prefix, 'bin/mgw'), 'npm');
+  copyFileSync(process.execPath, join(prefix, 'bin/node'));
+  use(image, root, 'npm', '/usr/local/bin/mgw');
 }
 
-function useDeb() {
-  const folder = join(root, 'deb');
+function useExecutable(image) {
+  const root = rootOf(image, 'executable');
+  mkdirSync(join(root, 'usr/local/bin'), { recursive: true });
+  copyFileSync(join(release, `mgw-${version}-linux-${process.arch}`), join(root, 'usr/local/bin/mgw'));
+  use(image, root, 'executable', '/usr/local/bin/mgw');
+}
+
+// dpkg refuses a package whose dependencies the system does not have.
+function useDeb(image) {
+  const root = rootOf(image, 'deb');
   const architecture = process.arch === 'x64' ? 'amd64' : 'arm64';
-  execFileSync('dpkg-deb', ['--extract', join(release, `mgw_${version}_${architecture}.deb`), folder]);
-  for (const file of ['man/man1/mgw.1.gz', 'bash-completion/completions/mgw', 'zsh/vendor-completions/_mgw'])
-    expect(existsSync(join(folder, 'usr/share', file)), `deb: ${file}`, folder);
-  useExecutable(join(folder, 'usr/bin/mgw'), 'deb');
+  const file = join(release, `mgw_${version}_${architecture}.deb`);
+  for (const folder of ['info', 'updates', 'triggers']) mkdirSync(join(root, 'var/lib/dpkg', folder));
+  execFileSync('dpkg', [`--root=${root}`, '--install', file], { stdio: 'pipe' });
+  for (const name of ['man/man1/mgw.1.gz', 'bash-completion/completions/mgw', 'zsh/vendor-completions/_mgw'])
+    expect(existsSync(join(root, 'usr/share', name)), `deb: ${name}`, root);
+  use(image, root, 'deb', '/usr/bin/mgw');
 }
 
-function useExecutable(file, form) {
-  use(file, form);
-  const run = spawnSync(file, ['--version'], { env: { NODE_OPTIONS: '--not-a-flag' }, encoding: 'utf8' });
-  expect(run.stdout === `${version}\n`, `${form}: ignores NODE_OPTIONS`, run);
+function useImage(image) {
+  const root = join(work, 'image');
+  image.unpack(root);
+  const [command] = image.config.Entrypoint;
+  use(image, root, 'image', command);
 }
 
-// Without another mgw or, except for npm's form, a Node on its PATH.
-function use(file, form) {
-  const home = join(root, `home-${form}`);
-  mkdirSync(home);
-  const node = form === 'npm' ? `${process.execPath.replace(/\/node$/, '')}:` : '';
-  const env = { HOME: home, PATH: `${node}/usr/bin:/bin` };
-  const mgw = (what, args, pattern) => {
-    const run = spawnSync(file, args, { cwd: home, env, encoding: 'utf8' });
-    expect(run.status === 0 && pattern.test(run.stdout), `${form}: ${what}`, run);
+// A root without Node, and without another mgw.
+function rootOf(image, form) {
+  const root = join(work, form);
+  image.unpack(root, 1);
+  return root;
+}
+
+function use({ config }, root, form, file) {
+  const run = commandsIn(root, config);
+  const home = join(root, config.WorkingDir);
+  const mgw = (what, args, pattern, env) => {
+    const ended = run([file, ...args], env);
+    expect(ended.status === 0 && pattern.test(ended.stdout), `${form}: ${what}`, ended);
   };
+  if (form !== 'npm') mgw('ignores NODE_OPTIONS', ['--version'], /^\d/, { NODE_OPTIONS: '--not-a-flag' });
   mgw('version', ['--version'], new RegExp(`^${version.replaceAll('.', '\\.')}\n$`));
   mgw('settings', ['config', 'set', 'sandbox.pace', '50ms'], /^/);
   mgw(

@@ -2,14 +2,19 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { constants, zstdCompress } from 'node:zlib';
 import { zip } from './archives.mjs';
 import { deb, debData } from './deb.mjs';
+import { debianFiles } from './debian.mjs';
 import { bundleMain, writeExecutable } from './executable.mjs';
+import { image } from './image.mjs';
 import { manifests } from './manifests.mjs';
 import { unpackNode } from './node-package.mjs';
 import { nodeVersion, targets } from './targets.mjs';
 
-// Makes all forms of mgw into `release/`. Nothing in it depends on the folder, the time or the user.
+// Makes all forms of mgw into `release/`. Nothing in it depends on the folder, the time or the user. `main.mjs` starts it.
+if (process.version !== `v${nodeVersion}`) throw new Error('start it by npm run release');
 process.umask(0o022);
 const { version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
 // Where the files will be: the manifests of package managers name it.
@@ -18,6 +23,8 @@ const address = `${homepage}/releases/download/v${version}`;
 const release = resolve('release');
 const cache = resolve('node_modules/.cache/mgw-release');
 const work = join(cache, 'work');
+const nodes = new Map(targets.map((target) => [target.name, unpackNode(target, cache)]));
+const host = nodes.get(`${process.platform}-${process.arch}`);
 for (const folder of [release, work]) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
@@ -25,34 +32,26 @@ for (const folder of [release, work]) {
 
 execFileSync('npm', ['pack', '--silent', '--pack-destination', release], { stdio: 'pipe' });
 
-const nodes = new Map(targets.map((target) => [target.name, unpackNode(target, cache)]));
-const host = nodes.get(`${process.platform}-${process.arch}`);
-if (host === undefined) throw new Error('a release is made on linux-x64');
-const builder = join(host, 'package/bin/node');
-
 const main = join(work, 'main.cjs');
 await bundleMain(main);
 writeFileSync(join(release, 'LICENSES.txt'), licences());
-const tars = new Map();
+const linux = [];
 for (const target of targets) {
   const output = executableOf(target);
   const node = join(nodes.get(target.name), target.binary);
-  writeExecutable(target, { builder, node, main, folder: work, output });
+  writeExecutable(target, { builder: process.execPath, node, main, folder: work, output });
   if (target.architecture === undefined) {
     writeFileSync(output.replace('.exe', '.zip'), zip('mgw.exe', readFileSync(output)));
     continue;
   }
-  tars.set(target, join(work, `${target.name}.tar`));
-  writeFileSync(tars.get(target), debData(output, licences()));
+  linux.push({ ...target, output });
 }
-
-pack([...tars].flatMap(([target, file]) => [executableOf(target), file]));
-for (const [{ architecture }, file] of tars) {
-  const data = readFileSync(`${file}.zst`);
-  const size = readFileSync(file).length;
-  const name = `mgw_${version}_${architecture}.deb`;
-  writeFileSync(join(release, name), deb({ version, architecture, data, size }));
-}
+await Promise.all(linux.map(packLinux));
+const platforms = linux.map(({ architecture, output }) => ({
+  ...{ architecture, base: debianFiles(architecture, cache), executable: readFileSync(output) },
+}));
+const whole = image({ version, license, platforms, licences: licences() });
+writeFileSync(join(release, `mgw-${version}-oci.tar`), whole);
 const sbom = readFileSync('dist/sbom.cdx.json', 'utf8');
 writeFileSync(join(release, `mgw-${version}.cdx.json`), sbom);
 writeFileSync(join(release, `mgw-${version}-executable.cdx.json`), withNode(JSON.parse(sbom)));
@@ -80,9 +79,20 @@ function notes() {
   return `# mgw ${version}\n${first.slice(first.indexOf('\n'))}`;
 }
 
-// The Node of this machine may be too old to know zstd.
-function pack(files) {
-  execFileSync(builder, [join(import.meta.dirname, 'pack.mjs'), ...files], { stdio: 'inherit' });
+async function packLinux({ architecture, output }) {
+  const files = debData(output, licences());
+  const [executable, data] = await Promise.all([packed(readFileSync(output)), packed(files)]);
+  writeFileSync(`${output}.zst`, executable);
+  const name = `mgw_${version}_${architecture}.deb`;
+  writeFileSync(join(release, name), deb({ version, architecture, data, size: files.length }));
+}
+
+function packed(bytes) {
+  const params = {
+    [constants.ZSTD_c_compressionLevel]: 15,
+    [constants.ZSTD_c_enableLongDistanceMatching]: 1,
+  };
+  return promisify(zstdCompress)(bytes, { params });
 }
 
 function licences() {

@@ -72,7 +72,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
     expect(grace).toBeGreaterThan(25);
     await shell.run('mgw batch enqueue clips.csv');
     const quick = ['--max-idle', '1s', '--poll-interval', '10ms'];
-    const ran = await shell.run([...args.map(here), ...quick].map(quoted).join(' '));
+    const ran = await shell.run(['mgw', ...args.map(here), ...quick].map(quoted).join(' '));
     expect(ran.code, ran.stderr).toBe(0);
     expect(existsSync(join(shell.home, 'clips/clips/row-0.mp4'))).toBe(true);
     const probe = livenessProbe.exec.command.map(here).map(quoted).join(' ');

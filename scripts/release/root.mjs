@@ -1,0 +1,51 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+// Roots with nothing but what a form needs. They are used by chroot, with a /proc and a /dev that end with the command.
+const script =
+  'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec /usr/sbin/chroot --groups= "--userspec=$1" "$0" "${@:2}"';
+
+/**
+ * Reads an image for this processor.
+ * @returns `config`, and `unpack`, which writes its first layers into an empty folder: one for the system alone
+ * @throws if a blob is not the one that its digest names
+ */
+export function openImage(file, folder) {
+  mkdirSync(folder);
+  execFileSync('tar', ['-xf', file, '-C', folder]);
+  const blob = ({ digest }) => {
+    const path = join(folder, 'blobs', digest.replace(':', '/'));
+    const found = createHash('sha256').update(readFileSync(path)).digest('hex');
+    if (digest !== `sha256:${found}`) throw new Error(`${path}: its SHA-256 is ${found}`);
+    return path;
+  };
+  const read = (descriptor) => JSON.parse(readFileSync(blob(descriptor), 'utf8'));
+  const [all] = JSON.parse(readFileSync(join(folder, 'index.json'), 'utf8')).manifests;
+  const architecture = process.arch === 'x64' ? 'amd64' : process.arch;
+  const { config, layers } = read(
+    read(all).manifests.find(({ platform }) => platform.architecture === architecture),
+  );
+  return {
+    config: read(config).config,
+    unpack(root, count = layers.length) {
+      mkdirSync(root);
+      for (const layer of layers.slice(0, count))
+        execFileSync('tar', ['--numeric-owner', '-xpzf', blob(layer), '-C', root]);
+    },
+  };
+}
+
+/** Returns a function that runs a command in a root, as the image does: with its user, environment and working directory. */
+export function commandsIn(root, { User: user, Env: env, WorkingDir: cwd }) {
+  const given = Object.fromEntries(env.map((pair) => pair.split(/=(.*)/s)));
+  return (words, extra = {}) => {
+    const inside = ['/bin/sh', '-c', 'cd "$0" && exec "$@"', cwd, ...words];
+    const outside = ['--mount', '--pid', '--fork', '/bin/bash', '-ec', script, root, `${user}:${user}`];
+    return spawnSync('/usr/bin/unshare', [...outside, ...inside], {
+      env: { ...given, ...extra },
+      encoding: 'utf8',
+    });
+  };
+}
