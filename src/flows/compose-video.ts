@@ -21,6 +21,8 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   dryRun?: boolean | undefined;
   /** One of the protocol's equivalent paths. */
   endpoint?: string | undefined;
+  /** Asks for each asset before the video is paid for: its status, type and size. */
+  checkAssets?: boolean | undefined;
   /** Reads the local files that asset flags name. Without it these flags take URLs only. */
   readLocalFile?: ReadLocalFile | undefined;
   /** Videos of earlier jobs by the values of asset flags; others are looked up in the ledger. */
@@ -75,7 +77,7 @@ export async function composeVideo(
   const body = await completed(session, protocol, composed, parts, listing, isFromFile);
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
-  const upload = uploadFor(session, protocol, body, files, endpoint);
+  const upload = uploadFor(session, protocol, body, files, { endpoint, checkAssets: parts.checkAssets });
   const video = { protocol, body, asked, exchange, upload, isFromFile };
   return {
     video,

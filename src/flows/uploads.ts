@@ -76,26 +76,33 @@ function withoutStore(flag: string, path: string, { name }: Protocol): Error {
  * Returns what completes a submission whose body names uploaded files: it uploads those that the store does not have, and
  * makes the request with their URLs. Undefined if the body names none.
  * @param files those of this command; any other must be in the store
+ * @param options `checkAssets` makes sure first that the gateway can fetch each asset, by its status, type and size
  */
 export function uploadFor(
   session: Session,
   protocol: Protocol,
   body: JsonObject,
   files: LocalFiles,
-  endpoint?: string,
+  {
+    endpoint,
+    checkAssets = false,
+  }: { endpoint?: string | undefined; checkAssets?: boolean | undefined } = {},
 ): (() => Promise<Exchange>) | undefined {
   const names = new Set<string>();
   withAssets(protocol, body, (value) => {
     if (isStoredName(value)) names.add(value);
     return value;
   });
-  if (names.size === 0) return undefined;
+  if (names.size === 0 && !checkAssets) return undefined;
   return async () => {
     const urls = new Map<string, string>();
+    if (checkAssets) await (await import('./check-assets.ts')).checkAssetUrls(session, protocol, body);
     if (protocol.inlineAssets) for (const name of names) urls.set(name, await base64Of(name, files));
     else {
       const store = await session.store();
       for (const name of names) urls.set(name, await urlOf(store, name, files));
+      if (checkAssets && store !== undefined)
+        await (await import('./check-assets.ts')).checkUploads(session, protocol, body, store, urls);
     }
     const sent = withAssets(protocol, body, (value) => urls.get(value) ?? value);
     return protocol.submission(sent, { endpoint });

@@ -29,6 +29,11 @@ export async function openS3Store(
       else if (found.status !== 200) throw client.refused('look for', name, found);
       return client.presigned(key, expiresMs);
     },
+    describe: async (name) => {
+      const { status, headers, ...reply } = await client.call({ method: 'HEAD', key: keyOf(name) });
+      if (status !== 200) throw client.refused('look for', name, { status, headers, ...reply });
+      return { mime: headers['content-type'] ?? '', bytes: Number(headers['content-length'] ?? 0) };
+    },
     uploads: {
       list: () => listed(client, folder),
       remove: async (name) => {

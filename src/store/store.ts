@@ -13,6 +13,8 @@ export interface Store {
    * the file and `read` is absent.
    */
   url(name: string, read?: () => Promise<Uint8Array>): Promise<string>;
+  /** Returns the type and size of a file that it has. Absent if the store is a program. @throws MgwError('store') */
+  describe?(name: string): Promise<{ mime: string; bytes: number }>;
   /** Absent if the store is a program. */
   uploads?: Uploads;
   close(): void;

@@ -11,7 +11,10 @@ import { compose, fileNamedBy, type FlagValue, longName } from '../../../protoco
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 
 /** The options that a body is made of, apart from the protocol's own flags. */
-export interface BodyOptions extends Pick<BodyParts, 'set' | 'check' | 'dryRun' | 'endpoint'> {
+export interface BodyOptions extends Pick<
+  BodyParts,
+  'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'
+> {
   /** The argument of `--body`. */
   body?: string | undefined;
 }
@@ -33,11 +36,11 @@ export async function composedVideo(
   if (prompt === '-' && options.body === '@-')
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
-  const { set, check, dryRun, endpoint } = options;
+  const { set, check, dryRun, endpoint, checkAssets } = options;
   const body = await givenBody(context, options.body);
   if (options.body?.startsWith('@') && options.body !== '@-') fromFiles.push('body');
   const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => readInputFile(path, `--${flag}`);
-  const parts = { body, flags, set, fromFiles, check, dryRun, endpoint, readLocalFile };
+  const parts = { body, flags, set, fromFiles, check, dryRun, endpoint, checkAssets, readLocalFile };
   return composeVideo(context, protocol, parts, listing);
 }
 

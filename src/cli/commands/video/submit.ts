@@ -65,6 +65,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
     protocol?.setExample ?? 'parameters.seed=7',
     ...bodyOptions(protocol === undefined ? allEndpoints : protocol.endpoints),
     noCheckOption(),
+    new Option('--check-assets', 'ask for each asset first: its status, type and size'),
   ))
     command.addOption(option);
   command.addHelpText(
@@ -102,6 +103,10 @@ async function submitCommand(
   else if (defaults !== undefined) await noteOnce(context, defaults);
   if (options.dryRun) {
     const { body, exchange } = video;
+    if (options.checkAssets) {
+      const { checkAssetUrls } = await import('../../../flows/check-assets.ts');
+      await checkAssetUrls(context, video.protocol, body);
+    }
     const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
     return withCost(dryRun(exchange, video.protocol.auth, settings), [asked], context);
   }

@@ -1,0 +1,154 @@
+import { type MgwError, toMgwError, usageError } from '../errors.ts';
+import { bearer } from '../exchange.ts';
+import { createClient } from '../http/client.ts';
+import { follow } from '../http/download/follow.ts';
+import type { JsonObject } from '../json.ts';
+import { printableLine } from '../printable.ts';
+import { isStoredName, withAssets } from '../protocols/local-asset.ts';
+import type { Protocol } from '../protocols/protocol.ts';
+import type { Store } from '../store/store.ts';
+import { version } from '../version.ts';
+import type { Session } from './session.ts';
+
+/** An asset as its server describes it. */
+interface Described {
+  mime: string;
+  /** Undefined if the server does not tell. */
+  bytes: number | undefined;
+}
+
+type Kind = 'image' | 'video' | 'audio';
+
+/** The largest assets that the specification allows (2.8), bytes. */
+const maxBytes: Partial<Record<Kind, number>> = { image: 20 * 1024 * 1024, audio: 50 * 1024 * 1024 };
+
+const timeoutMs = 20_000;
+const connectTimeoutMs = 10_000;
+
+/**
+ * Asks for each asset of a body that is a URL, free of charge (design 17).
+ * @throws MgwError('usage') that names every asset which cannot be fetched, or has the wrong type or size.
+ */
+export async function checkAssetUrls(session: Session, protocol: Protocol, body: JsonObject): Promise<void> {
+  const urls = protocol.inlineAssets
+    ? []
+    : assetsOf(protocol, body).filter(({ value }) => !isStoredName(value));
+  await checkAll(urls, ({ value }) => describe(session, value));
+}
+
+/**
+ * Asks the store for each file of a body that it was given; if the store is a program, asks for the URL that it printed.
+ * @param urls the URLs of the files, by name
+ * @throws MgwError('usage') as {@link checkAssetUrls} does; MgwError('store')
+ */
+export async function checkUploads(
+  session: Session,
+  protocol: Protocol,
+  body: JsonObject,
+  store: Store,
+  urls: ReadonlyMap<string, string>,
+): Promise<void> {
+  const own = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
+  await checkAll(own, ({ value }) => {
+    // A frame is stored under the hash of its own bytes.
+    if (store.describe !== undefined && !value.includes('#')) return store.describe(value);
+    return describe(session, urls.get(value) ?? '');
+  });
+}
+
+interface Asset {
+  value: string;
+  kind: Kind;
+}
+
+function assetsOf(protocol: Protocol, body: JsonObject): Asset[] {
+  const found: Asset[] = [];
+  for (const field of protocol.assetFields ?? [])
+    withAssets({ ...protocol, assetFields: [field] }, body, (value) => {
+      found.push({ value, kind: kindOf(field, value) });
+      return value;
+    });
+  return found;
+}
+
+// Protocol B has all kinds of files in one list.
+function kindOf(field: string, value: string): Kind {
+  const name = field.startsWith('FileInfos') ? value.replace(/[?#].*$/s, '') : field;
+  if (/audio|\.(mp3|wav|m4a|aac)$/i.test(name)) return 'audio';
+  return /video|\.(mp4|mov|webm)$/i.test(name) ? 'video' : 'image';
+}
+
+async function checkAll(assets: readonly Asset[], ask: (asset: Asset) => Promise<Described>): Promise<void> {
+  const problems: string[] = [];
+  for (const asset of assets) {
+    const problem = await ask(asset).then(
+      (described) => problemOf(asset, described),
+      (error: unknown) => {
+        const failed = toMgwError(error);
+        if (failed.code === 'store' || failed.exitCode > 128) throw failed;
+        return failed.message;
+      },
+    );
+    if (problem !== undefined) problems.push(`${asset.kind} ${shown(asset.value)}: ${problem}`);
+  }
+  if (problems.length > 0) throw usageError(problems.join('\n'));
+}
+
+function problemOf({ kind }: Asset, { mime, bytes }: Described): string | undefined {
+  const [type = ''] = mime.toLowerCase().split(';');
+  const isOpen = type === '' || /^(application|binary)\/octet-stream$/.test(type.trim());
+  if (!isOpen && !type.trim().startsWith(`${kind}/`)) return `its type is ${printableLine(type, 80)}.`;
+  const max = maxBytes[kind];
+  if (bytes === 0) return 'it is empty.';
+  if (max === undefined || bytes === undefined || bytes <= max) return undefined;
+  return `it has ${(bytes / 2 ** 20).toFixed(1)} MiB; at most ${max / 2 ** 20} MiB are allowed.`;
+}
+
+// Some servers refuse HEAD, and a signature may be for GET alone.
+async function describe(session: Session, address: string): Promise<Described> {
+  const { soft } = session.signals();
+  const url = new URL(address);
+  const client = createClient({
+    baseUrl: new URL(url.origin),
+    key: '',
+    userAgent: `mgw/${version}`,
+    connectTimeoutMs,
+  });
+  try {
+    const request = { method: 'HEAD', path: url.pathname + url.search, headers: {} } as const;
+    const head = await client.exchange(request, { auth: bearer, timeoutMs, signal: soft });
+    if (head.status === 200) return describedBy(head.headers, head.headers['content-length']);
+  } catch {
+    soft.throwIfAborted();
+  } finally {
+    client.close();
+  }
+  const gateway = { baseUrl: url, key: '', auth: bearer, trustedOrigins: [], userAgent: `mgw/${version}` };
+  const signal = AbortSignal.any([soft, AbortSignal.timeout(timeoutMs)]);
+  const headers = { range: 'bytes=0-0' };
+  const reply = await follow(
+    { url: address, key: 'never' },
+    { gateway, headers, connectTimeoutMs, signal, onHead: () => undefined },
+  ).catch((error: unknown) => {
+    soft.throwIfAborted();
+    throw unfetched(error);
+  });
+  reply.message.destroy();
+  if (reply.status === 206) return describedBy(reply.headers, reply.headers['content-range']?.split('/')[1]);
+  if (reply.status === 200) return describedBy(reply.headers, reply.headers['content-length']);
+  throw usageError(`it cannot be fetched: HTTP ${reply.status}.`);
+}
+
+function unfetched(error: unknown): MgwError {
+  return usageError(`it cannot be fetched from here: ${toMgwError(error).message}`);
+}
+
+function describedBy(headers: Record<string, string>, length: string | undefined): Described {
+  const bytes = Number(length ?? NaN);
+  return { mime: headers['content-type'] ?? '', bytes: Number.isNaN(bytes) ? undefined : bytes };
+}
+
+// A query may be a signature.
+function shown(value: string): string {
+  return printableLine(value.replace(/[?#].*$/s, '?…'), 200);
+}

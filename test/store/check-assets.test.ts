@@ -1,0 +1,107 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { newUser, type User } from '../support/cli.ts';
+import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { account, s3Server, type S3Server } from './s3-server.ts';
+
+const megabyte = 1024 * 1024;
+
+interface Scene {
+  user: User;
+  store: S3Server;
+  /** The server of the assets: `/TYPE/SUBTYPE?bytes=N&status=S`, and `refuses=HEAD` for one that takes GET alone. */
+  files: HttpServer;
+  posts: () => number;
+}
+
+async function scene(): Promise<Scene> {
+  const store = await s3Server();
+  const files = await httpServer((seen, response) => {
+    const { pathname, searchParams: query } = new URL(seen.path, 'http://files');
+    const bytes = Number(query.get('bytes') ?? 1000);
+    const status = Number(query.get('status') ?? 200);
+    const isRefused = query.get('refuses') === seen.method;
+    if (query.has('to')) return response.writeHead(302, { location: query.get('to') ?? '' }).end();
+    const head = { 'content-type': pathname.slice(1), 'content-length': bytes };
+    if (seen.method === 'HEAD' || status !== 200)
+      return response.writeHead(isRefused ? 405 : status, head).end();
+    return response
+      .writeHead(206, { ...head, 'content-length': 1, 'content-range': `bytes 0-0/${bytes}` })
+      .end('x');
+  });
+  const gateway: HttpServer = await httpServer((_, response) =>
+    sendJson(response, { task_id: gateway.create(), status: 'queued' }),
+  );
+  const user = newUser(gateway.url, account);
+  await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
+  await user.run(['config', 'set', 'store.endpoint', store.url]);
+  const posts = (): number => gateway.requests.filter(({ method }) => method === 'POST').length;
+  return { user, store, files, posts };
+}
+
+// The addresses are on loopback, which the local checks refuse.
+const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5', '--no-check', '--json'];
+const checked = (...flags: string[]): string[] => [...submit, '--check-assets', ...flags];
+
+describe('--check-assets', () => {
+  test.each([
+    ['an image', '/image/png'],
+    ['an image behind a redirect', '/x?to=/image/png'],
+    ['an image of a server that refuses HEAD', '/image/jpeg?refuses=HEAD'],
+    ['a file whose server knows no type', '/application/octet-stream'],
+  ])('submits with %s', async (_, path) => {
+    const { user, files, posts } = await scene();
+    const ran = await user.run(checked('--image', files.url + path));
+    expect(ran.code, ran.stdout).toBe(0);
+    expect(posts()).toBe(1);
+  });
+
+  test.each([
+    ['is missing', '/image/png?status=404', 'HTTP 404'],
+    ['is a page', '/text/html', 'its type is text/html'],
+    ['is too large', `/image/png?bytes=${21 * megabyte}`, '21.0 MiB'],
+    ['is too large by GET', `/image/png?bytes=${21 * megabyte}&refuses=HEAD`, '21.0 MiB'],
+    ['is empty', '/image/png?bytes=0', 'it is empty'],
+  ])('pays for nothing if an image %s', async (_, path, words) => {
+    const { user, files, posts } = await scene();
+    const ran = await user.run(checked('--image', `${files.url}${path}`));
+    expect(ran.json).toMatchObject({ exit_code: 2, error: { code: 'usage', charged: 'no' } });
+    expect(ran.json.error.message).toContain(words);
+    expect(ran.json.error.message).not.toContain('bytes=');
+    expect(posts()).toBe(0);
+  });
+
+  test('names every bad asset, and judges audio as audio', async () => {
+    const { user, files, posts } = await scene();
+    const audio = `${files.url}/audio/mpeg?bytes=${51 * megabyte}`;
+    const ran = await user.run(
+      checked('--reference-image', `${files.url}/text/html`, '--reference-audio', audio),
+    );
+    expect(ran.json.error.message).toMatch(/image .*text\/html[^]*audio .*51\.0 MiB/);
+    expect(posts()).toBe(0);
+    const dry = await user.run(checked('--image', `${files.url}/text/html`, '--dry-run'));
+    expect(dry.json).toMatchObject({ exit_code: 2 });
+  });
+
+  test('asks the store for an uploaded file', async () => {
+    const { user, store, posts } = await scene();
+    writeFileSync(join(user.cwd, 'first.png'), 'an image');
+    const ran = await user.run(checked('--image', 'first.png'));
+    expect(ran.code, ran.stdout).toBe(0);
+    expect(store.calls.filter((call) => call.startsWith('HEAD')).map((call) => call.slice(-3))).toEqual([
+      '404',
+      '200',
+    ]);
+    writeFileSync(join(user.cwd, 'large.png'), Buffer.alloc(21 * megabyte));
+    const large = await user.run(checked('--image', 'large.png'));
+    expect(large.json).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
+    expect(posts()).toBe(1);
+  });
+
+  test('asks nothing without the flag', async () => {
+    const { user, files } = await scene();
+    expect((await user.run([...submit, '--image', `${files.url}/text/html`])).code).toBe(0);
+    expect(files.requests).toHaveLength(0);
+  });
+});
