@@ -29,6 +29,24 @@ export async function afterwards(outcome: Outcome, context: Context): Promise<vo
   if (globals.open && io.stderr.isTTY === true) await show(files, deps.note);
 }
 
+/**
+ * Runs the command of `--on-done` by the shell, with the JSON document on its stdin, and waits for it. Its output goes to
+ * stderr: stdout is for data. Never throws; a failure is told on stderr, and changes no exit code.
+ */
+export async function runAtEnd(command: string, document: string, { stderr, env }: Io): Promise<void> {
+  const failure = await new Promise<string | undefined>((resolve) => {
+    const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
+    child.once('error', (error) => resolve(error.message));
+    child.once('close', (code, signal) =>
+      resolve(code === 0 ? undefined : `it ended with ${code === null ? signal : `exit ${code}`}`),
+    );
+    // A command that reads nothing closes its end.
+    child.stdin?.on('error', () => undefined).end(`${document}\n`);
+  });
+  if (failure !== undefined)
+    await write(stderr, `mgw: --on-done failed: ${printableLine(failure)}\n`).catch(() => undefined);
+}
+
 function endText({ json, ...outcome }: Outcome): string {
   const code = exitCodeOf({ json, ...outcome });
   const { id } = (json['job'] as { id?: string } | undefined) ?? {};

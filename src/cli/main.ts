@@ -54,6 +54,14 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   // The last thing of all: a command that is killed before it ends is not repeated but resumed.
   if (isPrinted) await record(outcome, context);
   await context?.closeLedger();
+  if (globals.onDone !== undefined) {
+    const document = jsonDocument({
+      ...outcome,
+      error: outcome.error && withGlobals(outcome.error, globals),
+    });
+    const { runAtEnd } = await import('./afterwards.ts');
+    await runAtEnd(globals.onDone, redact(document), io);
+  }
   return exitCode;
 }
 

@@ -149,6 +149,8 @@ export interface Globals {
   retries?: string;
   /** Flags of commands that wait. */
   notify?: boolean;
+  /** `--on-done`: a command line for the shell. */
+  onDone?: string;
   open?: boolean;
   /** `--budget-name` of what pays. */
   budgetName?: string;

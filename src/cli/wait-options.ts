@@ -35,7 +35,7 @@ export function addWaitOptions(
     )
     .addOption(requestTimeoutOption(' (default 30s, to submit 2m)'));
   addRetriesOption(command);
-  command.addOption(notifyOption());
+  addEndOptions(command);
 }
 
 /** `--timeout`; `limit` says what it limits. */
@@ -45,9 +45,17 @@ export function timeoutOption(
   return waiting('--timeout <duration>', limit);
 }
 
-/** `--notify`. */
-export function notifyOption(): Option {
-  return new Option('--notify', 'at the end, notify or ring the bell, on a terminal').helpGroup('Waiting:');
+/** Adds `--notify` and `--on-done`. */
+export function addEndOptions(command: Command): void {
+  command
+    .addOption(
+      new Option('--notify', 'at the end, notify or ring the bell, on a terminal').helpGroup('Waiting:'),
+    )
+    .addOption(
+      single('--on-done <command>', 'at the end, run this with the JSON document on its stdin').helpGroup(
+        'Waiting:',
+      ),
+    );
 }
 
 /** `--request-timeout`; its description ends with `defaults`. */

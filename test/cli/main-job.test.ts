@@ -277,3 +277,26 @@ describe('bad input', () => {
     expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);
   });
 });
+
+describe('submit --on-done', () => {
+  it('runs a command with the JSON document on its stdin, once the job has ended, and keeps stdout for data', async () => {
+    const hook = `cat > done.json; echo told`;
+    const run = await user.start([...submit, '-o', 'out.mp4', ...fast, '--on-done', hook]).result;
+    expect(run).toMatchObject({ code: 0, stdout: `${join(user.cwd, 'out.mp4')}\n` });
+    expect(run.stderr).toMatch(/^told$/m);
+    expect(JSON.parse(file('done.json').toString())).toMatchObject({
+      ok: true,
+      exit_code: 0,
+      job: { state: 'succeeded' },
+      files: [{ path: join(user.cwd, 'out.mp4') }],
+    });
+  });
+
+  it('runs it after a failure too, and its own failure changes no exit code', async () => {
+    const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
+      .result;
+    expect(run.code).toBe(2);
+    expect(run.stderr).toContain('mgw: --on-done failed: it ended with exit 3');
+    expect(JSON.parse(file('done.json').toString())).toMatchObject({ ok: false, exit_code: 2 });
+  });
+});

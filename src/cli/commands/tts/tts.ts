@@ -12,7 +12,7 @@ import {
   checkStdout,
   jobOptions,
   noCheckOption,
-  notifyOption,
+  addEndOptions,
   requestOptions,
   requestTimeoutOption,
   sidecarOption,
@@ -43,7 +43,7 @@ function addTtsOptions(command: Command): void {
   command.addOption(sidecarOption());
   command.addOption(timeoutOption()).addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
-  command.addOption(notifyOption());
+  addEndOptions(command);
   const others = [
     ...jobOptions(),
     ...budgetOptions('this text'),
