@@ -142,13 +142,14 @@ export function checkStdout(context: Context, options: OutputOptions): void {
 }
 
 /**
- * Refuses a template as the output of a command that pays: only `{n}`, the number of one of several files, is known then.
+ * Refuses a template as the output of a command that pays: only `{n}`, the number of one of several files, is known then,
+ * and, for an object and if `hasId` says so, `{id}`.
  * @throws MgwError('usage').
  */
-export function checkNoTemplate({ output = '' }: OutputOptions): void {
+export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
   const isObject = isObjectUrl(output);
   if (isObject && output.endsWith('/')) throw usageError('--output names a folder: name an object in it.');
-  const [name] = (isObject ? /\{(?!n\}|id\})\w+\}/ : /\{(?!n\})\w+\}/).exec(output) ?? [];
+  const [name] = (hasId ? /\{(?!n\}|id\})\w+\}/ : /\{(?!n\})\w+\}/).exec(output) ?? [];
   if (name === undefined) return;
   throw usageError(
     `--output: ${name} is not known before the job exists. Give a file name here; mgw jobs fetch takes templates.`,

@@ -5,7 +5,7 @@ import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
-import { objectOf } from '../jobs/target.ts';
+import { outputOf } from '../jobs/target.ts';
 import type { JobFile } from '../job.ts';
 import { canonicalJson, type JsonObject } from '../json.ts';
 import { isObjectUrl, noSidecar } from '../store-url.ts';
@@ -107,7 +107,7 @@ async function uploaded(
 ): Promise<Delivered> {
   if (isObjectUrl(file.path)) return { ...spoken, files: [file] };
   const { upload } = await import('./object-output.ts');
-  const object = await upload(spoken.job, file, objectOf(url, spoken.job.id), wanted, deps);
+  const object = await upload(spoken.job, file, outputOf(url, spoken.job.id), wanted, deps);
   return { ...spoken, job: (await deps.ledger.read(spoken.job.id)) ?? spoken.job, files: [object] };
 }
 

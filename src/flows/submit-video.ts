@@ -9,7 +9,7 @@ import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
-import { goalOf, objectOf, pathsAt, type Target } from '../jobs/target.ts';
+import { goalOf, outputOf, pathsAt, type Target } from '../jobs/target.ts';
 import { isObjectUrl, noSidecar } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
@@ -106,8 +106,7 @@ export async function payAndDeliver(
 
 async function placeOf(job: Job, { target, makeFolder }: WantedVideo): Promise<Target | undefined> {
   if (target === undefined || target.kind === 'stdout') return target;
-  if (makeFolder === undefined)
-    return isObjectUrl(target.path) ? { ...target, path: objectOf(target.path, job.id) } : target;
+  if (makeFolder === undefined) return { ...target, path: outputOf(target.path, job.id) };
   const path = target.path.replaceAll('{job}', job.id);
   if (isObjectUrl(path)) return { ...target, path };
   await makeFolder(path).catch((error: unknown) => {

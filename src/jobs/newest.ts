@@ -3,7 +3,7 @@ import { type Ids, timeOf } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { shownState } from './reconcile.ts';
 
-/** Which jobs are listed: those that fit everything that is given. */
+/** Which jobs are listed: those that fit everything that is given. Without `state`, jobs that were never sent are left out. */
 export interface JobChoice {
   state?: readonly string[] | undefined;
   protocol?: string | undefined;
@@ -67,7 +67,12 @@ function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatc
   if (mismatched && !job.files.some(({ mismatches }) => mismatches !== undefined)) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
-  return state === undefined || state.includes(shownState(job));
+  // A job that a budget refused has cost nothing and never will, unless its command is repeated.
+  return state === undefined ? wasTried(job) : state.includes(shownState(job));
+}
+
+function wasTried({ state, record }: Job): boolean {
+  return state !== 'prepared' || record.attempts > 0;
 }
 
 function isNamed(key: string | undefined, pattern: string): boolean {

@@ -1,6 +1,6 @@
 import { lstatSync } from 'node:fs';
 import { extname, join } from 'node:path';
-import { absoluteOutput, isObjectUrl } from '../store-url.ts';
+import { absoluteOutput } from '../store-url.ts';
 import type { Ask, Goal, Job } from '../job.ts';
 
 /** Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard output. */
@@ -43,12 +43,12 @@ export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'recor
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
   // Only keys of a batch have a slash. Its outputs are templates, in which only the job's id was unknown.
   if (key?.includes('/')) return output?.replaceAll('{job}', id);
-  return output !== undefined && isObjectUrl(output) ? objectOf(output, id) : output;
+  return output === undefined ? undefined : outputOf(output, id);
 }
 
-/** The object of a job: `{id}` in its URL is the job's id. */
-export function objectOf(url: string, id: string): string {
-  return url.replaceAll('{id}', id);
+/** Returns the output of a job: `{id}` in its path or URL is the job's id. */
+export function outputOf(template: string, id: string): string {
+  return template.replaceAll('{id}', id);
 }
 
 /** True if something exists at a path; false if that cannot be determined. */

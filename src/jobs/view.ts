@@ -1,4 +1,5 @@
-import type { Job, Rating } from '../job.ts';
+import type { Job, JobFile, Rating } from '../job.ts';
+import { isObject } from '../json.ts';
 import { shownState } from './reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { missing } from './ref.ts';
@@ -23,16 +24,28 @@ export function jobView(job: Job): JobView {
     submitted_at: job.submitted_at,
     finished_at: job.finished_at,
     fetched_at: job.fetched_at,
-    files: job.files,
+    files: shownFiles(job),
     cost: job.cost,
     tags: job.tags,
     rating: job.rating,
     note: job.note,
     rated_at: job.rated_at,
     usage: job.usage,
-    details: job.details,
+    details: shownDetails(job),
     request: job.request,
   };
+}
+
+// The pieces of a long text are removed once they are one file.
+function shownFiles({ files }: Job): JobFile[] {
+  return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
+}
+
+// Audio is kept in a temporary file until it is published.
+function shownDetails({ details, files }: Job): unknown {
+  if (!isObject(details) || details['kept'] === undefined || files.length === 0) return details;
+  const others = Object.entries(details).filter(([name]) => name !== 'kept');
+  return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
 /** The longest note that is kept, UTF-16 code units. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../support/cli.ts';
@@ -63,24 +63,14 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('refuses an output that ends with a slash before anything is paid: it names a folder', async () => {
-    writeFileSync(join(user.cwd, 'file'), '');
-    for (const output of ['new/', 'file/', './']) {
-      const run = await user.run([...submit, '-o', output, ...fast, '--json']);
-      expect(run.json, output).toMatchObject({ exit_code: 10, error: { charged: 'no' } });
-    }
-    expect(gateway.created).toHaveLength(0);
-    expect(readdirSync(user.cwd)).not.toContain('new');
-  });
-
   it('says what has come to stand at the output of a job that it resumes, which is paid for', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'processing' } });
     const command = [...submit, '-o', 'out.mp4', '--json'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
-    mkdirSync(join(user.cwd, 'out.mp4'));
-    const again = await user.run([...command, '--force', ...fast]);
+    writeFileSync(join(user.cwd, 'out.mp4'), 'other');
+    const again = await user.run([...command, ...fast]);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'yes' } });
-    expect(again.json.error.message).toContain('is a folder');
+    expect(again.json.error.message).toContain('exists');
     expect(again.json.error.next).toEqual([
       ...['mgw', 'video', 'c', 'fetch', again.json.job.id],
       ...['-o', join(user.cwd, 'out-2.mp4')],
@@ -299,4 +289,30 @@ describe('submit --on-done', () => {
     expect(run.stderr).toContain('mgw: --on-done failed: it ended with exit 3');
     expect(JSON.parse(file('done.json').toString())).toMatchObject({ ok: false, exit_code: 2 });
   });
+});
+
+describe('submit -o FOLDER/', () => {
+  it('creates the folder, names the file by the job, and is joined, resumed and fetched by that name', async () => {
+    const run = await user.start([...submit, '-o', 'new/clips/', ...fast, '--json']).result;
+    expect(run.code, run.stderr).toBe(0);
+    const path = join(user.cwd, 'new', 'clips', `${run.json.job?.id ?? ''}.mp4`);
+    expect(run.json.files).toMatchObject([{ path }]);
+    expect(readFileSync(path)).toEqual(gateway.served.content);
+  });
+
+  it('that cannot be created is exit 10, and nothing is sent', async () => {
+    writeFileSync(join(user.cwd, 'taken'), '');
+    const run = await user.start([...submit, '-o', 'taken/', ...fast]).result;
+    expect(run.code).toBe(10);
+    expect(gateway.submissions).toHaveLength(0);
+  });
+});
+
+it('jobs ls leaves out a job that a budget refused, unless --state prepared asks for it', async () => {
+  expect((await user.start(['config', 'set', 'prices.c.vendor-h3-mini', 'video=2']).result).code).toBe(0);
+  expect((await user.start([...submit, '--budget', '1']).result).code).toBe(12);
+  const list = async (...args: string[]): Promise<unknown> =>
+    (await user.start(['jobs', 'ls', ...args, '--json']).result).json['jobs'];
+  expect(await list()).toEqual([]);
+  expect(await list('--state', 'prepared')).toHaveLength(1);
 });

@@ -257,9 +257,9 @@ describe('exec --verify', () => {
     ['uses one key', 'same', 0, [], 1],
   ])('judges an agent whose tool call times out, and that %s', async (_, keys, code, found, paid) => {
     const tool = `mgw video c submit --model vendor-h3-mini --duration 5 --prompt boat -o boat.mp4`;
-    const agent = `${process.execPath} ${agentScript} ${keys} 1000 -- ${tool}`;
+    const agent = `${process.execPath} ${agentScript} ${keys} 5000 -- ${tool}`;
     const run = await judge([
-      ...['--verify', '--json', '--pace', '100ms', '--fault', 'client-gives-upx1', '--'],
+      ...['--verify', '--json', '--pace', '500ms', '--fault', 'client-gives-upx1', '--'],
       ...agent.split(' '),
     ]);
     expect(kinds(run), run.stderr).toEqual(found);

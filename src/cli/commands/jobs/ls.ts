@@ -37,7 +37,7 @@ Examples:
 /** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
 export function registerLs(command: Command, run: Run): void {
   command
-    .addOption(someOf('--state <state>', 'only jobs in this state', jobStates))
+    .addOption(someOf('--state <state>', 'only jobs in this state; prepared ones were never sent', jobStates))
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), [...protocolNames, 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())

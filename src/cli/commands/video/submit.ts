@@ -1,8 +1,11 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { systemCode } from '../../../errors.ts';
-import { makeFolder } from '../../../files/make-folder.ts';
+import { localError } from '../../../files/local-error.ts';
+import { isFolder, makeFolder } from '../../../files/make-folder.ts';
+import type { Target } from '../../../jobs/target.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { type Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
@@ -86,7 +89,7 @@ async function submitCommand(
   const { key, new: fresh = false, force = false, sidecar = false, strict, budget } = given;
   checkKeyName(key, given.new);
   checkStdout(context, given);
-  checkNoTemplate(given);
+  checkNoTemplate(given, true);
   checkFileOptions(given);
   const settings = await context.settings();
   // The time for which a person is asked does not count.
@@ -110,7 +113,7 @@ async function submitCommand(
     const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
     return withCost(dryRun(exchange, video.protocol.auth, settings), [asked], context);
   }
-  const target = targetOf(options);
+  const target = await inFolder(targetOf(options));
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
   const deps = await context.jobDeps();
   const [{ submitVideo }, { deliveredOutcome, submitHooks }] = await Promise.all([
@@ -133,4 +136,21 @@ async function noteOnce(context: Context, text: string): Promise<void> {
     if (systemCode(error) === 'EEXIST') return;
   }
   context.progress.note(text);
+}
+
+/**
+ * A folder as the output names the file by the job's id, as `fetch` does. A folder that is missing is created, before
+ * anything is paid.
+ * @throws MgwError('local_io') if it cannot be created.
+ */
+async function inFolder(target: Target | undefined): Promise<Target | undefined> {
+  if (target === undefined || target.kind === 'stdout' || isObjectUrl(target.path)) return target;
+  const { path } = target;
+  const isNamed = /[\\/]$/.test(path);
+  if (!isNamed && !isFolder(path)) return target;
+  if (isNamed)
+    await makeFolder(resolve(path), 0o777).catch((error: unknown) => {
+      throw localError(error, path, 'no');
+    });
+  return { kind: 'file', path: join(path, '{id}.mp4') };
 }
