@@ -11,8 +11,10 @@ import { freshFolder } from '../support/servers.ts';
 import { newShell, type Shell } from '../support/shell.ts';
 import { Runners } from './workflow.ts';
 
-const page = readFileSync(fileURLToPath(new URL('../../docs/fleet.md', import.meta.url)), 'utf8');
-const [recipe = '', manifest = ''] = Array.from(page.matchAll(/```yaml\n([^]*?)```/g), ([, text]) => text);
+const read = (name: string): string =>
+  readFileSync(fileURLToPath(new URL(`../../docs/${name}`, import.meta.url)), 'utf8');
+const [, recipe = ''] = /```yaml\n([^]*?)```/.exec(read('fleet.md')) ?? [];
+const manifest = read('kubernetes.yaml');
 
 interface Manifest {
   spec: {
