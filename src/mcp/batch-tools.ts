@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
-import { toMgwError } from '../errors.ts';
+import { MgwError, toMgwError } from '../errors.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
 import { type Answer, errorAnswer, type Outcome, pendingAnswer, well } from './result.ts';
@@ -16,6 +16,9 @@ const fields = {
   output: z.optional(z.string().describe('where files go, such as clips/{id}.{ext}')),
 };
 
+/** Of how many rows of a run the errors are kept: as many as an answer shows. */
+const maxErrors = 200;
+
 /** `batch_plan`, `batch_run` and `batch_status`. */
 export const batchTools = [
   tool({
@@ -25,8 +28,11 @@ export const batchTools = [
     effect: 'look',
     fields,
     run: async (asked, _call, tools) => {
-      const { view, refusal, isOpen } = await tools.checkBatch(asked, tools.root, 'plan');
+      const checked = await tools.checkBatch(asked, tools, 'plan');
+      const { view, refusal, isOpen } = checked;
       if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
+      const others = othersThatPay(checked, tools);
+      if (others.length > 0) return { ...well, next: statusOf(asked, others), paid_by: others, ...view };
       return { ...well, next: isOpen ? { tool: 'batch_run', arguments: { ...asked } } : null, ...view };
     },
   }),
@@ -34,16 +40,25 @@ export const batchTools = [
     name: 'batch_run',
     title: 'Run a batch',
     description:
-      'Starts the open rows of a batch and returns: this costs money. The same batch name and row id are always the same job: call again after a timeout or an error, and no row is paid for twice. Never choose another name to try again. Then call batch_status.',
+      'Starts the open rows of a batch and returns: this costs money. The same batch name and row id are always the same job: call again after a timeout or an error, and no row is paid for twice. Never choose another name to try again: rows that a batch of another name has paid for are refused. Then call batch_status.',
     effect: 'pay',
-    fields,
-    run: (asked, call, tools) => started(asked, call, tools),
+    fields: {
+      ...fields,
+      repeat: z.optional(
+        z
+          .boolean()
+          .describe(
+            'pays again for rows that a batch of another name has paid for; only if they are wanted twice',
+          ),
+      ),
+    },
+    run: ({ repeat = false, ...asked }, call, tools) => started(asked, repeat, call, tools),
   }),
   tool({
     name: 'batch_status',
     title: 'State of a batch',
     description:
-      'Tells the state of the batch and of every row that is not done, and whether this server is still running it. Call it until pending is gone.',
+      'Tells the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, and whether this server is still running the batch. Call it until pending is gone.',
     effect: 'look',
     isLocal: true,
     fields,
@@ -51,17 +66,22 @@ export const batchTools = [
   }),
 ];
 
-async function started(asked: AskedBatch, call: Call, tools: Tools): Promise<Outcome> {
-  const checked = await tools.checkBatch(asked, tools.root, 'plan');
+async function started(asked: AskedBatch, isRepeated: boolean, call: Call, tools: Tools): Promise<Outcome> {
+  const checked = await tools.checkBatch(asked, tools, 'plan');
   const { name, view, refusal, isOpen } = checked;
   if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
   if (!isOpen) return { ...well, next: null, ...view };
+  const twice = (): Answer | undefined => (isRepeated ? undefined : paidTwice(asked, checked, tools));
+  const refused = twice();
+  if (refused !== undefined) return refused;
   const instead = isRunning(tools, name) ? undefined : await unconfirmed(asked, checked, call, tools);
   if (instead !== undefined) return instead;
   const next = { tool: 'batch_status', arguments: { ...asked } };
   // Checked again: another call may have started the batch while the person was asked.
   if (isRunning(tools, name)) return { ...pendingAnswer(next), ...view };
   await tools.authority.check();
+  const late = twice();
+  if (late !== undefined) return late;
   start(tools, checked);
   return { ...pendingAnswer(next, 'maybe'), ...view };
 }
@@ -70,14 +90,37 @@ function isRunning({ runs }: Tools, name: string): boolean {
   return runs.get(name)?.isRunning === true;
 }
 
+// The names of other batches that have paid for rows of a batch, or are about to.
+function othersThatPay({ name, rows, paidBy }: CheckedBatch, { runs }: Tools): string[] {
+  const running = [...runs].filter(
+    ([other, run]) => other !== name && run.isRunning && [...run.rows].some((each) => rows.has(each)),
+  );
+  return [...new Set([...paidBy, ...running.map(([other]) => other)])];
+}
+
+function statusOf(asked: AskedBatch, [name]: string[]): Answer['next'] {
+  return { tool: 'batch_status', arguments: { ...asked, name } };
+}
+
+// What is answered instead of a run of rows that a batch of another name pays for; undefined if there are none.
+function paidTwice(asked: AskedBatch, checked: CheckedBatch, tools: Tools): Answer | undefined {
+  const others = othersThatPay(checked, tools);
+  if (others.length === 0) return undefined;
+  const text = `Rows of ${checked.name} were paid for, or are being paid for, by ${others.join(', ')}. Nothing was sent. Continue under that name, or call batch_run with repeat to pay for them again.`;
+  const answer = errorAnswer(new MgwError('conflict', text, { charged: 'no', retry: 'never' }), 'no');
+  return { ...answer, next: statusOf(asked, others), paid_by: others, ...checked.view };
+}
+
 function start(tools: Tools, batch: CheckedBatch): void {
-  const state: StartedRun = { isRunning: true };
+  const state: StartedRun = { isRunning: true, rows: batch.rows, errors: new Map() };
   tools.runs.set(batch.name, state);
   tools.calls.background(async (signals) => {
     try {
       const deps = await tools.session.jobDeps();
       const allowances = (): Promise<Allowance[]> => tools.authority.allowances();
-      const error = await batch.run({ ...deps, signals, allowances });
+      const error = await batch.run({ ...deps, signals, allowances }, (id, rowError) => {
+        if (state.errors.size < maxErrors) state.errors.set(id, rowError);
+      });
       if (error !== undefined) state.error = error;
     } catch (error) {
       state.error = toMgwError(error);
@@ -88,7 +131,7 @@ function start(tools: Tools, batch: CheckedBatch): void {
 }
 
 async function status(asked: AskedBatch, tools: Tools): Promise<Answer> {
-  const { name, view, isOpen } = await tools.checkBatch(asked, tools.root, 'status');
+  const { name, view, isOpen } = await tools.checkBatch(asked, tools, 'status');
   const run = tools.runs.get(name);
   const next = (name: string): Answer['next'] => ({ tool: name, arguments: { ...asked } });
   if (run?.isRunning === true)

@@ -84,18 +84,31 @@ export interface CheckedBatch {
   refusal: MgwError | undefined;
   /** A hash of everything it asks for. */
   request: string;
+  /** The hash of what each row asks for. */
+  rows: ReadonlySet<string>;
+  /** The names of other batches that have paid, or may have paid, for what new rows ask for. */
+  paidBy: ReadonlySet<string>;
   /**
    * Carries out the open rows, and no row whose request has changed since the check.
+   * @param onError is told of each row that ended with an error
    * @returns why it stopped before its end, undefined if it did not
    */
-  run(deps: FlowDeps): Promise<MgwError | undefined>;
+  run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
 }
 
 /** Opens batches by the code of `mgw batch`; files are read and written below the root only. */
-export type CheckBatch = (asked: AskedBatch, root: Root, kind: 'plan' | 'status') => Promise<CheckedBatch>;
+export type CheckBatch = (
+  asked: AskedBatch,
+  tools: Pick<Tools, 'root' | 'runs'>,
+  kind: 'plan' | 'status',
+) => Promise<CheckedBatch>;
 
 /** The run of a batch that this server has started. */
 export interface StartedRun {
   isRunning: boolean;
+  /** The hash of what each row asks for. */
+  rows: ReadonlySet<string>;
+  /** Why rows ended, by their ids. */
+  errors: Map<string, MgwError>;
   error?: MgwError;
 }

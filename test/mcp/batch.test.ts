@@ -2,11 +2,16 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { newUser } from '../support/cli.ts';
+import { sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, connect } from './client.ts';
+import { gateway, slowGateway, userOf } from './gateway.ts';
 
 const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5 };
 const rows = ['one', 'two'].map((id) => JSON.stringify({ ...row, id, prompt: `a boat ${id}` })).join('\n');
-const batch = { manifest: 'clips.jsonl', output: 'clips/{id}.{ext}' };
+const batch: { manifest: string; output: string; name?: string } = {
+  manifest: 'clips.jsonl',
+  output: 'clips/{id}.{ext}',
+};
 
 async function agentWith(args: string[], manifest = rows): Promise<{ agent: Agent; cwd: string }> {
   const user = newUser();
@@ -15,10 +20,10 @@ async function agentWith(args: string[], manifest = rows): Promise<{ agent: Agen
   return { agent, cwd: user.cwd };
 }
 
-async function ended(agent: Agent): Promise<Answered> {
+async function ended(agent: Agent, asked = batch): Promise<Answered> {
   let status: Answered | undefined;
   await expect
-    .poll(async () => (status = await agent.call('batch_status', batch)).pending, { timeout: 30_000 })
+    .poll(async () => (status = await agent.call('batch_status', asked)).pending, { timeout: 30_000 })
     .toBe(undefined);
   return status as Answered;
 }
@@ -38,6 +43,96 @@ test('an agent plans a batch, starts it, repeats the call, and pays once for eac
   expect(existsSync(join(cwd, 'clips', 'one.mp4'))).toBe(true);
   expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'no', next: null });
   expect((await agent.call('jobs')).jobs).toHaveLength(2);
+});
+
+test('rows that a batch of another name paid for are paid for again only if the agent says so', async () => {
+  const { agent } = await agentWith(['--budget', '1000']);
+  // Both names at once: one of them is refused before a row of the other has a job.
+  const [first, second] = await Promise.all(
+    ['a', 'b'].map((name) => agent.call('batch_run', { ...batch, name, output: `${name}/{id}.{ext}` })),
+  );
+  const [paid, refused] = first?.ok === true ? ['a', second] : ['b', first];
+  const other = paid === 'a' ? 'b' : 'a';
+  const conflict = {
+    ok: false,
+    charged: 'no',
+    error: { code: 'conflict' },
+    paid_by: [paid],
+    next: { tool: 'batch_status', arguments: { name: paid } },
+  };
+  expect(refused).toMatchObject(conflict);
+  await ended(agent, { ...batch, name: paid });
+  const again = { ...batch, name: other, output: `${other}/{id}.{ext}` };
+  expect(await agent.call('batch_plan', again)).toMatchObject({
+    ok: true,
+    paid_by: [paid],
+    next: conflict.next,
+  });
+  expect(await agent.call('batch_run', again)).toMatchObject(conflict);
+  expect((await agent.call('jobs')).jobs).toHaveLength(2);
+  expect(await agent.call('batch_run', { ...again, repeat: true })).toMatchObject({
+    ok: true,
+    charged: 'maybe',
+  });
+  expect(await ended(agent, again)).toMatchObject({ ok: true, batch: { states: { done: 2 } } });
+  expect((await agent.call('jobs')).jobs).toHaveLength(4);
+});
+
+test('a batch whose server was killed is not paid for under another name', async () => {
+  const { server, next } = await slowGateway();
+  const user = await userOf(server.url);
+  writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
+  const args = ['mcp', '--budget', '1000'];
+  const agent = await connect('v2', user, args);
+  expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'maybe' });
+  await Promise.all([next(), next()]);
+  process.kill(agent.pid, 'SIGKILL');
+  const after = await connect('v2', user, args);
+  expect(await after.call('batch_run', { ...batch, name: 'other' })).toMatchObject({
+    ok: false,
+    charged: 'no',
+    error: { code: 'conflict' },
+    paid_by: ['clips'],
+  });
+  await after.call('batch_run', batch);
+  expect(await ended(after)).toMatchObject({ batch: { states: { unknown: 2 } } });
+  expect(server.posts()).toBe(2);
+});
+
+test('the state of a batch has the error of each row, what it has cost, and what to call about it', async () => {
+  const server = await gateway((seen, response) => {
+    if (seen.body.includes('two')) sendJson(response, { error: { message: 'no boats' } }, 400);
+    else sendJson(response, { task_id: server.create(), status: 'queued' });
+  });
+  const user = await userOf(server.url);
+  writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
+  const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
+  await agent.call('batch_run', batch);
+  let shown: Record<string, unknown>[] = [];
+  await expect
+    .poll(async () => {
+      shown = (await agent.call('batch_status', batch))['rows'] as typeof shown;
+      return shown.map(({ state }) => state);
+    })
+    .toEqual(['running', 'rejected']);
+  const [first, second] = shown;
+  expect(first).toMatchObject({
+    charged: 'yes',
+    next: { tool: 'wait', arguments: { refs: [first?.['job']] } },
+  });
+  expect(second).toMatchObject({
+    charged: 'no',
+    error: { message: expect.stringContaining('no boats') as string, exit_code: 4 },
+    next: { tool: 'job', arguments: { ref: second?.['job'] } },
+  });
+  const failing = await agentWith(
+    ['--budget', '1000'],
+    JSON.stringify({ ...row, id: 'x', prompt: '[fail]' }),
+  );
+  await failing.agent.call('batch_run', batch);
+  expect((await ended(failing.agent))['rows']).toMatchObject([
+    { charged: 'maybe', error: { code: 'task_failed', exit_code: 5 }, next: { tool: 'job' } },
+  ]);
 });
 
 test('a batch is held to the authority of the server, and to what fits', async () => {

@@ -2,15 +2,23 @@ import { createHash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { everyRow } from '../../../batch/choice.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import type { PlannedRow } from '../../../batch/planned-row.ts';
+import type { RowEnd } from '../../../batch/run.ts';
+import type { RowState } from '../../../batch/row-state.ts';
 import { type Batch, planBatch, type PlanDeps } from '../../../batch/plan.ts';
 import { readyRun, runBatch } from '../../../batch/run-batch.ts';
 import type { Row } from '../../../batch/manifest/row.ts';
-import { hashOf } from '../../../batch/work.ts';
+import { hashOf, submissionOf } from '../../../batch/work.ts';
 import { add, formatDecimal, zero } from '../../../decimal.ts';
-import { type MgwError, usageError } from '../../../errors.ts';
+import { type Charged, type MgwError, usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
+import type { Job } from '../../../job.ts';
+import { failedError, withoutHandle } from '../../../jobs/errors.ts';
+import { fingerprintOf } from '../../../jobs/order.ts';
+import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output-template.ts';
+import { errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { Root } from '../../../mcp/root.ts';
 import type { AskedBatch, CheckBatch } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
@@ -26,21 +34,25 @@ const maxRows = 200;
 
 /** Returns the check of batches for `mgw mcp`, by the code of `mgw batch plan`, `run` and `status`. */
 export function batchChecker(context: Context): CheckBatch {
-  return async (asked, root, kind) => {
+  return async (asked, { root, runs }, kind) => {
     const { batch: opened, options } = await openBelow(context, asked, root);
     const batch = { ...opened, force: kind === 'status' };
     const deps = await planDepsOf(context, batch);
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
     const rows: Record<string, unknown>[] = [];
     const checked = new Set<string>();
+    const paidBy = new Set<string>();
+    const errors = runs.get(batch.name)?.errors;
     let undone = 0;
     let isOpen = false;
-    const plan = await planBatch(batch, { ...deps, isAnywhere }, (planned) => {
+    const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
       checked.add(planned.hash);
+      if (kind === 'plan' && planned.state === 'new')
+        for (const name of await othersThatPaid(planned, batch.name, deps)) paidBy.add(name);
       if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') return;
       undone += 1;
-      if (rows.length < maxRows) rows.push(rowView(planned));
+      if (rows.length < maxRows) rows.push(rowForAgent(planned, errors?.get(planned.id)));
     });
     const costs = [...plan.costs.values()];
     const isKnown = costs.every(({ unknown }) => unknown === 0);
@@ -53,12 +65,68 @@ export function batchChecker(context: Context): CheckBatch {
       request: createHash('sha256')
         .update([...checked].join('\n'))
         .digest('hex'),
-      run: async (job) => {
+      rows: checked,
+      paidBy,
+      run: async (job, onError) => {
         await remember(context, opened, options);
-        return runChecked(context, opened, { plan: onlyChecked(deps, checked), job });
+        return runChecked(context, opened, { plan: onlyChecked(deps, checked), job }, onError);
       },
     };
   };
+}
+
+// The names of other batches whose jobs were charged, or may have been, for what a row asks for.
+async function othersThatPaid(
+  { work }: PlannedRow,
+  name: string,
+  { ledger, gateway }: PlanDeps,
+): Promise<string[]> {
+  const ids = await ledger.lookup('fingerprint', fingerprintOf(submissionOf(work), gateway));
+  const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
+  return jobs.flatMap((job) => {
+    const [other = '', row] = job?.key?.split('/') ?? [];
+    return job === undefined || row === undefined || other === name || chargeOf(job) === 'no' ? [] : [other];
+  });
+}
+
+// What a job has cost. What failed is no longer wanted, and may be tried again under another name.
+function chargeOf(job: Job): Charged {
+  if (job.state === 'failed') return 'no';
+  if (job.handle !== undefined) return 'yes';
+  return ['unknown', 'sending'].includes(shownState(job)) ? 'maybe' : 'no';
+}
+
+// A row with why it is not done, what it has cost, and what to call about it.
+function rowForAgent(planned: PlannedRow, ended: MgwError | undefined): Record<string, unknown> {
+  const { job } = planned.take;
+  const charged = chargeOfRow(planned);
+  const error = ended ?? recordedError(planned);
+  const told = error && errorAnswer(error, charged);
+  return {
+    ...rowView(planned),
+    charged,
+    error: told?.error,
+    next: job === undefined ? null : nextOf(planned.state, job.id),
+    command: told?.command,
+  };
+}
+
+function nextOf(state: RowState, id: string): NextCall {
+  return state === 'running'
+    ? { tool: 'wait', arguments: { refs: [id] } }
+    : { tool: 'job', arguments: { ref: id } };
+}
+
+function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
+  if (state === 'failed' || state === 'unknown') return 'maybe';
+  return job === undefined ? 'no' : chargeOf(job);
+}
+
+// Undefined if the record does not tell why a row is not done.
+function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
+  if (job === undefined) return undefined;
+  if (state === 'failed') return failedError(job);
+  return state === 'rejected' || state === 'unknown' ? withoutHandle(job) : undefined;
 }
 
 // The manifest may be edited after its cost was checked.
@@ -81,6 +149,7 @@ async function runChecked(
   context: Context,
   batch: Batch,
   { plan, job: given }: { plan: PlanDeps; job: FlowDeps },
+  onError: (id: string, error: MgwError) => void,
 ): Promise<MgwError | undefined> {
   const { budget, concurrency } = batch.manifest.head;
   const deps = { plan, job: await withBudget(given, 'batch', batch.name, budget) };
@@ -97,7 +166,10 @@ async function runChecked(
     updated: () => undefined,
     left: () => undefined,
     note: () => undefined,
-    ended: () => Promise.resolve(),
+    ended: ({ planned, error }: RowEnd) => {
+      if (error !== undefined) onError(planned.id, error);
+      return Promise.resolve();
+    },
   };
   try {
     return await runBatch(batch, ready, everyRow, deps, { ...rows, pace, retake: () => undefined }, watcher);
