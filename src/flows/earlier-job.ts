@@ -10,6 +10,8 @@ import { printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
 import { findJobHere, protocolOf } from './find-job.ts';
+import { isObjectUrl } from '../store-url.ts';
+import { LocalCopies } from './local-copies.ts';
 import type { Session } from './session.ts';
 
 /** An asset that is the video of an earlier job, or one of its frames. */
@@ -86,11 +88,15 @@ function assetOf(
     read: async () => {
       const file = await videoOf(session, job, index, shown);
       if (file.sha256 !== sha256) throw changed(file);
-      const bytes =
-        place === undefined
-          ? await readFile(file.path)
-          : await takeFrame(file.path, place, session.signals().soft);
-      if (await isIntact(file)) return bytes;
+      const copies = new LocalCopies(session);
+      try {
+        const path = await copies.pathOf(file);
+        const bytes =
+          place === undefined ? await readFile(path) : await takeFrame(path, place, session.signals().soft);
+        if (await isIntact({ ...file, path })) return bytes;
+      } finally {
+        await copies.close();
+      }
       throw changed(file);
     },
   };
@@ -101,7 +107,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
   if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has ${count} of them.`);
-  const saved = await intactFile(job, index, count);
+  const saved = (await intactFile(job, index, count)) ?? (await savedObject(session, job, index, count));
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
     throw usageError(`${shown}: ${job.id} has ${job.state}, so there is no video.`, [
@@ -135,6 +141,17 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
 /** Returns the newest file of a job's n-th result, from 1, that is there as it was recorded; undefined if none is. */
 export async function intactFile(job: Job, index: number, count: number): Promise<JobFile | undefined> {
   for (const file of filesOfSample(job, index, count)) if (await isIntact(file)) return file;
+  return undefined;
+}
+
+async function savedObject(
+  session: Session,
+  job: Job,
+  index: number,
+  count: number,
+): Promise<JobFile | undefined> {
+  const objects = filesOfSample(job, index, count).filter(({ path }) => isObjectUrl(path));
+  for (const file of objects) if (await (await session.objects()).has(file.path, file)) return file;
   return undefined;
 }
 

@@ -17,6 +17,8 @@ export interface ObjectStore {
    * @throws MgwError('output_exists') if another object exists, unless `force` is set.
    */
   put(url: string, file: UploadedFile, options: UploadOptions): Promise<void>;
+  /** Returns a URL by which anyone can read the object for an hour. */
+  address(url: string): Promise<string>;
   close(): void;
 }
 
@@ -48,6 +50,7 @@ export function openObjectStore(
     },
     has: async (url, file) => (await objectAt(url)).has(file),
     put: async (url, file, options) => (await objectAt(url)).put(file, options),
+    address: async (url) => (await objectAt(url)).address(),
     close: () => opened.forEach((client) => client.close()),
   };
 }

@@ -35,6 +35,9 @@ export interface BegunUpload {
 /** How often a part is sent whose checksum the store contradicts. */
 const maxTriesOfPart = 3;
 
+/** How long the address of an object is valid. */
+const addressMs = 3_600_000;
+
 const checksumHeader = 'x-amz-meta-sha256';
 
 interface Found {
@@ -77,6 +80,10 @@ export class S3Object {
 
   async has(file: UploadedFile): Promise<boolean> {
     return isSame(await this.find(), file);
+  }
+
+  address(): Promise<string> {
+    return this.#client.presigned(this.#key, addressMs);
   }
 
   exists(charged: 'no' | 'yes'): MgwError {

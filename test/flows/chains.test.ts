@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
-import { rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import { account, s3Server } from '../store/s3-server.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 
@@ -100,6 +101,36 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     rmSync(join(user.cwd, 'intro.mp4'));
     state.isKept = false;
     expect((await user.run([...submit, '--image', '@intro:first'])).code).toBe(9);
+    expect(images()).toHaveLength(2);
+  });
+
+  test('is taken from the store if the only file is an object, which is not fetched from the gateway again', async () => {
+    const { user, images, state, gateway } = await scene();
+    const store = await s3Server();
+    Object.assign(user.env, account);
+    await user.run(['config', 'set', 'store.endpoint', store.url]);
+    const saved = await user.run([
+      ...submit,
+      '--key',
+      'intro',
+      '-o',
+      's3://media/clips/intro.mp4',
+      '--poll-interval',
+      '50ms',
+    ]);
+    expect(saved.code, saved.stderr).toBe(0);
+    state.isKept = false;
+    const fetched = gateway.requests.length;
+    const env = { TMPDIR: join(user.cwd, 'tmp') };
+    mkdirSync(env.TMPDIR);
+    const next = await user.run([...submit, '--image', '@intro:last', '--json'], { env });
+    expect(next.code, next.stderr).toBe(0);
+    expect(pixels(images()[1] ?? Buffer.alloc(0), 'null')).toBe(pixels(video, 'reverse'));
+    expect(gateway.requests.slice(fetched).filter(({ path }) => path.startsWith('/files'))).toHaveLength(0);
+    expect(readdirSync(env.TMPDIR).filter((name) => name.startsWith('mgw-'))).toEqual([]);
+    store.objects.set('/media/clips/intro.mp4', Buffer.from('another'));
+    const changed = await user.run([...submit, '--image', '@intro:first']);
+    expect(changed.code).toBe(9);
     expect(images()).toHaveLength(2);
   });
 
