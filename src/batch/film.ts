@@ -1,13 +1,15 @@
 import { usageError } from '../errors.ts';
 import { encode, probe, type Probe, type Stream } from '../flows/ffmpeg.ts';
+import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
 /** A video or a sound of a film. */
 export interface Track {
   /** The id of its row. */
   id: string;
-  /** Absolute path. */
+  /** Absolute path, or the URL of an object that is not here yet. */
   path: string;
+  file: JobFile;
   /** How ffmpeg has to read it, if its content does not tell. */
   input?: string[];
 }

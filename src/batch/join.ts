@@ -2,12 +2,13 @@ import { closeSync, fstatSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
-import { intactFile } from '../flows/earlier-job.ts';
 import { HashedFile } from '../files/hashed-file.ts';
 import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import type { WholeFile } from '../files/whole-file.ts';
+import type { Job, JobFile } from '../job.ts';
+import { absoluteOutput } from '../store-url.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { interruptedError } from '../jobs/errors.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
@@ -26,11 +27,14 @@ export interface Cut {
   notes: string[];
 }
 
+/** Returns a job's first file that is there as it was recorded; undefined if none is. */
+type SavedFile = (job: Job, count: number) => Promise<JobFile | undefined>;
+
 /**
  * Finds the finished videos of a batch, and the speech laid over them (design 17). Sends nothing.
  * @throws MgwError('usage') if speech is laid over speech.
  */
-export async function cutOf(batch: Batch, deps: PlanDeps): Promise<Cut> {
+export async function cutOf(batch: Batch, deps: PlanDeps, savedFile: SavedFile): Promise<Cut> {
   const rows: PlannedRow[] = [];
   // Only the record says where a file was saved: the command names the film's path alone.
   const plan = await planBatch({ ...batch, force: true }, { ...deps, isAnywhere: true }, (planned) => {
@@ -41,7 +45,7 @@ export async function cutOf(batch: Batch, deps: PlanDeps): Promise<Cut> {
   const byId = new Map(rows.map((row) => [row.id, row]));
   const clips = new Map<string, Clip>();
   for (const planned of rows.filter(({ work }) => !isSpeech(work))) {
-    const track = await trackOf(planned);
+    const track = await trackOf(planned, savedFile);
     if (track === undefined) cut.missing.push(planned);
     else clips.set(planned.id, { ...track, speech: [] });
     if (track !== undefined && countOf(planned.work) > 1)
@@ -53,7 +57,7 @@ export async function cutOf(batch: Batch, deps: PlanDeps): Promise<Cut> {
     const under = byId.get(row.over);
     if (under === undefined || isSpeech(under.work))
       throw usageError(`line ${row.line}: over: ${row.over} is not a row with a video.`);
-    const track = await trackOf(planned);
+    const track = await trackOf(planned, savedFile);
     if (track === undefined) cut.missing.push(planned);
     else clips.get(row.over)?.speech.push(track);
   }
@@ -62,13 +66,16 @@ export async function cutOf(batch: Batch, deps: PlanDeps): Promise<Cut> {
   return cut;
 }
 
-async function trackOf({ id, state, work, take: { job } }: PlannedRow): Promise<Track | undefined> {
+async function trackOf(
+  { id, state, work, take: { job } }: PlannedRow,
+  savedFile: SavedFile,
+): Promise<Track | undefined> {
   if (state !== 'done' || job === undefined) return undefined;
-  const file = await intactFile(job, 1, Math.max(countOf(work), job.record.results ?? 0));
+  const file = await savedFile(job, Math.max(countOf(work), job.record.results ?? 0));
   if (file === undefined) return undefined;
   const isRaw = isSpeech(work) && work.format.name === 'pcm';
   const input = isRaw ? ['-f', 's16le', '-ar', String(work.sampleRate), '-ac', '1'] : [];
-  return { id, path: resolve(file.path), input };
+  return { id, path: absoluteOutput(file.path), file, input };
 }
 
 /** Where a film goes. */
@@ -81,6 +88,7 @@ export interface FilmTarget {
 
 /**
  * Joins clips into a file, which appears only when it is whole.
+ * @param pathOf returns the path of a local file with the content of a result
  * @param onPlan called before ffmpeg begins
  * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; 10; 130.
  */
@@ -88,12 +96,23 @@ export async function joinClips(
   clips: readonly Clip[],
   { path, force, deadline }: FilmTarget,
   deps: JobDeps,
+  pathOf: (file: JobFile) => Promise<string>,
   onPlan: (film: Film) => void,
 ): Promise<WholeFile & { film: Film }> {
   const signal = deps.signals.soft;
   checkOutput(path, { force });
   try {
-    const film = await planFilm(clips, signal);
+    const local = async <T extends Track>(track: T): Promise<T> => ({
+      ...track,
+      path: resolve(await pathOf(track.file)),
+    });
+    const here: Clip[] = [];
+    for (const clip of clips) {
+      const speech: Track[] = [];
+      for (const each of clip.speech) speech.push(await local(each));
+      here.push({ ...(await local(clip)), speech });
+    }
+    const film = await planFilm(here, signal);
     onPlan(film);
     const lock = await lockOutput(path, deps, { identity: 'film', deadline });
     try {

@@ -107,7 +107,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
   if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has ${count} of them.`);
-  const saved = (await intactFile(job, index, count)) ?? (await savedObject(session, job, index, count));
+  const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
     throw usageError(`${shown}: ${job.id} has ${job.state}, so there is no video.`, [
@@ -138,20 +138,21 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   return again;
 }
 
-/** Returns the newest file of a job's n-th result, from 1, that is there as it was recorded; undefined if none is. */
-export async function intactFile(job: Job, index: number, count: number): Promise<JobFile | undefined> {
-  for (const file of filesOfSample(job, index, count)) if (await isIntact(file)) return file;
-  return undefined;
-}
-
-async function savedObject(
+/**
+ * Returns the newest file of a job's n-th result, from 1, that is there as it was recorded, here or in the store; undefined if
+ * none is.
+ * @throws MgwError('store') if the store does not answer.
+ */
+export async function savedFile(
   session: Session,
   job: Job,
   index: number,
   count: number,
 ): Promise<JobFile | undefined> {
-  const objects = filesOfSample(job, index, count).filter(({ path }) => isObjectUrl(path));
-  for (const file of objects) if (await (await session.objects()).has(file.path, file)) return file;
+  const files = filesOfSample(job, index, count);
+  for (const file of files) if (await isIntact(file)) return file;
+  for (const file of files)
+    if (isObjectUrl(file.path) && (await (await session.objects()).has(file.path, file))) return file;
   return undefined;
 }
 

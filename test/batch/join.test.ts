@@ -2,6 +2,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileS
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg, ffprobe, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import { account, s3Server } from '../store/s3-server.ts';
 import type { CliResult } from '../support/cli.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { pixels } from './story.ts';
@@ -158,6 +159,21 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     const file = await ran(['s1'], ['s2']);
     writeFileSync(scene.at('s2.mp4'), Buffer.alloc(films['s2']?.length ?? 0));
     expect((await join(file, '--json')).json).toMatchObject({ exit_code: 11, missing: [{ id: 's2' }] });
+  });
+
+  it('takes clips that are objects from the store', async () => {
+    const store = await s3Server();
+    Object.assign(scene.user.env, account);
+    await scene.user.run(['config', 'set', 'store.endpoint', store.url]);
+    const file = scene.file('m.csv', rows(['s1'], ['s2']));
+    const run = ['batch', 'run', file, '-o', 's3://media/clips/{id}.mp4', '--poll-interval', '10ms'];
+    const { code, stderr } = await scene.user.run(run);
+    expect([code, store.objects.size], stderr).toEqual([0, 2]);
+    const joined = await join(file);
+    expect(joined.code, joined.stderr).toBe(0);
+    expect(pixels(film(), 'last')).toBe(pixels(films['s2'] ?? film(), 'last'));
+    store.objects.delete('/media/clips/s1.mp4');
+    expect((await join(file, '--force', '--json')).json).toMatchObject({ missing: [{ id: 's1' }] });
   });
 
   it('leaves nothing behind that the next run does not remove, if it is killed while ffmpeg works', async () => {

@@ -4,7 +4,10 @@ import { Option } from 'commander';
 import type { Film } from '../../../batch/film.ts';
 import { type Cut, cutOf, joinClips } from '../../../batch/join.ts';
 import { exitCodes, type MgwError, usageError } from '../../../errors.ts';
+import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
+import { LocalCopies } from '../../../flows/local-copies.ts';
+import type { JobFile } from '../../../job.ts';
 import { globalArguments } from '../../../flows/next.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import { printableLine } from '../../../printable.ts';
@@ -50,7 +53,8 @@ async function join(
 ): Promise<Outcome> {
   const path = filmPath(output);
   const { file, batch } = await openNamed(context, given, asked);
-  const cut = await cutOf(batch, await planDepsOf(context, batch, 'offline'));
+  const deps = await planDepsOf(context, batch, 'offline');
+  const cut = await cutOf(batch, deps, (job, count) => savedFile(context, job, 1, count));
   await tellProblems(context, file, { ...cut.plan, repeated: [] });
   const json = { ...viewOf(cut, batch), film: null };
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
@@ -74,9 +78,15 @@ async function join(
     if (difference !== undefined) context.progress.note(`Encoding the videos again: ${difference}.`);
     for (const note of notes) context.progress.note(note);
   };
-  const { film, ...made } = await joinClips(cut.clips, target, await context.jobDeps(), tell);
-  const view = { ...made, seconds: film.seconds, is_copied: film.difference === undefined };
-  return { json: { ...json, film: view }, text: path };
+  const copies = new LocalCopies(context);
+  try {
+    const pathOf = (each: JobFile): Promise<string> => copies.pathOf(each);
+    const { film, ...made } = await joinClips(cut.clips, target, await context.jobDeps(), pathOf, tell);
+    const view = { ...made, seconds: film.seconds, is_copied: film.difference === undefined };
+    return { json: { ...json, film: view }, text: path };
+  } finally {
+    await copies.close();
+  }
 }
 
 function filmPath(output: string | undefined): string {
