@@ -28,7 +28,14 @@ export interface JobFile {
   delivered?: Delivered;
   /** Where `delivered` differs from the request; absent if it does not. */
   mismatches?: Mismatch[];
+  /** What the file says about its origin; absent if nothing. */
+  provenance?: Provenance[];
+  /** The SHA-256 of the gateway's bytes, if `--mark` added to them. */
+  unmarked_sha256?: string;
 }
+
+/** A C2PA manifest, an XMP packet, or the label `AIGC`. */
+export type Provenance = 'c2pa' | 'xmp' | 'aigc';
 
 /** What a video is by the boxes of its own file (design 19). A member that the file does not tell is absent. */
 export interface Delivered {

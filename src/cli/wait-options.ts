@@ -21,6 +21,8 @@ export interface OutputOptions {
   sidecar?: boolean;
   /** Of videos: ends with exit 9 if a file differs from the request. */
   strict?: boolean;
+  /** Of videos: adds to the file that it was made by a trained algorithm. */
+  mark?: boolean;
 }
 
 /** Adds the flags of waiting: never one flag for two of these (design 1). `limit` says what `--timeout` is. */
@@ -92,7 +94,7 @@ export function addFetchOptions(command: Command, name: string): void {
     command,
     `a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else ${name} here)`,
   );
-  command.addOption(strictOption());
+  command.addOption(strictOption()).addOption(markOption());
   addWaitOptions(command);
 }
 
@@ -108,8 +110,14 @@ export function strictOption(what = 'exit 9 if the video differs from the reques
   return new Option('--strict', what).helpGroup('Output:');
 }
 
-/** Refuses `--sidecar` and `--strict` if there is no file for them. @throws MgwError('usage'). */
-export function checkFileOptions({ sidecar, strict, output }: OutputOptions): void {
+/** `--mark`. */
+export function markOption(): Option {
+  return new Option('--mark', 'write into an MP4 that an algorithm made it (XMP)').helpGroup('Output:');
+}
+
+/** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */
+export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
+  if (mark && output === undefined) throw usageError('--mark writes into the file: name one by -o FILE.');
   if (strict && output === undefined) throw usageError('--strict measures the file: name one by -o FILE.');
   if (!sidecar || (output !== undefined && output !== '-')) return;
   throw usageError('--sidecar is put next to a file: name one by -o FILE.');

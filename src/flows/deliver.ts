@@ -21,6 +21,8 @@ export interface Wanted {
   force: boolean;
   /** Ends with exit 9, with the file kept, if a file differs from the request. */
   strict?: boolean | undefined;
+  /** Adds to each MP4 that it was made by a trained algorithm. */
+  mark?: boolean | undefined;
   /** When waiting ends. */
   deadline: Deadline;
 }
@@ -84,7 +86,7 @@ export async function deliver(
 async function awaited(
   job: Job,
   protocol: Protocol,
-  { ask, target, force, deadline }: Wanted,
+  { ask, target, force, deadline, mark }: Wanted,
   deps: FlowDeps,
   { isResumed, onUpdate, onProgress, toStdout = refuseStdout }: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
@@ -103,7 +105,7 @@ async function awaited(
   };
   if (target !== undefined) {
     const { key, trustedOrigins } = deps;
-    const saving = { target, force, key, trustedOrigins, toStdout, ...(onProgress && { onProgress }) };
+    const saving = { target, force, mark, key, trustedOrigins, toStdout, ...(onProgress && { onProgress }) };
     return fetchResults(job, protocol, deps, { ...waiting, ...saving });
   }
   if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, waiting);

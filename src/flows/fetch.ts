@@ -109,6 +109,8 @@ export interface FetchWishes {
   deadline: Deadline;
   /** Ends with exit 9, with the file kept, if a file differs from the request. */
   strict?: boolean | undefined;
+  /** Adds to each MP4 that it was made by a trained algorithm. */
+  mark?: boolean | undefined;
   /** False asks the gateway once, and throws exit 8 if the job has not finished. */
   wait?: boolean | undefined;
 }
@@ -121,14 +123,21 @@ export interface FetchWishes {
  */
 export async function fetch(
   { job, protocol, place, target }: PlannedFetch,
-  { force, deadline, strict, wait = true }: FetchWishes,
+  { force, deadline, strict, mark, wait = true }: FetchWishes,
   deps: FlowDeps,
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
   await makeFolderOf(place, target);
   if (protocol === undefined) return savedSpeech(job, target, { force, deadline }, deps, hooks.stdout);
   if (!wait) await checkFinished(job, protocol, deps);
-  return deliverFound(job, protocol, 'fetch', { ask: 'file', target, force, deadline, strict }, deps, hooks);
+  return deliverFound(
+    job,
+    protocol,
+    'fetch',
+    { ask: 'file', target, force, deadline, strict, mark },
+    deps,
+    hooks,
+  );
 }
 
 /** Delivers a job that was submitted before. @throws MgwError as {@link fetch} does. */

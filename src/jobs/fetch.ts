@@ -70,12 +70,13 @@ export async function fetchResults(
 ): Promise<JobFile[]> {
   const { target } = options;
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
+  if (options.mark) deps.note('--mark adds nothing to standard output: save a file with -o FILE to mark it.');
   const scratch = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
     throw localError(error, tmpdir(), 'yes');
   });
   try {
     const onDisk: OnDisk = { kind: 'file', path: join(scratch, 'result.mp4') };
-    const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false });
+    const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false, mark: false });
     checkOneForStdout(files.length, 'yes', fetchCommand(job));
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
     return files.map((file) => ({ ...file, path: '-' }));
@@ -112,7 +113,11 @@ async function fetchTo(
   options: FetchOptions,
 ): Promise<JobFile[]> {
   const saved = await savedBefore(job, protocol, target);
-  if (saved !== undefined) return tidied(saved, job, deps);
+  if (saved !== undefined) {
+    if (options.mark && saved.some(({ provenance }) => !provenance?.includes('xmp')))
+      deps.note('--mark changes no file that is saved already: save it again under another name to mark it.');
+    return tidied(saved, job, deps);
+  }
   const [path = ''] = pathsAt(target, job, 1, 1);
   const locks = new Map<string, OutputLock>();
   const lock = async (place: Place): Promise<OutputLock> => {

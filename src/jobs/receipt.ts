@@ -5,12 +5,13 @@ import { localError } from '../files/local-error.ts';
 import type { Delivered, Job, JobFile, Mismatch } from '../job.ts';
 import { isObject, type Json } from '../json.ts';
 import { measureMp4 } from '../media/measure-mp4.ts';
+import { originsIn } from '../media/provenance.ts';
 import { askedFor } from '../protocols/asked-for.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { showCommand } from './errors.ts';
 
 type Asked = Pick<Job, 'protocol' | 'request'>;
-type Receipt = Pick<JobFile, 'delivered' | 'mismatches'>;
+type Receipt = Pick<JobFile, 'delivered' | 'mismatches' | 'provenance'>;
 
 // Models round sides to multiples of 8 or 16.
 const sidePixels = 16;
@@ -20,22 +21,34 @@ const fpsTolerance = 0.02;
 const durationSeconds = 0.1;
 
 /**
- * Measures a saved video and compares it with the request of its job (design 19).
- * @returns nothing for a file that is no MP4
+ * Measures a saved video, compares it with the request of its job, and names what it says about its origin (design 19).
+ * @returns no measures for a file that is no MP4
  * @throws MgwError('local_io'), exit 10, if the file cannot be read.
  */
 export function receiptOf(path: string, job: Asked, protocol: Protocol): Receipt {
-  const delivered = measured(path);
-  if (delivered === undefined) return {};
-  const mismatches = mismatchesOf(job, delivered, protocol);
-  return { delivered, ...(mismatches.length > 0 && { mismatches }) };
+  const { delivered, ...provenance } = reading(path, (file) => ({
+    delivered: measureMp4(file),
+    ...provenanceIn(file),
+  }));
+  const mismatches = delivered === undefined ? [] : mismatchesOf(job, delivered, protocol);
+  return { ...(delivered && { delivered }), ...(mismatches.length > 0 && { mismatches }), ...provenance };
 }
 
-function measured(path: string): Delivered | undefined {
+/** Returns what a file says about its origin, as a member of its record. @throws MgwError('local_io'), exit 10. */
+export function provenanceOf(path: string): Pick<JobFile, 'provenance'> {
+  return reading(path, provenanceIn);
+}
+
+function provenanceIn(file: number): Pick<JobFile, 'provenance'> {
+  const { kinds } = originsIn(file);
+  return kinds.length > 0 ? { provenance: kinds } : {};
+}
+
+function reading<Value>(path: string, read: (file: number) => Value): Value {
   try {
     const file = openSync(path, 'r');
     try {
-      return measureMp4(file);
+      return read(file);
     } finally {
       closeSync(file);
     }

@@ -13,7 +13,8 @@ import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { observe } from './observe.ts';
-import { mismatchText, receiptOf } from './receipt.ts';
+import { markedCopy } from './mark.ts';
+import { mismatchText, provenanceOf, receiptOf } from './receipt.ts';
 import type { Watched } from './watch.ts';
 
 /** How results are saved. */
@@ -25,6 +26,8 @@ export interface SaveOptions {
   onProgress?: (progress: DownloadProgress) => void;
   /** False keeps the file out of the job's record: it is only passing through. */
   record?: boolean;
+  /** Adds to an MP4 that it was made by a trained algorithm. */
+  mark?: boolean | undefined;
 }
 
 interface Saving extends SaveOptions {
@@ -76,11 +79,18 @@ export async function saveResult(
     output,
   });
   const receipt = receiptOf(part.path, job, protocol);
-  const file: JobFile = { path: place.path, bytes: part.bytes, sha256: part.sha256, mime, ...receipt };
+  const marked = options.mark ? await markedCopy(part, output, deps.note) : undefined;
+  const { bytes, sha256 } = marked ?? part;
+  const mark = marked && { ...provenanceOf(marked.path), unmarked_sha256: part.sha256 };
+  const file: JobFile = { path: place.path, bytes, sha256, mime, ...receipt, ...mark };
   // Recorded before it is published, so that a later run recognises the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
   const { assertHeld } = output;
-  await publish(part, file.path, { force: options.force, isBegun: isRecorded(job, place), assertHeld });
+  await publish(marked ?? part, file.path, {
+    force: options.force,
+    isBegun: isRecorded(job, place),
+    assertHeld,
+  });
   if (file.mismatches !== undefined) deps.note(mismatchText(file));
   return file;
 }

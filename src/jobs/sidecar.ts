@@ -49,7 +49,7 @@ export async function writeSidecars(job: Job, files: readonly JobFile[], version
 }
 
 function contentOf(job: Job, file: JobFile, version: string): object {
-  const { bytes, sha256, mime, delivered, mismatches } = file;
+  const { path, ...about } = file;
   const { id, key, handle, protocol, model, base_url, created_at, submitted_at, finished_at } = job;
   const request = job.request as Json | undefined;
   return {
@@ -66,7 +66,7 @@ function contentOf(job: Job, file: JobFile, version: string): object {
     finished_at,
     cost: job.cost,
     usage: job.usage,
-    file: { name: basename(file.path), bytes, sha256, mime, delivered, mismatches },
+    file: { name: basename(path), ...about },
     request,
   };
 }

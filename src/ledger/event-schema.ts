@@ -45,13 +45,19 @@ const mismatch = z.object({
   asked: value,
   delivered: value,
 });
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const file = z.object({
   path: text,
   bytes: z.number().nonnegative(),
-  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  sha256,
   mime: text.optional(),
   delivered: delivered.optional(),
   mismatches: z.array(mismatch).max(16).optional(),
+  provenance: z
+    .array(z.enum(['c2pa', 'xmp', 'aigc']))
+    .max(3)
+    .optional(),
+  unmarked_sha256: sha256.optional(),
 });
 
 const amount = z.string().regex(/^\d{1,60}(\.\d{1,60})?$/);

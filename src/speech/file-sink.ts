@@ -9,6 +9,7 @@ import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import { intactVersion, isIntact, type FileVersion, removeFile } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
+import { provenanceOf } from '../jobs/receipt.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, Recovered } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
@@ -83,7 +84,13 @@ export class FileSink implements AudioSink {
         throw localError(error, sealed.path, 'yes');
       });
       this.#version = sealed.version;
-      return { path: sealed.path, bytes: sealed.bytes, sha256: sealed.sha256, mime: this.#options.mime };
+      return {
+        path: sealed.path,
+        bytes: sealed.bytes,
+        sha256: sealed.sha256,
+        mime: this.#options.mime,
+        ...provenanceOf(sealed.path),
+      };
     } finally {
       await this.#close();
     }

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
@@ -160,4 +160,58 @@ it('--strict needs a file to measure', async () => {
     2,
     expect.stringContaining('-o FILE'),
   ]);
+});
+
+it('--mark adds to a file once, records both hashes, and pays nothing again', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1 });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const submit = ['video', 'a', 'submit', 'a boat', '-m', 'video-a', '-d', '4', '--key', 'k', '--json'];
+  const read = (name: string): Buffer => readFileSync(join(user.cwd, name));
+  const made = await user.run([...submit, '--mark', '--sidecar', '-o', 'boat.mp4']);
+  const hash = /^[0-9a-f]{64}$/;
+  const file = { provenance: ['xmp'], unmarked_sha256: expect.stringMatching(hash) as string };
+  expect(made.json['job']).toMatchObject({ files: [file] });
+  expect(JSON.parse(read('boat.mp4.json').toString())).toMatchObject({ file });
+  expect((await user.run(['jobs', 'show', '@k'])).stdout).toMatch(/"provenance": \[\s+"xmp"/);
+  const marked = read('boat.mp4');
+
+  expect((await user.run([...submit, '--mark', '-o', 'boat.mp4'])).code).toBe(0);
+  expect((await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'boat.mp4'])).stderr).not.toContain(
+    '--mark',
+  );
+  expect((await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'copy.mp4'])).code).toBe(0);
+  expect((await user.run(['jobs', 'fetch', '@k', '-o', 'plain.mp4'])).code).toBe(0);
+  expect([read('boat.mp4').equals(marked), read('copy.mp4').equals(marked)]).toEqual([true, true]);
+  const plain = read('plain.mp4');
+  expect(marked.subarray(0, plain.length).equals(plain)).toBe(true);
+  const late = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'plain.mp4']);
+  expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('saved already')]);
+  const piped = await user.start(['jobs', 'fetch', '@k', '--mark', '-o', '-']).result;
+  expect(piped.stderr).toContain('--mark adds nothing to standard output');
+  expect(readdirSync(user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
+  expect(readBill(stateDir)).toHaveLength(1);
+});
+
+it('kill -9 while it marks leaves a whole file or none, and the same command pays nothing', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1 });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const submit = ['video', 'a', 'submit', 'a boat', '-m', 'video-a', '-d', '8', '--resolution', '720p'];
+  const args = [...submit, '--mark', '-o', 'boat.mp4'];
+  const { child, result } = user.start(args);
+  const watcher = watch(user.cwd, (_, name) => {
+    if (name !== null && /\.[0-9a-f]{8}\.part$/.test(name)) child.kill('SIGKILL');
+  });
+  onEnd(() => watcher.close());
+  expect((await result).code).not.toBe(0);
+  const again = await user.run(args);
+  expect(again.code).toBe(0);
+  expect(
+    readFileSync(join(user.cwd, 'boat.mp4')).toString('latin1').split('trainedAlgorithmicMedia'),
+  ).toHaveLength(2);
+  expect(readdirSync(user.cwd).filter((name) => name.startsWith('boat'))).toEqual(['boat.mp4']);
+  expect(readBill(stateDir)).toHaveLength(1);
 });

@@ -75,7 +75,7 @@ async function fetchJobs(
     import('../../../flows/fetch.ts'),
     import('../video/delivered.ts'),
   ]);
-  const { force = false, strict, wait } = options;
+  const { force = false, strict, mark, wait } = options;
   const plan = await planFetches(refs, targetOf(options), deps, words, protocol);
   const one = (ref: string): Promise<Outcome> => {
     const each = plan.get(ref);
@@ -85,7 +85,7 @@ async function fetchJobs(
     }
     const hooks = { ...hooksOf(context), stdout: context.io.stdout };
     return deliveredOutcome(context, options, () =>
-      fetch(each, { force, deadline, strict, wait }, deps, hooks),
+      fetch(each, { force, deadline, strict, mark, wait }, deps, hooks),
     );
   };
   return severalOutcomes([...plan.keys()], one, context.progress, maxAtOnce);

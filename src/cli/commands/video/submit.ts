@@ -27,6 +27,7 @@ import {
   type OutputOptions,
   requestOptions,
   sidecarOption,
+  markOption,
   strictOption,
   targetOf,
   type WaitOptions,
@@ -57,7 +58,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
   else addFlags(command, protocol.flags);
   addOutputOptions(command);
   command.addOption(sidecarOption());
-  command.addOption(strictOption());
+  command.addOption(strictOption()).addOption(markOption());
   command.addOption(
     new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'),
   );
@@ -86,7 +87,7 @@ async function submitCommand(
   prompt: string | undefined,
   given: SubmitOptions,
 ): Promise<Outcome> {
-  const { key, new: fresh = false, force = false, sidecar = false, strict, budget } = given;
+  const { key, new: fresh = false, force = false, sidecar = false, strict, mark, budget } = given;
   checkKeyName(key, given.new);
   checkStdout(context, given);
   checkNoTemplate(given, true);
@@ -120,7 +121,7 @@ async function submitCommand(
     import('../../../flows/submit-video.ts'),
     import('./delivered.ts'),
   ]);
-  const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, budget } as const;
+  const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
   const hooks = submitHooks(context, deps.account, { isWaiting: ask !== 'accept' });
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
