@@ -87,7 +87,7 @@ describe('the tarball', () => {
     const patterns = [
       ...expected,
       /^docs\/[\w/-]+\.md$/,
-      /^docs\/\w+\.svg$/,
+      /^docs\/\w+\.(svg|yaml)$/,
       /^dist\/[\w-]+\.cjs$/,
       /^dist\/library\/[\w-]+\.cjs$/,
       /^dist\/library\/library\.mjs$/,
