@@ -173,6 +173,7 @@ export function addGlobals(program: Command): Command {
     .addOption(new Option('--no-color', 'no colours'))
     .addOption(new Option('--no-input', 'never ask for anything'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
+    .option('--allow-insecure-database', 'connect to a database without TLS')
     .addOption(repeatable('--trust-origin <origin>', 'send the key to result addresses of this origin too'));
 }
 

@@ -10,6 +10,7 @@ export interface SettingFlags {
   /** Of a program: no flag takes a key, since a process list shows it. */
   apiKey?: string;
   allowHttp?: boolean;
+  allowInsecureDatabase?: boolean;
   /** `--trust-origin`, each time it was given. */
   trustOrigin?: readonly string[];
   /** Durations: texts with a unit, or ms if the command line has read them already. */
@@ -64,6 +65,12 @@ const fromFlag = (
 /** The settings that do not depend on others, by their name in `Settings` (design 1 and 3). Durations are in ms. */
 export const rules = {
   allowHttp: rule('allow_http', boolean, false, fromFlag('--allow-http', 'allowHttp')),
+  allowInsecureDatabase: rule(
+    'allow_insecure_database',
+    boolean,
+    false,
+    fromFlag('--allow-insecure-database', 'allowInsecureDatabase'),
+  ),
   timeoutMs: rule('timeout', duration, 30 * 60_000, {
     ...fromFlag('--timeout', 'timeout'),
     env: 'MGW_TIMEOUT',

@@ -23,6 +23,7 @@ export const profileSchema = z.strictObject({
   base_url: text,
   api_key: text,
   allow_http: flag,
+  allow_insecure_database: flag,
   trusted_origins: z.optional(z.array(z.string())),
   timeout: text,
   poll_interval: text,

@@ -5,7 +5,7 @@ import type { MgwError } from '../errors.ts';
 import { fetchCommand } from '../jobs/errors.ts';
 
 /** The settings that choose the gateway or the ledger. */
-type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp'>;
+type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
 /** Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them. */
 export function globalArguments(globals: Globals): string[][] {
@@ -14,6 +14,7 @@ export function globalArguments(globals: Globals): string[][] {
     ...(globals.baseUrl === undefined ? [] : [['--base-url', globals.baseUrl]]),
     ...(globals.sandbox ? [['--sandbox']] : []),
     ...(globals.allowHttp ? [['--allow-http']] : []),
+    ...(globals.allowInsecureDatabase ? [['--allow-insecure-database']] : []),
   ];
 }
 

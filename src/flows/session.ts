@@ -95,7 +95,7 @@ export function openSession(options: SessionOptions): Session {
   });
   let opened: Ledger | undefined;
   let signals: Signals | undefined;
-  const shared = once(async () => sharedLedgerOf(await settings(), options.clock));
+  const shared = once(async () => sharedLedgerOf(await settings(), options.clock, options.note));
   const ledger = once(
     async () => (opened = (await shared()) ?? (await ledgerOf(await settings(), options.clock))),
   );
@@ -181,10 +181,19 @@ async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
 }
 
 // Undefined if the ledger is a folder.
-async function sharedLedgerOf(settings: Settings, clock: Clock): Promise<PostgresLedger | undefined> {
+async function sharedLedgerOf(
+  settings: Settings,
+  clock: Clock,
+  note: Session['note'],
+): Promise<PostgresLedger | undefined> {
   const url = sharedLedger(settings);
   if (url === undefined) return undefined;
-  const { openPostgresLedger } = await import('../ledger/postgres/postgres-ledger.ts');
+  const [{ openPostgresLedger }, { tlsWarning }] = await Promise.all([
+    import('../ledger/postgres/postgres-ledger.ts'),
+    import('../ledger/postgres/database.ts'),
+  ]);
+  const warning = tlsWarning(url);
+  if (warning !== undefined) note(warning);
   // A ledger of play money is created without being asked for.
   return openPostgresLedger(url, {
     stateDir: settings.stateDir.value,

@@ -56,9 +56,14 @@ export function ledgerFolder(settings: Settings): string {
 }
 
 /** Returns the ledger that is shared with other machines; undefined if it is a folder. The sandbox has one of its own. */
-export function sharedLedger({ state: { value }, sandbox }: Settings): StateUrl | undefined {
+export function sharedLedger({
+  state: { value },
+  sandbox,
+  allowInsecureDatabase,
+}: Settings): StateUrl | undefined {
   if (value === undefined) return undefined;
   const url = parseStateUrl(value);
+  if (allowInsecureDatabase.value && url.tls.ca === undefined) url.tls.mode ??= 'disable';
   return sandbox.value ? { ...url, schema: `${url.schema}_sandbox` } : url;
 }
 

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect } from 'vitest';
@@ -402,7 +402,6 @@ describe.skipIf(!canMount)('a disk that fills up during the download', { concurr
 describe.concurrent('an output that is not writable', () => {
   const cases: [string, (path: string) => void][] = [
     ['exists', (path) => writeFileSync(path, 'mine')],
-    ['is a folder', (path) => mkdirSync(path)],
     ['is a link', (path) => symlinkSync('/dev/null', path)],
     ['is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];

@@ -118,7 +118,6 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-    ['a folder', (path) => mkdirSync(path)],
   ])('%s in place of the output is refused before anything is paid, and left as it is', async (_, put) => {
     const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
     writeFileSync(other, 'precious');

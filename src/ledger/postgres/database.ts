@@ -188,6 +188,14 @@ export function tlsOptions(
   };
 }
 
+/** Returns a warning if someone on the network between could read or change the connection, or undefined. */
+export function tlsWarning(url: StateUrl): string | undefined {
+  const { rejectUnauthorized } = tlsOptions(url) || { rejectUnauthorized: false };
+  if (rejectUnauthorized || isHere(url.href, process.env['PGHOST'] ?? 'localhost')) return undefined;
+  const what = tlsOptions(url) ? 'not verified (sslmode=no-verify)' : 'not encrypted';
+  return `The connection to the database is ${what}: anyone on the network between can read and change what mgw records.`;
+}
+
 function pem(path: string): string {
   try {
     return readFileSync(path, 'utf8');

@@ -1,5 +1,5 @@
 import type { StateUrl } from '../../state-url.ts';
-import { Database } from './database.ts';
+import { Database, tlsWarning } from './database.ts';
 import { identityOf, makeTables, type LedgerIdentity } from './schema.ts';
 
 /** What was found out about the database behind a ledger. */
@@ -57,11 +57,11 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
     const tripMs = performance.now() - sent;
     const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
-    const unverified =
-      url.tls.mode === 'no-verify'
-        ? ['sslmode=no-verify: anyone on the network between can read and change what mgw records.']
-        : [];
-    const warnings = [...unverified, ...(await wayWarnings(database)), ...warningsOf(row, number, lagMs)];
+    const warnings = [
+      ...[tlsWarning(url) ?? []].flat(),
+      ...(await wayWarnings(database)),
+      ...warningsOf(row, number, lagMs),
+    ];
     return { server, version, jobs, lagMs, tripMs, warnings };
   } finally {
     await database.close();

@@ -1,6 +1,8 @@
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { tlsOptions, Database } from '../../../src/ledger/postgres/database.ts';
+import { resolveSettings } from '../../../src/config/resolve.ts';
+import { sharedLedger } from '../../../src/flows/settings.ts';
+import { Database, tlsOptions, tlsWarning } from '../../../src/ledger/postgres/database.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 
@@ -27,6 +29,27 @@ describe('TLS to the database', () => {
     'postgres://db.example.com/d?sslmode=disable',
   ])('%s: none', (address) => {
     expect(tlsOptions(parseStateUrl(address))).toBe(false);
+  });
+
+  it.each([
+    ['postgres://db.example.com/d', undefined],
+    ['postgres://localhost/d?sslmode=disable', undefined],
+    ['postgres://db.example.com/d?sslmode=disable', 'not encrypted'],
+    ['postgres://db.example.com/d?sslmode=no-verify', 'not verified'],
+  ])('%s: the warning is %s', (address, warning) => {
+    const text = tlsWarning(parseStateUrl(address));
+    if (warning === undefined) expect(text).toBeUndefined();
+    else expect(text).toContain(warning);
+  });
+
+  it.each([
+    ['postgres://db.example.com/d', 'disable'],
+    ['postgres://db.example.com/d?sslmode=verify-full', 'verify'],
+    ['postgres://db.example.com/d?sslrootcert=/ca.pem', undefined],
+  ])('%s with --allow-insecure-database: sslmode %s', (address, mode) => {
+    const flags = { allowInsecureDatabase: true };
+    const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
+    expect(sharedLedger(settings)?.tls.mode).toBe(mode);
   });
 
   it('follows PGHOST if the address names no host', () => {
