@@ -7,8 +7,14 @@ import { allCommands, readAll } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
+import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
 import { hasPostgres, PostgresServer } from '../support/postgres.ts';
 import { newShell, program, type Shell } from '../support/shell.ts';
+
+const joinStory = 'mgw batch join story.csv -o film.mp4';
+const joinWhatIsDone = 'mgw batch join story.csv -o film.mp4 --skip-missing --force';
+const joinByName = 'mgw batch join story -o film.mp4 --json';
+const noFfmpeg = 'needs ffmpeg';
 
 // Not run, each for its reason.
 const skipped: Record<string, string> = {
@@ -23,6 +29,7 @@ const skipped: Record<string, string> = {
   'mgw worker -o /clips/{name}/{id}.{ext}': 'needs a database',
   'mgw worker -o out/{name}/{id}.{ext} --max-idle 5m --concurrency 8': 'needs a database',
   'mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive': 'needs a database',
+  ...(hasFfmpeg ? {} : { [joinStory]: noFfmpeg, [joinWhatIsDone]: noFfmpeg, [joinByName]: noFfmpeg }),
 };
 // What an example with a name that stands for the reader's own comes to.
 const exitCodes: Record<string, number> = {
@@ -72,6 +79,7 @@ function fill(home: string): void {
     'key.txt': 'sk-0123456789abcdef0123456789abcdef\n',
     'clips.csv':
       'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\noutro,c,vendor-h3-mini,5,a harbour\n',
+    'story.csv': 'id,protocol,model,duration,prompt\ns1,c,vendor-h3-mini,5,a boat\n',
     'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
     '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{},"fleet":{}}}',
   };
@@ -140,6 +148,7 @@ describe('every example in the help does what it says:', () => {
       const shell = newShell({ MGW_SANDBOX: '1' });
       cpSync(template.home, shell.home, { recursive: true });
       if (example.includes('jobs resolve')) await loseOne(shell.home);
+      if (example.includes('batch join')) await shell.run('mgw batch run story.csv -o {id}.mp4');
       const { code, stdout, stderr } = await shell.run(example);
       expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(exitCodes[example] ?? 0);
       shell.close();

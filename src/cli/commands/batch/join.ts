@@ -32,11 +32,12 @@ Else they are encoded again, in the size of the first. Nothing is sent.
 
 Examples:
   $ mgw batch join story.csv -o film.mp4
-  $ mgw batch join story.csv -o film.mp4 --skip-missing --force`;
+  $ mgw batch join story.csv -o film.mp4 --skip-missing --force
+  $ mgw batch join story -o film.mp4 --json`;
 
 /** `mgw batch join FILE -o film.mp4`: puts the finished videos of a batch together with ffmpeg. */
 export function registerJoin(command: Command, run: Run): void {
-  command.argument('<batch>', 'its file, or its name where it was run before');
+  command.argument('<batch>', 'its file, or its name if it was run before');
   addManifestOptions(command);
   command
     .option('--skip-missing', 'leave out rows that are not done')

@@ -26,7 +26,7 @@ Examples:
 /** `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: a new take of rows that ended badly; it is paid for again. */
 export function registerRetry(command: Command, run: Run): void {
   command
-    .argument('<batch>', 'its file, or its name where it was run before')
+    .argument('<batch>', 'its file, or its name if it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
     .addOption(new Option('--changed', 'all rows whose content was changed under their id'))
     .addOption(

@@ -29,7 +29,7 @@ Examples:
 
 /** `mgw batch status NAME|FILE`: where every row stands by the ledger; no task is asked for. */
 export function registerBatchStatus(command: Command, run: Run): void {
-  command.argument('<batch>', 'its file, or its name where it was run before');
+  command.argument('<batch>', 'its file, or its name if it was run before');
   addBatchOptions(command);
   command
     .addHelpText('after', examples)
