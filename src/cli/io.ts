@@ -1,3 +1,4 @@
+import { fstatSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../clock.ts';
 import { type Charged, MgwError, systemCode } from '../errors.ts';
@@ -7,8 +8,8 @@ import type { Signals } from '../payment/pay-once.ts';
 /** The three streams of a process, its environment and its clock, so that a command can be run without one. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
-  stdout: Writable & { isTTY?: boolean; columns?: number };
-  stderr: Writable & { isTTY?: boolean; columns?: number };
+  stdout: Writable & { isTTY?: boolean; columns?: number; fd?: number };
+  stderr: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   env: NodeJS.ProcessEnv;
   /** Default: the system's clock. */
   clock?: Clock;
@@ -17,6 +18,15 @@ export interface Io {
 /** The columns of a stream that is a terminal; undefined for anything else, which takes lines of any length. */
 export function columnsOf(stream: { isTTY?: boolean; columns?: number }): number | undefined {
   return stream.isTTY === true && (stream.columns ?? 0) > 0 ? stream.columns : undefined;
+}
+
+/** Whether stdout and stderr are one terminal, pipe or file: what is on the one need not be said on the other. */
+export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): boolean {
+  if (stdout.fd === undefined || stderr.fd === undefined) return false;
+  const [one, other] = [fstatSync(stdout.fd), fstatSync(stderr.fd)];
+  // Windows has no number for a pipe.
+  const isKnown = one.ino !== 0 || stdout.isTTY === true;
+  return isKnown && one.ino === other.ino && one.dev === other.dev && stdout.isTTY === stderr.isTTY;
 }
 
 /**

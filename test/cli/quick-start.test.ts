@@ -69,8 +69,9 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
   }
   // The page of the gallery is made when mgw is built.
   const own = command.includes('gallery') ? `exec ${command}` : command;
-  const { stdout, stderr } = await shell.run(own.replaceAll(documented, gateway.url));
-  const seen = `${stdout}\n${stderr}`
+  // As at a terminal.
+  const { stdout } = await shell.run(`{ ${own.replaceAll(documented, gateway.url)}\n} 2>&1`);
+  const seen = stdout
     .replaceAll(gateway.url, documented)
     .replaceAll(new URL(gateway.url).host, new URL(documented).host)
     .replaceAll(shell.home, '/home/ada');

@@ -9,7 +9,7 @@ import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import { addRetriesOption, requestTimeoutOption, timeoutOption } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
-import { table } from '../output/table.ts';
+import { type Column, fittedTable } from '../output/table.ts';
 import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
@@ -122,15 +122,17 @@ function text(
   width: number | undefined,
 ): string {
   const isPriced = shown.some(({ prices }) => prices.length > 0);
-  const rows = shown.map((model) => [
-    model.id,
-    model.protocols.join(',') || '-',
-    model.model_versions.join(', ') || '-',
-    ...(isPriced ? [model.prices.map(priceText).join(', ') || '-'] : []),
-    model.endpoints.join(', ') || '-',
-  ]);
-  const price = isPriced ? [isCost ? `${currency} at most` : `price (${currency})`] : [];
-  return table(['id', 'protocol', 'versions', ...price, 'endpoints'], rows, width);
+  const columns: Column<PricedModel>[] = [
+    { head: 'id', cell: ({ id }) => id },
+    { head: 'protocol', cell: ({ protocols }) => protocols.join(',') },
+    { head: 'versions', cell: ({ model_versions: versions }) => versions.join(', '), rank: 1 },
+    {
+      head: isCost ? `${currency} at most` : `price (${currency})`,
+      cell: ({ prices }) => prices.map(priceText).join(', '),
+    },
+    { head: 'endpoints', cell: ({ endpoints }) => endpoints.join(', '), rank: 2 },
+  ];
+  return fittedTable(isPriced ? columns : columns.toSpliced(3, 1), shown, width);
 }
 
 // The amounts of the first rate; `mgw models --json` and `mgw config get` show the whole price.

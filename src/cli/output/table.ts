@@ -6,10 +6,15 @@ import { printableLine } from '../../printable.ts';
 const gap = 2;
 /** No more characters of a cell are shown. */
 const longestCell = 200;
+/** What an empty cell shows. */
+const empty = '-';
+/** A longer word may be broken. */
+const longestWord = 24;
 
 /**
  * A table with a head; cells are made printable, columns padded, and no colour is used. If it is wider than `width`
- * columns of a terminal, its widest columns are made narrower, and what is in them is wrapped.
+ * columns of a terminal, its widest columns are made narrower, and what is in them is wrapped. If that would break
+ * words, each row becomes a record: its first cell, and below it the others with their heads.
  */
 export function table(head: string[], rows: string[][], width = Number.POSITIVE_INFINITY): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, longestCell)));
@@ -17,17 +22,40 @@ export function table(head: string[], rows: string[][], width = Number.POSITIVE_
   const widths = head.map((_, column) =>
     cells.reduce((widest, row) => Math.max(widest, widthOf(row[column] ?? '')), 0),
   );
-  narrow(widths, width - gap * (head.length - 1));
+  const isNarrowed = narrow(widths, cells, width - gap * (head.length - 1));
+  if (!isNarrowed) return cells.slice(1).map((row) => recordOf(head, row, width)).join('\n');
   return cells.flatMap((row) => linesOf(row, widths)).join('\n');
 }
 
-function narrow(widths: number[], room: number): void {
-  let excess = widths.reduce((sum, width) => sum + width, 0) - room;
-  for (; excess > 0; excess -= 1) {
-    const widest = widths.reduce((most, width) => Math.max(most, width), 0);
-    if (widest <= 1) return;
-    widths[widths.lastIndexOf(widest)] = widest - 1;
+// Returns whether the columns fit without breaking a word; a path may be broken.
+function narrow(widths: number[], cells: readonly string[][], room: number): boolean {
+  const excess = (): number => widths.reduce((sum, width) => sum + width, 0) - room;
+  if (excess() <= 0) return true;
+  const least = widths.map((_, column) =>
+    cells
+      .flatMap((row) => row[column]?.split(/[ /]/) ?? [])
+      .reduce((widest, word) => Math.max(widest, Math.min(longestWord, widthOf(word))), 1),
+  );
+  while (excess() > 0) {
+    const open = widths.map((width, column) => (width > (least[column] ?? 0) ? width : 0));
+    const widest = open.reduce((most, width) => Math.max(most, width), 0);
+    if (widest === 0) return false;
+    widths[open.lastIndexOf(widest)] = widest - 1;
   }
+  return true;
+}
+
+// Heads and values side by side, as many as fit into a line.
+function recordOf(head: readonly string[], [title = '', ...cells]: readonly string[], width: number): string {
+  const lines: string[] = [];
+  for (const [index, cell] of cells.entries()) {
+    if (cell === empty || cell === '') continue;
+    const part = `${head[index + 1] ?? ''} ${cell}`;
+    const longer = `${lines.at(-1) ?? ''} · ${part}`;
+    if (lines.length > 0 && widthOf(longer) <= width) lines[lines.length - 1] = longer;
+    else lines.push(`  ${part}`);
+  }
+  return [title, ...lines].map((line) => wrapped(line, width, '    ', widthOf)).join('\n');
 }
 
 function linesOf(row: readonly string[], widths: readonly number[]): string[] {
@@ -52,8 +80,6 @@ export interface Column<Row> {
   rank?: number;
 }
 
-const empty = '-';
-
 interface Measured {
   head: string;
   cells: string[];
@@ -65,20 +91,27 @@ interface Measured {
 
 /**
  * A table of at most `width` columns of a terminal: cells are cut, and then columns left out, those that are empty first.
- * Without a width every column is shown.
+ * If that is not enough, it is a {@link table} that breaks no words. Without a width every column is shown.
  */
 export function fittedTable<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
   width: number | undefined,
 ): string {
-  let shown = columns.map((column) => measured(column, rows));
+  const all = columns.map((column) => measured(column, rows));
+  let shown = all;
   if (width !== undefined) {
     while (minWidth(shown) > width) {
       const next = leftOutNext(shown);
       if (next === undefined) break;
       shown = shown.filter((column) => column !== next);
     }
+    if (minWidth(shown) > width)
+      return table(
+        all.map(({ head }) => head),
+        rows.map((_, row) => all.map(({ cells }) => cells[row] ?? '')),
+        width,
+      );
     shrink(shown, width);
   }
   const lines = rows.map((_, row) =>

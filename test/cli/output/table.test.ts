@@ -24,12 +24,34 @@ it('a table takes more rows than a call takes arguments', () => {
   expect(table(['id'], rows).split('\n')).toHaveLength(150_001);
 });
 
+const rows = [
+  ['state', '/a/path/that/is/long', 'the folder of the state'],
+  ['key', '-', 'default'],
+];
+
 it('a table fits its width: the widest columns give way, and what is in them goes on in the next line', () => {
-  const rows = [['state', '/a/path/that/is/long', 'the folder of the state']];
   expect(table(['what', 'value', 'from'], rows, 31).split('\n')).toEqual([
     'what   value        from',
     'state  /a/path/tha  the folder',
     '       t/is/long    of the',
     '                    state',
+    'key    -            default',
   ]);
+});
+
+it('a table that would break a word becomes records, each line of them at most as wide', () => {
+  expect(table(['what', 'value', 'from'], rows, 20).split('\n')).toEqual([
+    'state',
+    '  value',
+    '    /a/path/that/is/',
+    '    long',
+    '  from the folder of',
+    '    the state',
+    'key',
+    '  from default',
+  ]);
+  expect(table(['id', 'rows', 'doubt'], [['a-name', '12', '0']], 18)).toBe('a-name\n  rows 12\n  doubt 0');
+  expect(table(['id', 'rows', 'doubt'], [['a-longer-name', '12', '0']], 19)).toBe(
+    'a-longer-name\n  rows 12 · doubt 0',
+  );
 });

@@ -7,7 +7,7 @@ import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
-import { write } from '../../io.ts';
+import { isOneOutput, write } from '../../io.ts';
 import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
 import { BatchReport } from '../../output/batch-report.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -98,6 +98,7 @@ function watcherOf(
 ): BatchWatcher {
   const { io, globals } = context;
   const redact = (text: string): string => context.redact(text);
+  const isOne = !globals.json && isOneOutput(io);
   return {
     began: (planned) => display.began(planned),
     updated: (planned, job) => display.updated(planned, job),
@@ -111,7 +112,14 @@ function watcherOf(
       // A row that the end of the run interrupts has no result yet, and needs no line: the same command continues it.
       const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
       if (!isInterrupted) await results?.add(report.resultOf(end, state));
-      display.ended(end.planned, state, isInterrupted ? undefined : redact(report.lineOf(end, state)));
+      // Its path on the same terminal says that a row is done.
+      const isSaid =
+        isOne && state === 'done' && end.files.every(({ mismatches }) => mismatches === undefined);
+      display.ended(
+        end.planned,
+        state,
+        isInterrupted || isSaid ? undefined : redact(report.lineOf(end, state)),
+      );
       if (globals.json || end.files.length === 0) return;
       const paths = end.files.map(({ path }) => `${path}\n`).join('');
       let written = Promise.resolve();

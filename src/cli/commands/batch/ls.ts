@@ -93,7 +93,7 @@ function countStates(jobs: readonly Job[]): Record<string, number> {
 function listing(batches: readonly ListedBatch[], now: number, width: number | undefined): string {
   const columns: Column<ListedBatch>[] = [
     { head: 'name', cell: ({ name }) => name, least: 12 },
-    { head: 'rows', cell: ({ states }) => statesText(states), least: 12 },
+    { head: 'rows', cell: ({ states }) => statesText(states) },
     { head: 'spent', cell: ({ spent }) => spent },
     { head: 'last job', cell: ({ last }) => (last === null ? undefined : ago(last, now)), rank: 1 },
     { head: 'file', cell: ({ file }) => file ?? undefined, least: 16, rank: 2 },
