@@ -6,7 +6,7 @@ import { systemClock, type Clock } from '../../src/clock.ts';
 import type { User } from '../support/cli.ts';
 import { runHere, userHere } from '../support/one-process.ts';
 import { film } from '../support/film.ts';
-import { FaultGateway } from '../faults/gateway.ts';
+import { FaultGateway, reply } from '../faults/gateway.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
 const fast = ['--poll-interval', '50ms'];
@@ -31,6 +31,28 @@ describe('a wait for several jobs', () => {
     const args = ['jobs', 'wait', ...names.map((name) => `@${name}`), '--poll-interval', '90ms'];
     expect((await runHere(args, user.env, '', clock)).code).toBe(0);
     expect(slept.slice(0, 3)).toEqual([0, 30, 60]);
+  });
+
+  it.each([
+    ['wait', []],
+    ['fetch', ['-o', 'out/']],
+  ])('tells an interruption of jobs %s once, with one command that continues', async (verb, flags) => {
+    gateway.polls = 10_000;
+    const jobs: string[] = [];
+    for (let count = 0; count < 12; count += 1) jobs.push((await user.run(submit)).stdout.trim());
+    const waiting = user.start(['jobs', verb, ...jobs, ...flags, ...fast]);
+    await new Promise<void>((resolve) => {
+      gateway.always.query = ({ response, path }) => {
+        if (path.endsWith(gateway.created.at(-1) ?? '')) resolve();
+        reply(response, running);
+      };
+    });
+    waiting.child.kill('SIGINT');
+    const run = await waiting.result;
+    expect([run.code, run.stdout], run.stderr).toEqual([130, '']);
+    expect(run.stderr.match(/Interrupted/g)).toHaveLength(1);
+    expect(run.stderr).toContain(`next: mgw jobs ${[verb, ...jobs, ...flags].join(' ')}\n`);
+    expect(run.stderr).not.toContain('Warning');
   });
 });
 

@@ -1,14 +1,15 @@
 import { errorView, type Outcome } from './outcome.ts';
 import type { Progress } from './progress.ts';
-import { exitCodes } from '../../errors.ts';
+import { exitCodes, type MgwError } from '../../errors.ts';
 import type { JobFile } from '../../job.ts';
+import type { Signals } from '../../payment/pay-once.ts';
 
 // The gateway is spared, and so are the files that may be open.
 const maxAtOnce = 8;
 
 /**
- * The outcome of a command that takes several REFs: a single one as it is, several in their
- * order, with exit 11 if some are not ok (design 2).
+ * The outcome of a command that takes several REFs: a single one as it is, several in their order, with exit 11 if some
+ * are not ok (design 2). An interruption is told once for all of them: exit 130 or 143.
  */
 export async function severalOutcomes(
   refs: readonly string[],
@@ -25,9 +26,27 @@ export async function severalOutcomes(
   await Promise.all(Array.from({ length: Math.min(atOnce, refs.length) }, work));
   const [first, ...others] = outcomes;
   if (first !== undefined && others.length === 0) return first;
+  const interrupted = outcomes.flatMap(({ error }) => (error && isInterruption(error) ? [error] : []));
   for (const [index, { error }] of outcomes.entries())
-    if (error !== undefined) progress.note(`${refs[index] ?? ''}: ${error.message}`);
-  return joined(outcomes);
+    if (error !== undefined && !interrupted.includes(error))
+      progress.note(`${refs[index] ?? ''}: ${error.message}`);
+  const whole = joined(outcomes);
+  if (interrupted[0] === undefined) return whole;
+  return { ...whole, error: inOne(interrupted[0], interrupted), exitCode: interrupted[0].exitCode };
+}
+
+/** Whether a signal ended it. */
+export function isInterruption({ exitCode }: MgwError): boolean {
+  return exitCode === exitCodes.interrupted || exitCode === exitCodes.terminated;
+}
+
+// The command of one of them, with the ids of all.
+function inOne(first: MgwError, all: readonly MgwError[]): MgwError {
+  const ids = all.flatMap(({ job }) => (job === undefined ? [] : [job.id]));
+  const at = first.next?.indexOf(first.job?.id ?? '') ?? -1;
+  if (all.length === 1 || first.next === undefined || at < 1) return first;
+  const next = ['mgw', 'jobs', ...first.next.slice(at - 1, at), ...ids, ...first.next.slice(at + 1)];
+  return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs go on.`);
 }
 
 function joined(outcomes: readonly Outcome[]): Outcome {
@@ -46,4 +65,10 @@ function joined(outcomes: readonly Outcome[]): Outcome {
       for (const { printed } of outcomes) await printed?.();
     },
   };
+}
+
+/** The dependencies of one of many jobs: Node walks all listeners of a signal to add or remove one, so none is shared. */
+export function withOwnSignals<Deps extends { signals: Signals }>(deps: Deps): Deps {
+  const { soft, hard } = deps.signals;
+  return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };
 }

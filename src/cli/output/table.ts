@@ -23,7 +23,11 @@ export function table(head: string[], rows: string[][], width = Number.POSITIVE_
     cells.reduce((widest, row) => Math.max(widest, widthOf(row[column] ?? '')), 0),
   );
   const isNarrowed = narrow(widths, cells, width - gap * (head.length - 1));
-  if (!isNarrowed) return cells.slice(1).map((row) => recordOf(head, row, width)).join('\n');
+  if (!isNarrowed)
+    return cells
+      .slice(1)
+      .map((row) => recordOf(head, row, width))
+      .join('\n');
   return cells.flatMap((row) => linesOf(row, widths)).join('\n');
 }
 

@@ -5,7 +5,7 @@ import type { Run } from '../../command-tree.ts';
 import { handleModelOption, handleProtocol } from '../video/status.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { severalOutcomes } from '../../output/several.ts';
+import { severalOutcomes, withOwnSignals } from '../../output/several.ts';
 import { readRefs } from '../../input.ts';
 import { addFetchOptions, checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { withOutput } from '../../../flows/next.ts';
@@ -85,7 +85,7 @@ async function fetchJobs(
     }
     const hooks = { ...hooksOf(context), stdout: context.io.stdout };
     return deliveredOutcome(context, options, () =>
-      fetch(each, { force, deadline, strict, mark, wait }, deps, hooks),
+      fetch(each, { force, deadline, strict, mark, wait }, withOwnSignals(deps), hooks),
     );
   };
   return severalOutcomes([...plan.keys()], one, context.progress, maxAtOnce);

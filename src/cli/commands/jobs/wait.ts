@@ -9,7 +9,7 @@ import { paintOn, plain, withStates } from '../../output/colour.ts';
 import { jobLine } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { severalOutcomes } from '../../output/several.ts';
+import { isInterruption, severalOutcomes, withOwnSignals } from '../../output/several.ts';
 import { readRefs } from '../../input.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
@@ -38,7 +38,9 @@ async function wait(context: Context, given: string[]): Promise<Outcome> {
     const own = withOwnSignals(deps);
     // If this is interrupted, the wait for the job reports it.
     await deps.clock.sleep(gapMs * begun++, own.signals.soft).catch(() => undefined);
-    return told(context, await waitForOne(context, ref, own, deadline));
+    const outcome = await waitForOne(context, ref, own, deadline);
+    const isOver = refs.length === 1 || outcome.error === undefined || !isInterruption(outcome.error);
+    return isOver ? told(context, outcome) : { ...outcome, text: undefined };
   };
   return severalOutcomes(refs, one, context.progress, refs.length);
 }
@@ -50,12 +52,6 @@ async function told(context: Context, { text, ...outcome }: Outcome): Promise<Ou
   const line = context.redact(`${withStates(text ?? '', paint)}\n`);
   if (text && !globals.json) await progress.aside(() => write(io.stdout, line, 'yes'));
   return outcome;
-}
-
-// Node walks all listeners of a signal to add or remove one: a thousand jobs must not share a signal.
-function withOwnSignals(deps: FlowDeps): FlowDeps {
-  const { soft, hard } = deps.signals;
-  return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };
 }
 
 async function waitForOne(
