@@ -14,7 +14,7 @@ import type { Allowance } from '../payment/reserve.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { ledgerFolder } from './settings.ts';
 
-/** The parts of a session that budgets are opened with. */
+/** The parts of a session that opening a budget needs. */
 interface Sources {
   clock: Clock;
   settings: () => Promise<Settings>;
@@ -140,7 +140,7 @@ export async function standingAllowance(
   const { limit } = await budget.standing();
   const raise = ['mgw', 'budget', 'set', name];
   if (limit !== undefined) return [{ name, label: `the budget ${name}`, budget, raise }];
-  // The profile's budget is meant for real money; the sandbox has budgets of its own.
+  // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
   throw usageError(`There is no budget ${name}: give it a limit first.`, [...raise, 'AMOUNT']);
 }
@@ -187,7 +187,7 @@ export async function remaindersFor(
 
 /**
  * Returns the deps of a command or batch that pays: under the standing budget, and under its own budget of `amount` (an
- * exact decimal) if one is given. That one counts all that was ever paid under `name`.
+ * exact decimal) if one is given. The latter counts everything ever paid under `name`.
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
 export async function withBudget<D extends FlowDeps>(

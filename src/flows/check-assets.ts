@@ -13,7 +13,7 @@ import type { Session } from './session.ts';
 /** An asset as its server describes it. */
 interface Described {
   mime: string;
-  /** Undefined if the server does not tell. */
+  /** Undefined if the server does not say. */
   bytes: number | undefined;
 }
 
@@ -26,7 +26,7 @@ const timeoutMs = 20_000;
 const connectTimeoutMs = 10_000;
 
 /**
- * Asks for each asset of a body that is a URL, free of charge (design 17).
+ * Checks each URL of a body with a request to its server, free of charge (design 17).
  * @throws MgwError('usage') that names every asset which cannot be fetched, or has the wrong type or size.
  */
 export async function checkAssetUrls(session: Session, protocol: Protocol, body: JsonObject): Promise<void> {
@@ -37,7 +37,7 @@ export async function checkAssetUrls(session: Session, protocol: Protocol, body:
 }
 
 /**
- * Asks the store for each file of a body that it was given; if the store is a program, asks for the URL that it printed.
+ * Checks each uploaded file of a body in the store. If the store is a program, requests the URL that it printed.
  * @param urls the URLs of the files, by name
  * @throws MgwError('usage') as {@link checkAssetUrls} does; MgwError('store')
  */
@@ -148,7 +148,7 @@ function describedBy(headers: Record<string, string>, length: string | undefined
   return { mime: headers['content-type'] ?? '', bytes: Number.isNaN(bytes) ? undefined : bytes };
 }
 
-// A query may be a signature.
+// The query may hold a signature.
 function shown(value: string): string {
   return printableLine(value.replace(/[?#].*$/s, '?…'), 200);
 }

@@ -19,19 +19,19 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   check?: boolean | undefined;
   /** Whether nothing will be sent: then the listing is only asked for if a field has to be filled in from it. */
   dryRun?: boolean | undefined;
-  /** One of the protocol's equivalent paths. */
+  /** One of the protocol's equivalent request paths. */
   endpoint?: string | undefined;
-  /** Asks for each asset before the video is paid for: its status, type and size. */
+  /** Checks the status, type and size of each asset before the video is paid for. */
   checkAssets?: boolean | undefined;
   /** Reads the local files that asset flags name. Without it these flags take URLs only. */
   readLocalFile?: ReadLocalFile | undefined;
-  /** Videos of earlier jobs by the values of asset flags; others are looked up in the ledger. */
+  /** Videos of earlier jobs, by the values of asset flags. Other values are looked up in the ledger. */
   inputs?: EarlierAssets | undefined;
 }
 
 /** A video that can be submitted: its request, and the body as the user gave it. */
 export interface ComposedVideo {
-  /** With its settings. */
+  /** The protocol with its settings applied. */
   protocol: Protocol;
   /** The body that is sent, completed from the configured defaults and the listing. */
   body: JsonObject;
@@ -40,7 +40,7 @@ export interface ComposedVideo {
   exchange: Exchange;
   /** Uploads the files that the body names, and returns the request with their URLs; absent if it names none. */
   upload?: (() => Promise<Exchange>) | undefined;
-  /** Whether a field of the body has its value from a file: no message quotes that value. */
+  /** Whether the value of a body field came from a file. Messages do not quote such a value. */
   isFromFile?: (field: string) => boolean;
 }
 
@@ -110,7 +110,7 @@ function refuse(
   throw usageError(violationMessage(shown, isFromFile('model') ? undefined : model));
 }
 
-// A flag wins over a body, whose other fields all come from its file.
+// Flags override the body. All other fields come from the body's file.
 function fileFields(
   { flags: table }: Protocol,
   { flags, set = [], fromFiles = [] }: BodyParts,
@@ -129,7 +129,7 @@ function fileFields(
     isIn(field, read) || holdsRead(field) || (fromFiles.includes('body') && !isIn(field, written));
 }
 
-// Faults that no listing can mend are reported before the listing is fetched. A missing field may be filled in from it.
+// Report errors that the listing cannot change before fetching the listing. A missing field may be filled in from it.
 function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
@@ -161,7 +161,7 @@ async function completed(
   }
 }
 
-// A model that is not known to be one of the protocol may belong to another.
+// The model may belong to another protocol.
 async function listingUse(
   session: Session,
   protocol: Protocol,

@@ -13,7 +13,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { budgetsIn } from './budgets.ts';
 
-/** The number of copied records. Identical records that existed already are not counted. */
+/** The number of copied records, without identical ones that existed already. */
 export interface Copied {
   jobs: number;
   budgets: number;
@@ -21,7 +21,8 @@ export interface Copied {
 
 /**
  * Copies all jobs of a ledger into another one, with their claims. If it is interrupted, the next call continues.
- * @throws MgwError('conflict') if a job or a claim is there already and differs: the jobs before it were copied.
+ * @throws MgwError('conflict') if the target holds a different job or claim of the same name. The jobs before it were
+ * copied.
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
@@ -74,7 +75,10 @@ async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> 
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
 
-/** Copies the budgets of a folder into a database; one that is there already stays. @throws MgwError('local_io'). */
+/**
+ * Copies the budgets of a folder into a database. Existing budgets are left as they are.
+ * @throws MgwError('local_io').
+ */
 export async function copyBudgetsIn(folder: string, database: Database): Promise<number> {
   let copied = 0;
   for (const kind of kinds) {

@@ -19,28 +19,28 @@ export interface Wanted {
   target?: Target | undefined;
   /** Overwrites files at the target. */
   force: boolean;
-  /** Ends with exit 9, with the file kept, if a file differs from the request. */
+  /** Exit 9, with the files kept, if a file differs from the request. */
   strict?: boolean | undefined;
-  /** Adds to each MP4 that it was made by a trained algorithm. */
+  /** Writes the origin "made by a trained algorithm" into each MP4. */
   mark?: boolean | undefined;
   /** When waiting ends. */
   deadline: Deadline;
 }
 
-/** What a front end is told while a flow runs. */
+/** Callbacks to the front end while a flow runs. */
 export interface FlowHooks {
   /** The job exists at the gateway, and waiting begins. `isResumed` if an earlier run had submitted it. */
   onAccepted?: ((job: Job, isResumed: boolean) => void) | undefined;
   /** Called after each poll. */
   onUpdate?: ((job: Job) => void) | undefined;
-  /** There is nothing more to wait for. */
+  /** Called when waiting has ended. */
   onEnd?: (() => void) | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
-  /** Takes the bytes of the target `stdout`, in order. */
+  /** Receives the bytes of the target `stdout`, in order. */
   toStdout?: ((bytes: Uint8Array) => Promise<void>) | undefined;
 }
 
-/** What a flow delivered. */
+/** The result of a flow. */
 export interface Delivered {
   /** The job as it is recorded at the end. */
   job: Job;

@@ -22,10 +22,10 @@ export interface EarlierAsset {
   read: () => Promise<Uint8Array>;
 }
 
-/** What an asset takes of a job: `@KEY`, `@KEY:last`, `@KEY#2:first`. */
+/** The part of a job that an asset uses: `@KEY`, `@KEY:last`, `@KEY#2:first`. */
 export interface Part {
   key: string;
-  /** Which of its videos, from 1. */
+  /** The number of the video among those of the job, from 1. */
   index: number;
   /** Absent for the whole video. */
   place?: FramePlace;

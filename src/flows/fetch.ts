@@ -16,7 +16,7 @@ import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { isTooNew } from '../jobs/watch.ts';
 
-/** A job after one query, and its error; a running job has none. */
+/** A job after one query, and its error if it has one. */
 export interface QueriedJob {
   job: Job;
   error?: MgwError | undefined;
@@ -66,9 +66,9 @@ export interface PlannedFetch extends FoundJob {
 
 /**
  * Finds the jobs of REFs and decides where the result of each goes, before anything is fetched.
- * @param output what `-o` says; absent: the file that each job was asked for
+ * @param output the value of `-o`; if absent, each job's own output file
  * @param words the command, such as `jobs fetch`
- * @param protocol the protocol that all of them have to be of
+ * @param protocol the protocol that every job must have
  * @returns each job once, however many REFs name it, or why there is none
  * @throws MgwError('usage') if two results would go to one file, or the output cannot take them.
  */
@@ -107,19 +107,19 @@ export interface FetchWishes {
   /** Overwrites files at the target. */
   force: boolean;
   deadline: Deadline;
-  /** Ends with exit 9, with the file kept, if a file differs from the request. */
+  /** Exit 9, with the files kept, if a file differs from the request. */
   strict?: boolean | undefined;
-  /** Adds to each MP4 that it was made by a trained algorithm. */
+  /** Writes the origin "made by a trained algorithm" into each MP4. */
   mark?: boolean | undefined;
-  /** False asks the gateway once, and throws exit 8 if the job has not finished. */
+  /** If false, queries the gateway once and throws exit 8 if the job has not finished. */
   wait?: boolean | undefined;
 }
 
 /**
- * Waits for a job and saves its result; nothing here can pay. Speech is copied from a file that is still whole, since the
- * gateway keeps none.
- * @throws MgwError: exit 3 key refused, 5 failed, 6 never sent, 7 unknown, 8 not finished at the deadline, 9 no result, 10
- * not to be saved, 130/143 interrupted.
+ * Waits for a job and saves its result; nothing here can pay. Speech is copied from a saved file that is intact, since
+ * the gateway keeps no audio.
+ * @throws MgwError: exit 3 key refused, 5 failed, 6 never sent, 7 unknown, 8 not finished at the deadline, 9 no result,
+ * 10 not to be saved, 130/143 interrupted.
  */
 export async function fetch(
   { job, protocol, place, target }: PlannedFetch,

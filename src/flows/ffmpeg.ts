@@ -59,7 +59,7 @@ const probeSchema = z.object({
 /** A stream of a media file, by the names that ffprobe gives its properties. */
 export type Stream = z.infer<typeof streamSchema>;
 
-/** What ffprobe says of a media file. */
+/** The output of ffprobe for a media file. */
 export interface Probe {
   /** Absent if it has no picture. */
   video?: Stream | undefined;
@@ -95,7 +95,7 @@ async function output(
       encoding: 'buffer',
       maxBuffer: maxOutputBytes,
     });
-    // A program that has failed reads no more.
+    // A program that has failed no longer reads its input.
     running.child.stdin?.on('error', () => undefined).end(stdin);
     return (await running).stdout;
   } catch (error) {

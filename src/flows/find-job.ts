@@ -46,7 +46,7 @@ export async function findJobHere(
   return { job, protocol: configured };
 }
 
-// Nothing in a handle tells its protocol for certain.
+// A handle does not identify its protocol.
 function unknownHandle(ref: string): never {
   const text = `No such job: ${ref}. If it is a handle of the gateway, give its protocol, or its model (--model).`;
   throw usageError(text).with({ protocols: protocolNames });
@@ -63,7 +63,7 @@ export function protocolOf(job: Job): Protocol {
 }
 
 /**
- * Refuses a job of another gateway: it is unknown there, and would be paid for there.
+ * Refuses a job of another gateway: the configured gateway does not know the job, and would charge for it.
  * @param words the command that was typed, without `mgw`
  * @throws MgwError('usage') naming both addresses, with the command that works.
  */

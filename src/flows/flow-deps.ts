@@ -4,7 +4,7 @@ import type { JobDeps } from '../jobs/deps.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 
-/** Everything that a flow works with. */
+/** The dependencies of a flow. */
 export interface FlowDeps extends JobDeps {
   /** The API key; it is sent to result addresses on the gateway's own site. */
   key: string;

@@ -24,7 +24,7 @@ export function oneListing(session: Session): Listing {
 }
 
 /**
- * Fetches the model listing. A submission that can do without it does not wait for it long.
+ * Fetches the model listing. A submission that does not need it waits only briefly.
  * @returns undefined if it could not be fetched and is not needed: the checks and the gateway judge the body
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
@@ -39,7 +39,7 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
   }
 }
 
-// A listing that is only checked against may be unavailable. If the certificate is wrong, the submission would fail too.
+// A listing that only serves checks may be unavailable. With an invalid certificate the submission would fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
   return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';

@@ -43,7 +43,7 @@ export class LocalCopies {
       deadline,
     });
     const { clock, signals, retries, userAgent, note } = deps;
-    // The address is the user's own service: it may be one of this machine.
+    // The store is the user's own service, and may run on this machine.
     const gateway = { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [], userAgent };
     const how = { gateway, clock, deadline, signal: signals.soft, retries, note };
     const outcome = await download({ url, key: 'never' }, lock, how);

@@ -63,7 +63,7 @@ export function isKnownToServe(protocol: Protocol, model: string, settings: Sett
   return protocolsOfModel(model, settings, known).includes(protocol.name);
 }
 
-// Looked up for each row of a batch.
+// Cached, since each row of a batch looks it up.
 const recalled = new WeakMap<Settings, readonly Listed[]>();
 
 /**

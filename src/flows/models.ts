@@ -35,7 +35,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     limits.timeoutMs ?? Number.POSITIVE_INFINITY,
   );
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
-  // A listing that gets no answer fails soon; a submission is retried longer.
+  // Fewer retries than for a submission: a listing without a response should fail soon.
   const unsentRetries = settings.retries.source === 'default' ? 2 : retries;
   const reply = await readWithRetries(
     () =>
@@ -56,7 +56,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
   );
   const read = readModels(reply);
   if ('models' in read) {
-    // The caller has its models, whether they could be kept or not.
+    // Failing to cache the listing must not fail the call.
     if (id === undefined) await rememberModels(settings, read.models).catch(() => undefined);
     return read.models;
   }
@@ -65,11 +65,11 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
   throw new MgwError(code, said, { requestId, retry: code === 'auth' ? 'never' : 'safe' });
 }
 
-/** The members of a model that are kept: enough to name it. */
+/** The cached members of a model. */
 export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
 
 /**
- * Keeps the listing of the gateway for completion and suggestions, which make no request. Nothing else depends on it.
+ * Caches the gateway's listing for completion and suggestions, which send no request. Nothing else uses it.
  * @throws the system's error.
  */
 export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {
@@ -80,14 +80,14 @@ export async function rememberModels(settings: Settings, models: readonly Model[
     model_versions,
   }));
   const text = JSON.stringify({ models: kept });
-  // Most listings equal the last one.
+  // Skip the write if nothing changed, as is usual.
   if (recalled(path) === text) return;
   await makeFolder(dirname(path));
   writeFileSync(`${path}.${process.pid}`, text, { mode: 0o600 });
   renameSync(`${path}.${process.pid}`, path);
 }
 
-/** Returns the models of the last listing of this gateway; none if it was never listed here. */
+/** Returns the models of the last listing of this gateway; empty if it was never listed. */
 export function recallModels(settings: Settings): KnownModel[] {
   const kept = tryParseJson(recalled(pathOf(settings)));
   const models = isObject(kept) && Array.isArray(kept['models']) ? kept['models'] : [];

@@ -29,7 +29,9 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.with({ next: [mgw, ...flags.flat(), ...rest] });
 }
 
-/** Returns the error of a command with `-o` with a `next` that puts the file there: one that only waits would save nothing. */
+/**
+ * Returns the error of a command with `-o`, with a `next` that saves the file at that output instead of only waiting.
+ */
 export function withOutput(
   error: MgwError,
   { output, force }: { output?: string | undefined; force?: boolean | undefined },
@@ -41,7 +43,7 @@ export function withOutput(
   return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : [])] });
 }
 
-/** Returns a path next to one that is taken: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. */
+/** Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. */
 export function freePath(taken: string): string | undefined {
   const { dir, name, ext } = parse(taken);
   if (/[{}]|[\\/]$/.test(taken) || name === '') return undefined;

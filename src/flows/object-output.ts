@@ -46,7 +46,7 @@ export async function deliverToObjects(
   return files;
 }
 
-// An earlier run has uploaded everything, and died before it said so.
+// An earlier run may have uploaded everything and died before it reported that.
 async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
   const count = job.record.results ?? 0;
   const urls = pathsAt({ kind: 'file', path: url }, job, count);
@@ -57,7 +57,7 @@ async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<Jo
   return files;
 }
 
-/** Returns the path at which a result is complete before it is uploaded; its folder exists. @throws MgwError('local_io'). */
+/** Returns the local path of a result before its upload, and makes its folder. @throws MgwError('local_io'). */
 export async function localPath(
   prefix: string,
   url: string,
@@ -83,7 +83,7 @@ export async function upload(
 ): Promise<JobFile> {
   const { ledger } = deps;
   const next = ['mgw', 'jobs', 'fetch', job.id, '-o', url, ...(force ? ['--force'] : [])];
-  // One process of this machine uploads; another one then finds the object.
+  // Only one process of this machine uploads. A second one then finds the object.
   const lock = await lockOutput(`${file.path}.upload`, deps, { identity: job.id, job, deadline });
   try {
     const known = (await ledger.read(job.id)) ?? job;
@@ -113,7 +113,7 @@ function kept(error: unknown, { path }: JobFile, job: Job, next: string[]): unkn
   return paid;
 }
 
-/** Speech that becomes an object: a file that is made where {@link localPath} says. */
+/** A sink for speech that is saved as an object: it writes the file of {@link localPath}. */
 export class ObjectSink extends FileSink {
   readonly #url: string;
   readonly #force: boolean;

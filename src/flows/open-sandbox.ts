@@ -4,8 +4,8 @@ import type { Limits } from '../sandbox/exchange.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
 /**
- * Opens the sandbox of `--sandbox`: the one that `mgw sandbox exec` serves, so that a script stays with it whatever base URL
- * and key it sets; otherwise one of this process over `stateDir`.
+ * Opens the sandbox of `--sandbox`. Inside `mgw sandbox exec` this is the sandbox that it serves, whatever base URL and
+ * key the script sets. Otherwise the sandbox runs in this process, with its data in `stateDir`.
  * @throws MgwError('local_io') if its folder cannot be used.
  */
 export async function openSandbox(
@@ -19,7 +19,7 @@ export async function openSandbox(
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
 }
 
-/** Returns what the account of a sandbox may spend and do, by the flags, then by the settings. */
+/** Returns the limits of the sandbox's account. Flags come before settings. */
 export function limitsOf(settings: Settings, given: Limits = {}): Limits {
   return {
     balance: given.balance ?? settings.sandboxBalance.value,

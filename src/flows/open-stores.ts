@@ -8,7 +8,7 @@ import type { Store, StoreDeps } from '../store/store.ts';
 import { version } from '../version.ts';
 import type { Gateway } from './settings.ts';
 
-/** What a store is opened from: a session. */
+/** The parts of a session that opening a store needs. */
 interface Sources {
   clock: Clock;
   note(text: string): void;
@@ -36,7 +36,7 @@ export async function openObjects(session: Sources): Promise<ObjectStore> {
   return openObjectStore(endpoint, env, await depsOf(session));
 }
 
-// A rehearsal uses the storage of the sandbox alone, whatever endpoint, bucket and credentials are configured.
+// With --sandbox only the sandbox's storage is used, whatever endpoint, bucket and credentials are configured.
 async function serviceOf(session: Sources): Promise<{ endpoint: string | undefined; env: Settings['env'] }> {
   const { sandbox, storeEndpoint, env } = await session.settings();
   if (!sandbox.value) return { endpoint: storeEndpoint.value, env };

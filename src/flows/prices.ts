@@ -18,7 +18,7 @@ import { speechModel } from '../speech/wire.ts';
 export type Asked = Pick<Order, 'protocol' | 'model' | 'body'>;
 
 /**
- * Returns what a submission may cost, by the prices of the settings, or of the sandbox.
+ * Returns the maximum cost of a submission, from the prices of the settings or of the sandbox.
  * @throws MgwError('config') if the configured price cannot be read.
  */
 export function priceOf({ protocol: kind, model = '', body }: Asked, settings: Settings): Priced {
@@ -38,28 +38,28 @@ export function priceOf({ protocol: kind, model = '', body }: Asked, settings: S
   };
 }
 
-/** Returns what amounts are called: the configured currency. The sandbox's are credits. */
+/** Returns the name of the currency. In the sandbox amounts are credits. */
 export function currencyOf({ sandbox, currency }: Pick<Settings, 'sandbox' | 'currency'>): string {
   return sandbox.value ? 'credits' : currency.value;
 }
 
-/** Returns the price of a model as it is configured, or as the sandbox has it; undefined if none is known. */
+/** Returns the price of a model from the settings or the sandbox; undefined if none is known. */
 export function priceSetting(kind: JobKind, model: string, settings: Settings): Setting<string> | undefined {
   return settings.sandbox.value ? ofSandbox(kind, model) : settings.priceOf(kind, model);
 }
 
-/** What a model costs by one protocol. */
+/** The price of a model under one protocol. */
 export interface ModelPrice {
   protocol: string;
-  /** The price as it is configured. */
+  /** The price as configured. */
   price: string;
-  /** What the clip costs at most; absent if none was given, or if the price does not tell. */
+  /** The maximum cost of the clip; absent if no clip was given or the price does not determine it. */
   cost?: string;
 }
 
 /**
- * Returns the prices of a model that are known, each with what a clip costs at most by it.
- * @param model with the protocols that serve it; a model without one is looked up under all of them
+ * Returns the known prices of a model, each with the maximum cost of a clip.
+ * @param model a model with the protocols that serve it; without protocols, all are tried
  * @param clip long flag names and values, such as `duration: 5`
  * @throws MgwError('config') if a configured price cannot be read.
  */

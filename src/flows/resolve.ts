@@ -24,10 +24,11 @@ import type { Ledger } from '../ledger/ledger.ts';
 export type WantedResolved = Pick<WantedVideo, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
- * Ends the doubt about a submission whose answer was lost, by what a person found out (design 4). If the task exists, and
- * a target is given, waits for it and saves its result. `resubmit` pays again, at the gateway of the job alone.
- * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve; what
- * `submitVideo` and `fetch` throw.
+ * Ends the doubt about a submission whose response was lost, with what a person found out (design 4). If the task
+ * exists, and a target is given, waits for it and saves its result. `resubmit` pays again, at the gateway of the job
+ * alone.
+ * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve;
+ * what `submitVideo` and `fetch` throw.
  */
 export async function resolve(
   session: Session,
@@ -143,11 +144,11 @@ async function submitAgain(
   const video = { protocol, body, asked: body, exchange: protocol.submission(body), upload };
   const ask = target === undefined ? 'accept' : 'file';
   const wanted: WantedVideo = { ask, target, force, deadline, key: job.key, fresh: false, sidecar: false };
-  // The record keeps the body as it was sent, not as it was asked for.
+  // The record holds the body as it was sent, not as the user gave it.
   const order = { ...videoOrder(video, wanted, given), fingerprint };
   const deps = await withBudget(given, 'command', fingerprint, budget);
   await order.beforeSending?.();
-  // A file that the store no longer has must not end the doubt.
+  // The doubt must remain if a file is no longer in the store.
   await upload?.();
   if (job.state === 'unknown') await checkRoom(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
@@ -172,13 +173,13 @@ async function checkRoom(
   await reservation.settle('none');
 }
 
-/** How a person ends an `unknown` (design 4). */
+/** A person's decision about an `unknown` job (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
 /**
- * Ends the doubt about a lost submission by what a person found out: the task's handle, that there is none, or
- * that it shall be sent again whatever became of it. Nothing is sent here.
- * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if another handle stands.
+ * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that it shall
+ * be sent again. Sends nothing.
+ * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
   if (job.handle !== undefined && resolution.how === 'adopted' && job.handle === resolution.handle)
@@ -196,7 +197,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
       `The record of ${job.id} is damaged; run the command that made it as a new one instead.`,
     );
   }
-  // Of two that decide at once, the slower must not undo what the other one has begun since.
+  // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
   await ledger.append(job.id, {
     type: 'resolved',
     attempt: await lastAttempt(ledger, job),
@@ -208,7 +209,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   return (await ledger.read(job.id)) ?? job;
 }
 
-// A record that was lost or damaged may tell of fewer attempts than were made.
+// A damaged record may hold fewer attempts than were made.
 async function lastAttempt(ledger: Ledger, { id, record }: Job): Promise<number> {
   let attempt = record.attempts;
   while (record.damaged > 0 && (await ledger.claimed(names.attempt(id, attempt + 1))) !== undefined)

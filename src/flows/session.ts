@@ -16,20 +16,20 @@ import { version } from '../version.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger, type Gateway } from './settings.ts';
 
-/** One gateway and one ledger, and all that works on them. Each part is created at its first use (the composition root). */
+/** A gateway, a ledger and what uses them: the composition root. Each part is created at its first use. */
 export interface Session {
   readonly clock: Clock;
   /** Shows a note to the user, with the key removed. */
   note(text: string): void;
-  /** Removes the key from a text, once it is known: gateways quote a key that they refuse. */
+  /** Removes the key from a text once the key is known: gateways quote a key that they refuse. */
   redact(text: string): string;
   settings(): Promise<Settings>;
   /** @throws MgwError('config') if no base URL or no key is configured. */
   gateway(): Promise<Gateway>;
   client(): Promise<GatewayClient>;
   /**
-   * Returns the deadline of the whole command, which starts at the first call. From then on it cuts every request of
-   * the client, in whatever phase it is.
+   * Returns the deadline of the whole command, which starts at the first call. From then on it ends every request of
+   * the client, in any phase.
    */
   deadline(): Promise<Deadline>;
   ledger(): Promise<Ledger>;
@@ -40,7 +40,7 @@ export interface Session {
   signals(): Signals;
   /** Opens a budget of this ledger, and creates it if there is none. @throws MgwError('local_io') if it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
-  /** The budgets that every payment has to fit into: the standing one, if one is chosen. */
+  /** The budgets that limit every payment: the standing budget, if one is chosen. */
   allowances(): Promise<Allowance[]>;
   /** Whether local files can be uploaded. */
   hasStore(): Promise<boolean>;
@@ -48,13 +48,13 @@ export interface Session {
   store(): Promise<Store | undefined>;
   /** Opens the store for results. */
   objects(): Promise<ObjectStore>;
-  /** Closes all but the ledger: idle connections, the embedded sandbox. */
+  /** Closes everything except the ledger: idle connections and the embedded sandbox. */
   close(): Promise<void>;
   /** Closes the ledger, after the last record. Other processes then know at once that this one has nothing in progress. */
   closeLedger(): Promise<void>;
 }
 
-/** What a session is opened with. */
+/** The options of a session. */
 export interface SessionOptions {
   clock: Clock;
   settings: () => Promise<Settings>;
@@ -139,7 +139,7 @@ export function withinDeadline(session: Session, deadline: Deadline): Session {
   };
 }
 
-// A run in the sandbox also hides the configured key, which a prompt may hold by mistake.
+// In the sandbox, also remove the configured key, which a prompt may contain by mistake.
 function secretsOf(settings: Settings, { key }: Gateway): string[] {
   const password = sharedLedger(settings)?.password ?? '';
   if (!settings.sandbox.value) return [key, password];
@@ -194,7 +194,7 @@ async function sharedLedgerOf(
   ]);
   const warning = tlsWarning(url);
   if (warning !== undefined) note(warning);
-  // A ledger of play money is created without being asked for.
+  // The sandbox's ledger is created without `state init`.
   return openPostgresLedger(url, {
     stateDir: settings.stateDir.value,
     clock,

@@ -32,7 +32,7 @@ export function realGateway(settings: Settings): Gateway {
   };
 }
 
-/** Returns the gateway of a sandbox. It is loopback and free, so it is polled more often than a real one. */
+/** Returns the gateway of a sandbox. It is local and free, so it is polled more often than a real one. */
 export function sandboxGateway(
   { pollIntervalMs: { source, value } }: Settings,
   { url, key }: { url: string; key: string },
@@ -50,7 +50,7 @@ export function accountOf(key: string): string {
   return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
 }
 
-/** Returns the folder of this machine's ledger. The sandbox has one of its own, so play money never mixes with real. */
+/** Returns the folder of this machine's ledger. The sandbox has its own, so its jobs never mix with paid ones. */
 export function ledgerFolder(settings: Settings): string {
   return settings.sandbox.value ? join(sandboxFolder(settings), 'ledger') : settings.stateDir.value;
 }
@@ -86,7 +86,7 @@ export function configuredGateway({ sandbox, baseUrl }: Settings): string | unde
   return baseUrl && nameOfGateway(baseUrl.value);
 }
 
-/** Returns the protocol with its settings: how it sends the key may be one (specification 5.5). */
+/** Returns the protocol with its settings applied, such as how it sends the key (specification 5.5). */
 export function configured(protocol: Protocol, settings: Settings): Protocol {
   const { authSetting } = protocol;
   return authSetting === undefined ? protocol : { ...protocol, auth: settings[authSetting].value };

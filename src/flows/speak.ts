@@ -22,19 +22,19 @@ import { withBudget } from './budgets.ts';
 import type { Delivered } from './deliver.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
-/** How audio is made: see `composeSpeech`. */
+/** Options of the audio: see `composeSpeech`. */
 interface AudioForm {
   format: SpeechFormat;
   /** Hertz. */
   sampleRate: number;
 }
 
-/** A text that can be spoken by one call. */
+/** A text short enough for one call. */
 export interface ComposedSpeech extends AudioForm {
   body: JsonObject;
 }
 
-/** What a caller asks for when it pays for speech. */
+/** The options of paid speech. */
 export interface WantedSpeech {
   /** An absolute path, `s3://BUCKET/KEY`, or the stream that takes the audio as it arrives. */
   output: string | Writable;
@@ -51,12 +51,13 @@ export interface WantedSpeech {
   key?: string | undefined;
   /** Words to find the job by. */
   tags?: string[] | undefined;
-  /** The most that all runs of this text may spend together, an exact decimal. */
+  /** The maximum that all runs of this text may spend together, an exact decimal. */
   budget?: string | undefined;
 }
 
 /**
- * Speaks a text by one paid call, or delivers what an earlier or a concurrent run of the same order has paid for (design 8).
+ * Speaks a text with one paid call, or delivers the audio that an earlier or a concurrent run of the same order paid
+ * for (design 8).
  * @throws MgwError as `submitVideo` does; exit 5 for an error frame, 9 for a stream without its end frame.
  */
 export async function speak(
@@ -82,7 +83,7 @@ export async function speak(
   return { ...spoken, files };
 }
 
-// The name of the file is that of the order, so that a rerun finds what an earlier run left.
+// The file is named after the order, so that a rerun finds the file of an earlier run.
 async function objectSink(
   { format, sampleRate }: AudioForm,
   body: JsonObject,
@@ -111,11 +112,11 @@ async function uploaded(
   return { ...spoken, job: (await deps.ledger.read(spoken.job.id)) ?? spoken.job, files: [object] };
 }
 
-/** A long text in pieces, each spoken by one call, and how they are joined. */
+/** A long text in pieces, one call for each, and how to join them. */
 export interface ComposedPieces extends AudioForm {
   bodies: readonly JsonObject[];
   joiner: Joiner;
-  /** How many pieces are spoken at once. */
+  /** The maximum number of concurrent calls. */
   concurrency: number;
   /** The folder under which pieces are kept if the output is a stream. Absolute path. */
   stateDir: string;
@@ -151,7 +152,7 @@ function underBudget(
   );
 }
 
-// Next to the output, so that a person finds them.
+// Next to the output, where a person looks for them.
 function folderOf({ bodies, stateDir }: ComposedPieces, { output }: Pick<WantedSpeech, 'output'>): string {
   if (typeof output === 'string') return `${output}.pieces`;
   const name = createHash('sha256')

@@ -6,14 +6,17 @@ import { requestIdOf } from '../http/failures.ts';
 import type { Delivered, Mismatch, RecordedEvent } from '../job.ts';
 import { newestJobs } from '../jobs/newest.ts';
 
-/** What the jobs of a ledger cost, by group and in all. */
+/** The cost of a ledger's jobs, by group and in total. */
 export interface Spent {
-  /** By the name of the group; '' is what has none. Sorted. */
+  /** By the name of the group, sorted; '' for jobs without one. */
   groups: [name: string, sums: Sums][];
   total: Sums;
 }
 
-/** Adds up what a ledger's jobs cost (design 14). @param start ISO 8601 time; what was sent before is left out */
+/**
+ * Adds up the cost of a ledger's jobs (design 14).
+ * @param start ISO 8601 time; submissions before it are left out
+ */
 export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Promise<Spent> {
   const [groups, total] = [new Map<string, Sums>(), new Sums()];
   for await (const [id, events] of recordsIn(ledger)) {
@@ -31,7 +34,10 @@ export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Prom
   return { groups: [...groups].sort(([one], [other]) => (one < other ? -1 : 1)), total };
 }
 
-/** Returns what a ledger's jobs cost as `--json` shows it. @param start as for {@link addUp} */
+/**
+ * Returns the cost of a ledger's jobs as `--json` shows it.
+ * @param start as for {@link addUp}
+ */
 export async function spendBy(
   ledger: Ledger,
   by: SpendGroup,
@@ -49,7 +55,7 @@ export function spentView(by: SpendGroup, { groups, total }: Spent): Record<stri
   };
 }
 
-// A shared ledger answers for all that are asked for at once.
+// A shared ledger reads all of them with one query.
 const maxAtOnce = 500;
 
 async function* recordsIn(
@@ -71,7 +77,7 @@ function sumView({ charges, total, known, unpriced }: Sum): Record<string, unkno
   return { charges, amount: total, ...(unpriced > 0 && { known: formatDecimal(known), unpriced }) };
 }
 
-/** The evidence that a paid video is not what was asked for. */
+/** The evidence that a paid video differs from its request. */
 export interface Disputed {
   job: string;
   model?: string | undefined;

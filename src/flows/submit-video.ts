@@ -16,7 +16,7 @@ import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
-/** What a caller asks for when it pays for a video. */
+/** The options of a paid video. */
 export interface WantedVideo extends Wanted {
   /** Permanently names the job. */
   key?: string | undefined;
@@ -28,7 +28,7 @@ export interface WantedVideo extends Wanted {
   blockedByAnyDoubt?: Deadline;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
-  /** The most that all runs of this submission may spend together, an exact decimal. */
+  /** The maximum that all runs of this submission may spend together, an exact decimal. */
   budget?: string | undefined;
   /** Makes the folder of the file. If given, `{job}` in the target is replaced by the job's id, as in a batch. */
   makeFolder?: ((path: string) => Promise<void>) | undefined;
@@ -53,7 +53,7 @@ export async function submitVideo(
   return payAndDeliver(order, video, wanted, paying, hooks, begin);
 }
 
-/** Builds the order of a video: the one place that does. */
+/** Builds the order of a video. Every order of a video is built here. */
 export function videoOrder(
   video: ComposedVideo,
   wanted: WantedVideo,
@@ -126,7 +126,7 @@ async function checkPlaces(count: number, wanted: WantedVideo, objects: FlowDeps
     return;
   }
   if (makeFolder !== undefined && target.kind !== 'stdout') {
-    // No other job can have a name with this job's id in it.
+    // A path with this job's id cannot exist yet.
     if (target.path.includes('{job}')) return;
     await makeFolder(target.path);
   }

@@ -13,7 +13,7 @@ export interface InputInUse extends UploadedInput {
 /** Why a file is kept: it is not old enough; a job that has not ended uses it; a row in the queue does. */
 export type KeptInput = 'newer' | 'job' | 'queue';
 
-/** What is pruned, and what is kept. */
+/** The removed files, and the number of kept ones by reason. */
 export interface PrunedInputs {
   removed: UploadedInput[];
   kept: Record<KeptInput, number>;

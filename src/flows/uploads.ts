@@ -12,7 +12,7 @@ import type { Session } from './session.ts';
 /** Reads a local file that a flag names. @throws MgwError('usage') if it may not or cannot be read. */
 export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
 
-/** Videos of earlier jobs and their frames, by the values of asset flags that stand for them. */
+/** Videos of earlier jobs and their frames, by the values of asset flags that name them. */
 export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 
 /** The files of a video by their names in the store. */

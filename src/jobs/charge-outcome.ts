@@ -5,8 +5,9 @@ import type { Job } from '../job.ts';
 import { names, readOwner } from '../ledger/names.ts';
 
 /**
- * What the ledger proves about a reservation for a job: `accepted` if an attempt under it was, `none` if nothing under it
- * was and its process can send nothing more, being dead, or since the job was accepted otherwise.
+ * Returns what the ledger proves about a reservation for a job. `accepted`: an attempt under it was accepted. `none`:
+ * no attempt under it was accepted, and none can follow, since its process is dead or the job was accepted under
+ * another reservation.
  * @throws MgwError('local_io') if the ledger cannot be read.
  * @param isClosed true if the caller has claimed the job's next attempt, so that no process can send it
  */
@@ -16,7 +17,7 @@ export async function chargeOutcome(
   isClosed = false,
 ): Promise<ChargeOutcome> {
   const jobId = jobOfReservation(id);
-  // Asked before the record is read: what the process wrote last must not be overlooked.
+  // Check the process before reading the record, so that its last write is not missed.
   const isOver = (await ledger.lifeOf(owner)) === 'dead';
   const job = await ledger.read(jobId);
   if (job === undefined) return 'open';
@@ -31,8 +32,8 @@ export async function chargeOutcome(
 }
 
 /**
- * Settles the open reservations of a job that is about to be removed: if nothing proves that nothing was paid, the amount
- * stays spent.
+ * Settles the open reservations of a job that is about to be removed. Unless the ledger proves that nothing was paid,
+ * the amount counts as spent.
  * @param isClosed as for {@link chargeOutcome}
  * @throws MgwError('local_io') if the ledger cannot be read, or a budget cannot be written.
  */
@@ -56,10 +57,10 @@ export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** Claims of this process under which it knows that nothing was sent, although it could not record that. */
+/** Claims of this process under which nothing was sent, although it could not record that. */
 const abandoned = new Set<string>();
 
-/** Notes that nothing is sent under a claim of this process. */
+/** Notes that nothing was or will be sent under a claim of this process. */
 export function abandon(claim: string): void {
   abandoned.add(claim);
 }
@@ -77,9 +78,9 @@ type NextAttempt =
   | 'claimed'
   /** The job has changed since it was read. */
   | 'changed'
-  /** Its process is dead and had not recorded `sending`, before which nothing is sent: the next one may be made. */
+  /** Its process died before it recorded `sending`, so nothing was sent: the next attempt may be made. */
   | 'unsent'
-  /** It was claimed, and nothing can be shown of its process: it may have been sent. */
+  /** It was claimed, and the fate of its process is unknown: it may have been sent. */
   | 'unknown';
 
 /**
@@ -93,10 +94,10 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   const owner = readOwner(text);
   const life = abandoned.has(name) ? 'dead' : owner === undefined ? 'unknown' : await ledger.lifeOf(owner);
   if (life === 'alive') return 'claimed';
-  // Read after the sign of death: what the process wrote last must not be overlooked.
+  // Read the record after its process is known to be dead, so that its last write is not missed.
   const last = await ledger.read(job.id);
   if (last?.record.attempts !== job.record.attempts || last.handle !== job.handle) return 'changed';
-  // A claim that was confirmed without an event in the record tells that the record has lost it.
+  // If the claim was confirmed but the record has no event, the record has lost the event.
   const isUnsent = life === 'dead' && last.record.damaged === 0 && !(await ledger.isConfirmed(name));
   return isUnsent ? 'unsent' : 'unknown';
 }

@@ -19,22 +19,22 @@ import { keyConflict, lostClaim, lostRecord } from './named-job.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 
-/** What a submission is known by. */
+/** The part of an order that identifies a submission. */
 type Submission = Pick<Order, 'protocol' | 'body' | 'fresh' | 'goal'> & Partial<Order>;
 
 type Deps = Pick<JobDeps, 'ledger' | 'gateway' | 'startedAt'>;
 
-/** What the ledger knows of a submission. */
+/** The ledger's knowledge of a submission. */
 interface Earlier {
-  /** The job to carry on with. */
+  /** The job to continue with. */
   job?: Job;
-  /** The key is about to name another submission, whose job is not there yet. */
+  /** Set if another process is claiming the key for another submission, whose job does not exist yet. */
   conflict?: MgwError;
   /** The earlier job, if a new one would be its second take. */
   secondTakeOf?: Job;
-  /** A job to carry on with if its processes, which are on other machines, are dead. */
+  /** A job to continue with, unless its processes on other machines are alive. */
   uncertain?: UncertainRuns;
-  /** A job of the same request under another key, of which the caller may not know. */
+  /** A job of the same request under another key, which the caller may not know of. */
   doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   before?: ReadonlySet<string>;
@@ -43,13 +43,14 @@ interface Earlier {
 }
 
 /**
- * Finds the job of an order, or creates one: the job that an earlier run of the same command left open, that its `--key`
- * names, or that another process makes for the same output file: it is alive, or it delivered the file after this command
- * began. The job is recorded, with this run, before anything is sent (design 4). A name is claimed first, with the id of
- * the job that is then created under it: of any number of processes one creates a job, and the others find it. If a new job is a second take of an earlier one, that is said first.
- * Before that, it waits until the lease of a run on another machine is renewed or ends.
- * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key, 7 if its record is lost, 8 at the deadline, 10 if nothing can be
- * recorded, and what `beforeSending` throws.
+ * Finds the job of an order, or creates one: the job that an earlier run of the same command left open, that its
+ * `--key` names, or that another process makes for the same output file, if that process is alive or delivered the file
+ * after this command began. The job is recorded, with this run, before anything is sent (design 4). A name is claimed
+ * first, with the id of the job to create: of several processes only one creates a job, and the others find it. If the
+ * new job is a second take of an earlier one, the user is told first. If an earlier run on another machine may be
+ * alive, waits until its lease is renewed or ends.
+ * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key, 7 if its
+ * record is lost, 8 at the deadline, 10 if nothing can be recorded, and what `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
   checkHoldsNoSecret('--key', order.key, deps.redact);
@@ -104,7 +105,7 @@ async function pause({ clock, signals }: JobDeps): Promise<void> {
   });
 }
 
-// Whether this run may send the job. A run that it joins has the output already.
+// Whether this run may send the job and so needs the output. If it joins another run, that run has the output.
 function needsPlace(job: Job | undefined, { goal }: Order): boolean {
   if (job === undefined) return true;
   return job.handle === undefined && shownState(job) !== 'unknown' && !isMadeFor(job, goal);
@@ -123,7 +124,7 @@ async function begin(job: Job, { ledger }: JobDeps, began: JobEvent): Promise<Jo
   return ledger.read(job.id);
 }
 
-// Undefined if another process was quicker: its job is looked for again.
+// Undefined if another process was quicker: the caller then looks for its job.
 async function create(
   order: Order,
   { place, secondTakeOf }: Earlier,
@@ -162,9 +163,9 @@ function placeOf({ state, files }: Job): string {
 }
 
 /**
- * Finds the earlier job that the same command carries on with (design 4): one that is open for its goal and whose run
- * ended, one that a living process makes for the same file or delivered there since the command began, or one that is `unknown` and so
- * blocks.
+ * Finds the earlier job that the same command continues with (design 4): a job that is open for its goal and whose run
+ * ended, a job that a living process makes for the same file or delivered there since the command began, or a job that
+ * is `unknown` and blocks the submission.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
  * another body.
  * @param alive leases of other machines that were renewed meanwhile
@@ -188,7 +189,7 @@ export async function findEarlier(
     const isNewest = secondTakeOf === undefined;
     const about = order.fresh ? undefined : doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };
-    // Two names are two jobs, also if they have one output.
+    // Different keys are different jobs, even with the same output.
     const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);
     if (!order.fresh && (isNew || carriesOn(job, order, isNewest))) return { job, place, before };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
@@ -203,7 +204,8 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await takesOf(fingerprint, deps)).jobs;
 }
 
-// The jobs of the chain, and those that only the index knows: they have a key, or their record has lost its beginning.
+// The jobs of the chain, and those that only the index lists: jobs with a key, and jobs whose record has lost its
+// beginning.
 async function takesOf(
   fingerprint: string,
   { ledger }: Deps,
@@ -223,12 +225,12 @@ async function takesOf(
   const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
   const jobs = known.flatMap(([, { job }]) => (job !== undefined && concerns(job, fingerprint) ? [job] : []));
   const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
-  // The job of a damaged claim is found in the jobs: a new one needs no other claim.
+  // The job of a damaged claim is among the jobs, so that a new job needs no other claim.
   if (isDamaged) return { jobs, lost, place: {} };
   return { jobs, lost, place: unmade === undefined ? { name: end?.name ?? '' } : { id: unmade } };
 }
 
-// A damaged record has lost its fingerprint; it was found by another way, and it blocks.
+// A damaged record without its fingerprint was found by its claim, and blocks the submission.
 function concerns({ record }: Job, fingerprint: string): boolean {
   return record.fingerprint === fingerprint || record.fingerprint === lostFingerprint;
 }
@@ -246,7 +248,7 @@ async function findByKey(key: string, order: Submission, deps: Deps): Promise<Ea
   return found ?? { place: { name: end?.name ?? '' } };
 }
 
-// Undefined if the key names the job that follows.
+// Undefined if the key names the next job of the chain.
 async function placeAt(
   { job, fate, holder }: Link,
   key: string,
@@ -258,7 +260,8 @@ async function placeAt(
   if (fate === 'removed') return undefined;
   if (fate === 'lost') throw lostRecord(`the job that the key ${key} names`, holder.job);
   if (fate === 'unmade' && holder.fingerprint !== fingerprint) {
-    // Its process has died before it created the job; if not, the key is about to name another submission.
+    // If its process died before it created the job, the id is free. Otherwise the key will soon name another
+    // submission.
     if ((await ledger.lifeOf(holder.owner)) === 'dead' && (await ledger.forbid(holder.job))) return undefined;
     const text = `The key ${key} is about to name another submission (${holder.job}). Choose another key.`;
     return { place, conflict: new MgwError('conflict', text, { next: showCommand({ id: holder.job }) }) };

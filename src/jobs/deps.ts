@@ -3,16 +3,16 @@ import type { Priced } from '../payment/reserve.ts';
 import type { PayDeps } from '../payment/pay-once.ts';
 import type { Order } from './order.ts';
 
-/** What every action on a job works with. */
+/** The dependencies of every action on a job. */
 export interface JobDeps extends PayDeps {
   ledger: Ledger;
-  /** What a submission costs at most, as far as it is known. */
+  /** Returns the maximum cost of a submission, if it is known. */
   priceOf: (order: Pick<Order, 'protocol' | 'model' | 'body'>) => Promise<Priced>;
-  /** What `base_url` says in the records: the base URL, or the sandbox's constant name. */
+  /** The value of `base_url` in records: the base URL, or the sandbox's constant name. */
   gateway: string;
   /** Keyed hash of the API key (design 4). */
   account: string;
-  /** Takes the key out of a text before it is recorded. */
+  /** Removes the key from a text before it is recorded. */
   redact: (text: string) => string;
   userAgent: string;
   /** When the command began, ms since 1970. If absent, it began when it first looked for its job. */

@@ -22,7 +22,7 @@ export function showCommand(job: { id: string }): string[] {
   return ['mgw', 'jobs', 'show', job.id];
 }
 
-/** The command that ends the doubt about a job. If its handle is not known, the command asks, or lists the choices. */
+/** The command that ends the doubt about a job. If the handle is not known, that command asks or lists the choices. */
 export function resolveCommand(job: {
   id: string;
   record?: Pick<Job['record'], 'possibleHandle'>;
@@ -31,7 +31,7 @@ export function resolveCommand(job: {
   return ['mgw', 'jobs', 'resolve', job.id, ...(handle === undefined ? [] : ['--adopt', handle])];
 }
 
-/** Exit 7: nothing tells whether the task exists (design 5). */
+/** Exit 7: it is unknown whether the task exists (design 5). */
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;
   const way = 'Find out whether the task exists, then say so.';
@@ -66,7 +66,7 @@ export function failedError(job: Job): MgwError {
   return new MgwError(code, message, { exit: 'failed', charged: 'maybe', next: showCommand(job), job });
 }
 
-/** Exit 8: accepted, not finished when the wait ended. `trouble` is why the last query told nothing, if it did not. */
+/** Exit 8: accepted, not finished when the wait ended. `trouble` is why the last query failed, if it did. */
 export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Failure): MgwError {
   const word = ownWord(job);
   const status = word === undefined ? '' : ` (${word})`;
@@ -84,7 +84,7 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
   });
 }
 
-/** What went wrong, short enough for a line. */
+/** The failure's message, short enough for one line. */
 export function wordsOf({ message }: Failure): string {
   return message.slice(0, 300);
 }
@@ -112,8 +112,8 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 }
 
 /**
- * Why a job without a handle cannot be queried: exit 3 or 4 if it was rejected, 6 if it was never sent, 8 if
- * if another process is sending it, 7 if its response was lost.
+ * Why a job without a handle cannot be queried: exit 3 or 4 if it was rejected, 6 if it was never sent, 8 if another
+ * process is sending it, 7 if its response was lost.
  */
 export function withoutHandle(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);
@@ -123,7 +123,7 @@ export function withoutHandle(job: Job): MgwError {
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
 }
 
-/** Exit 9: finished by the gateway's word, with nothing to fetch or nothing that proves it (design 6). */
+/** Exit 9: the gateway says that the job finished, but shows no result (design 6). */
 export function noResult(job: Job, { nativeStatus, warning, requestId }: Observation): MgwError {
   const shown = nativeStatus === '' ? '' : ` (${nativeStatus})`;
   const text = `Job ${job.id} finished${shown}, but the gateway shows no result: ${warning ?? 'it names none.'}`;

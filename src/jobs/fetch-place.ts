@@ -16,10 +16,10 @@ export type FetchPlace =
   | { kind: 'file'; path: string }
   /** A folder in which mgw chooses the names, or a template. A missing folder is created. */
   | { kind: 'names'; place: OutputPlace; isFolder: boolean }
-  /** Each job's own: the file that it was asked for. */
+  /** The output file of each job's own command. */
   | { kind: 'asked' };
 
-/** A job to be fetched, its place among them from 1, and how many files it makes. */
+/** A job to fetch, its position from 1, and the number of its files. */
 export interface Fetched {
   job: Job;
   index: number;
@@ -27,7 +27,7 @@ export interface Fetched {
 }
 
 /**
- * What `-o` means for `count` jobs.
+ * Interprets `-o` for `count` jobs.
  * @throws MgwError('usage') for several jobs and one file, and for a template that cannot be read.
  */
 export async function fetchPlace(target: Target | undefined, count: number): Promise<FetchPlace> {
@@ -60,8 +60,8 @@ function templateOf(path: string): OutputPlace {
 }
 
 /**
- * Where each job's result goes.
- * @throws MgwError('usage') if a name cannot be made, leaves its folder, or would be that of two jobs.
+ * Returns the target of each job's result.
+ * @throws MgwError('usage') if a name cannot be made, leads out of its folder, or is the same for two jobs.
  */
 export function targetsIn(place: FetchPlace, fetched: readonly Fetched[]): Target[] {
   const owners = new Map<string, string>();
@@ -80,13 +80,13 @@ export function targetsIn(place: FetchPlace, fetched: readonly Fetched[]): Targe
   });
 }
 
-/** How many files a job makes, as far as its record tells; one of speech, which goes by no protocol. */
+/** Returns the number of a job's files according to its record; 1 for speech, which has no protocol. */
 export function fileCount({ request, record }: Job, protocol: Protocol | undefined): number {
   const ordered = isObject(request) ? (protocol?.countOf?.(request) ?? 1) : 1;
   return Math.max(ordered, record.results ?? 0);
 }
 
-/** Makes the folder of a name that was made here. @throws MgwError('local_io'). */
+/** Makes the folder of a name that mgw chose. @throws MgwError('local_io'). */
 export async function makeFolderOf(place: FetchPlace, target: Target): Promise<void> {
   if (place.kind !== 'names' || target.kind === 'stdout' || isObjectUrl(target.path)) return;
   const folder = dirname(resolve(target.path));
@@ -99,7 +99,7 @@ function targetIn(place: FetchPlace, { job, index, count }: Fetched): Target {
   if (place.kind === 'stdout' || place.kind === 'file') return place;
   if (place.kind === 'asked')
     return { kind: 'file', path: askedOutput(job) ?? `${job.id}.${extensionOf(job)}` };
-  // A key is what a person calls the job by.
+  // A person knows the job by its key, if it has one.
   const own = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
   try {
     const path = outputPath(place.place, valuesOf(job, index), own);

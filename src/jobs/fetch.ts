@@ -21,7 +21,7 @@ import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
 import { watch, type Watched, type WatchOptions } from './watch.ts';
 
-/** Where results go, and the callbacks of their progress. */
+/** The target of results, and the callbacks of their progress. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
   target: Target;
   /** Takes the bytes of a target `stdout`, in order. */
@@ -40,14 +40,14 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
     return;
   }
   const paths = pathsAt(target, { id: '' }, count);
-  // Numbered files would be next to a folder with the given name, which would be unexpected.
-  // A slash at the end means a folder too, which a path that is resolved no longer tells.
+  // Numbered files next to a folder of that name would be unexpected. A trailing slash means a folder too, but is lost
+  // once the path is resolved.
   const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
   if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
   for (const path of paths) checkOutput(path, { force });
 }
 
-// Two videos one after the other are no video.
+// Two concatenated videos are not a video.
 function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]): void {
   if (count <= 1) return;
   const text = `There are ${count} videos, and standard output takes one: save them with -o FILE.`;
@@ -56,11 +56,11 @@ function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]
 }
 
 /**
- * Waits for a job and saves its results: each file whole, verified, under a name that never comes from the
- * server, and recorded. Files that an earlier run saved and that are still as they were are left alone. A
- * failure here never leads back to a submission (design 6).
- * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3
- * if its address requires a key that it must not have.
+ * Waits for a job and saves its results: each file is complete, verified and recorded, and its name never comes from
+ * the server. Intact files of an earlier run are left as they are. A failure here never leads back to a submission
+ * (design 6).
+ * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if its address
+ * requires the key but is not trusted with it.
  */
 export async function fetchResults(
   job: Job,
@@ -85,8 +85,8 @@ export async function fetchResults(
   }
 }
 
-// Only a complete, verified file goes to the pipe. A pipe accepts some bytes that may never be read: the
-// last one follows by itself, so that a reader who has left (`head -c 10`) is seen to have left.
+// Only a complete, verified file goes to the pipe. A pipe accepts bytes that may never be read. The last byte is
+// written separately, so that a reader that has closed the pipe (`head -c 10`) is noticed.
 async function copyTo(
   path: string,
   write: (bytes: Uint8Array) => Promise<void>,
@@ -102,7 +102,7 @@ async function copyTo(
   await write(last);
 }
 
-/** How long a reader that has what it wanted may take to leave, ms. */
+/** How long a reader that has read enough may take to close the pipe, ms. */
 const readerLeavesMs = 50;
 
 async function fetchTo(
@@ -136,7 +136,7 @@ async function fetchTo(
   let files: JobFile[];
   try {
     const watched = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
-    // Two processes that fetch one job make one file: the second waits, and then finds it.
+    // If two processes fetch one job, the second waits and then finds the file.
     await lock({ path, index: 0 });
     const latest = (await deps.ledger.read(job.id)) ?? watched.job;
     const others = await savedBefore(latest, protocol, target);
@@ -182,7 +182,7 @@ async function saveAll(
   return files;
 }
 
-// One failed file of several does not stop the others; a full disk does.
+// A failed file does not stop the others; a full disk does.
 function isLoss(error: unknown): error is MgwError {
   const kinds: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && kinds.includes(error.exitCode);
@@ -193,12 +193,12 @@ function withCount(error: MgwError, saved: number, count: number): MgwError {
   return error;
 }
 
-// How many files the submission asked for, as far as its record tells.
+// Returns the number of files that the submission ordered, according to its record.
 function ordered({ request }: Job, protocol: Protocol): number {
   return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
 }
 
-/** The files of a job at a target, if an earlier run saved all of them and they are still as they were. */
+/** Returns the files of a job at a target, if an earlier run saved all of them and they are intact. */
 async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
   if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
   const paths = pathsAt(target, job, job.record.results ?? 0, ordered(job, protocol));

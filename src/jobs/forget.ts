@@ -3,15 +3,15 @@ import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
 
-/** Why a job is not removed: a process works on it, or it is not over and may have been paid for. */
+/** Why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';
 
 /** Opens the budgets in which a job has an open reservation. */
 export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
 
 /**
- * Removes a job from the ledger once its reservations are settled. Its `--key` is free for another job; saved files stay.
- * If the job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
+ * Removes a job from the ledger once its reservations are settled. Its `--key` becomes free; saved files stay. If the
+ * job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
  * @param force removes it despite an obstacle
  * @returns the obstacle; undefined if the job was removed
  * @throws MgwError('local_io') if that cannot be recorded.
@@ -47,7 +47,7 @@ export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promis
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 
-// A job with a handle is sent no more: it is `kept`. `closed`: its next attempt is claimed here.
+// `kept`: the job has a handle, so it is not sent again. `closed`: this process claimed its next attempt.
 async function keepFromSending(
   ledger: Ledger,
   job: Job,

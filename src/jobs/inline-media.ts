@@ -8,28 +8,28 @@ import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 import type { OpenSink } from './observe.ts';
 
-/** Media of a poll answer, decoded next to its output while it arrives. */
+/** Media inside a poll's response, decoded into files next to the output while the response arrives. */
 export interface InlineMedia {
   openSink: OpenSink;
   /** The file of a sink with its hash; undefined if that sink was never closed. */
   file(index: number): SealedFile | undefined;
 }
 
-/** What goes on around the sinks. */
+/** Hooks of the sinks. */
 export interface InlineHooks {
   /** The output's lock, taken before the first sink. Releasing it removes unpublished files. */
   lock: () => Promise<OutputLock>;
-  /** Told how much of the media that is arriving has come, bytes. */
+  /** Called with the number of bytes received so far. */
   onBytes: (bytes: number) => void;
 }
 
-/** Sinks next to an output. What the disk says about a sink is MgwError('local_io'), exit 10. */
+/** Opens sinks next to an output. A disk error of a sink is MgwError('local_io'), exit 10. */
 export function inlineMedia(hooks: InlineHooks): InlineMedia {
   const files = new Map<number, SealedFile>();
   return {
     openSink: async (index) => {
       const lock = await hooks.lock();
-      // A later poll brings it anew.
+      // A later poll sends the media again.
       const former = files.get(index);
       files.delete(index);
       if (former !== undefined) await unlink(former.path).catch(() => undefined);
@@ -50,7 +50,7 @@ async function hashingSink(
   const hashed = new HashedFile(path, file);
   return {
     path,
-    // The bytes are the sink's only until this is settled.
+    // The caller reuses the bytes once this promise is settled.
     write: async (bytes) => {
       await hashed.write([bytes]);
       await hashed.settle();
@@ -67,8 +67,8 @@ async function hashingSink(
 }
 
 /**
- * What the bytes of a decoded file show: its MIME type, or why it is no video. Words are no media, and an MP4 must be
- * whole (design 6).
+ * Returns the MIME type of a decoded file, or why it is not a video: a text is not media, and an MP4 must be complete
+ * (design 6).
  */
 export function kindOf(path: string): { flaw?: string; mime?: string } {
   const file = openSync(path, 'r');

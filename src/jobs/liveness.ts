@@ -6,7 +6,7 @@ import type { Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 import { interruptedError, pendingError, withoutHandle } from './errors.ts';
 
-/** Processes of other machines that run a job, if nothing shows yet whether they are alive. */
+/** Processes of other machines that run a job and are not known to be alive or dead. */
 export interface UncertainRuns {
   job: Job;
   owners: Owner[];
@@ -14,15 +14,15 @@ export interface UncertainRuns {
 
 type Wanted = Pick<Order, 'key' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
 
-/** How often a lease is read while it is waited for, ms. */
+/** The interval at which a lease is read while waiting for it, ms. */
 const lookMs = 500;
 
-/** Whether a run of the command that paid for a job is shown to be alive. */
+/** Whether a run of the command that paid for a job is known to be alive. */
 export function isRunning(job: Job): boolean {
   return runsOf(job).length > 0;
 }
 
-/** Whether a living process saves the job to the same file: then this run joins it. */
+/** Whether a living process is saving the job to the same file, so that this run joins it. */
 export function isMadeFor(job: Job, { output }: Goal): boolean {
   return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
 }
@@ -44,7 +44,7 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
 }
 
 /**
- * Whether the same command carries on with a job (design 4).
+ * Whether the same command continues with a job (design 4).
  * @param isNewest whether no later job of the submission was paid for
  */
 export function carriesOn(
@@ -53,19 +53,19 @@ export function carriesOn(
   isNewest: boolean,
 ): boolean {
   const isUnknown = shownState(job) === 'unknown';
-  // Two names are two jobs. A doubt about a job without a name is a doubt about any.
+  // Different keys are different jobs. A job in doubt without a key blocks any submission of its body.
   if (job.key !== key && key !== undefined)
     return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
   if (isUnknown) return true;
   if (isRunning(job)) return isMadeFor(job, goal);
-  // It was paid for, and is neither resumed nor paid for again without being asked (design 8).
+  // It was paid for. It is neither resumed nor paid for again unless the user asks for it (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
 }
 
 /**
- * Returns what blocks an agent's submission, if a job of the same request under another key does: it is being sent, or it
- * was accepted and the caller was never told. An agent that lost the answer may try again under another name.
+ * Returns why a job of the same request under another key blocks an agent's submission: it is being sent, or it was
+ * accepted and the caller was never told. An agent that did not get the result may try again under another key.
  */
 export function doubtAbout(
   job: Job,
@@ -74,10 +74,10 @@ export function doubtAbout(
   if (blockedByAnyDoubt === undefined || job.key === key) return undefined;
   const runs = runsOf(job);
   const isAccepted = job.handle !== undefined;
-  // The answer to an accepted submission is about to be told, unless the run also waits for a result.
+  // The caller is about to be told of the acceptance, unless the run also waits for a result.
   if (runs.some(({ ask }) => !isAccepted || isOneShot || ask === 'accept')) return 'sending';
   if (!isAccepted || job.key === undefined || ['failed', 'rejected'].includes(job.state)) return undefined;
-  // An interrupted stream cannot be resumed. A file that was fetched was asked for by someone who knew of the job.
+  // An interrupted stream cannot be resumed. A fetched file means that the caller knew of the job.
   const isLeft = isOneShot ? job.state === 'succeeded' : job.files.length === 0;
   const { goals } = job.record;
   const isTold = goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined);
@@ -85,8 +85,8 @@ export function doubtAbout(
 }
 
 /**
- * Returns the processes on whose death it depends whether the command carries on with a job: all of them are on other
- * machines, and their leases have not ended. undefined if it depends on none, or one is known to be alive.
+ * Returns the processes on other machines that must be dead for the command to continue with a job, and whose leases
+ * have not ended. Undefined if there are none, or if one is known to be alive.
  * @param alive leases that are known to have been renewed
  */
 export async function uncertainRuns(

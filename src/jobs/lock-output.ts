@@ -6,12 +6,12 @@ import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 
-/** The result, its job, and the deadline. */
+/** The result to lock, its job, and the deadline. */
 export interface Holding {
-  /** What an earlier process left of the same is continued. */
+  /** Identifies the result: a partial file of the same identity is continued. */
   identity: string;
   deadline: Deadline;
-  /** The job that is paid for; absent if nothing is yet. */
+  /** The paid job; absent if nothing was paid yet. */
   job?: Job;
 }
 
@@ -23,7 +23,7 @@ export function identityOf({ id, protocol }: Pick<Job, 'id' | 'protocol'>, index
   return protocol === 'tts' ? speechIdentity : `${id} ${index}`;
 }
 
-/** This process, as it claims an output. */
+/** This process, as the holder of an output's lock. */
 export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'ledger'>): Promise<Claimant> {
   const held = await lease();
   return {
@@ -34,7 +34,7 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
 }
 
 /**
- * Waits for the right to make an output: of two processes that make one, the second finds what the first has made.
+ * Waits for the lock of an output: of two processes that make it, the second finds the output of the first.
  * @throws MgwError: exit 8 if another process still holds the lock at the deadline, 10, 130/143 interrupted.
  */
 export async function lockOutput(path: string, deps: JobDeps, holding: Holding): Promise<OutputLock> {
@@ -52,7 +52,7 @@ export async function lockOutput(path: string, deps: JobDeps, holding: Holding):
 }
 
 /**
- * Removes what dead runs have left next to the files of a job that are there now, or will never be.
+ * Removes leftovers of dead runs next to a job's files, once these files exist or never will.
  * @param paths of its files, in their order
  */
 export async function removeLeft(
@@ -64,7 +64,7 @@ export async function removeLeft(
     await bestEffort(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
 }
 
-/** Cleans up. Never throws: a leftover costs a little space, and must not turn a saved result into a failure. */
+/** Runs a clean-up. Never throws: a leftover costs a little space, and must not turn a saved result into a failure. */
 export async function bestEffort(
   { note }: Pick<JobDeps, 'note'>,
   action: () => Promise<void> | void,

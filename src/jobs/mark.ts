@@ -10,18 +10,18 @@ import { maxXmpBytes, originsIn, textIn, xmpId } from '../media/provenance.ts';
 
 const term = 'http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia';
 
-/** Bytes that a marked file has in place of its own, and at its end. */
+/** The changes that mark a file. */
 interface Change {
-  /** Where the type of a box becomes `free`, which readers skip. */
+  /** The offset of a box type that becomes `free`, which readers skip. */
   freed: number | undefined;
   added: Buffer;
 }
 
 /**
  * Makes a marked copy of a complete MP4 next to the output (design 19): XMP with the IPTC term for media of a trained
- * algorithm, at the end, so that nothing moves. XMP that is there is merged into it. The same file always gives the same
- * copy. The lock removes the copy if the process dies.
- * @param note told why a file stays as it is
+ * algorithm, at the end, so that nothing moves. XMP that is there is merged into it. The same file always gives the
+ * same copy. The lock removes the copy if the process dies.
+ * @param note called with the reason if the file stays as it is
  * @returns undefined if the file stays as it is
  * @throws MgwError('local_io'), exit 10; the video is paid for.
  */
@@ -97,7 +97,7 @@ function lastBox(file: number): Content | undefined {
   return last?.end === size ? last : undefined;
 }
 
-// A size of 0 means "to the end", which a box behind it would change.
+// A size of 0 means "to the end of the file", which would then include an appended box.
 function isOpen(file: number, box: Content): boolean {
   const header = Buffer.alloc(4);
   readSync(file, header, 0, 4, box.start - 8);
@@ -138,11 +138,11 @@ function xmp(): string {
   ].join('\n');
 }
 
-// Undefined if there is no place for the mark, or another source is named: a property must not come twice.
+// Undefined if there is no place for the mark, or the packet names another source: a property must not occur twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;
   if (at < 0 || text.includes('DigitalSourceType')) return undefined;
-  // All descriptions of a packet are about the same.
+  // All descriptions of a packet have the same subject.
   const [, about = ''] = /:about="([^"<>]*)"/.exec(text) ?? [];
   return `${text.slice(0, at)}${description(about)}\n${text.slice(at)}`;
 }

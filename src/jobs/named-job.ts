@@ -22,8 +22,8 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
 }
 
 /**
- * A job whose record is lost, as far as it is known: it may have been paid for. Undefined if the ledger knows nothing
- * of it. It can be shown, removed and resolved like any other.
+ * Returns a job whose record is lost and that may have been paid for. It can be shown, removed and resolved like any
+ * other. Undefined if the ledger knows nothing of it.
  * @throws MgwError('local_io') if it cannot be recorded.
  */
 export async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
@@ -33,15 +33,15 @@ export async function lostJob(ledger: Ledger, id: string): Promise<Job | undefin
   return ledger.read(id);
 }
 
-/** Exit 7: a claim names a job whose record is gone, so that nothing tells whether it was paid for. */
+/** Exit 7: a claim names a job whose record is lost, so it is unknown whether it was paid for. */
 export function lostRecord(what: string, id: string): MgwError {
   const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then say so.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: resolveCommand({ id }) });
 }
 
 /**
- * Exit 7: a claim is damaged, and no job tells whose it is.
- * @param key the key that it is of, if any
+ * Exit 7: a claim is damaged, and no job identifies its owner.
+ * @param key the key that was claimed, if any
  */
 export function lostClaim(name: string, key?: string): MgwError {
   const way = key === undefined ? '--new submits it anyway.' : 'Another --key submits it anyway.';
@@ -58,8 +58,8 @@ export function keyConflict(key: string, job: Job, body: Json): MgwError {
 }
 
 /**
- * Returns the differences between two bodies, a line for each field: `duration was 5, is 8`. The values of fields that
- * `isHidden` are not shown.
+ * Returns the differences between two bodies, a line for each field: `duration was 5, is 8`. Does not show the values
+ * of fields for which `isHidden` returns true.
  */
 export function differences(
   before: Json | undefined,
@@ -82,28 +82,28 @@ function shown(value: Json | undefined): string {
   return value === undefined ? 'absent' : JSON.stringify(value).slice(0, 80);
 }
 
-/** One of the jobs that a row of a batch has had: each is paid for, and a later one takes the place of the one before. */
+/** One of the jobs of a batch's row. Each is paid for, and replaces the one before. */
 export interface Retry {
   /** From 1. */
   number: number;
-  /** What names its job: the row's own key, then `KEY/2`, `KEY/3` … */
+  /** The key of its job: the row's own key, then `KEY/2`, `KEY/3` … */
   key: string;
   /** Undefined if it does not exist yet. */
   job?: Job;
 }
 
-/** The key of a row's n-th take. */
+/** Returns the key of a row's n-th job. */
 export function takeKey(key: string, number: number): string {
   return number === 1 ? key : `${key}/${number}`;
 }
 
 /**
- * The latest take of a key; the first one if there is none.
- * @throws MgwError('submit_unknown') if the record of a take is lost.
+ * Returns the latest job of a row's key; number 1 if there is none.
+ * @throws MgwError('submit_unknown') if the record of one is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   let latest: Retry = { number: 1, key, job: await namedJob(ledger, key) };
-  // A second take counts even if the first was removed by hand.
+  // The second job counts even if a person removed the first.
   for (let number = 2; ; number += 1) {
     const next = takeKey(key, number);
     const job = await namedJob(ledger, next);

@@ -3,23 +3,25 @@ import { type Ids, timeOf } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { shownState } from './reconcile.ts';
 
-/** Which jobs are listed: those that fit everything that is given. Without `state`, jobs that were never sent are left out. */
+/**
+ * The filters of a list of jobs; a job must match all of them. Without `state`, jobs that were never sent are left out.
+ */
 export interface JobChoice {
   state?: readonly string[] | undefined;
   protocol?: string | undefined;
   model?: readonly string[] | undefined;
-  /** ISO 8601 time: only jobs that were created since. */
+  /** ISO 8601 time: only jobs created since then. */
   since?: string | undefined;
   /** Keys; `boat-*` matches all that start with `boat-`. */
   key?: readonly string[] | undefined;
   batch?: string | undefined;
-  /** Only jobs with a file that differs from what was asked for. */
+  /** Only jobs with a file that differs from its request. */
   mismatched?: boolean | undefined;
 }
 
 /**
- * Returns the newest jobs of a choice, and how many older ids were not looked at. Reads no more records than it needs, so
- * that a ledger of any size is listed at once.
+ * Returns the newest jobs that match, and the number of older ids that were not read. Reads only as many records as it
+ * needs, so that listing is quick in a ledger of any size.
  */
 export async function newestJobs(
   ledger: Ledger,
@@ -43,7 +45,7 @@ export async function newestJobs(
   return { shown, more: 0 };
 }
 
-// A shared ledger reads all of them by one query.
+// A shared ledger reads all of them with one query.
 const maxAtOnce = 200;
 
 // Ids sort by time, and a job is recorded a moment after its id is made.
@@ -67,7 +69,7 @@ function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatc
   if (mismatched && !job.files.some(({ mismatches }) => mismatches !== undefined)) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
-  // A job that a budget refused has cost nothing and never will, unless its command is repeated.
+  // A job that a budget refused costs nothing unless its command is repeated.
   return state === undefined ? wasTried(job) : state.includes(shownState(job));
 }
 

@@ -56,7 +56,7 @@ export async function recordSeen(job: Job, seen: Observation, deps: JobDeps): Pr
   return (await deps.ledger.read(job.id)) ?? job;
 }
 
-// An observation that cannot be recorded is seen again by the next poll: the job is paid for, and goes on.
+// If an observation cannot be recorded, the next poll sees it again; the paid job goes on.
 async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   try {
     await deps.ledger.append(job.id, event);
@@ -101,7 +101,7 @@ function afterDeadline(deadline: Deadline): number {
   return deadline.leftMs() + afterDeadlineMs;
 }
 
-// Media go to their sinks while they arrive; the rest of the response is small.
+// Media go to their sinks as they arrive. The rest of the response is small.
 async function spooledExchange(
   request: Exchange,
   options: CallOptions,
@@ -110,7 +110,7 @@ async function spooledExchange(
   { openSink, deadline }: { openSink: OpenSink; deadline: Deadline },
 ): Promise<Reply> {
   const answer = await deps.client.stream(request, options);
-  // Media may take until the deadline while they keep arriving; the rest has the timeout of any response.
+  // Media may take until the deadline as long as bytes keep arriving. Other responses have the usual timeout.
   let hasMedia = false;
   const open: OpenSink = (index) => {
     hasMedia = true;

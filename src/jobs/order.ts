@@ -12,20 +12,20 @@ import type { CallOptions, GatewayClient } from '../http/client.ts';
 import type { Goal, Job, JobKind } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
 
-/** One paid submission, as a person or a script asked for it. */
+/** A paid submission, as the user ordered it. */
 export interface Order {
   protocol: JobKind;
   model?: string;
-  /** The body that is sent, and that the record keeps. */
+  /** The body that is sent and recorded. */
   body: Json;
   /**
-   * The body as it was asked for, before a configured default or the listing completes it: what the fingerprint is
-   * made of, so that neither a changed default nor a changed listing pays again. Default: `body`.
+   * The body as the user gave it, before configured defaults or the listing complete it. The fingerprint is made of it,
+   * so that a changed default or listing does not pay again. Default: `body`.
    */
   asked?: Json;
   /** The fingerprint of the job whose recorded body is sent again: the record does not keep the body as given. */
   fingerprint?: string;
-  /** Sets apart jobs of one body, such as the pieces of a text that is spoken in pieces. */
+  /** Distinguishes jobs with the same body, such as the pieces of a long text. */
   variant?: string;
   exchange: Exchange;
   /** Uploads the files that the body names, and returns the exchange with their URLs, which no record keeps. */
@@ -42,26 +42,27 @@ export interface Order {
   key?: string;
   /** Words to find the job by. */
   tags?: string[];
-  /** A deliberate second take: earlier jobs of the same body are not looked at. */
+  /** A deliberate second take: ignores earlier jobs of the same body. */
   fresh: boolean;
   /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
   blockedByAnyDoubt?: Deadline;
   goal: Goal;
-  /** True if the answer itself is the result: it cannot be fetched afterwards. */
+  /** True if the response itself is the result, which cannot be fetched later. */
   isOneShot?: boolean;
   /** Makes the error of a submission in doubt, if there is no task that could be adopted. */
   unknownError?: (job: Job, why: string, requestId?: string) => MgwError;
-  /** When waiting ends; bounds the retries of a refused submission too. */
+  /** The deadline of waiting, and of the retries of a refused submission. */
   deadline: Deadline;
   /** Runs before anything is paid for. Throws if the result could not be saved (exit 10). */
   beforeSending?: () => Promise<void>;
 }
 
-// A record stays readable at a glance: in a larger body (an image in Base64) long texts are named by their hash.
+// Above this size, long texts of a body (such as an image in Base64) are recorded as hashes, so that the record stays
+// readable.
 const largestRecordedBody = 256 * 1024;
 const longestRecordedText = 16 * 1024;
 
-/** The hash under which the same submission is found again, whatever API key it is made with (design 4). */
+/** The hash that identifies the same submission, whatever its API key (design 4). */
 export function fingerprintOf(
   {
     protocol,
@@ -81,12 +82,12 @@ export function fingerprintOf(
   return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
-/** True if two names of a gateway, as records have them, mean the same one. */
+/** True if two names of a gateway in records mean the same gateway. */
 export function isSameGateway(one: string, other: string): boolean {
   return gatewayName(one) === gatewayName(other);
 }
 
-// Of the last one: each row of a batch asks for the same.
+// A cache of the last result, since each row of a batch has the same gateway.
 let lastNamed = { gateway: '', name: '' };
 
 // A base URL with one name for loopback. The sandbox's constant name is not a URL, and is returned unchanged.
@@ -103,9 +104,9 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * Returns the body as the ledger keeps it: without the API key, and of a large body only the hash of each long text, or of
- * the whole. `elided` if this is not the body that was sent, so that it cannot be sent again from the record.
- * @param redact takes the API key out of a text
+ * Returns the body as the ledger keeps it: without the API key, and of a large body only the hash of each long text, or
+ * of the whole. `elided` if this is not the body that was sent, so that it cannot be sent again from the record.
+ * @param redact removes the API key from a text
  */
 export function recordedBody(
   given: Json,

@@ -3,12 +3,12 @@ import { escapeFrom } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
-/** The place of the files of several jobs: a folder, and the template of their names. */
+/** The output of several jobs: a folder, and the template of the file names. */
 export interface OutputPlace {
   /** Absolute path. */
   folder: string;
   template: string;
-  /** Absolute path of the folder that no file leaves, also through a symbolic link; `folder` if absent. */
+  /** Absolute path of the folder that must contain every file, also after symbolic links; `folder` if absent. */
   root?: string;
 }
 
@@ -31,14 +31,14 @@ const placeholders = [
 type Placeholder = (typeof placeholders)[number];
 
 const defaultTemplate = '{id}.{ext}';
-// A `.part` file and its notes have longer names.
+// Leaves room for the longer names of a `.part` file and its notes.
 const longestName = 200;
 
 /** The placeholders that are filled in later: the job's id, and the number of the file. */
 export const openPlaceholders = ['job', 'n'] as const;
 
 /**
- * Returns the place that `-o` names: a folder, or a template whose folder ends before the first placeholder.
+ * Returns the output that `-o` names: a folder, or a template whose folder ends before the first placeholder.
  * @param hasColumns whether columns of rows may be placeholders; then {@link outputPath} refuses unknown names
  * @throws Error whose message says what is wrong.
  */
@@ -60,7 +60,8 @@ export function fixedExtension(template: string): string {
 }
 
 /**
- * Returns the absolute path of a file; `own` is a template of its own. {@link openPlaceholders} without a value stay in it.
+ * Returns the absolute path of a file. `own` is a template for this file alone. {@link openPlaceholders} without a
+ * value stay in the path.
  * @throws Error whose message says what is wrong.
  */
 export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
@@ -76,7 +77,7 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
   return inside(place, name);
 }
 
-/** Puts the columns of a row into an output template. The placeholders of every output, and unknown names, stay. */
+/** Replaces the columns of a row in an output template. The standard placeholders and unknown names stay. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
   return template.replace(token, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;
@@ -95,7 +96,7 @@ function checkPlaceholders(template: string): void {
       );
 }
 
-// A value never leads to another folder or a hidden file.
+// A value must not lead to another folder or a hidden file.
 function inName(value: string): string {
   const plain = value.replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-').replace(/^\.+/, '_');
   return plain.slice(0, longestName);
@@ -138,7 +139,7 @@ export function checkLinks(root: string, folder: string): void {
   );
 }
 
-/** A text in words that a file can be named by: `A boat, at sea!` is `a-boat-at-sea`. */
+/** Turns a text into a file name: `A boat, at sea!` becomes `a-boat-at-sea`. */
 export function slugOf(text: string): string {
   const words =
     text
@@ -154,7 +155,7 @@ export function slugOf(text: string): string {
   return slug === '' && words[0] !== undefined ? Array.from(words[0]).slice(0, 15).join('') : slug;
 }
 
-/** One name for the paths that some file system takes for the same. */
+/** Normalizes paths that some file systems treat as equal. */
 export function sameFileName(path: string): string {
   return path.normalize('NFC').toLowerCase();
 }

@@ -6,24 +6,24 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { forget, type BudgetsOf } from './forget.ts';
 
 /**
- * Why a job is kept, in the order in which they are asked: it is not old enough; it has not ended, or its record is
- * damaged; a process is working on it; the command that paid for it did not deliver it, and resumes; it is what keeps speech from
- * being paid for again; its key permanently names it.
+ * Why a job is kept; the first reason counts. It is not old enough; it has not ended, or its record is damaged; a
+ * process is working on it; the command that paid for it did not deliver it, and resumes; without it, speech would be
+ * paid for again; its key permanently names it.
  */
 export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
 export type KeepReason = (typeof keepReasons)[number];
 
-/** What is pruned. */
+/** The options of a prune. */
 export interface PruneOptions {
-  /** Ms since 1970: what last happened to a job must be before it. */
+  /** Ms since 1970: the last event of a job must be before it. */
   before: number;
-  /** Jobs with a key too, whose same command would then pay again. */
+  /** Also removes jobs with a key, whose command would then pay again. */
   keys: boolean;
-  /** Removes nothing, and tells what would be. */
+  /** Removes nothing, and reports what would be removed. */
   dryRun: boolean;
 }
 
-/** What a prune came to. */
+/** The result of a prune. */
 export interface Pruned {
   /** Ids, the oldest first. */
   removed: string[];
@@ -31,14 +31,13 @@ export interface Pruned {
 }
 
 /**
- * Takes out of the ledger the jobs that have ended and that no promise needs any more: whatever the same command would
- * not pay for again stays.
+ * Removes jobs that have ended from the ledger, but keeps each job whose command would then pay again.
  * @throws MgwError('local_io') if the ledger cannot be read or written.
  */
 export async function prune(ledger: Ledger, options: PruneOptions, budgetsOf: BudgetsOf): Promise<Pruned> {
   const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as Pruned['kept'];
   const removed: string[] = [];
-  // The oldest first: what a later take of the same made superfluous goes before that take does.
+  // The oldest first, so that a job goes before the later one that replaced it.
   for (const id of (await ledger.ids()).reverse()) {
     const job = timeOf(id) < options.before ? await ledger.read(id) : undefined;
     const reason = job === undefined ? 'newer' : await reasonToKeep(job, ledger, options);
@@ -71,20 +70,20 @@ function lastTimeOf(job: Job): number {
   return Math.max(...times.map((time) => (time === undefined ? 0 : Date.parse(time))));
 }
 
-// A handle that was imported has no command that could be typed again.
+// An imported handle has no command that could be repeated.
 function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
   return (
     fingerprint !== '' && !(goals.length > 0 && goals.every(({ deliveredAt }) => deliveredAt !== undefined))
   );
 }
 
-// `tts --split` takes a whole piece for its own by the job that made it; its name contains the job's fingerprint.
+// `tts --split` recognises a complete piece by its job; the piece's name contains the job's fingerprint.
 function isStandingPiece({ files, record: { fingerprint } }: Job): boolean {
   const isPiece = (path: string): boolean => basename(path).endsWith(`-${fingerprint.slice(0, 16)}`);
   return files.some(({ path }) => isPiece(path) && existsSync(path));
 }
 
-// Speech that was billed and broke off is not paid for again by itself, as long as no later take of it was.
+// Speech that was billed and broke off blocks another payment, unless a later job replaced it.
 async function blocksSpeech({ id, state, handle, record }: Job, ledger: Ledger): Promise<boolean> {
   if (state !== 'failed' || handle === undefined) return false;
   const others = await ledger.lookup('fingerprint', record.fingerprint);

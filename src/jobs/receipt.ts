@@ -21,7 +21,7 @@ const fpsTolerance = 0.02;
 const durationSeconds = 0.1;
 
 /**
- * Measures a saved video, compares it with the request of its job, and names what it says about its origin (design 19).
+ * Measures a saved video, compares it with the request of its job, and reads its statement of origin (design 19).
  * @returns no measures for a file that is no MP4
  * @throws MgwError('local_io'), exit 10, if the file cannot be read.
  */
@@ -57,7 +57,10 @@ function reading<Value>(path: string, read: (file: number) => Value): Value {
   }
 }
 
-/** Returns where a video differs from what its request names. What the request leaves open is never a mismatch. */
+/**
+ * Returns where a video differs from what its request names. Properties that the request leaves open are never a
+ * mismatch.
+ */
 export function mismatchesOf(job: Asked, delivered: Delivered, protocol: Protocol): Mismatch[] {
   const { width, height } = delivered;
   const size = width === undefined || height === undefined ? undefined : { width, height };
@@ -99,7 +102,7 @@ function resolutionMismatch(
   return isWithin ? [] : [{ field: 'resolution', asked, delivered: `${width}x${height}` }];
 }
 
-// The shortest and the longest short side that a name can mean. 2K is 1080 lines in cinemas and 1440 on screens.
+// The minimum and maximum of the short side that a name can mean. 2K is 1080 lines in cinemas and 1440 on screens.
 function shortSides(resolution: string): readonly [number, number] | undefined {
   const text = resolution.trim().toLowerCase();
   if (text === '2k') return [1080, 1440];

@@ -5,8 +5,8 @@ import type { Ledger } from '../ledger/ledger.ts';
 const longestText = 4000;
 
 /**
- * What a gateway said, as it may be kept and shown: the key taken out of every text in it (gateways quote the one
- * that they refuse), and no text longer than 4000 UTF-16 code units.
+ * Returns a gateway's response in a form that may be recorded and shown: without the key (gateways quote a key that
+ * they refuse), and with no text over 4000 UTF-16 code units.
  */
 export function keptWords<T>(said: T, redact: (text: string) => string): T {
   return kept(said, redact) as T;
@@ -35,7 +35,7 @@ export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
   return verdict.kind === 'unknown' ? { ...event, type: 'unknown', handle: verdict.handle } : event;
 }
 
-/** True if a job is between its first byte and its answer, and its sender is not shown to be alive. */
+/** True if a job was being sent, and its sender is not known to be alive. */
 export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean {
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
@@ -46,8 +46,8 @@ export function shownState(job: Job): Job['state'] {
 }
 
 /**
- * Brings a job whose run died to the state that its record proves: an answer that was recorded and never read
- * is read now; a submission without a recorded answer is `unknown` (design 4). Other jobs stay as they are.
+ * Brings a job whose run died to the state that its record proves (design 4). Reads a response that was recorded but
+ * not read. A submission without a recorded response becomes `unknown`. Other jobs stay as they are.
  * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function reconcile(
@@ -56,7 +56,7 @@ export async function reconcile(
   read: (reply: Reply, body: unknown) => SubmitVerdict,
 ): Promise<Job> {
   if (!isUnsettled(job)) return job;
-  // Read again after the sign of death: what the process wrote last must not be overlooked.
+  // Read again after its process is known to be dead, so that its last write is not missed.
   const last = (await ledger.read(job.id)) ?? job;
   const event = isUnsettled(last) ? proven(last, read) : undefined;
   if (event === undefined) return last;
@@ -79,6 +79,6 @@ function proven(job: Job, read: (reply: Reply, body: unknown) => SubmitVerdict):
         attempt: attempts,
         error: { code: 'submit_unknown', message: 'The process ended before the answer came' },
       };
-  // If lines are missing, only a handle proves anything: a refusal may be of an earlier attempt.
+  // If lines are missing, only a handle proves anything: a refusal may belong to an earlier attempt.
   return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;
 }

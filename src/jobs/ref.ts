@@ -53,7 +53,7 @@ export async function recordedJob(ledger: Ledger, ref: string): Promise<Job> {
   return (await findJob(ledger, ref)) ?? missing(ref);
 }
 
-/** Throws the error of a REF that names no job. */
+/** Throws the error for a REF that names no job. */
 export function missing(ref: string): never {
   throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }

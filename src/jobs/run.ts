@@ -4,19 +4,23 @@ import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './deps.ts';
 import { withoutHandle } from './errors.ts';
 
-/** What a run came to. */
+/** The result of a run. */
 export interface Ran<T> {
   value: T;
   /** The job as it is recorded at the end. */
   job: Job;
-  /** Records that the run ended, and whether the person got it: a repeat of the command is then a second take (design 4). */
+  /**
+   * Records that the run ended, and whether the user was told: if so, a repeat of the command is a second take (design
+   * 4).
+   */
   delivered: (isTold?: boolean) => Promise<void>;
 }
 
 /**
- * Runs a command on a job. Records `began` before `work`, and `detached` if it fails, so that the same command
- * resumes. That it was delivered is recorded by the caller, once it was said. All of it is done under the lease that it began
- * under, which the deps that `work` is given have: others may go on with what a process was doing that was away for longer.
+ * Runs a command on a job. Records `began` before `work`, and `detached` if it fails, so that the same command resumes.
+ * The caller records the delivery once the user was told. All work is done under the lease that the run began with,
+ * which `work` gets in its deps: if the process was suspended for longer than the lease, other processes may have
+ * continued the job.
  * @param begin finds the job and records the event that it is given, or leaves a job in doubt as it is
  * @throws what `begin` throws; what `work` throws, with the job as it is then.
  */
@@ -51,7 +55,7 @@ export async function inRun<T, D extends JobDeps>(
     // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
     const latest = await last().catch(() => job);
-    // Its task was accepted, and then it lost its lease.
+    // The task was accepted before the process lost its lease.
     const isPaid = job.handle === undefined && latest.handle !== undefined && error.code === 'unreachable';
     throw error.with({ job: latest, ...(isPaid && { charged: 'yes', retry: 'resume' }) });
   }
@@ -77,7 +81,7 @@ export function takeOn(job: Job, { ledger }: JobDeps): (began: JobEvent) => Prom
   };
 }
 
-// Never throws: the error that ended the run is the one to tell, and a dead run is recognised without this record too.
+// Never throws: the error that ended the run must be reported, and a dead run is recognised without this record.
 async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const exitCode = error instanceof MgwError ? error.exitCode : 1;
   await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode }).catch(() => {

@@ -24,9 +24,9 @@ export interface SaveOptions {
   key: string;
   trustedOrigins: readonly string[];
   onProgress?: (progress: DownloadProgress) => void;
-  /** False keeps the file out of the job's record: it is only passing through. */
+  /** If false, the file is temporary and is not recorded. */
   record?: boolean;
-  /** Adds to an MP4 that it was made by a trained algorithm. */
+  /** Writes the origin "made by a trained algorithm" into an MP4. */
   mark?: boolean | undefined;
 }
 
@@ -34,7 +34,7 @@ interface Saving extends SaveOptions {
   deadline: Deadline;
   intervalMs: number;
   inline: InlineMedia;
-  /** Takes the lock of an output. */
+  /** Locks the output. */
   lock: (place: Place) => Promise<OutputLock>;
 }
 
@@ -52,10 +52,10 @@ const maxRefreshes = 3;
 const shortestVideo = 8;
 
 /**
- * Saves one result of a finished job under `path`, measures it and records it. An address that has expired is asked for
- * afresh, a result that is not ready yet is waited for.
- * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 its address requires a key that it must not have, 8 not ready at
- * the deadline.
+ * Saves one result of a finished job under `path`, measures it and records it. Requests a new address if one has
+ * expired, and waits for a result that is not ready yet.
+ * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 its address requires the key but is not trusted
+ * with it, 8 not ready at the deadline.
  */
 export async function saveResult(
   watched: Watched,
@@ -95,12 +95,12 @@ export async function saveResult(
   return file;
 }
 
-// True if an earlier run was about to put the result there.
+// True if an earlier run was about to publish the result at the path.
 function isRecorded(job: Job, { path }: Place): boolean {
   return job.files.some((file) => file.path === path);
 }
 
-// What this job put there before stays; anything else is not ours to overwrite.
+// A file that this job saved before stays. Any other file must not be overwritten.
 async function standingFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
   const { path } = place;
   const recorded = job.files.find((file) => file.path === path);
@@ -122,7 +122,7 @@ interface Work {
   output: OutputLock;
 }
 
-/** A complete result, next to its final place. */
+/** A complete result in a temporary file next to its output. */
 interface Obtained {
   file: SealedFile;
   mime?: string;
@@ -143,7 +143,7 @@ async function obtained(given: readonly Source[], place: Place, work: Work): Pro
   }
 }
 
-/** What became of one source; `broken` is what the answer held itself, and stays so. */
+/** The outcome of one source. `broken`: the response's own media are invalid, which will not change. */
 type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
 type Failed = Exclude<Outcome, { kind: 'done' }>;
 
@@ -179,7 +179,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
   if (file.bytes === 0) return broken('empty');
   const kind = kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
-  // A word instead of a video is valid Base64 too.
+  // A word in place of a video may be valid Base64.
   if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', file, mime: kind.mime };
 }
@@ -216,7 +216,7 @@ function addressOf(source: Exclude<Source, { kind: 'inline' }>, baseUrl: URL): s
   return source.kind === 'url' ? source.url : baseUrl.href.replace(/\/$/, '') + source.path;
 }
 
-// Whatever becomes of a download, the job is paid for and its result can be fetched again.
+// However a download ends, the job is paid for and its result can be fetched again.
 function withNext(error: unknown, job: Job): unknown {
   if (!(error instanceof MgwError) || error.next !== undefined) return error;
   return error.with({ next: fetchCommand(job) });
@@ -231,8 +231,8 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
   if (deadline.leftMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
-// The last success counts: a later status that goes back does not take the result away. Media inside
-// this answer are not kept, so that they cannot take the place of those that were saved from the first one.
+// The last success counts: a later status cannot take the result away. Media inside this response are discarded, so
+// that they cannot replace those that were saved from the first one.
 async function refreshed(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);
   const isSuccess = verdict.kind === 'observation' && verdict.state === 'succeeded';
@@ -252,7 +252,7 @@ function noSource({ job, observation }: Watched, index: number): MgwError {
   });
 }
 
-/** Exit 9: no address gives the result, or no longer. */
+/** Exit 9: no address serves the result, or none does any longer. */
 function gone(failure: Failure, job: Job): MgwError {
   return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
     charged: 'yes',

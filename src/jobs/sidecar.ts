@@ -16,8 +16,8 @@ export function sidecarPath(path: string): string {
 }
 
 /**
- * Makes sure, before anything is paid, that the sidecars of `count` files can be written: nothing exists there except
- * what mgw has told before.
+ * Makes sure, before anything is paid, that the sidecars of `count` files can be written: no file exists there, except
+ * an older sidecar.
  * @throws MgwError('output_exists'), exit 10.
  */
 export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {
@@ -39,7 +39,7 @@ function isSidecar(json: Json | undefined): boolean {
 }
 
 /**
- * Writes next to each file of a job how it was made and where it came from (design 13). Only the owner can
+ * Writes a sidecar next to each file of a job: how it was made and where it came from (design 13). Only the owner can
  * read a sidecar, and no address in it is signed.
  * @param version mgw's own
  * @throws MgwError('local_io'), exit 10: the files themselves are there.

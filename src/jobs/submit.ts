@@ -22,11 +22,11 @@ const longestRecordedReply = 64 * 1024;
 /** A job that was accepted. */
 export interface Submitted {
   job: Job;
-  /** True if an earlier submission is resumed: this run sent nothing that was accepted. */
+  /** True if an earlier submission is resumed, and this run sent nothing. */
   isResumed: boolean;
 }
 
-/** Another process sends the job's next attempt, or has sent it: nothing was sent here. */
+/** Another process is sending the job's next attempt, or has sent it: this process sent nothing. */
 class SentElsewhere extends Error {}
 
 /**
@@ -39,7 +39,7 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
   const { ledger } = deps;
   const { unknownError = taskUnknownError } = order;
   let job = await reconcile(ledger, given, order.read);
-  // A rejection of an earlier run does not bind this one; one that is seen later does.
+  // A rejection that an earlier run got does not end this run; a later one does.
   const forgiven = job.state === 'rejected' ? job.record.attempts : undefined;
   for (;;) {
     if (job.handle !== undefined) return { job, isResumed: true };
@@ -73,7 +73,7 @@ async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<J
   throw new MgwError('local_io', text, { charged: 'no', retry: 'safe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** The job that was accepted, undefined if another process sends it. */
+/** The accepted job; undefined if another process sends it. */
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
   // A gateway may quote the URL of an upload, with its signature.
   const redact =
@@ -105,11 +105,11 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
   }
 }
 
-/** The attempts of one run to send a job, as the ledger has them. */
+/** The attempts of one run to send a job, recorded in the ledger. */
 class Attempts implements PaymentRecord {
   job: Job;
   readonly #deps: JobDeps;
-  /** The number of the attempt under way. */
+  /** The number of the current attempt. */
   #attempt = 0;
 
   constructor(job: Job, deps: JobDeps) {
@@ -126,7 +126,7 @@ class Attempts implements PaymentRecord {
     if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
     try {
-      // A process that reads of an acceptance and finds no claim after that relies on it that nothing more is sent.
+      // Another process that reads an acceptance and finds no later claim relies on nothing more being sent.
       await this.#reload();
       if (this.job.handle !== undefined) throw new SentElsewhere();
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
@@ -137,7 +137,7 @@ class Attempts implements PaymentRecord {
     }
   }
 
-  // Nothing is sent without its record. The claim stays, so that others have to be told.
+  // Nothing is sent without a record of it. The claim stays, so other processes must be told that it is abandoned.
   async #abandon(claim: string, error: unknown): Promise<void> {
     abandon(claim);
     if (error instanceof SentElsewhere) return;
@@ -149,7 +149,7 @@ class Attempts implements PaymentRecord {
     await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
-  // The event of the verdict does not depend on it, and may still fit if the disk is full.
+  // The event of the verdict does not depend on this record, and may still fit on a full disk.
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {
@@ -159,7 +159,7 @@ class Attempts implements PaymentRecord {
 
   async verdict(verdict: SubmitVerdict): Promise<void> {
     try {
-      // A handle stays exact.
+      // A handle must not be redacted.
       const kept = {
         ...keptWords(verdict, this.#deps.redact),
         ...('handle' in verdict && { handle: verdict.handle }),
@@ -170,7 +170,7 @@ class Attempts implements PaymentRecord {
         throw new Error('the record cannot be read');
     } catch (error) {
       if (verdict.kind === 'accepted') throw unrecordedHandle(verdict.handle, this.job, error);
-      // A rejection or doubt is reported anyway. A retry must not happen without its record.
+      // A rejection or doubt is reported even if unrecorded. A retry needs its record.
       if (verdict.kind === 'unavailable') throw error;
       this.#deps.note(`What became of the submission could not be recorded: ${messageOf(error)}`);
     }

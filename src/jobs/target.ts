@@ -28,20 +28,20 @@ export function pathsAt(
   return Array.from({ length: count }, (_, index) => numbered(path, index, Math.max(count, asked)));
 }
 
-/** Builds the goal of a command: as much as `ask` says, and its files at the target. */
+/** Builds the goal of a command: its ask and its target. */
 export function goalOf(command: Goal['command'], ask: Ask, target: Target | undefined): Goal {
   if (target === undefined) return { command, ask };
   return { command, ask, output: target.kind === 'stdout' ? '-' : absoluteOutput(target.path) };
 }
 
 /**
- * The file that a job was asked for by the command that paid for it, absolute: first of all one that was not delivered yet.
- * Undefined if it was asked for none.
+ * Returns the absolute path of the output that the job's command named, preferring one that was not delivered yet.
+ * Undefined if it named none.
  */
 export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
-  // Only keys of a batch have a slash. Its outputs are templates, in which only the job's id was unknown.
+  // Only the keys of a batch's rows have a slash. Their outputs are templates in which only the job's id is open.
   if (key?.includes('/')) return output?.replaceAll('{job}', id);
   return output === undefined ? undefined : outputOf(output, id);
 }
@@ -51,7 +51,7 @@ export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
-/** True if something exists at a path; false if that cannot be determined. */
+/** True if a file exists at a path; false if that cannot be determined. */
 export function isTaken(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
