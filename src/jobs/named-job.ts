@@ -102,12 +102,13 @@ export function takeKey(key: string, number: number): string {
  * @throws MgwError('submit_unknown') if the record of one is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
-  let latest: Retry = { number: 1, key, job: await namedJob(ledger, key) };
   // The second job counts even if a person removed the first.
-  for (let number = 2; ; number += 1) {
-    const next = takeKey(key, number);
-    const job = await namedJob(ledger, next);
-    if (job === undefined) return latest;
-    latest = { number, key: next, job };
+  const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, takeKey(key, 2))]);
+  let latest: Retry = { number: 1, key, job };
+  for (let next = second; next !== undefined;) {
+    const number = latest.number + 1;
+    latest = { number, key: takeKey(key, number), job: next };
+    next = await namedJob(ledger, takeKey(key, number + 1));
   }
+  return latest;
 }

@@ -3,7 +3,11 @@ import type { Ledger } from '../../ledger/ledger.ts';
 
 /** The part of the shared ledger's database that a fleet uses. */
 interface Database {
-  query<T extends Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<T[]>;
+  query<T extends Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+    commit?: 'soon',
+  ): Promise<T[]>;
   table(name: string): string;
 }
 
@@ -14,6 +18,7 @@ interface Database {
 export type Ask = <T extends Record<string, unknown>>(
   text: string,
   values?: readonly unknown[],
+  commit?: 'soon',
 ) => Promise<T[]>;
 
 /** What machines share to carry out a batch together. */
@@ -31,10 +36,11 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
   const { database } = ledger;
   if (database === undefined) return undefined;
   return {
-    ask: (text, values) =>
+    ask: (text, values, commit) =>
       database.query(
         text.replace(/\{(\w+)\}/g, (_, name: string) => database.table(name)),
         values,
+        commit,
       ),
     lease: async () => {
       const { owner } = await ledger.lease();

@@ -79,7 +79,9 @@ export class RowQueue {
   async take(batch: string): Promise<TakenRow | undefined> {
     const lease = await this.#fleet.lease();
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
-    const [found] = await this.#fleet.ask<{ id: string; content: string }>(take, [batch, lease, known]);
+    // If a crash of the server undoes it, another worker takes the row too.
+    const values = [batch, lease, known];
+    const [found] = await this.#fleet.ask<{ id: string; content: string }>(take, values, 'soon');
     if (found === undefined) return undefined;
     const taken = { batch, id: found.id, lease, content: found.content };
     this.#taken.add(taken);

@@ -63,6 +63,8 @@ export class Worker {
   /** Batches that are left alone until then, monotonic ms. */
   readonly #held = new Map<string, number>();
   #inHand = 0;
+  /** Batches that wait until this worker has fewer rows in hand. */
+  readonly #waiting: (() => void)[] = [];
   #lookMs = minPauseMs;
   #idleSince: number;
   #wake: () => void = () => undefined;
@@ -214,7 +216,7 @@ export class Worker {
     rows.delete(id);
     this.#inHand -= 1;
     this.#idleSince = this.#options.clock.monotonic();
-    this.#wake();
+    for (const wake of this.#waiting.splice(0)) wake();
     try {
       await tell();
     } catch (error) {
@@ -224,8 +226,9 @@ export class Worker {
   }
 
   async #room(): Promise<void> {
-    const { concurrency, clock, signal } = this.#options;
-    while (this.#inHand >= concurrency && !this.#isOver) await clock.sleep(50, signal).catch(() => undefined);
+    const { concurrency } = this.#options;
+    while (this.#inHand >= concurrency && !this.#isOver)
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   // A budget is that of one batch; what else ends a run would end those of all batches.

@@ -11,6 +11,12 @@ export class DatabaseGone extends MgwError {}
 /** A row of a result, not checked yet. */
 export type Row = Record<string, unknown>;
 
+/**
+ * When the commit of a statement returns: when it is on disk, whatever the database's own setting is, or before that. If
+ * absent, as the database's own setting says.
+ */
+export type Commit = 'durable' | 'soon';
+
 /** The maximum number of connections of one process: fifty processes fit a server with its default settings. */
 const maxConnections = 4;
 /** An unused connection is closed after this time, ms. */
@@ -59,11 +65,11 @@ export class Database {
    * @throws DatabaseGone, exit 6, if the database did not respond; MgwError('config') if the database refuses mgw, or has no
    * ledger in it; MgwError('local_io') otherwise.
    */
-  async query<T extends Row>(text: string, values: readonly unknown[] = []): Promise<T[]> {
+  async query<T extends Row>(text: string, values: readonly unknown[] = [], commit?: Commit): Promise<T[]> {
     const end = this.#clock.monotonic() + this.url.patienceMs;
     for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
       try {
-        return await this.#rowsOf<T>(text, values);
+        return await this.#rowsOf<T>(text, values, commit);
       } catch (error) {
         if (!isGone(error)) throw this.#refused(error);
         if (this.#isClosed || this.#clock.monotonic() + pauseMs > end) throw this.#gone(error);
@@ -72,9 +78,9 @@ export class Database {
     }
   }
 
-  async #rowsOf<T extends Row>(text: string, values: readonly unknown[]): Promise<T[]> {
+  async #rowsOf<T extends Row>(text: string, values: readonly unknown[], commit?: Commit): Promise<T[]> {
     // Given a query object, the pool returns a promise of its results, which its types do not say.
-    const sent: unknown = this.#pool.query(guarded(text, values));
+    const sent: unknown = this.#pool.query(guarded(text, values, commit));
     return ((await sent) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
@@ -238,14 +244,25 @@ class SafeClient extends pg.Client {
 
 // Without it, an operator or a function that another role made in `public` could be chosen instead of PostgreSQL's own, and
 // run as mgw's role. It holds for one transaction, since a pool may give the next one to another connection.
-const guard = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
+// OFFSET: it returns no row, which would have to be described and read.
+function guardOf(commit?: Commit): string {
+  const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
+  if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;
+  // A stronger setting of the database stays. An operator could be another role's here.
+  const mode =
+    commit === 'soon'
+      ? "'off'"
+      : "pg_catalog.regexp_replace(pg_catalog.current_setting('synchronous_commit'), '^(off|local)$', 'on')";
+  return `SELECT FROM ${path}, pg_catalog.set_config('synchronous_commit', ${mode}, true) AS commit OFFSET 1`;
+}
 
 /**
  * Builds a query that finds functions, operators and types in `pg_catalog` only, whatever the search path of the connection
  * or the role is (design 15). The search path is set in the transaction of the statement, without a round trip of its own.
  * The query has two results; the second is the statement's.
  */
-function guarded(text: string, values: readonly unknown[]): pg.Query {
+function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
+  const guard = guardOf(commit);
   // A text without values is one transaction, also if it has several statements.
   if (values.length === 0) return new pg.Query({ text: `${guard};\n${text}` });
   const query = new pg.Query({ text, values: [...values] });
@@ -256,7 +273,6 @@ function guarded(text: string, values: readonly unknown[]): pg.Query {
       // The transaction ends with the Sync message, which follows the statement.
       connection.parse({ name: '', text: guard, types: [] }, true);
       connection.bind({ portal: '', statement: '', values: [] }, true);
-      connection.describe({ type: 'P', name: '' }, true);
       connection.execute({ portal: '', rows: '0' }, true);
       submit(connection);
     } finally {

@@ -4,7 +4,7 @@ import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEven
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
-import { DatabaseGone, isDuplicate, type Database } from './database.ts';
+import { DatabaseGone, isDuplicate, type Commit, type Database } from './database.ts';
 import type { KeptFact, KeptFacts } from './kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
 
@@ -29,6 +29,8 @@ export class EventWriter {
   readonly #facts: KeptFacts;
   readonly #now: () => number;
   readonly #seen = new Map<string, Seen>();
+  /** Jobs that this process has written to in this turn of the event loop: nothing newer is known of them. */
+  readonly #justWritten = new Set<string>();
   /** True while facts of this process may be waiting. */
   #hasKept = false;
 
@@ -36,6 +38,11 @@ export class EventWriter {
     this.#database = database;
     this.#facts = facts;
     this.#now = now;
+  }
+
+  /** Returns a job's lines if this process wrote the last one in this turn of the event loop: no query is newer. */
+  justWritten(id: string): string[] | undefined {
+    return this.#justWritten.has(id) ? this.#seen.get(id)?.lines.trimEnd().split('\n') : undefined;
   }
 
   /** Takes note of a job's lines as they were read. */
@@ -48,6 +55,13 @@ export class EventWriter {
 
   forget(id: string): void {
     this.#seen.delete(id);
+    this.#justWritten.delete(id);
+  }
+
+  // Runs when all promises that wait for this write have gone on, and before anything else is received.
+  #noteWritten(id: string): void {
+    this.#justWritten.add(id);
+    process.nextTick(() => this.#justWritten.delete(id));
   }
 
   /** Creates a job with its first events; false if there is one of this id, or was one, unless `restores`. */
@@ -59,10 +73,10 @@ export class EventWriter {
     const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
     const uids = lines.map(() => randomUUID());
     const [row] = await this.#database.query<{ created: boolean; held: boolean; there: boolean }>(
-      `WITH ${this.#sync('true')}, ${this.#held(6)},
+      `WITH ${this.#held(6)},
        job AS (INSERT INTO ${jobs} (id, n, folded, state)
-         SELECT $1, cardinality($2::uuid[]), cardinality($2::uuid[]), $4 FROM sync
-         WHERE sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
+         SELECT $1, cardinality($2::uuid[]), cardinality($2::uuid[]), $4
+         WHERE ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
          ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n, folded = EXCLUDED.folded, state = EXCLUDED.state
            WHERE $8::boolean AND jobs.state = 'removed' RETURNING id),
        event AS (INSERT INTO ${all} (job, n, uid, line)
@@ -82,12 +96,14 @@ export class EventWriter {
         owner?.instance ?? null,
         restores,
       ],
+      'durable',
     );
     if (row?.created !== true && !(await this.#isThere(uids[0] ?? ''))) {
       if (owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLost();
       return false;
     }
     this.remember(id, lines);
+    if (row?.created === true) this.#noteWritten(id);
     return true;
   }
 
@@ -150,55 +166,49 @@ export class EventWriter {
     const seen = this.#seen.get(id);
     const lines = `${seen?.lines ?? ''}${line}\n`;
     const state = seen && foldJob(id, decodeEvents(lines))?.state;
-    const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
-    const isDurable = event?.type !== 'delivered';
+    const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : undefined;
+    const lease = owner?.lease;
     const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
-    const text = `WITH ${this.#sync('$8')}, ${this.#held(6)},
+    // Planning takes longer than running it, so it has only the parts that the event needs.
+    const text = `WITH ${lease === undefined ? '' : `${this.#held(6)},`}
       job AS (UPDATE ${jobs} SET n = n + 1,
           folded = CASE WHEN n = $4 AND folded = n THEN n + 1 ELSE folded END,
           state = CASE WHEN n = $4 THEN $5 ELSE state END
-        FROM sync WHERE id = $1 AND state <> 'removed' AND sync.mode <> '' AND ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
-          AND NOT EXISTS (SELECT FROM ${events} WHERE uid = $2) RETURNING n),
-      name AS (INSERT INTO ${names} (hash, job) SELECT $9, $1 FROM job WHERE $9::text IS NOT NULL ON CONFLICT DO NOTHING),
-      event AS (INSERT INTO ${events} (job, n, uid, line) SELECT $1, n, $2, $3 FROM job RETURNING n)
-      SELECT (SELECT n FROM event) AS n, EXISTS (SELECT FROM held) AS held,
-        EXISTS (SELECT FROM ${jobs} WHERE id = $1 AND state <> 'removed') AS known, EXISTS (SELECT FROM ${events} WHERE uid = $2) AS there`;
-    const values = [id, uid, line, seen?.n ?? -1, state ?? 'unknown', owner?.lease ?? null];
-    const row = await this.#once(text, [...values, owner?.instance ?? null, isDurable, hash]);
-    if (row === 'there' || row?.there === true) {
+        WHERE id = $1 AND state <> 'removed'
+          ${lease === undefined ? '' : 'AND EXISTS (SELECT FROM held)'}
+          AND NOT EXISTS (SELECT FROM ${events} WHERE uid = $2) RETURNING n)
+      ${hash === undefined ? '' : `, name AS (INSERT INTO ${names} (hash, job) SELECT $6, $1 FROM job ON CONFLICT DO NOTHING)`}
+      INSERT INTO ${events} (job, n, uid, line) SELECT $1, n, $2, $3 FROM job RETURNING n`;
+    const more = lease === undefined ? (hash ?? []) : [lease, owner?.instance ?? null];
+    const values = [id, uid, line, seen?.n ?? -1, state ?? 'unknown', more].flat();
+    const n = await this.#once(text, values, event?.type === 'delivered' ? 'soon' : 'durable');
+    if (n === undefined) {
       this.forget(id);
-      return true;
+      if (await this.#isThere(uid)) return true;
+      const known = `SELECT FROM ${jobs} WHERE id = $1 AND state <> 'removed'`;
+      if ((await this.#database.query(known, [id])).length > 0) throw leaseLost();
+      return false;
     }
-    if (row?.known !== true) return false;
-    // An earlier try may have been committed while this one ran.
-    if (row.n === null && !(await this.#isThere(uid))) throw leaseLost();
-    if (row.n !== null && row.n - 1 === seen?.n) this.#seen.set(id, { n: row.n, lines });
-    else this.forget(id);
+    if (n - 1 === seen?.n) {
+      this.#seen.set(id, { n, lines });
+      this.#noteWritten(id);
+    } else this.forget(id);
     return true;
   }
 
-  // Two tries of one event that are under way at the same time: the second is refused by its uid.
-  async #once(text: string, values: unknown[]): Promise<'there' | Written | undefined> {
+  // Undefined if it was not written. Two tries of one event may run at the same time: the second is refused by its uid.
+  async #once(text: string, values: unknown[], commit: Commit): Promise<number | undefined> {
     try {
-      return (await this.#database.query<Written>(text, values))[0];
+      return (await this.#database.query<{ n: number }>(text, values, commit))[0]?.n;
     } catch (error) {
-      if (isDuplicate(error)) return 'there';
+      if (isDuplicate(error)) return undefined;
       throw error;
     }
   }
 
   async #isThere(uid: string): Promise<boolean> {
-    const rows = await this.#database.query(`SELECT FROM ${this.#database.table('events')} WHERE uid = $1`, [
-      uid,
-    ]);
-    return rows.length > 0;
-  }
-
-  // What is durable on return is so whatever the database's own setting is; a stronger one stays.
-  #sync(isDurable: string): string {
-    return `sync AS MATERIALIZED (SELECT set_config('synchronous_commit', CASE WHEN NOT ${isDurable}::boolean THEN 'off'
-      WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
-      ELSE current_setting('synchronous_commit') END, true) AS mode)`;
+    const events = this.#database.table('events');
+    return (await this.#database.query(`SELECT FROM ${events} WHERE uid = $1`, [uid])).length > 0;
   }
 
   // A process that finds this one dead removes its row, and waits until this statement has ended.
@@ -216,13 +226,6 @@ function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value:
     ...(fingerprint ? [{ kind: 'fingerprint', value: fingerprint } as const] : []),
     ...(handle === undefined ? [] : [{ kind: 'handle', value: handle } as const]),
   ];
-}
-
-interface Written extends Record<string, unknown> {
-  n: number | null;
-  held: boolean;
-  known: boolean;
-  there: boolean;
 }
 
 // One that was recorded elsewhere is a fact here.

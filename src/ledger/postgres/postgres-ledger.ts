@@ -148,9 +148,10 @@ async function readJob(
 ): Promise<Job | undefined> {
   if (!jobIdForm.test(id)) return undefined;
   for (;;) {
-    const lines = (await linesOf(id)) ?? [];
+    const written = writer.justWritten(id);
+    const lines = written ?? (await linesOf(id)) ?? [];
     if (lines.length === 0) return undefined;
-    writer.remember(id, lines);
+    if (written === undefined) writer.remember(id, lines);
     const lifeOf = await keeper.livesOf(ownersIn(foldLines(id, lines)));
     const job = foldLines(id, lines, lifeOf);
     const { sender } = job.record;
@@ -176,14 +177,15 @@ type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'
 /** Claims as rows: of any number of processes one makes the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
-  const claimed = async (name: string): Promise<string | undefined> => {
-    const [row] = await database.query<{ content: string }>(`SELECT content FROM ${claims} WHERE name = $1`, [
-      claimName(name),
-    ]);
-    return row?.content;
-  };
+  const contentOf = askedTogether(async (stored: string[]) => {
+    const rows = await database.query<{ name: string; content: string }>(
+      `SELECT name, content FROM ${claims} WHERE name = ANY($1)`,
+      [stored],
+    );
+    return new Map(rows.map(({ name, content }) => [name, content]));
+  });
   return {
-    claimed,
+    claimed: (name) => contentOf(claimName(name)),
     claim: async (name, content) => {
       // If the response to the first try is lost, the second finds its own token.
       const token = randomUUID();
