@@ -1,7 +1,7 @@
-import { boxAt, HeaderReader } from './mp4.ts';
+import { boxAt, HeaderReader, maxBoxes } from './mp4.ts';
 
-// A clip has a few hundred boxes, and at most one entry a frame. More than this is no clip.
-const maxSteps = 1_000_000;
+// A clip has a few hundred boxes, and at most one entry a frame.
+const maxSteps = maxBoxes;
 
 /** The content of a box, in bytes from the beginning of the file. */
 export interface Content {

@@ -3,6 +3,8 @@ import { fstatSync, readSync } from 'node:fs';
 const windowBytes = 4096;
 const shortestHeader = 8;
 const longestHeader = 16;
+/** No video has more boxes: to walk them would take too long. */
+export const maxBoxes = 1_000_000;
 
 /** True for bytes that begin an MP4 (or QuickTime) file: `ftyp` at bytes 4 to 8. */
 export function startsMp4(bytes: Uint8Array): boolean {
@@ -28,7 +30,8 @@ const indexes = new Set(['moov', 'moof', 'meta']);
 function walk(reader: HeaderReader, size: number): string | undefined {
   let hasIndex = false;
   let hasContent = false;
-  for (let at = 0; at < size;) {
+  for (let at = 0, boxes = 1; at < size; boxes += 1) {
+    if (boxes > maxBoxes) return `there are more than ${maxBoxes} boxes`;
     const box = boxAt(reader.at(at), size - at);
     if (typeof box === 'string') return `${box} at byte ${at} of ${size}`;
     hasIndex ||= indexes.has(box.type);

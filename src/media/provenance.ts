@@ -10,12 +10,14 @@ export const xmpId = Buffer.from('be7acfcb97a942e89c71999491e3afac', 'hex');
 export const maxXmpBytes = 1024 * 1024;
 // So much of a text or a frame tells what it is. BoxWalk reads no more at once.
 const headBytes = 4096;
+// A video has one or two packets, in boxes of at most `moov/udta/meta`.
+const [maxPackets, maxDepth] = [8, 4];
 
 /** What a file says about its origin. */
 export interface Origins {
   /** Without repetition. */
   kinds: Provenance[];
-  /** The XMP packets of an MP4: the box, and the text in it. */
+  /** The first XMP packets of an MP4, at most 8: the box, and the text in it. */
   packets: { box: Content; content: Content }[];
 }
 
@@ -37,11 +39,11 @@ export function originsIn(file: number): Origins {
 function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packets']): void {
   const walk = new BoxWalk(file);
   const addPacket = (box: Content, content: Content): void => {
-    packets.push({ box, content });
     kinds.add('xmp');
+    if (packets.push({ box, content }) >= maxPackets) walk.exhaust();
     if (textIn(file, content).includes('AIGC')) kinds.add('aigc');
   };
-  const visit = (box: Content): void => {
+  const visit = (box: Content, depth = 1): void => {
     const { type, start } = box;
     if (type === 'uuid') {
       const id = walk.bytes(box, 16);
@@ -50,7 +52,7 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
     } else if (type === 'XMP_') {
       addPacket(box, box);
     } else if (type === 'moov' || type === 'udta') {
-      walk.each(box, visit);
+      if (depth < maxDepth) walk.each(box, (each) => visit(each, depth + 1));
     } else if (type === 'meta') {
       // QuickTime's has no version.
       const isPlain = walk.bytes(box, 8)?.toString('latin1', 4) === 'hdlr';
@@ -65,7 +67,7 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
       });
     }
   };
-  walk.each({ start: 0, end: fstatSync(file).size }, visit);
+  walk.each({ start: 0, end: fstatSync(file).size }, (box) => visit(box));
 }
 
 /** Returns the text of an XMP packet, cut at 1 MiB. */

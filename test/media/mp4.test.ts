@@ -100,6 +100,11 @@ describe('mp4In', () => {
     expect(flawOf(bytes)).toMatch(reason);
   });
 
+  it('ends on more boxes than any video has', () => {
+    const many = Buffer.alloc(8 * 1_000_001, box('free'));
+    expect(flawOf(Buffer.concat([film, many]))).toMatch(/more than 1000000 boxes/);
+  });
+
   it('refuses every cut', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: film.length }), (cut) => {

@@ -90,6 +90,19 @@ it.runIf(hasFfmpeg)('recognises a label that ffmpeg writes', () => {
   expect(kindsIn()).toEqual(['aigc']);
 });
 
+it.each(['moov', 'udta', 'meta'])('ends on %s boxes that are nested 10,000 deep', (type) => {
+  const deep = Buffer.alloc(8 * 10_000, box(type));
+  for (let at = 0; at < deep.length; at += 8) deep.writeUInt32BE(deep.length - at, at);
+  expect(kindsIn(Buffer.concat([ftyp, deep, c2pa]))).toEqual(['c2pa']);
+});
+
+it('keeps few of many packets', () => {
+  writeFileSync(path, Buffer.concat([ftyp, Buffer.alloc(100_000 * 24, xmp(''))]));
+  const file = openSync(path, 'r');
+  expect(originsIn(file).packets.length).toBeLessThan(10);
+  closeSync(file);
+});
+
 it('ends, whatever is in the file', () => {
   const sources = [
     tag(4, ['TXXX', '\0AIGC'], ['GEOB', 'c2pa']),
