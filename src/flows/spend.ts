@@ -4,7 +4,7 @@ import { foldJob } from '../ledger/fold.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { requestIdOf } from '../http/failures.ts';
 import type { Delivered, Mismatch, RecordedEvent } from '../job.ts';
-import { newestJobs } from '../jobs/newest.ts';
+import { chosenJobs } from '../jobs/newest.ts';
 
 /** The cost of a ledger's jobs, by group and in total. */
 export interface Spent {
@@ -91,32 +91,39 @@ export interface Disputed {
   price?: string | undefined;
   path: string;
   sha256: string;
+  /** The SHA-256 of the gateway's bytes, if `--mark` added to them. */
+  unmarked_sha256?: string | undefined;
   delivered?: Delivered | undefined;
   mismatches: Mismatch[];
 }
 
-/** Returns the evidence for each file that differs from its request (design 19), newest first. @param since ISO 8601 time */
+/**
+ * Returns the evidence for each file that differs from its request (design 19), newest first. A file that was saved several
+ * times counts once. Of each job, only the evidence is held. @param since ISO 8601 time
+ */
 export async function disputedFiles(ledger: Ledger, since: string | undefined): Promise<Disputed[]> {
-  const { shown } = await newestJobs(ledger, { mismatched: true, since }, Infinity);
-  const all = await Promise.all(
-    shown.map(async (job) => {
-      const events = await ledger.events(job.id);
-      const amount = expensesOf(job, events).at(-1)?.amount;
-      const about = {
-        job: job.id,
-        model: job.model,
-        task: job.handle,
-        request_id: requestIdIn(events),
-        submitted_at: job.submitted_at,
-        finished_at: job.finished_at,
-        price: amount && formatDecimal(amount),
-      };
-      return job.files.flatMap(({ path, sha256, delivered, mismatches }) =>
-        mismatches === undefined ? [] : [{ ...about, path, sha256, delivered, mismatches }],
-      );
-    }),
-  );
-  return all.flat();
+  const found: Disputed[] = [];
+  for await (const { job } of chosenJobs(ledger, { mismatched: true, since })) {
+    const events = await ledger.events(job.id);
+    const amount = expensesOf(job, events).at(-1)?.amount;
+    const about = {
+      job: job.id,
+      model: job.model,
+      task: job.handle,
+      request_id: requestIdIn(events),
+      submitted_at: job.submitted_at,
+      finished_at: job.finished_at,
+      price: amount && formatDecimal(amount),
+    };
+    const bytes = new Set<string>();
+    for (const { path, sha256, unmarked_sha256, delivered, mismatches } of job.files) {
+      const isKnown = bytes.has(unmarked_sha256 ?? sha256);
+      bytes.add(unmarked_sha256 ?? sha256);
+      if (mismatches !== undefined && !isKnown)
+        found.push({ ...about, path, sha256, unmarked_sha256, delivered, mismatches });
+    }
+  }
+  return found;
 }
 
 // The response that was recorded last before the task was accepted.

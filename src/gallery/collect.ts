@@ -3,7 +3,7 @@ import { expensesOf } from '../budget/spend.ts';
 import { formatDecimal } from '../decimal.ts';
 import type { Job, JobFile, RecordedEvent } from '../job.ts';
 import { fetchCommand, resolveCommand, showCommand } from '../jobs/errors.ts';
-import { mismatchTexts } from '../jobs/receipt.ts';
+import { deliveredText, mismatchTexts } from '../jobs/receipt.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
@@ -156,15 +156,8 @@ async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
 function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'delivered' | 'mismatches'> {
   const { delivered, mismatches } = file;
   if (delivered === undefined) return {};
-  const { duration, width, height, fps, audio } = delivered;
-  const facts = [
-    duration === undefined ? undefined : `${duration} s`,
-    width === undefined ? undefined : `${width}x${height}`,
-    fps === undefined ? undefined : `${fps} fps`,
-    audio ? 'sound' : 'no sound',
-  ].filter((fact) => fact !== undefined);
   const texts = mismatchTexts(file).map((text) => redact(printable(text, 200)));
-  return { delivered: facts.join(', '), ...(mismatches !== undefined && { mismatches: texts }) };
+  return { delivered: deliveredText(delivered), ...(mismatches !== undefined && { mismatches: texts }) };
 }
 
 // No browser plays samples without a header.

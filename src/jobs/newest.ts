@@ -29,24 +29,30 @@ export async function newestJobs(
   limit: number,
 ): Promise<{ shown: Job[]; more: number }> {
   const shown: Job[] = [];
-  const { since, state } = options;
-  const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
-  const counted = since === undefined ? ids.length : countSince(ids, since);
-  const atOnce = Math.min(limit, maxAtOnce);
-  for (let start = 0; start < counted; start += atOnce) {
-    const some = ids.slice(start, Math.min(counted, start + atOnce));
-    const jobs = await Promise.all(some.map((id) => ledger.read(id)));
-    for (const [index, job] of jobs.entries()) {
-      if (shown.length >= limit) return { shown, more: counted - start - index };
-      if (job !== undefined && isChosen(job, options)) shown.push(job);
-    }
-    if (shown.length >= limit) return { shown, more: Math.max(0, counted - start - some.length) };
-  }
+  for await (const { job, older } of chosenJobs(ledger, options, Math.min(limit, maxAtOnce)))
+    if (shown.push(job) >= limit) return { shown, more: older };
   return { shown, more: 0 };
 }
 
 // A shared ledger reads all of them with one query.
 const maxAtOnce = 200;
+
+/** Yields the jobs of a choice, newest first, each with how many older ids there are. Holds `atOnce` records at a time. */
+export async function* chosenJobs(
+  ledger: Ledger,
+  options: JobChoice,
+  atOnce = maxAtOnce,
+): AsyncGenerator<{ job: Job; older: number }> {
+  const { since, state } = options;
+  const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
+  const counted = since === undefined ? ids.length : countSince(ids, since);
+  for (let start = 0; start < counted; start += atOnce) {
+    const some = ids.slice(start, Math.min(counted, start + atOnce));
+    const jobs = await Promise.all(some.map((id) => ledger.read(id)));
+    for (const [index, job] of jobs.entries())
+      if (job !== undefined && isChosen(job, options)) yield { job, older: counted - start - index - 1 };
+  }
+}
 
 // Ids sort by time, and a job is recorded a moment after its id is made.
 const idLeadMs = 60_000;

@@ -150,6 +150,17 @@ export function mismatchTexts({ mismatches = [] }: Pick<JobFile, 'mismatches'>):
   });
 }
 
+/** Describes what was delivered, such as `2 s, 1280x720, 24 fps, no sound`. */
+export function deliveredText({ duration, width, height, fps, audio }: Delivered): string {
+  const facts = [
+    duration === undefined ? undefined : `${duration} s`,
+    width === undefined ? undefined : `${width}x${height}`,
+    fps === undefined ? undefined : `${fps} fps`,
+    audio ? 'sound' : 'no sound',
+  ];
+  return facts.filter((fact) => fact !== undefined).join(', ');
+}
+
 /** Describes the mismatches of a file in one line. */
 export function mismatchText(file: Pick<JobFile, 'path' | 'mismatches'>): string {
   return `${basename(file.path)} differs from the request: ${mismatchTexts(file).join(', ')}.`;

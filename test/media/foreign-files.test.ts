@@ -36,6 +36,7 @@ const codecs = {
   libx264: ['-c:v', 'libx264', '-preset', 'ultrafast', '-bf', '2'],
   libx265: ['-c:v', 'libx265', '-preset', 'ultrafast', '-x265-params', 'log-level=none'],
   libsvtav1: ['-c:v', 'libsvtav1', '-preset', '12'],
+  'libvpx-vp9': ['-c:v', 'libvpx-vp9', '-deadline', 'realtime', '-cpu-used', '8'],
 };
 const encoders = hasFfmpeg ? execFileSync('ffmpeg', ['-v', 'quiet', '-encoders'], { encoding: 'utf8' }) : '';
 const available = Object.keys(codecs).filter((name) =>
@@ -54,9 +55,22 @@ function recipe(seed: number, folder: string): Recipe {
   const codec = pick('mpeg4', ...available, ...available);
   const sides = [64, 66, 96, 128, 162, 240];
   const size = `${pick(...sides)}x${pick(...sides)}`;
-  const rate = pick('12', '15', '24', '25', '30', '50', '60', '24000/1001', '30000/1001', '60000/1001');
+  const rate = pick(
+    '2',
+    '12',
+    '15',
+    '24',
+    '25',
+    '30',
+    '50',
+    '60',
+    '120',
+    '24000/1001',
+    '30000/1001',
+    '60000/1001',
+  );
   const seconds = pick(0.2, 0.5, 1, 1.37, 2, 3, maxSeconds);
-  const container = codec === 'libsvtav1' ? 'mp4' : pick('mp4', 'mp4', 'mov');
+  const container = ['libsvtav1', 'libvpx-vp9'].includes(codec) ? 'mp4' : pick('mp4', 'mp4', 'mov');
   const sound = pick('', '', 'same', 'longer', 'shorter');
   const soundSeconds = seconds * { '': 0, same: 1, longer: 1.4, shorter: 0.6 }[sound];
   const filters = [
@@ -80,6 +94,9 @@ function recipe(seed: number, folder: string): Recipe {
     [['-movflags', 'empty_moov+delay_moov', '-frag_duration', '300000']],
     [['-movflags', 'cmaf+frag_keyframe+delay_moov']],
     [['-movflags', 'dash+frag_keyframe+global_sidx']],
+    [['-movflags', 'frag_keyframe+empty_moov+separate_moof+omit_tfhd_offset']],
+    [['-movflags', 'isml+frag_keyframe']],
+    [['-movflags', 'frag_keyframe+skip_sidx+skip_trailer']],
     [['-movflags', 'negative_cts_offsets']],
   ).flat();
   const more = [
@@ -87,11 +104,13 @@ function recipe(seed: number, folder: string): Recipe {
     pick([], [], ['-output_ts_offset', '0.5'], ['-use_editlist', '0']),
     pick([], ['-video_track_timescale', pick('600', '90000', '1000')]),
     pick([], [], ['-movie_timescale', pick('600', '48000')]),
+    pick([], [], [], ['-timecode', '01:00:00:00']),
   ].flat();
   const name = join(folder, `${seed}.${container}`);
   const encode = [
     ...['-f', 'lavfi', '-i', `testsrc=s=${size}:r=${rate}:d=${seconds}`],
     ...(sound === '' ? [] : ['-f', 'lavfi', '-i', `sine=d=${soundSeconds}`, '-c:a', 'aac']),
+    ...(sound === '' ? [] : pick([], ['-map', '1:a', '-map', '0:v'])),
     ...codecs[codec],
     ...['-pix_fmt', 'yuv420p', '-vsync', 'vfr', ...(filters.length > 0 ? ['-vf', filters.join(',')] : [])],
     ...[...index, ...more],
@@ -116,13 +135,31 @@ const probed = z.object({
   ),
 });
 
+type Packets = z.infer<typeof probed>['packets'];
+
+function startsOf(packets: Packets): number[] {
+  return packets.map(({ pts_time }) => Number(pts_time)).sort((one, other) => one - other);
+}
+
+function lengthOf(packets: Packets): number {
+  const ends = packets.map(({ pts_time, duration_time = 0 }) => Number(pts_time) + Number(duration_time));
+  return Math.max(...ends) - Math.min(...startsOf(packets));
+}
+
 const quotient = (text: string): number => {
   const [above = NaN, below = 1] = text.split(/[/:]/).map(Number);
   return above / below;
 };
 
-/** Returns what ffprobe says of a file, and its longest frame in seconds. */
-async function probe(path: string): Promise<Delivered & { frame: number }> {
+interface Probed extends Delivered {
+  /** The longest frame, seconds. */
+  frame: number;
+  /** All frames, by the time between the first and the end of the last. */
+  average: number;
+}
+
+/** Returns what ffprobe says of a file. */
+async function probe(path: string): Promise<Probed> {
   const shown = 'stream:stream_side_data=rotation:packet=pts_time,duration_time,flags';
   const ask = ['-v', 'error', '-show_entries', shown, '-of', 'json'];
   const [all, pictures] = await Promise.all([
@@ -131,13 +168,9 @@ async function probe(path: string): Promise<Delivered & { frame: number }> {
   ]);
   const { streams } = probed.parse(JSON.parse(all.stdout));
   // ffprobe's own duration of a stream leaves out gaps between frames. Flag D is a frame that the edit list hides.
-  const shownPackets = probed
-    .parse(JSON.parse(pictures.stdout))
-    .packets.filter(({ flags }) => !flags.includes('D'));
-  const starts = shownPackets.map(({ pts_time }) => Number(pts_time)).sort((one, other) => one - other);
-  const ends = shownPackets.map(
-    ({ pts_time, duration_time = 0 }) => Number(pts_time) + Number(duration_time),
-  );
+  const { packets } = probed.parse(JSON.parse(pictures.stdout));
+  const shownPackets = packets.filter(({ flags }) => !flags.includes('D'));
+  const starts = startsOf(shownPackets);
   const video = streams.find(({ codec_type }) => codec_type === 'video');
   if (video === undefined) throw new Error(`no picture in ${path}`);
   const { width = 0, height = 0, sample_aspect_ratio: pixels } = video;
@@ -147,7 +180,8 @@ async function probe(path: string): Promise<Delivered & { frame: number }> {
   const gaps = starts.slice(1).map((start, index) => start - (starts[index] ?? 0));
   return {
     frame: Math.max(...gaps, 1 / quotient(video.avg_frame_rate)),
-    duration: Math.max(...ends) - Math.min(...starts),
+    average: packets.length / lengthOf(packets),
+    duration: lengthOf(shownPackets),
     width: isTurned ? height : across,
     height: isTurned ? across : height,
     fps: quotient(video.avg_frame_rate),
@@ -165,13 +199,15 @@ function measured(path: string): Delivered | undefined {
 }
 
 /** Returns how a measured file differs from what ffprobe says. */
-function differences(is: Delivered | undefined, told: Delivered & { frame: number }): string[] {
+function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
+  // Of fragments with an index, ffprobe takes the average of those that it has read. A millisecond may be rounded.
+  const isAverage = isIndexed && Math.abs(fps / told.average - 1) <= 0.002 / duration;
   const off = (value: number, from: number | undefined): number => Math.abs(value - (from ?? NaN));
   return [
     ...(off(duration, told.duration) <= told.frame + 0.001 ? [] : ['duration']),
     ...(off(width, told.width) <= 1 && off(height, told.height) <= 1 ? [] : ['size']),
-    ...(off(fps, told.fps) <= 0.01 ? [] : ['fps']),
+    ...(isAverage || off(fps, told.fps) <= 0.01 ? [] : ['fps']),
     ...(audio === told.audio ? [] : ['audio']),
   ];
 }
@@ -191,7 +227,7 @@ it.runIf(hasFfmpeg)(
         if (cut !== undefined)
           await run('ffmpeg', [...base, '-ss', '0.31', '-i', name, '-t', String(cut), '-c', 'copy', path]);
         const [is, told] = [measured(path), await probe(path)];
-        const wrong = differences(is, told);
+        const wrong = differences(is, told, encode.join(' ').includes('dash+'));
         if (wrong.length > 0) failures.push({ seed, wrong, is, told, cut, encode: encode.join(' ') });
         else await Promise.all([name, path].map((each) => rm(each, { force: true })));
       }

@@ -9,6 +9,7 @@ import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { usageError } from '../../errors.ts';
 import { type Disputed, disputedFiles, addUp, spentView } from '../../flows/spend.ts';
+import { deliveredText } from '../../jobs/receipt.ts';
 import { printableLine } from '../../printable.ts';
 import { currencyOf } from '../../flows/prices.ts';
 
@@ -79,14 +80,13 @@ async function disputedOutcome(context: Context, since: string | undefined): Pro
 }
 
 function evidenceOf({ path, mismatches, delivered, ...about }: Disputed): string {
-  const sound = delivered?.audio === true ? 'with sound' : 'without sound';
-  const facts = { ...about, file: path, sound };
+  const facts = { ...about, file: path, delivered: delivered && deliveredText(delivered) };
   const differences = mismatches.map((each): [string, string] => [
     each.field,
     `asked ${each.asked}, delivered ${each.delivered}`,
   ]);
   return [...Object.entries(facts), ...differences]
-    .flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(14)}${printableLine(value)}`]))
+    .flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(17)}${printableLine(value)}`]))
     .join('\n');
 }
 
