@@ -23,6 +23,8 @@ export interface RowOptions {
   force: boolean;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
+  /** Adds to each file that it was made by a trained algorithm. */
+  mark?: boolean | undefined;
   /** How long one row may take, ms. */
   timeoutMs: number;
 }
@@ -42,7 +44,7 @@ export interface RowRun {
 export async function carryOut(
   { work, path, root, take, row }: PlannedRow,
   deps: FlowDeps,
-  { force, sidecar, timeoutMs }: RowOptions,
+  { force, sidecar, mark, timeoutMs }: RowOptions,
   { pace, slot, onUpdate }: RowRun,
 ): Promise<Delivered> {
   const read = isSpeech(work)
@@ -50,7 +52,7 @@ export async function carryOut(
     : (reply: Reply): SubmitVerdict => work.protocol.readSubmission(reply, work.body);
   const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
   const deadline = deadlineIn(timeoutMs, deps.clock);
-  const wanted = { force, sidecar, fresh: false, deadline, key: take.key, tags: row.tags };
+  const wanted = { force, sidecar, mark, fresh: false, deadline, key: take.key, tags: row.tags };
   if (isSpeech(work)) {
     await makeFolderOf(path, root);
     return speak(work, { ...wanted, output: path }, { ...deps, client });

@@ -152,7 +152,7 @@ export async function deliverFound(
   const goal = goalOf(command, wanted.ask, wanted.target);
   const ran = await inRun(goal, deps, onExisting(job, deps), async (found, own) => {
     const files = await deliver(found, protocol, wanted, own, { ...hooks, isResumed: true });
-    if (wanted.strict) checkReceipts(found, files);
+    if (wanted.strict) checkReceipts(found, files, own.note);
     return files;
   });
   return { job: ran.job, files: ran.value, isResumed: true, delivered: ran.delivered };

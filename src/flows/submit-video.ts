@@ -97,7 +97,7 @@ export async function payAndDeliver(
     const files = await deliver(submitted.job, protocol, { ...wanted, target }, own, { ...hooks, isResumed });
     const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
     if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(latest, files, version);
-    if (wanted.strict) checkReceipts(latest, files);
+    if (wanted.strict) checkReceipts(latest, files, own.note);
     return files;
   });
   const { job, value: files, delivered } = ran;

@@ -174,8 +174,13 @@ export function strictError(job: Job, files: readonly JobFile[]): MgwError | und
   return new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
 }
 
-/** Checks that no file differs from its request, as `--strict` demands. @throws what {@link strictError} returns. */
-export function checkReceipts(job: Job, files: readonly JobFile[]): void {
+/**
+ * Checks that no file differs from its request, as `--strict` demands. @param note told of a file that cannot be measured
+ * @throws what {@link strictError} returns.
+ */
+export function checkReceipts(job: Job, files: readonly JobFile[], note: (text: string) => void): void {
+  for (const { path } of files.filter(({ delivered }) => delivered === undefined))
+    note(`${basename(path)} cannot be measured: --strict proves nothing about it.`);
   const error = strictError(job, files);
   if (error !== undefined) throw error;
 }

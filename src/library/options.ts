@@ -88,6 +88,8 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   output?: string | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept; the same call again pays nothing. */
   strict?: boolean | undefined;
+  /** Writes into an MP4 that an algorithm made it. */
+  mark?: boolean | undefined;
 }
 
 /** A video whose body is not checked before it is sent. */
@@ -132,6 +134,8 @@ export interface FetchOptions extends WaitOptions {
   force?: boolean | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept. */
   strict?: boolean | undefined;
+  /** Writes into an MP4 that an algorithm made it. */
+  mark?: boolean | undefined;
 }
 
 /** Which models are listed. */

@@ -22,6 +22,7 @@ const fetchNames: Record<keyof FetchOptions, true> = {
   output: true,
   force: true,
   strict: true,
+  mark: true,
 };
 const modelsNames: Record<keyof ModelsOptions, true> = waitNames;
 
@@ -48,13 +49,13 @@ export function fetch(calls: Calls, ref: string, given: FetchOptions = {}): Prom
   return calls.run(given, async (call) => {
     checkNames(given, fetchNames, 'fetch');
     const { deadline } = call;
-    const { force = false, strict } = given;
+    const { force = false, strict, mark } = given;
     const output = targetOf(given.output);
     const deps = await depsOf(call);
     const refs = [checkedRef(ref)];
     const [planned] = (await planFetches(refs, output, deps, ['jobs', 'fetch'], protocolOf(given))).values();
     if (planned === undefined || 'error' in planned) throw planned?.error ?? missing(ref);
-    const { job, files, delivered } = await fetchResult(planned, { force, deadline, strict }, deps);
+    const { job, files, delivered } = await fetchResult(planned, { force, deadline, strict, mark }, deps);
     await delivered();
     return { job: shownJob(job), files };
   });

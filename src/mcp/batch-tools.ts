@@ -58,11 +58,18 @@ export const batchTools = [
     name: 'batch_status',
     title: 'State of a batch',
     description:
-      'Tells the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, and whether this server is still running the batch. Call it until pending is gone.',
+      'Tells the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, the ids of rows whose video differs from the request (mismatched), and whether this server is still running the batch. Call it until pending is gone.',
     effect: 'look',
     isLocal: true,
-    fields,
-    run: (asked, _call, tools) => status(asked, tools),
+    fields: {
+      ...fields,
+      strict: z.optional(
+        z
+          .boolean()
+          .describe('ends in an error if a video differs from its row; it is kept, and never paid for again'),
+      ),
+    },
+    run: ({ strict = false, ...asked }, _call, tools) => status(asked, strict, tools),
   }),
 ];
 
@@ -130,13 +137,20 @@ function start(tools: Tools, batch: CheckedBatch): void {
   });
 }
 
-async function status(asked: AskedBatch, tools: Tools): Promise<Answer> {
-  const { name, view, isOpen } = await tools.checkBatch(asked, tools, 'status');
+async function status(asked: AskedBatch, isStrict: boolean, tools: Tools): Promise<Answer> {
+  const { name, view, isOpen, differing } = await tools.checkBatch(asked, tools, 'status');
   const run = tools.runs.get(name);
-  const next = (name: string): Answer['next'] => ({ tool: name, arguments: { ...asked } });
-  if (run?.isRunning === true)
-    return { ...well, pending: true, next: next('batch_status'), running: true, ...view };
+  const next = (name: string, more = {}): Answer['next'] => ({
+    tool: name,
+    arguments: { ...asked, ...more },
+  });
+  if (run?.isRunning === true) {
+    const again = next('batch_status', isStrict ? { strict: true } : {});
+    return { ...well, pending: true, next: again, running: true, ...view };
+  }
   if (run?.error !== undefined) return { ...errorAnswer(run.error, 'no'), running: false, ...view };
+  if (isStrict && differing !== undefined)
+    return { ...errorAnswer(differing, 'no'), running: false, ...view };
   return { ...well, next: isOpen && run === undefined ? next('batch_run') : null, running: false, ...view };
 }
 

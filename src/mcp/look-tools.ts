@@ -46,6 +46,7 @@ export const lookTools = [
       ),
       model: z.optional(z.array(z.string()).describe('only jobs of these models')),
       batch: z.optional(z.string().describe('only jobs of the batch of this name')),
+      mismatched: z.optional(z.boolean().describe('only jobs with a file that differs from the request')),
       limit: z.optional(z.int().min(1).max(200).describe('default 20')),
     },
     run: async ({ limit = 20, ...choice }, _call, { session }) => {

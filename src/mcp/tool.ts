@@ -82,6 +82,8 @@ export interface CheckedBatch {
   isOpen: boolean;
   /** Why it cannot run: invalid rows. */
   refusal: MgwError | undefined;
+  /** Why `strict` fails: videos of done rows that differ from what they ask for; undefined if none does. */
+  differing: MgwError | undefined;
   /** A hash of everything it asks for. */
   request: string;
   /** The hash of what each row asks for. */

@@ -43,6 +43,7 @@ export const waitTools = [
       strict: z.optional(
         z.boolean().describe('ends in an error if the video differs from the request; the file is kept'),
       ),
+      mark: z.optional(z.boolean().describe('writes into an MP4 that an algorithm made it')),
     },
     run: (given, call, tools) => fetched(given, call, tools),
   }),
@@ -98,9 +99,14 @@ interface FetchArguments {
   ref: string;
   output?: string | undefined;
   strict?: boolean | undefined;
+  mark?: boolean | undefined;
 }
 
-async function fetched({ ref, output, strict }: FetchArguments, call: Call, tools: Tools): Promise<Answer> {
+async function fetched(
+  { ref, output, strict, mark }: FetchArguments,
+  call: Call,
+  tools: Tools,
+): Promise<Answer> {
   const deps = await call.deps();
   const isFolder = output !== undefined && /[\\/]$/.test(output);
   const path = await tools.root.file(output ?? '.', 'output');
@@ -111,14 +117,18 @@ async function fetched({ ref, output, strict }: FetchArguments, call: Call, tool
   try {
     const onUpdate = ({ id, state }: Job): void => call.tell(`${id} ${state}`);
     const onProgress = ({ bytes }: { bytes: number }): void => call.tell(`${planned.job.id}: ${bytes} bytes`);
-    const wishes = { force: false, deadline: call.deadline, strict };
+    const wishes = { force: false, deadline: call.deadline, strict, mark };
     const { job, files, delivered } = await fetchResult(planned, wishes, deps, { onUpdate, onProgress });
     await delivered();
     return { ...well, next: null, job: agentView(job), files };
   } catch (error) {
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;
-    const same = { ...(output !== undefined && { output }), ...(strict && { strict }) };
+    const same = {
+      ...(output !== undefined && { output }),
+      ...(strict && { strict }),
+      ...(mark && { mark }),
+    };
     const next = { tool: 'fetch', arguments: { ref: job.id, ...same } };
     return { ...pendingAnswer(next), job: agentView(job) };
   }

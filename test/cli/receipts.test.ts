@@ -48,9 +48,14 @@ it('--strict ends with exit 9 and keeps the file, and the same command again pay
   expect((await user.run(['spend', '--disputed', '--since', '1d', '--json'])).json['disputed']).toEqual([
     expect.objectContaining({ job: id, price: '48', delivered, mismatches }),
   ]);
-  expect((await user.run(['spend', '--disputed'])).stdout).toMatch(/^duration +asked 4, delivered 2$/m);
+  const evidence = (await user.run(['spend', '--disputed'])).stdout;
+  expect(evidence).toMatch(/^duration +asked 4, delivered 2$/m);
+  expect(evidence).toMatch(/^delivered +2 s, 640x360, 24 fps, no sound$/m);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
+  expect((await user.run(['jobs', 'fetch', id, '-o', 'marked.mp4', '--mark'])).code).toBe(0);
+  // The same bytes of the gateway, however often they were saved.
+  expect((await user.run(['spend', '--disputed', '--json'])).json['disputed']).toHaveLength(1);
   expect(readBill(stateDir)).toHaveLength(2);
 });
 

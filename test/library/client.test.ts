@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi, type MockInstance } from 'vitest';
 import { createClient, MgwError, type Client, type ClientOptions } from '../../src/library/library.ts';
+import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { end } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -85,6 +86,27 @@ describe('a video', () => {
     const { job, files } = await clientOf().submit({ ...boat, output, sidecar: true });
     expect(files).toEqual([expect.objectContaining({ path: output })]);
     expect(JSON.parse(readFileSync(`${output}.json`, 'utf8'))).toMatchObject({ job: job.id });
+  });
+
+  it('that differs from its request is an error if the call is strict, is kept, and is not paid for again', async () => {
+    gateway.served.content = Buffer.from(
+      renderVideo({ prompt: 'a boat', seconds: 2, width: 96, height: 64 }),
+    );
+    const output = join(freshFolder(), 'boat.mp4');
+    const order = { ...boat, output, strict: true, mark: true };
+    for (let call = 1; call <= 2; call += 1)
+      await expect(clientOf().submit(order)).rejects.toMatchObject({
+        code: 'result_corrupt',
+        exitCode: 9,
+        charged: 'yes',
+      });
+    expect(gateway.submissions).toHaveLength(1);
+    const { files } = await clientOf().job('@last');
+    expect(files).toMatchObject([{ mismatches: [{ field: 'duration', asked: 6, delivered: 2 }] }]);
+    expect(readFileSync(output).toString('latin1')).toContain('trainedAlgorithmicMedia');
+    await expect(clientOf().fetch('@last', { strict: true })).rejects.toMatchObject({
+      code: 'result_corrupt',
+    });
   });
 
   it('tells each change while it is watched', async () => {

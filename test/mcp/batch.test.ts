@@ -1,8 +1,11 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { readBill } from '../../src/sandbox/bill.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { newUser } from '../support/cli.ts';
-import { sendJson } from '../support/servers.ts';
+import { freshFolder, sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, connect } from './client.ts';
 import { gateway, slowGateway, userOf } from './gateway.ts';
 
@@ -147,6 +150,35 @@ test('a batch is held to the authority of the server, and to what fits', async (
   expect(await ended(agent)).toMatchObject({ ok: false, error: { code: 'budget' } });
   const states = ((await agent.call('jobs'))['jobs'] as { state: string }[]).map(({ state }) => state);
   expect(states.filter((state) => state !== 'prepared')).toEqual([]);
+});
+
+test('an agent learns which videos of a batch differ, as an error if it is strict, and pays for none again', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1'] });
+  onEnd(() => sandbox.close());
+  const user = newUser(undefined, { MGW_SANDBOX: sandbox.url });
+  writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
+  const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
+  await agent.call('batch_run', batch);
+  const status = await ended(agent);
+  expect(status).toMatchObject({ ok: true, batch: { states: { done: 2 } } });
+  const [id] = status['mismatched'] as string[];
+  expect(status['mismatched']).toEqual([expect.stringMatching(/^(one|two)$/)]);
+  expect((await agent.call('jobs', { mismatched: true })).jobs).toMatchObject([
+    { key: `clips/${id}`, files: [{ mismatches: [{ asked: 5, delivered: 2.5 }] }] },
+  ]);
+  expect(await agent.call('batch_status', { ...batch, strict: true })).toMatchObject({
+    ok: false,
+    charged: 'no',
+    error: { code: 'result_corrupt', exit_code: 9 },
+    next: { tool: 'job' },
+    mismatched: [id],
+  });
+  const fetching = { ref: `@clips/${id}`, output: 'copy.mp4', strict: true, mark: true };
+  expect(await agent.call('fetch', fetching)).toMatchObject({ ok: false, error: { code: 'result_corrupt' } });
+  expect(readFileSync(join(user.cwd, 'copy.mp4')).toString('latin1')).toContain('trainedAlgorithmicMedia');
+  expect(await agent.call('batch_run', batch)).toMatchObject({ charged: 'no', next: null });
+  expect(readBill(stateDir)).toHaveLength(2);
 });
 
 test('a batch above the amount of --confirm-over is refused without a person', async () => {

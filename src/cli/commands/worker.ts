@@ -10,11 +10,11 @@ import type { Context } from '../context.ts';
 import { single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { WorkerReport } from '../output/worker-report.ts';
-import { addWaitOptions, sidecarOption, type WaitOptions } from '../wait-options.ts';
+import { addWaitOptions, markOption, sidecarOption, type WaitOptions } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/execute.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
-import { paceOf, rowOptionsOf } from './batch/options.ts';
+import { paceOf, rowOptionsOf, strictRowsOption } from './batch/options.ts';
 
 interface WorkerOptions extends WaitOptions {
   output?: string;
@@ -24,6 +24,8 @@ interface WorkerOptions extends WaitOptions {
   healthFile?: string;
   results?: string;
   sidecar?: boolean;
+  strict?: boolean;
+  mark?: boolean;
   force?: boolean;
 }
 
@@ -47,6 +49,8 @@ export function registerWorker(command: Command, run: Run): void {
     )
     .addOption(new Option('--force', 'overwrite files that are not of the batch').helpGroup('Output:'))
     .addOption(sidecarOption())
+    .addOption(strictRowsOption())
+    .addOption(markOption())
     .addOption(
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     )
@@ -119,7 +123,7 @@ async function work(context: Context, { output, ...others }: WorkerOptions): Pro
 async function opened(
   context: Context,
   { name, head }: QueuedBatch,
-  { output, force = false, sidecar = head.sidecar ?? false }: WorkerOptions & { output: string },
+  { output, force = false, mark, sidecar = head.sidecar ?? false }: WorkerOptions & { output: string },
   signals: JobDeps['signals'],
   tellLimit: LimitTeller,
 ): Promise<OpenedBatch> {
@@ -128,7 +132,7 @@ async function opened(
   const batch = batchOf(manifest, name, { output, force });
   const plan = await planDepsOf(context, batch);
   const job = { ...(await withBudget(await context.jobDeps(), 'batch', name, budget)), signals };
-  const rows = await rowOptionsOf(context, { force, sidecar });
+  const rows = await rowOptionsOf(context, { force, sidecar, mark });
   const onLimit = (limit: number): void => tellLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
   return { batch, plan, job, options: { ...rows, pace, retake: () => undefined } };

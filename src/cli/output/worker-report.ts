@@ -12,7 +12,7 @@ import { BatchDisplay, openResults, type Results } from './batch-display.ts';
 import { BatchReport } from './batch-report.ts';
 import type { Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
-import type { Job } from '../../job.ts';
+import type { Job, JobFile } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 
 const healthEveryMs = 5000;
@@ -26,16 +26,20 @@ export class WorkerReport implements WorkerWatcher {
   readonly #results: Results | undefined;
   readonly #healthFile: string | undefined;
   readonly #currency: string;
+  readonly #strict: boolean;
   readonly #rows: Record<string, unknown>[] = [];
+  /** Rows that are done, and whose file differs from what they ask for. */
+  #differing = 0;
   #givenBack = 0;
   #healthAt = -Infinity;
 
   private constructor(
     context: Context,
     results: Results | undefined,
-    { healthFile, currency }: { healthFile: string | undefined; currency: string },
+    { healthFile, currency, strict = false }: { healthFile?: string; currency: string; strict?: boolean },
   ) {
     this.#currency = currency;
+    this.#strict = strict;
     const { io, globals, clock } = context;
     const color = globals.color !== false && !io.env['NO_COLOR'];
     const shown = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
@@ -48,14 +52,12 @@ export class WorkerReport implements WorkerWatcher {
   /** Begins to show. @throws MgwError('local_io') if the results cannot be written. */
   static async open(
     context: Context,
-    { results, healthFile }: { results?: string; healthFile?: string },
+    { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
   ): Promise<WorkerReport> {
     const file =
       results === undefined ? undefined : await openResults(results, (text) => context.redact(text));
-    const report = new WorkerReport(context, file, {
-      healthFile,
-      currency: currencyOf(await context.settings()),
-    });
+    const currency = currencyOf(await context.settings());
+    const report = new WorkerReport(context, file, { healthFile, currency, strict });
     context.progress.giveWay();
     await report.#display.start();
     return report;
@@ -77,10 +79,12 @@ export class WorkerReport implements WorkerWatcher {
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
     if (isGivenBack) this.#givenBack += 1;
+    if (state === 'done') this.#judge(end.files);
     report.ended(end, state);
     const result = report.resultOf(end, state);
     await this.#results?.add(result);
-    if (globals.json && state !== 'done') this.#rows.push({ ...result, is_given_back: isGivenBack });
+    if (globals.json && result['exit_code'] !== exitCodes.ok)
+      this.#rows.push({ ...result, is_given_back: isGivenBack });
     const next = state === 'done' || isGivenBack ? '' : ` → ${report.toType(end, state)}`;
     const line = `${name}/${report.lineOf(end, state)}${isGivenBack ? ' (given back)' : ''}${next}`;
     this.#display.ended(end.planned, state, this.#context.redact(line));
@@ -96,6 +100,7 @@ export class WorkerReport implements WorkerWatcher {
   left({ name }: Batch, planned: PlannedRow): void {
     const { id, state, take } = planned;
     this.#tally.count(state, false);
+    if (state === 'done') this.#judge(take.job?.files ?? []);
     const why = take.job?.error?.message ?? planned.changes?.join('; ');
     this.#line(`${name}/${id} ${state}${why === undefined ? '' : `: ${why}`}`);
   }
@@ -132,7 +137,12 @@ export class WorkerReport implements WorkerWatcher {
     const back = this.#givenBack > 0 ? `; ${this.#givenBack} given back` : '';
     const saved = `${files} ${files === 1 ? 'file' : 'files'} saved`;
     this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${back}.`);
-    const ownExit = this.#tally.isDone ? exitCodes.ok : exitCodes.partial;
+    if (this.#differing > 0)
+      this.#context.progress.note(
+        `${this.#differing} of them ${this.#differing === 1 ? 'differs' : 'differ'} from the request: mgw jobs ls --mismatched`,
+      );
+    const isWell = this.#tally.isDone && !(this.#strict && this.#differing > 0);
+    const ownExit = isWell ? exitCodes.ok : exitCodes.partial;
     return {
       json: { worker: { rows, states: counts, files, given_back: this.#givenBack }, rows: this.#rows },
       exitCode: signalled ?? stopped?.exitCode ?? ownExit,
@@ -147,9 +157,14 @@ export class WorkerReport implements WorkerWatcher {
 
   #reportOf(name: string): BatchReport {
     const report =
-      this.#reports.get(name) ?? new BatchReport(name, {}, this.#context.globals, this.#currency);
+      this.#reports.get(name) ??
+      new BatchReport(name, { strict: this.#strict }, this.#context.globals, this.#currency);
     this.#reports.set(name, report);
     return report;
+  }
+
+  #judge(files: readonly JobFile[]): void {
+    if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
   }
 
   #line(text: string): void {

@@ -8,7 +8,10 @@ import { runHereAs } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { clips } from '../scene.ts';
 import { read, type Machines } from './machines.ts';
+import { renderVideo } from '../../../src/sandbox/media/video.ts';
 import { describeFleet } from './place.ts';
+
+const byExitCode = (one: object, other: object): number => Number('error' in one) - Number('error' in other);
 
 const quick = ['--poll-interval', '10ms', '--max-idle', '400ms'];
 
@@ -133,6 +136,33 @@ describeFleet('mgw worker', {}, (place) => {
     expect(await place.query(`select count(*) from mgw.events where line like '%secret%'`)).toBe('0');
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 16, bad: 15 }]);
+  });
+
+  it('under --strict ends with 11 if a video differs, keeps it, and pays for no row again', async () => {
+    const clip = { width: 96, height: 64 };
+    place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
+    const file = join(machines.shared, 'clips.jsonl');
+    const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5 };
+    const rows = ['short', 'whole'].map((id) => JSON.stringify({ ...row, id, prompt: id }));
+    writeFileSync(file, rows.join('\n'));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    const results = join(machines.shared, 'results.jsonl');
+    const { code, stderr } = await work('--strict', '--mark', '--results', results);
+    expect([code, stderr]).toEqual([11, expect.stringContaining('duration 2 s instead of 5 s')]);
+    expect(stderr).toContain('1 of them differs from the request: mgw jobs ls --mismatched');
+    const told = readFileSync(results, 'utf8').trim().split('\n');
+    expect(told.map((line) => JSON.parse(line) as object).sort(byExitCode)).toMatchObject([
+      {
+        id: 'whole',
+        exit_code: 0,
+        files: [{ unmarked_sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string }],
+      },
+      { id: 'short', exit_code: 9, state: 'done', error: { code: 'result_corrupt', charged: 'yes' } },
+    ]);
+    expect(existsSync(join(machines.shared, 'out', 'short.mp4'))).toBe(true);
+    await runHereAs(here, ['batch', 'enqueue', 'clips', '--again']);
+    await work('--strict');
+    expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
   it('saves below its own -o, which is required', async () => {

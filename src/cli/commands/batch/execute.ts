@@ -59,7 +59,8 @@ export async function execute(
   if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
-    const rows = await rowOptionsOf(context, { force: batch.force, sidecar: options.sidecar ?? false });
+    const { sidecar = false, mark } = options;
+    const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
     const pace = await paceOf(context, batch.name, {
       concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
       perMinute: options.perMinute,

@@ -15,6 +15,7 @@ import { withBudget } from '../../../flows/budgets.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import type { Job } from '../../../job.ts';
 import { failedError, withoutHandle } from '../../../jobs/errors.ts';
+import { strictError } from '../../../jobs/receipt.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output-template.ts';
@@ -43,6 +44,8 @@ export function batchChecker(context: Context): CheckBatch {
     const checked = new Set<string>();
     const paidBy = new Set<string>();
     const errors = runs.get(batch.name)?.errors;
+    const mismatched: string[] = [];
+    let differing: MgwError | undefined;
     let undone = 0;
     let isOpen = false;
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
@@ -50,7 +53,13 @@ export function batchChecker(context: Context): CheckBatch {
       if (kind === 'plan' && planned.state === 'new')
         for (const name of await othersThatPaid(planned, batch.name, deps)) paidBy.add(name);
       if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
-      if (planned.state === 'done') return;
+      if (planned.state === 'done') {
+        const { job } = planned.take;
+        const error = job && strictError(job, job.files);
+        differing ??= error;
+        if (error !== undefined && mismatched.length < maxRows) mismatched.push(planned.id);
+        return;
+      }
       undone += 1;
       if (rows.length < maxRows) rows.push(rowForAgent(planned, errors?.get(planned.id)));
     });
@@ -58,7 +67,13 @@ export function batchChecker(context: Context): CheckBatch {
     const isKnown = costs.every(({ unknown }) => unknown === 0);
     return {
       name: batch.name,
-      view: { ...planView(batch, plan), rows, ...(undone > rows.length && { more: undone - rows.length }) },
+      view: {
+        ...planView(batch, plan),
+        rows,
+        ...(undone > rows.length && { more: undone - rows.length }),
+        ...(mismatched.length > 0 && { mismatched }),
+      },
+      differing,
       atMost: isKnown ? formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero)) : undefined,
       isOpen,
       refusal: plan.bad === 0 ? undefined : refusal(plan),

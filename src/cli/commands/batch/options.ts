@@ -5,7 +5,13 @@ import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/run.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
-import { addWaitOptions, sidecarOption, strictOption, type WaitOptions } from '../../wait-options.ts';
+import {
+  addWaitOptions,
+  markOption,
+  sidecarOption,
+  strictOption,
+  type WaitOptions,
+} from '../../wait-options.ts';
 
 /** What tells a batch: its file, its name, and its output folder. */
 export interface BatchOptions {
@@ -67,6 +73,7 @@ export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOption
   results?: string;
   sidecar?: boolean;
   strict?: boolean;
+  mark?: boolean;
 }
 
 /** Adds the flags of carrying a batch out. */
@@ -81,12 +88,14 @@ export function addRunOptions(command: Command): void {
     .addOption(
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     );
-  command.addOption(sidecarOption());
-  command.addOption(
-    strictOption('exit 11 if a video differs from its row; it is kept, and not paid for again'),
-  );
+  command.addOption(sidecarOption()).addOption(strictRowsOption()).addOption(markOption());
   addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
   for (const option of budgetOptions('this batch')) command.addOption(option);
+}
+
+/** `--strict` of the commands that carry rows out. */
+export function strictRowsOption(): Option {
+  return strictOption('exit 11 if a video differs from its row; it is kept, and not paid for again');
 }
 
 /** The pace of a batch: that of all machines if the ledger is theirs. @throws MgwError('unreachable'). */
@@ -107,10 +116,10 @@ export async function paceOf(
 /** How rows are carried out, by the settings. */
 export async function rowOptionsOf(
   context: Context,
-  { force, sidecar }: Pick<RunOptions, 'force' | 'sidecar'>,
+  wanted: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
 ): Promise<Omit<RunOptions, 'pace' | 'retake'>> {
   const { timeoutMs } = await context.settings();
-  return { force, sidecar, timeoutMs: timeoutMs.value };
+  return { ...wanted, timeoutMs: timeoutMs.value };
 }
 
 /** Returns the flags of a command that runs a batch again as it was typed. */
@@ -130,6 +139,7 @@ export function flagsAsTyped(options: RunBatchOptions): string[] {
     ...(force ? ['--force'] : []),
     ...(sidecar ? ['--sidecar'] : []),
     ...(typed.strict ? ['--strict'] : []),
+    ...(typed.mark ? ['--mark'] : []),
     ...(typed.skipBad ? ['--skip-bad'] : []),
     ...given('--results', typed.results),
     ...given('--timeout', typed.timeout),
