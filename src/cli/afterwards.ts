@@ -7,8 +7,8 @@ import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * What follows once the outcome of a command that ran jobs is printed: a workflow is told, the person is notified, the file
- * is shown. Never throws, and changes nothing of the outcome.
+ * Runs what follows the printed outcome of a command that ran jobs: reports to a workflow, notifies the user, opens the
+ * file. Never throws, and does not change the outcome.
  */
 export async function afterwards(outcome: Outcome, context: Context): Promise<void> {
   const { io, globals, progress } = context;
@@ -30,8 +30,8 @@ export async function afterwards(outcome: Outcome, context: Context): Promise<vo
 }
 
 /**
- * Runs the command of `--on-done` by the shell, with the JSON document on its stdin, and waits for it. Its output goes to
- * stderr: stdout is for data. Never throws; a failure is told on stderr, and changes no exit code.
+ * Runs the command of `--on-done` in the shell, with the JSON document on its stdin, and waits for it. Its output goes
+ * to stderr: stdout is for data. Never throws. A failure is reported on stderr and does not change the exit code.
  */
 export async function runAtEnd(command: string, document: string, { stderr, env }: Io): Promise<void> {
   const failure = await new Promise<string | undefined>((resolve) => {
@@ -40,7 +40,7 @@ export async function runAtEnd(command: string, document: string, { stderr, env 
     child.once('close', (code, signal) =>
       resolve(code === 0 ? undefined : `it ended with ${code === null ? signal : `exit ${code}`}`),
     );
-    // A command that reads nothing closes its end.
+    // The command may close its stdin without reading it.
     child.stdin?.on('error', () => undefined).end(`${document}\n`);
   });
   if (failure !== undefined)
@@ -64,8 +64,8 @@ async function show(files: readonly JobFile[], note: (text: string) => void): Pr
 const bell = '\u0007';
 
 /**
- * What makes a terminal tell its person something: OSC 9 or OSC 777 if it is known to understand them, else the bell.
- * Undefined for what is no terminal. tmux and screen let nothing but the bell through.
+ * Returns the control sequence that makes a terminal notify its user: OSC 9 or OSC 777 if the terminal is known to
+ * support it, else the bell. Undefined if the stream is not a terminal. tmux and screen only pass the bell on.
  */
 export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 'env'>): string | undefined {
   if (stderr.isTTY !== true || env['TERM'] === 'dumb') return undefined;
@@ -78,19 +78,19 @@ export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 
   return bell;
 }
 
-/** The program that shows a file as the person's desktop does, and its arguments; no shell reads the path. */
+/** Returns the program that opens a file on the user's desktop, and its arguments. No shell interprets the path. */
 export function openerOf(path: string, platform: NodeJS.Platform = process.platform): [string, string[]] {
   if (platform === 'darwin') return ['open', [path]];
-  // `start` is a word of cmd, which would read the path; this does the same.
+  // `start` is built into cmd, which would interpret the path. This does the same without it.
   if (platform === 'win32') return ['explorer.exe', [path]];
   return ['xdg-open', [path]];
 }
 
-// A viewer may run for hours in the place of its opener: it is not waited for.
+// The opener may become the viewer and run for hours: mgw does not wait for it.
 const openerMs = 2000;
 
 /**
- * Shows a file, which goes on when mgw ends. `path` is absolute, so that it is no flag.
+ * Opens a file in a program that outlives mgw. `path` is absolute, so that it cannot be taken for a flag.
  * @throws Error whose message says why it could not be shown.
  */
 export async function openFile(path: string, opener = openerOf(path)): Promise<void> {
@@ -98,12 +98,12 @@ export async function openFile(path: string, opener = openerOf(path)): Promise<v
   const child = spawn(program, args, { stdio: 'ignore', detached: true });
   const code = await ended(child);
   child.unref();
-  // Explorer ends with 1 whatever it did.
+  // Explorer exits with 1 even on success.
   if (code !== 0 && code !== undefined && program !== 'explorer.exe')
     throw new Error(`${program} ended with ${code}`);
 }
 
-/** The exit code, undefined for a program that is still running. */
+/** Resolves with the exit code; undefined if the program is still running. */
 function ended(child: ChildProcess): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(undefined), openerMs);

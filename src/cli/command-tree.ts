@@ -3,30 +3,30 @@ import type { Context } from './context.ts';
 import type { Globals } from './options.ts';
 import type { Outcome } from './output/outcome.ts';
 
-/** What a command does once its flags are read. */
+/** The action of a command, once its flags are parsed. */
 export type Action = (context: Context) => Promise<Outcome | undefined>;
 
 /** Runs an action in a context with the global flags; given to every command when it is registered. */
 export type Act = (globals: Globals, action: Action) => Promise<void>;
 
-/** Hands a parsed command over to be run. */
+/** Runs a parsed command. */
 export type Run = (command: Command, action: Action) => Promise<void>;
 
 /** Adds a command (or a group of them) to the program. */
 export type Register = (parent: Command, run: Run) => void;
 
-/** A command as the help above it lists it. The rest of it is loaded when it is reached. */
+/** A command as its parent's help lists it. The rest is loaded when the command is used. */
 export interface Listed {
   about: string;
   load: () => Promise<Register>;
-  /** The heading that it is listed under. */
+  /** Its heading in the help. */
   group?: string;
   hidden?: boolean;
 }
 
 const unread = new WeakMap<Command, () => Promise<void>>();
 
-/** A complaint of the parser, and the command that it is about. */
+/** An error of the parser, and the command that it belongs to. */
 export class Misuse extends Error {
   constructor(
     readonly command: Command,
@@ -36,7 +36,7 @@ export class Misuse extends Error {
   }
 }
 
-/** Adds commands below one, each by its name and description: a command line loads only the command that it names. */
+/** Adds subcommands by name and description. A command line loads only the command that it names. */
 export function list(group: Command, run: Run, commands: Record<string, Listed>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {
     if (title !== undefined) group.commandsGroup(title);
@@ -46,7 +46,7 @@ export function list(group: Command, run: Run, commands: Record<string, Listed>)
   group.hook('preSubcommand', (_group, command) => read(command));
 }
 
-/** Loads a command: its flags, its arguments, and the names of those below it. */
+/** Loads a command: its flags, its arguments, and the names of its subcommands. */
 export async function read(command: Command): Promise<void> {
   const load = unread.get(command);
   unread.delete(command);
@@ -54,13 +54,13 @@ export async function read(command: Command): Promise<void> {
   for (const one of allCommands(command)) endsByThrowing(one);
 }
 
-/** Loads a command and everything below it. */
+/** Loads a command and all its subcommands. */
 export async function readAll(command: Command): Promise<void> {
   await read(command);
   for (const one of command.commands) await readAll(one);
 }
 
-/** Loads the commands that some words name, one below the other, and gives the last; other words are passed over. */
+/** Loads the nested commands that the words name, and returns the innermost. Other words are skipped. */
 export async function reach(command: Command, words: readonly string[]): Promise<Command> {
   await read(command);
   for (const [index, word] of words.entries()) {
@@ -70,22 +70,22 @@ export async function reach(command: Command, words: readonly string[]): Promise
   return command;
 }
 
-/** The command of a name or alias directly below another. */
+/** Returns the direct subcommand with a name or alias. */
 export function childOf(command: Command, name: string): Command | undefined {
   return command.commands.find((one) => one.name() === name || one.aliases().includes(name));
 }
 
-/** The program that a command is part of. */
+/** Returns the program that a command belongs to. */
 export function rootOf(command: Command): Command {
   return command.parent === null ? command : rootOf(command.parent);
 }
 
-/** A command and everything below it, as far as it has been loaded. */
+/** Returns a command and its loaded subcommands, at any depth. */
 export function allCommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(allCommands)];
 }
 
-// `mgw` alone asks for an overview; it is not a mistake.
+// `mgw` alone asks for the overview and is not an error.
 function endsByThrowing(command: Command): void {
   command.exitOverride((error) => {
     if (error.code === 'commander.help' && command.parent === null)

@@ -6,7 +6,7 @@ import { systemClock } from '../clock.ts';
 import { openSession, type Session } from '../flows/session.ts';
 import type { GatewayClient } from '../http/client.ts';
 
-/** Everything a command works with: a session, and the person at the terminal. */
+/** The dependencies of a command: a session, and the user's terminal. */
 export interface Context extends Session {
   readonly io: Io;
   readonly globals: Globals;
@@ -56,7 +56,7 @@ function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calli
   };
   return {
     ...client,
-    // Only a paid call is notified when its connection is open.
+    // Only a paid call has a hook for the open connection.
     exchange: (request, options) =>
       during(options.onConnected !== undefined, () => client.exchange(request, options)),
     stream: (request, options) =>

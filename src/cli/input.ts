@@ -7,12 +7,9 @@ import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '
 
 const maxBytes = 64 * 1024 * 1024;
 
-/**
- * All of standard input as text.
- * @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB.
- */
+/** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
 export async function readStdin(io: Io): Promise<string> {
-  // Nothing moves on a terminal until something is typed: it must not look as if mgw hung.
+  // On a terminal, say that mgw waits for input, so that it does not seem to hang.
   if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal; Ctrl-D ends it.\n');
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -25,7 +22,7 @@ export async function readStdin(io: Io): Promise<string> {
   return decodeUtf8(Buffer.concat(chunks), 'Standard input');
 }
 
-/** Bytes as text. @throws MgwError('usage') naming `what` if they are not valid UTF-8. */
+/** Decodes bytes as text. @throws MgwError('usage') naming `what` if they are not valid UTF-8. */
 export function decodeUtf8(bytes: Uint8Array, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -35,8 +32,8 @@ export function decodeUtf8(bytes: Uint8Array, what: string): string {
 }
 
 /**
- * The bytes of a file that a flag names; a FIFO is not waited for.
- * @throws MgwError('usage') naming the flag if there is none, or it is no plain file, or over 64 MiB.
+ * Reads a file that a flag names, without waiting for a FIFO.
+ * @throws MgwError('usage') naming the flag if the file does not exist, is not a regular file, or is over 64 MiB.
  */
 export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
@@ -62,12 +59,15 @@ function whyUnreadable(error: unknown): string {
   return words[systemCode(error) ?? ''] ?? messageOf(error);
 }
 
-/** The text of a file that a flag names. @throws MgwError('usage') like {@link readInputFile}, or for bad UTF-8. */
+/**
+ * Reads the text of a file that a flag names.
+ * @throws MgwError('usage') like {@link readInputFile}, or for invalid UTF-8.
+ */
 export async function readInputText(path: string, flag: string): Promise<string> {
   return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
 }
 
-/** The text of an option. No error quotes the text of a file. */
+/** The text of an option. Errors do not quote the text of a file. */
 export interface OptionText {
   text: string;
   isFile: boolean;
@@ -83,14 +83,14 @@ export async function optionText(context: Context, source: string, flag: string)
   return { text: await readInputText(source.slice(1), flag), isFile: true };
 }
 
-/** Text as JSON. @throws MgwError('usage') naming the flag. */
+/** Parses JSON. @throws MgwError('usage') naming the flag. */
 export function optionJson(given: OptionText, flag: string): Json {
   return parsed(given, flag, parseJson);
 }
 
 /**
- * Text as a JSON object that is to be sent.
- * @throws MgwError('usage') naming the flag, also for a number that would be sent as another one.
+ * Parses a JSON object that will be sent.
+ * @throws MgwError('usage') naming the flag, also if a number would lose precision.
  */
 export function optionObject(given: OptionText, flag: string): JsonObject {
   const json = parsed(given, flag, parseBodyJson);
@@ -98,7 +98,7 @@ export function optionObject(given: OptionText, flag: string): JsonObject {
   return json;
 }
 
-// The name of a file without its @.
+// Returns the file name after an `@`.
 function fileHint(text: string, flag: string): string {
   const isName = /^[^\s{}[\]"]{1,255}$/.test(text) && /[./\\]/.test(text);
   return isName ? `. To read the file, put an @ before its name: ${flag} @${text}` : '';
@@ -128,11 +128,11 @@ function placeIn(text: string, message: string): string {
   return ` (line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1})`;
 }
 
-/** The REFs of a command; `-` reads them from standard input, one a line or separated by spaces. */
+/** Returns the REFs of a command; `-` reads them from standard input, separated by spaces or line breaks. */
 export async function readRefs(refs: string[], io: Io): Promise<string[]> {
   let read: string[] = [];
   for (const ref of refs) {
-    // Not pushed one by one as arguments: a ledger may hold more jobs than a call takes.
+    // Not spread as arguments: there may be more REFs than a call accepts.
     const named = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
     read = read.concat(named);
   }

@@ -5,7 +5,7 @@ import { type Charged, MgwError, systemCode } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
 import type { Signals } from '../payment/pay-once.ts';
 
-/** The three streams of a process, its environment and its clock, so that a command can be run without one. */
+/** The three streams, environment and clock of a process, so that a command can run without a real process. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
   stdout: Writable & { isTTY?: boolean; columns?: number; fd?: number };
@@ -15,24 +15,26 @@ export interface Io {
   clock?: Clock;
 }
 
-/** The columns of a stream that is a terminal; undefined for anything else, which takes lines of any length. */
+/** Returns the width of a terminal in columns; undefined for other streams, which accept lines of any length. */
 export function columnsOf(stream: { isTTY?: boolean; columns?: number }): number | undefined {
   return stream.isTTY === true && (stream.columns ?? 0) > 0 ? stream.columns : undefined;
 }
 
-/** Whether stdout and stderr are one terminal, pipe or file: what is on the one need not be said on the other. */
+/**
+ * Whether stdout and stderr are the same terminal, pipe or file, so that output on one need not be repeated on the
+ * other.
+ */
 export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): boolean {
   if (stdout.fd === undefined || stderr.fd === undefined) return false;
   const [one, other] = [fstatSync(stdout.fd), fstatSync(stderr.fd)];
-  // Windows has no number for a pipe.
+  // Windows has no inode number for a pipe.
   const isKnown = one.ino !== 0 || stdout.isTTY === true;
   return isKnown && one.ino === other.ino && one.dev === other.dev && stdout.isTTY === stderr.isTTY;
 }
 
 /**
- * Writes and resolves when the text has left for the system. A closed pipe is the reader's wish (`mgw … | head`) and
- * no error.
- * @throws MgwError('local_io') if the stream takes nothing (a full disk); `charged` is what it says of the money.
+ * Writes a text, and resolves when the system has accepted it. A closed pipe (`mgw … | head`) is not an error.
+ * @throws MgwError('local_io') with `charged` if the stream cannot be written (a full disk).
  */
 export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -44,7 +46,7 @@ export function write(stream: Writable, text: string | Uint8Array, charged: Char
 }
 
 /**
- * Writes media that were paid for: what was not taken to the last byte was not delivered.
+ * Writes paid media, which are delivered only if every byte was accepted.
  * @throws MgwError: exit 9 if the reader has closed the stream, 10 if it cannot be written.
  */
 export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
@@ -67,17 +69,22 @@ export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
   });
 }
 
-/** True in a GitHub workflow, whose runner reads commands from what is printed, on stderr as well. */
+/** True in a GitHub workflow, whose runner reads commands from stdout and stderr. */
 export function isWorkflow(env: NodeJS.ProcessEnv): boolean {
   return env['GITHUB_ACTIONS'] === 'true';
 }
 
-/** Text of others as the runner takes for no command: `::add-mask::` at the beginning of a line, `##[` anywhere. */
+/**
+ * Changes a text so that the runner finds no command in it: `::add-mask::` at the beginning of a line, `##[` anywhere.
+ */
 export function withoutCommands(text: string): string {
   return text.replace(/^(\s*):(?=:)/gm, '$1: ').replaceAll('##[', '## [');
 }
 
-/** The streams as a workflow's runner may read them: what mgw writes as text holds none of its commands. Bytes pass as they are. */
+/**
+ * Returns streams for a workflow's runner: text that mgw writes holds none of the runner's commands. Bytes pass
+ * unchanged.
+ */
 export function withoutCommandsIn(io: Io): Io {
   return { ...io, stdin: io.stdin, env: io.env, stdout: filtered(io.stdout), stderr: filtered(io.stderr) };
 }
@@ -95,8 +102,8 @@ function filtered<Stream extends Writable>(stream: Stream): Stream {
 }
 
 /**
- * From here on a first SIGINT or SIGTERM asks to stop (`soft`), a second one gives up what is outstanding
- * (`hard`). An answer that has been paid for is awaited in between (design 5).
+ * Handles signals from now on: a first SIGINT or SIGTERM asks to stop (`soft`), a second one gives up outstanding
+ * requests (`hard`). In between, the response to a paid request is awaited (design 5).
  */
 export function interruptions(): Signals {
   const soft = new AbortController();

@@ -18,7 +18,7 @@ import { requireNode } from '../installation.ts';
 import { printable } from '../printable.ts';
 
 /**
- * Runs one command line and gives the exit code of the process (design 3); never throws. This is the one place that
+ * Runs a command line and returns the exit code of the process (design 3). Never throws. This is the one place that
  * turns an outcome or an error into output and an exit code.
  */
 export async function main(argv: string[], given: Io = process): Promise<number> {
@@ -51,7 +51,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   }
   if (context !== undefined && isPrinted) await afterRun(outcome, context);
   await context?.close();
-  // The last thing of all: a command that is killed before it ends is not repeated but resumed.
+  // Recorded last: if the process is killed before, the same command resumes.
   if (isPrinted) await record(outcome, context);
   await context?.closeLedger();
   if (globals.onDone !== undefined) {
@@ -65,7 +65,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   return exitCode;
 }
 
-// Only what is asked for is loaded.
+// Load only the code that the command needs.
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
@@ -106,15 +106,15 @@ async function withNext(outcome: Outcome, program: Program | undefined, argv: st
   return { ...outcome, error: withHint(outcome.error, { argv, help, job }) };
 }
 
-// Which key was refused, and where: there may be several of either.
+// Name the refused key and the gateway, since there may be several of both.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
-  // What names a way of its own (another key, an origin to trust) has said it already.
+  // An error that suggests a solution (another key, an origin to trust) has named them already.
   if (context === undefined || error?.code !== 'auth' || error.next?.join(' ') !== 'mgw auth status')
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
-  // A refusal that is on record may be of another key.
+  // A recorded refusal may be about another key.
   const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const asked = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
@@ -125,7 +125,7 @@ function asksForJson(argv: string[]): boolean {
   return wordsBeforeDashes(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
 }
 
-// Help is written before its flags have been read.
+// Help is printed before the flags are parsed.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = wordsBeforeDashes(argv);
   const isPlain = flags.includes('--no-color') || asksForJson(argv);
@@ -143,7 +143,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   const error = outcome.error && withGlobals(outcome.error, globals);
   if (globals.json && !silent) {
     await write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
-    // The only reference to a task that was paid for must not depend on one stream.
+    // The only reference to a paid task must not depend on one stream.
     if (error?.handle === undefined) return;
     const { errorText } = await import('./output/human.ts');
     return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);
@@ -159,7 +159,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// The one command to the runner of a workflow that mgw gives itself.
+// The only runner command that mgw itself writes.
 async function annotate(
   outcome: Outcome,
   { env, stderr }: Io,
@@ -181,7 +181,7 @@ function coloured(text: string, io: Io, globals: Globals): string {
   return text.replace(/^mgw:/, paint('red', 'mgw:')).replace(/^ {2}next:/m, paint('bold', '  next:'));
 }
 
-// Each of several jobs has said what is wrong with it; the exit code must not come as a surprise.
+// Each job has reported its own error. Say what the exit code means.
 async function warnOfPart({ exitCode }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
   const text = `mgw: Some jobs failed or are not finished. (exit ${exitCode})`;
@@ -194,7 +194,7 @@ function traceOf(error: Error & { code: string }): string[] {
   return [printable(error.cause.stack ?? '')];
 }
 
-// What could not be printed may be the only reference to a paid job: print it on stderr.
+// The text that could not be printed may be the only reference to a paid job, so print it on stderr.
 async function complain(
   thrown: unknown,
   { printed, text = '', paid }: Outcome,
@@ -218,7 +218,7 @@ async function complain(
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// Without this record the same command resumes: worth a word, and no failure of what was asked for.
+// Without this record the same command resumes. That is a note, not a failure.
 async function record({ printed }: Outcome, context: Context | undefined): Promise<void> {
   await printed?.().catch((error: unknown) => {
     context?.progress.note(`That this was delivered could not be recorded: ${messageOf(error)}`);

@@ -5,8 +5,8 @@ import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * An option that takes one value; given twice it is refused, since one of the two would be ignored. `parse` throws
- * an error that says what is allowed: `a whole number`.
+ * An option with one value. It may not be given twice, since one value would be ignored. `parse` throws an error that
+ * says what is allowed: `a whole number`.
  */
 export function single(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags, description);
@@ -33,7 +33,7 @@ export function repeatable(flags: string, description: string, parse?: (text: st
   ]);
 }
 
-/** The parser of an option whose value is one of some words; completion offers them. */
+/** Returns a parser for an option whose value is one of some words, which completion offers. */
 export function oneOf(option: Option, words: readonly string[]): Option {
   const parse = option.parseArg;
   option.choices(words);
@@ -56,7 +56,7 @@ export function someOf(flags: string, description: string, words: readonly strin
   return option.argParser((value: string, before: unknown) => (parse?.(value, before) as string[][]).flat());
 }
 
-/** A reader of whole numbers within bounds. */
+/** Returns a parser for whole numbers within bounds. */
 export function wholeNumber(from: number, to = 999_999_999): (text: string) => number {
   return (text) => {
     const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
@@ -92,7 +92,7 @@ export interface BudgetOptions {
   budgetName?: string;
 }
 
-/** `--budget` and `--budget-name`; `whole` says what the first one counts. */
+/** Adds `--budget` and `--budget-name`; `whole` says what `--budget` covers. */
 export function budgetOptions(whole: string): Option[] {
   return [
     single('--budget <amount>', `spend no more than this on ${whole}, all runs of it together`, (text) => {
@@ -105,14 +105,14 @@ export function budgetOptions(whole: string): Option[] {
   ];
 }
 
-/** `--since TIME`; read by {@link sinceTime}. */
+/** Adds `--since TIME`, which {@link sinceTime} parses. */
 export function sinceOption(): Option {
   return single('--since <time>', 'a day such as 2026-11-22, a time, or how long ago, such as 7d');
 }
 
 /**
- * The moment that `--since` names, ISO 8601 in UTC, as the records have it; `now` in ms since 1970.
- * @throws MgwError('usage') if it names none.
+ * Returns the time that `--since` names, ISO 8601 in UTC, as in records; `now` in ms since 1970.
+ * @throws MgwError('usage') if it is not a time.
  */
 export function sinceTime(text: string, now: number): string {
   if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) {
@@ -128,7 +128,7 @@ export function sinceTime(text: string, now: number): string {
   }
 }
 
-/** The flags that every command takes (design 1), and those of single commands that are settings too. */
+/** The global flags (design 1), and the flags of single commands that are also settings. */
 export interface Globals {
   profile?: string;
   baseUrl?: string;

@@ -9,7 +9,7 @@ import { violationMessage } from '../../protocols/violations.ts';
 
 /**
  * Checks a default of the config (`defaults.video.a.MODEL.FLAG`) as the flag itself would be checked.
- * @throws MgwError('usage') naming the flags there are, or what the flag allows.
+ * @throws MgwError('usage') naming the existing flags, or the allowed values.
  */
 export async function checkDefault(path: KeyPath, words: readonly string[]): Promise<void> {
   const [, , protocolName = '', model = '', name = ''] = path;

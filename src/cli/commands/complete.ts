@@ -5,12 +5,12 @@ import { type Candidate, offer, type Offer } from '../completion/values.ts';
 import type { Context } from '../context.ts';
 import { topics } from '../help/topics.ts';
 
-// The global flags that decide which jobs, models and profiles there are.
+// The global flags that select the jobs, models and profiles.
 const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };
 const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
- * `mgw __complete -- WORD...`: what the last of the words after `mgw` may become, for the scripts of `mgw completion`.
+ * `mgw __complete -- WORD...`: the completions of the last word after `mgw`, for the scripts of `mgw completion`.
  * `--new-word` means an empty last word, for shells that cannot pass one.
  */
 export function registerComplete(command: Command, run: Run): void {
@@ -31,9 +31,9 @@ export function registerComplete(command: Command, run: Run): void {
 }
 
 /**
- * What a shell is told of a place: a line that says what follows (`words`, `files`, `files @` for files after an `@`,
- * `program N` if word N begins another program's command line), and then a line for each word: the word, a tab, and
- * its description.
+ * Returns the completions as a shell's script reads them: a first line with the kind (`words`, `files`, `files @` for
+ * files after an `@`, `program N` if word N begins another program's command line), and then a line for each word: the
+ * word, a tab, and its description.
  */
 async function answerFor(context: Context, root: Command, place: Place): Promise<string> {
   if (place.program !== undefined) return `program ${place.program}`;
@@ -55,7 +55,7 @@ async function offered(context: Context, root: Command, place: Place): Promise<O
   const commands = place.position === 0 ? commandsOf(command) : [];
   const found = argument === undefined ? {} : await offer(context, place, argument);
   const words = [...commands, ...(found.words ?? [])];
-  // A text of one's own: what there is beside it are the flags.
+  // For free text, only flags can be completed.
   const isFree = words.length === 0 && found.files === undefined && typed === '' && takesFlags;
   return { ...found, words: isFree ? flagsOf(command) : words };
 }

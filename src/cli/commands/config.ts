@@ -73,7 +73,7 @@ function pathOf(env: NodeJS.ProcessEnv): Outcome {
   return { json: { config_file: path }, text: path };
 }
 
-// Without the context's settings(): one that cannot be used is to be shown, not to stop the list.
+// Not from context.settings(): an invalid setting must be listed, not end the command.
 async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
   const layers = layersOf({ flags: globals, env: io.env, file: await readConfig(io.env) });
   return listSettings(layers, thisHost());
@@ -150,7 +150,7 @@ async function unsetOne(context: Context, key: string): Promise<Outcome> {
   return { json: { key: path.join('.'), profile } };
 }
 
-// From the file as it is: this command may correct the very value that is wrong.
+// Reads the raw file: this command may be correcting an invalid value.
 function profileName({ io, globals }: Context): string {
   const raw = readRawConfig(configPath(io.env), process.platform);
   const chosen = raw?.['profile'];

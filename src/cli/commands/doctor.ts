@@ -9,7 +9,7 @@ import { MgwError, toMgwError } from '../../errors.ts';
 import { sharedLedger } from '../../flows/settings.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** `mgw doctor`: tries the set-up from the config file to the key, and says what to do. Nothing is charged. */
+/** `mgw doctor`: checks the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(command: Command, run: Run): void {
   command
     .addHelpText(
@@ -45,13 +45,13 @@ async function examine(context: Context): Promise<Check[]> {
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     return [...first, ...state, ...(await network.checkNetwork(context, settings))];
   } catch (error) {
-    // A broken config file has been told already.
+    // An invalid config file was reported already.
     if (first.some(({ status }) => status === 'fail')) return first;
     return [...first, fail('settings', toMgwError(error), '"mgw config list" shows every setting.')];
   }
 }
 
-// The first failure decides: those after it often follow from it.
+// The first failure decides, since it often causes the later ones.
 function verdict(checks: readonly Check[]): MgwError | undefined {
   const failed = checks.filter(({ status }) => status === 'fail');
   const worst = failed[0]?.error;
@@ -61,7 +61,7 @@ function verdict(checks: readonly Check[]): MgwError | undefined {
   return new MgwError(worst.code, `${what}: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
 }
 
-/** Whether the database of a shared ledger answers, has the tables, and keeps what it confirms. */
+/** Checks that the database of a shared ledger responds, has the tables, and stores data durably. */
 function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
   const hint = 'Nothing is submitted while this fails. "mgw state init" makes the tables.';
   return attempt('database', hint, async () => {

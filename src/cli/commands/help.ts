@@ -50,7 +50,7 @@ async function named(command: Command, [name, ...rest]: string[]): Promise<Comma
   throw unknownCommand(command, name, nearTo(command, name));
 }
 
-// A topic may have been meant as well as a command.
+// The word may be a misspelt topic or a misspelt command.
 function nearTo(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
   const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;

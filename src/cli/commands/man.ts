@@ -4,7 +4,7 @@ import { pathOf } from '../completion/place.ts';
 import { topics } from '../help/topics.ts';
 import { version } from '../../version.ts';
 
-/** `mgw __man`: the man page, made of the commands and flags themselves; the build writes it. */
+/** `mgw __man`: prints the man page, made from the command tree. The build writes it to a file. */
 export function registerMan(command: Command, run: Run): void {
   command.action(() =>
     run(command, async () => {
@@ -38,7 +38,7 @@ function manPage(root: Command): string {
 
 function below(command: Command): Command[] {
   const children = command.createHelp().visibleCommands(command);
-  // The topics are pages of their own.
+  // Topics are not part of it.
   return children.flatMap((child) => [child, ...(child.name() === 'help' ? [] : below(child))]);
 }
 
@@ -54,7 +54,7 @@ function optionsOf(command: Command): string[] {
     .flatMap((option: Option) => ['.TP', `\\fB${escaped(option.flags)}\\fR`, escaped(option.description)]);
 }
 
-// A backslash and a hyphen mean something, and so do a point and an apostrophe at the start of a line.
+// roff interprets backslashes and hyphens, and a point or an apostrophe at the start of a line.
 function escaped(text: string): string {
   return text
     .replaceAll('\\', '\\e')

@@ -18,7 +18,7 @@ interface ModelsOptions {
   cost?: Clip;
 }
 
-/** A clip to compare prices by: long flag names and their values. */
+/** A clip whose price is compared: long flag names and their values. */
 type Clip = Readonly<Record<string, string>>;
 
 /** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: the models that the key may use (specification 2.7). */
@@ -63,7 +63,7 @@ async function models(context: Context, id: string | undefined, options: ModelsO
   };
 }
 
-// A listing without marks is no proof that the protocol is not served.
+// A listing without protocol marks does not prove that the protocol is unsupported.
 function none(protocol: string | undefined, others: number): string {
   if (protocol === undefined || others === 0) return 'No models.';
   return `No model is marked for Protocol ${protocol.toUpperCase()}; without --protocol there are ${others}.`;
@@ -97,7 +97,7 @@ function byId(one: Model, other: Model): number {
   return one.id < other.id ? -1 : 1;
 }
 
-// Models of which the cost is not known come last.
+// Models with an unknown cost come last.
 function byCost(one: PricedModel, other: PricedModel): number {
   const [first, second] = [lowestCost(one), lowestCost(other)];
   if (first === undefined || second === undefined)

@@ -5,7 +5,10 @@ import type { Protocol } from '../../protocols/protocol.ts';
 import { protocols } from '../../protocols/registry.ts';
 import type { Run } from '../command-tree.ts';
 
-/** `mgw schema video PROTOCOL | tts | batch`: the JSON Schema of a body or a manifest, from what the local checks check by. */
+/**
+ * `mgw schema video PROTOCOL | tts | batch`: prints the JSON Schema of a body or a manifest, which the local checks
+ * use.
+ */
 export function registerSchema(schema: Command, run: Run): void {
   const add = (command: Command, make: () => Promise<JsonObject>): void => {
     const path = `mgw schema ${command.parent === schema ? '' : 'video '}${command.name()}`;

@@ -32,7 +32,7 @@ Examples:
   $ mgw spend --by batch --csv > spend.csv
   $ mgw spend --disputed --since 30d`;
 
-/** `mgw spend`: what the ledger's jobs cost (design 14). */
+/** `mgw spend`: shows the cost of the ledger's jobs (design 14). */
 export function registerSpend(command: Command, run: Run): void {
   command
     .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
@@ -130,7 +130,7 @@ function csvLine(fields: readonly string[]): string {
   return fields.map(quoted).join(',');
 }
 
-// A spreadsheet takes a cell that starts with an apostrophe as text, and runs no formula in it.
+// A spreadsheet treats a cell that starts with an apostrophe as text, not as a formula.
 function quoted(field: string): string {
   const text = printableLine(field).replace(/^[=+\-@]/, "'$&");
   return /[",']/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

@@ -97,7 +97,7 @@ async function checkState(context: Context): Promise<Outcome> {
   return { json: { state: { url: url.shown, schema: url.schema, ...found } }, text: lines.join('\n') };
 }
 
-/** The ledger that is shared. @throws MgwError('usage') if there is none. */
+/** Returns the address of the shared ledger. @throws MgwError('usage') if there is none. */
 async function requireShared(context: Context): Promise<StateUrl> {
   const url = sharedLedger(await context.settings());
   if (url !== undefined) return url;

@@ -38,7 +38,7 @@ Examples:
   $ mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive
 See mgw help fleet.`;
 
-/** `mgw worker`: carries out rows of whatever batch was enqueued. */
+/** `mgw worker`: carries out rows of all enqueued batches. */
 export function registerWorker(command: Command, run: Run): void {
   command
     .addOption(
@@ -140,7 +140,7 @@ async function opened(
 
 type LimitTeller = (batch: string, limit: number, concurrency: number) => void;
 
-// Told when the gateway begins to limit a batch, and when it has ended that: not of each step between.
+// Reports when the gateway begins and stops limiting a batch, but no step in between.
 function limitTeller({ progress }: Context): LimitTeller {
   const limited = new Set<string>();
   return (batch, limit, concurrency) => {
@@ -162,7 +162,7 @@ async function* nothing(): AsyncGenerator<never> {
   yield* [];
 }
 
-// When the time is up, outstanding submissions are recorded as unknown, before the process is killed.
+// After the grace period, record outstanding submissions as unknown before the process is killed.
 function withGrace(
   { signals: { soft, hard }, clock }: JobDeps,
   graceMs: number,

@@ -1,28 +1,28 @@
 import type { Argument, Command, Option } from 'commander';
 import { childOf, read } from '../command-tree.ts';
 
-/** Where the cursor is in a command line: what the word there may become. */
+/** The position of the cursor in a command line, which determines the completions. */
 export interface Place {
   command: Command;
-  /** What was typed of the word, or of the value after `--flag=`. */
+  /** The typed part of the word, or of the value after `--flag=`. */
   typed: string;
   /** The flag whose value is being typed. */
   option?: Option;
   /** The argument that may be typed. */
   argument?: Argument;
-  /** How many arguments are before it. */
+  /** The number of arguments before it. */
   position: number;
   /** The arguments before it. */
   args: string[];
-  /** The flags with a value that were given, by long name. */
+  /** The given flags with a value, by long name. */
   given: Map<string, string>;
   /** False after `--`. */
   takesFlags: boolean;
-  /** Where another program's command line begins, by its index in the words. */
+  /** The index of the word at which another program's command line begins. */
   program?: number;
 }
 
-/** Follows the words after `mgw`, the last of which is being typed. */
+/** Parses the words after `mgw`, the last of which is being typed. */
 export async function placeOf(root: Command, words: readonly string[]): Promise<Place> {
   const typed = words.at(-1) ?? '';
   const place: Place = { command: root, typed, position: 0, args: [], given: new Map(), takesFlags: true };

@@ -14,13 +14,13 @@ import { ledgerFolder } from '../../flows/settings.ts';
 import type { Context } from '../context.ts';
 import { pathOf, type Place } from './place.ts';
 
-/** A word that may be typed, and its description. */
+/** A completion, and its description. */
 export interface Candidate {
   word: string;
   about?: string;
 }
 
-/** What may be typed: words, and files too (`at` if each follows an `@`). */
+/** The completions: words, and also files (`at` if each follows an `@`). */
 export interface Offer {
   words?: Candidate[];
   files?: 'plain' | 'at';
@@ -28,10 +28,10 @@ export interface Offer {
 
 type Source = (context: Context, place: Place) => Promise<Offer>;
 
-// So many jobs are looked at, the newest first.
+// The maximum number of jobs to read, newest first.
 const recent = 100;
 
-/** What a flag or an argument takes. Nothing is asked of the gateway, and nothing is written. */
+/** Returns the completions of a flag or an argument. Sends no request and writes nothing. */
 export async function offer(context: Context, place: Place, what: Option | Argument): Promise<Offer> {
   if (what.argChoices !== undefined) return words(what.argChoices);
   const source = what instanceof Option ? bySwitch[what.long ?? ''] : byArgument[what.name()];
@@ -164,7 +164,7 @@ function aboutJob(job: Job): string {
   return [shownState(job), job.model ?? ''].join(' ').trim();
 }
 
-// The flag of a protocol's table that an option was made of.
+// Returns the protocol's flag that an option was made from.
 async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
   const [group, protocol = ''] = pathOf(command);
   const { speechFlags } = await import('../../speech/flags.ts');

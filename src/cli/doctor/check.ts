@@ -1,40 +1,40 @@
 import { toMgwError } from '../../errors.ts';
 import type { MgwError } from '../../errors.ts';
 
-/** What one look at the set-up found. */
+/** The result of a check of the set-up. */
 export interface Check {
   name: string;
   status: 'ok' | 'warn' | 'fail' | 'skip';
-  /** What was found, on one line. */
+  /** The finding, on one line. */
   detail: string;
-  /** What to do about it. */
+  /** How to fix it. */
   hint?: string;
   /** The error of a failed check; it decides the exit code. */
   error?: MgwError;
 }
 
-/** A check that found nothing to complain of. */
+/** A check that passed. */
 export function ok(name: string, detail: string): Check {
   return { name, status: 'ok', detail };
 }
 
-/** A check that found what may do harm one day. */
+/** A check with a warning. */
 export function warn(name: string, detail: string, hint: string): Check {
   return { name, status: 'warn', detail, hint };
 }
 
-/** A check that found what stops mgw. */
+/** A check that failed: mgw cannot work. */
 export function fail(name: string, error: unknown, hint: string): Check {
   const known = toMgwError(error);
   return { name, status: 'fail', detail: known.message, hint, error: known };
 }
 
-/** A check that another one has to precede. */
+/** A check that was skipped because an earlier one failed. */
 export function skip(name: string, why: string): Check {
   return { name, status: 'skip', detail: why };
 }
 
-/** Runs a check; what it throws is a failed check. */
+/** Runs a check. An error that it throws is a failed check. */
 export async function attempt(
   name: string,
   hint: string,

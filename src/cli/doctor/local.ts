@@ -13,7 +13,7 @@ import { attempt, fail, ok, warn, type Check } from './check.ts';
 
 const [minMajor, minMinor] = [20, 18];
 
-/** Whether this Node is one that mgw is made for. */
+/** Checks that mgw supports this version of Node. */
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const fine = major > minMajor || (major === minMajor && minor >= minMinor);
@@ -22,7 +22,7 @@ export function checkNode(version: string = process.versions.node): Check {
   return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }
 
-/** Whether the config file can be read, and who else could. */
+/** Checks that the config file is readable and valid, and not readable by others. */
 export function checkConfigFile({ env }: Io): Promise<Check> {
   return attempt('config', 'Correct the file, or move it away and run "mgw auth login".', async () => {
     const file = configPath(env);
@@ -44,7 +44,7 @@ async function othersMayWrite(folder: string): Promise<boolean> {
   return (mode & 0o022) !== 0 && (mode & 0o1000) === 0;
 }
 
-/** Whether the ledger's folder takes a file and confirms that it is on the disk. */
+/** Checks that a file can be written durably into the ledger's folder. */
 export function checkStateFolder(folder: string): Promise<Check> {
   return attempt(
     'state',
@@ -66,7 +66,7 @@ export function checkStateFolder(folder: string): Promise<Check> {
   );
 }
 
-/** Whether events wait in the state folder for the database of a shared ledger. undefined if none do. */
+/** Checks for events in the state folder that wait for the database of a shared ledger; undefined if there are none. */
 export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;

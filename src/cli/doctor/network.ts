@@ -18,7 +18,9 @@ const timeoutMs = 10_000;
 const maxClockSkewMs = 5 * 60_000;
 const shortCertificateMs = 14 * 86_400_000;
 
-/** Whether a gateway is named, can be reached, and takes the key: name, proxy, DNS, TCP, TLS, key, clock. */
+/**
+ * Checks that a gateway is configured, can be reached, and accepts the key: address, proxy, DNS, TCP, TLS, key, clock.
+ */
 export async function checkNetwork(context: Context, settings: Settings): Promise<Check[]> {
   if (settings.sandbox.value) {
     const gateway = ok('gateway', 'the sandbox: offline and free of charge');
@@ -141,7 +143,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
   return ok('key', `accepted; ${count} model${count === 1 ? '' : 's'}`);
 }
 
-/** How far this machine's clock is from the gateway's, by the answer's `Date`. */
+/** Compares this machine's clock with the `Date` of the gateway's response. */
 export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
   const theirs = Date.parse(reply.headers['date'] ?? '');
   if (Number.isNaN(theirs)) return skip('clock', 'the gateway tells no time');

@@ -24,7 +24,7 @@ export async function helpData(command: Command): Promise<Data> {
   };
 }
 
-/** Returns the exit codes as their page of the documentation has them. */
+/** Returns the exit codes from their page of the documentation. */
 export function exitCodeData(): Promise<Data[]> {
   return tablesOf('exit-codes', ([code, name, meaning, charged, then]) => ({
     code: Number(code),

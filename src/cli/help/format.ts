@@ -3,40 +3,41 @@ import { pathOf } from '../completion/place.ts';
 import { plain, type Paint } from '../output/colour.ts';
 import { wrapped, wrappedCommand } from './wrap.ts';
 
-/** Where help is shown. */
+/** The terminal or stream that help is printed on. */
 export interface Screen {
   /** Columns; 80 if it is no terminal. */
   width: number;
   paint: Paint;
 }
 
-/** What has no terminal. */
+/** A stream that is not a terminal. */
 const page: Screen = { width: 80, paint: plain };
 
-/** Where help is shown that was asked for, and that of a mistake. */
+/** The streams of requested help, and of help after an error. */
 export interface Screens {
   out: Screen;
   err: Screen;
 }
 
-/** Help that no terminal shows. */
+/** Help for a stream that is not a terminal. */
 export const pages: Screens = { out: page, err: page };
 
 /** A flag, an argument or a command, with its description. */
 type Entry = [term: string, description: string];
 
-// Beside less than this a description begins below its term, and so it does below a longer term than the second.
+// If fewer columns than the first number are left, a description starts below its term. It also does below a term
+// longer than the second number.
 const minText = 24;
 const longestTerm = 30;
 const labelled = 72;
 
-/** How much help shows: the commands without any flag, what people use first, or everything (`--help-all`). */
+/** How much help shows: only the commands, the most used flags, or everything (`--help-all`). */
 export type HelpExtent = 'overview' | 'first' | 'all';
 
-/** Commands that the first page leaves out: only fleets need them. */
+/** Commands that the first page omits, since only fleets need them. */
 const fleetCommands = ['worker', 'state'];
 
-/** A page shows at most so many flags; these first. */
+/** A page shows at most this many flags; these come first. */
 const maxFirstFlags = 10;
 const firstFlags = [
   '--model',
@@ -58,7 +59,7 @@ const firstFlags = [
   '--dry-run',
 ];
 
-/** How help looks, and in what order: what is needed first comes first, the global flags by name alone at the end. */
+/** Formats help. The most needed parts come first; the global flags come last, without descriptions. */
 export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfiguration {
   let screen = screens.out;
   return {
@@ -73,7 +74,7 @@ export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfigurati
   };
 }
 
-/** Help in lines that fit: examples as a shell takes them, the rest broken at blanks. */
+/** Wraps help. Examples remain valid shell commands; the rest is broken at spaces. */
 export function fitted(help: string, width: number): string {
   const fit = (line: string): string =>
     line.startsWith('  $ ')
@@ -146,7 +147,7 @@ function optionGroups(command: Command, help: Help, visible: Option[]): Group[] 
   return [...groups].map(([title, options]) => [title, options.map((option) => entryOf(option, command))]);
 }
 
-// All commands in one block, so that they fit on a screen: the groups are on the left.
+// All commands in one block that fits on a screen, with the groups on the left.
 function table(groups: Group[], { width, paint }: Screen): string {
   const label = Math.max(...groups.map(([title]) => title.length)) + 1;
   const column = columnOf(groups);
@@ -172,7 +173,7 @@ function listed(groups: Group[], screen: Screen): string[] {
     );
 }
 
-// Where descriptions begin.
+// The column at which descriptions begin.
 function columnOf(groups: Group[]): number {
   const lengths = groups.flatMap(([, entries]) => entries.map(([term]) => term.length));
   return Math.max(0, ...lengths.filter((length) => length <= longestTerm)) + 4;
@@ -186,13 +187,13 @@ function item([term, description]: Entry, column: number, { width, paint }: Scre
   return isNarrow || term.length + 4 > column ? `${shown}\n${text}` : shown + text.slice(term.length + 2);
 }
 
-// A group's own `help` works and is not listed.
+// A group's own `help` command works but is not listed.
 function visibleCommands(this: Help, command: Command): Command[] {
   const visible = Help.prototype.visibleCommands.call(this, command);
   return visible.filter((child) => command.commands.includes(child));
 }
 
-// -h is told with the global flags; a switch and its opposite are one entry.
+// -h is listed with the global flags. A switch and its opposite are one entry.
 function visibleOptions(this: Help, command: Command): Option[] {
   const visible = Help.prototype.visibleOptions.call(this, command);
   return visible.filter(({ long }) =>

@@ -7,7 +7,7 @@ type Block =
   | { kind: 'code'; language: string; lines: string[] }
   | { kind: 'table'; rows: string[][] };
 
-/** A page of Markdown as a terminal shows it: the kinds of block that the documentation has, in lines that fit. */
+/** Renders a page of Markdown for a terminal: the block types that the documentation uses, wrapped. */
 export function renderMarkdown(page: string, screen: Screen): string {
   let text = '';
   let before: Block['kind'] | undefined;
@@ -19,7 +19,7 @@ export function renderMarkdown(page: string, screen: Screen): string {
   return text;
 }
 
-/** The rows of the first table of a page, its head first, without marks. */
+/** Returns the rows of a page's first table without inline markup, header first. */
 export function tableOf(page: string): string[][] {
   const found = [...blocksOf(page.split('\n'))].find((block) => block.kind === 'table');
   return found?.kind === 'table' ? found.rows.map((row) => row.map(withoutMarks)) : [];
@@ -79,14 +79,14 @@ function rendered(block: Block, screen: Screen): string {
   }
 }
 
-// A command stays one that can be pasted.
+// A command must remain pasteable.
 function codeLine(line: string, language: string, width: number): string {
   const isCommand = language === 'sh' || line.startsWith('$ ');
   const indent = `    ${/^ */.exec(line)?.[0] ?? ''}`;
   return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
 }
 
-// What is marked is not counted, and a mark may begin in one line and end in the next: marks are put on words.
+// Markup has no width and may span lines, so it is applied to words.
 function fit(text: string, width: number, indent: string, paint: (line: string) => string): string {
   return paint(wrapped(onWords(text), width, indent, (line) => withoutMarks(line).length));
 }
@@ -132,7 +132,7 @@ function tableText(rows: string[][], screen: Screen): string {
     : rows.map((row, index) => line(row, widths, index, screen)).join('\n');
 }
 
-// The widest give way; undefined if one would become too narrow to be read.
+// Shrinks the widest columns; undefined if one would become too narrow to read.
 function shares(natural: number[], room: number): number[] | undefined {
   const widths = [...natural];
   while (widths.reduce((sum, width) => sum + width, 0) > room) {
@@ -160,7 +160,7 @@ function line(row: string[], widths: number[], index: number, screen: Screen): s
   }).join('\n');
 }
 
-// On a narrow screen: the first cell, and below it the others, each after the name of its column.
+// For a narrow screen: the first cell, and below it the others, each with the name of its column.
 function records([head = [], ...rows]: string[][], screen: Screen): string {
   const entry = (row: string[]): string => {
     const others = row

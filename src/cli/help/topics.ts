@@ -1,6 +1,6 @@
 import { readPackageFile } from '../../installation.ts';
 
-/** A topic of `mgw help`: a page of the documentation, which the package carries. */
+/** A topic of `mgw help`: a page of the documentation in the package. */
 export interface Topic {
   name: string;
   about: string;
@@ -27,7 +27,7 @@ function topic(name: string, about: string, page = name): Topic {
   return { name, about, page: `${page}.md` };
 }
 
-/** The page of a topic, in Markdown. */
+/** Returns the page of a topic, in Markdown. */
 export function readTopic({ page }: Topic): Promise<string> {
   return readPage(page);
 }

@@ -1,11 +1,11 @@
-/** Returns how many columns a text takes; by default its length. */
+/** Returns the width of a text in columns; by default its length. */
 export type Measure = (text: string) => number;
 
 const byLength: Measure = (text) => text.length;
 
 /**
- * Breaks a text into lines of at most `width` columns: at spaces, and within a word that is too long by itself. The
- * lines that a line is broken into begin with `indent`, but for the first.
+ * Breaks a text into lines of at most `width` columns: at spaces, and within a word that is too long by itself.
+ * Continuation lines begin with `indent`.
  */
 export function wrapped(text: string, width: number, indent = '', measure = byLength): string {
   const lines = text.split('\n');
@@ -28,7 +28,7 @@ function wrappedLine(line: string, width: number, indent: string, measure: Measu
   return [...lines, start + rest].join('\n');
 }
 
-/** As much of a text's head as `width` columns hold. */
+/** Returns the beginning of a text that fits into `width` columns. */
 export function head(text: string, width: number, measure: Measure): string {
   let kept = '';
   for (const character of text) {
@@ -39,9 +39,9 @@ export function head(text: string, width: number, measure: Measure): string {
 }
 
 /**
- * A command in lines of at most `width` columns that a POSIX shell still takes as one: each but the last ends with a
- * backslash. A flag stays with its value, a comment moves to lines of its own before the command, and only a word
- * that is longer than a line is broken.
+ * Wraps a command into lines of at most `width` columns that a POSIX shell still reads as one command: each line but
+ * the last ends with a backslash. A flag stays with its value, a comment moves to separate lines before the command,
+ * and only a word longer than a line is broken.
  */
 export function wrappedCommand(command: string, width: number, indent: string): string {
   if (command.length <= width) return command;
@@ -59,13 +59,13 @@ export function wrappedCommand(command: string, width: number, indent: string): 
   return commandOf(words, width, start, indent);
 }
 
-// Where a shell comment begins, -1 if there is none. A hash in a word or in quotes begins none.
+// Returns the index of a shell comment, or -1. A hash inside a word or quotes is not a comment.
 function commentStart(command: string): number {
   const unquoted = command.replace(/"[^"]*"|'[^']*'/g, (quoted) => '_'.repeat(quoted.length));
   return unquoted.search(/(?<=^|\s)#(?=\s)/);
 }
 
-/** {@link wrappedCommand} of words as a shell takes them; it begins with `start`. */
+/** Like {@link wrappedCommand}, for words that are quoted for a shell; the text begins with `start`. */
 export function commandOf(words: readonly string[], width: number, start: string, indent: string): string {
   const lines: string[] = [];
   let current = '';

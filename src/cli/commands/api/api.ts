@@ -65,10 +65,10 @@ async function api(context: Context, method: string, path: string, options: ApiO
     retry5xx: settings.submitRetry5xx.value,
     requestTimeoutMs: call.timeoutMs,
     lease: async () => (await context.ledger()).lease(),
-    // What it costs is not known: under a budget it is not made.
+    // The cost of a raw call is unknown, so none is made under a budget.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
-    // There is no job that would go on.
+    // A raw call has no job that would go on.
     signals: { soft: signal, hard: signal },
   };
   try {
@@ -91,7 +91,7 @@ function givenUp(signal: AbortSignal, method: string): MgwError {
     : interrupted(signal, 'no', 'Interrupted.');
 }
 
-// The answer to a POST said that it was handled, and what it was is lost; a GET can be asked again.
+// A POST was handled, but its response is lost. A GET can be repeated.
 function notWhole(error: unknown, method: string): unknown {
   const post = method === 'POST';
   if (error instanceof MgwError && error.code === 'local_io' && post)
@@ -115,16 +115,13 @@ interface ApiOptions {
   include?: boolean;
 }
 
-/** How the key is sent, or that none is. */
+/** How the key is sent; undefined if it is not sent. */
 type ApiAuth = 'bearer' | 'x-api-key' | 'none';
 
 /** How the key is sent, for each word of `--auth`. */
 const authSchemes: Record<ApiAuth, AuthScheme> = { bearer, 'x-api-key': xApiKey, none: bearer };
 
-/**
- * The exchange of a raw call.
- * @throws MgwError('usage') naming what is wrong; nothing is sent.
- */
+/** Builds the exchange of a raw call. @throws MgwError('usage') naming what is wrong; nothing is sent. */
 async function apiRequest(
   context: Context,
   method: string,
@@ -146,8 +143,8 @@ async function apiRequest(
 }
 
 /**
- * A path below the base URL, percent-encoded, with its query. An absolute address is one of the base URL's origin:
- * the key goes nowhere else.
+ * Returns a path below the base URL, percent-encoded, with its query. An absolute URL must have the origin of the base
+ * URL: the key is sent nowhere else.
  */
 export function pathBelow(baseUrl: URL, path: string): string {
   const prefix = baseUrl.pathname.replace(/\/$/, '');
@@ -164,7 +161,7 @@ export function pathBelow(baseUrl: URL, path: string): string {
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }
 
-// A process list shows the command line: no key comes from there. The others are the transport's own.
+// Credentials must not be on the command line, which a process list shows. The other headers belong to the transport.
 const taken = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
 const transports =
   /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;

@@ -13,18 +13,18 @@ import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
 const maxRefusalBytes = 16 * 1024 * 1024;
 
-/** An answer: a refusal read whole, or a success whose body is still arriving. */
+/** A response: an error with its whole body, or a success whose body is still arriving. */
 export interface ApiAnswer {
   reply: Reply;
   stream?: StreamedReply;
-  /** What the answer to a POST proves. */
+  /** What the response to a POST proves. */
   verdict?: SubmitVerdict;
 }
 
 /**
- * Makes a raw call. A GET is tried again on 429, 5xx and network errors; a POST may cost money, and is tried again only
- * where it certainly was not handled.
- * @throws MgwError: exit 6 if no answer came, 7 if a POST may have been handled, 130/143 interrupted.
+ * Makes a raw call. A GET is tried again on 429, 5xx and network errors; a POST may cost money, and is retried only if
+ * it certainly was not handled.
+ * @throws MgwError: exit 6 without a response, 7 if a POST may have been handled, 130/143 interrupted.
  */
 export async function apiCall(
   exchange: Exchange,
@@ -71,7 +71,7 @@ async function apiGet(
   return { reply, stream };
 }
 
-/** Why a response is an error, or undefined if it is not. */
+/** Returns why a response is an error; undefined if it is not. */
 export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);

@@ -9,17 +9,17 @@ import type { ApiAnswer } from './call.ts';
 
 const maxTextBytes = 64 * 1024 * 1024;
 
-/** How an answer is shown. */
+/** How a response is printed. */
 interface PrintOptions {
   io: Io;
-  /** Puts status and headers before the body. */
+  /** Prints status and headers before the body. */
   include: boolean;
-  /** Takes the key out of a text. */
+  /** Removes the key from a text. */
   redact: (text: string) => string;
 }
 
 /**
- * Writes an answer to standard output as it arrives, byte by byte; if it is text, without the key.
+ * Writes a response to standard output as it arrives, byte by byte; text without the key.
  * @throws TransportError if the body is cut.
  */
 export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Promise<void> {
@@ -40,8 +40,8 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
- * Text without the key, each line as soon as it is whole. One character per byte, so that any character set
- * passes as it is.
+ * Text without the key, each line once it is complete. One character per byte, so that text in any encoding passes
+ * unchanged.
  */
 export async function* withoutKey(
   chunks: Chunks,
@@ -63,7 +63,7 @@ export async function* withoutKey(
   if (held !== '') yield Buffer.from(redact(held), 'latin1');
 }
 
-// A terminal must not obey what a gateway says, and gets its prompt on a line of its own.
+// A terminal must not interpret a gateway's control characters, and its prompt starts on a new line.
 async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGenerator<Uint8Array | string> {
   if (!terminal) {
     yield* chunks;
@@ -80,7 +80,7 @@ async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGener
 }
 
 /**
- * An answer as a JSON document: its body as JSON if it is, as text elsewhere.
+ * Returns a response as a JSON document, with its body as JSON or else as text.
  * @throws TransportError if the body is cut.
  */
 export async function answerView(

@@ -1,7 +1,10 @@
 import type { Command } from 'commander';
 import { list, type Run } from '../../command-tree.ts';
 
-/** `mgw auth login|status|logout`: which key is used, and where. No flag takes a key: a process list shows flags. */
+/**
+ * `mgw auth login|status|logout`: which key is used, and for which gateway. No flag takes a key, since a process list
+ * shows flags.
+ */
 export function registerAuth(auth: Command, run: Run): void {
   list(auth, run, {
     login: {

@@ -18,7 +18,7 @@ import { fetchModels } from '../../../flows/models.ts';
 import { openSession } from '../../../flows/session.ts';
 import { asSentence } from '../../../http/failures.ts';
 
-/** `mgw auth login`: keeps a gateway's address and a key that it accepts. */
+/** `mgw auth login`: saves a gateway's address and a key that it accepts. */
 export function registerLogin(command: Command, run: Run): void {
   command
     .option('--no-verify', 'keep them without asking the gateway')
@@ -56,7 +56,7 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// The address to keep; undefined if the one that is configured stays.
+// The address to save; undefined if the configured one stays.
 async function addressFor(context: Context, layers: OwnLayers, verify: boolean): Promise<string | undefined> {
   const { globals, io, progress } = context;
   const allowHttp = globals.allowHttp ?? layers.profile.allow_http ?? false;
@@ -114,7 +114,8 @@ async function askForKey(context: Context, layers: Layers): Promise<string> {
   }
 }
 
-// Asks as the profile would once it is kept: how many models the key may use. Undefined in the sandbox, which takes any.
+// Returns the number of models that the key may use, with a request as the saved profile would send it. Undefined in
+// the sandbox, which accepts any key.
 async function tryOut(context: Context, layers: OwnLayers, own: Profile): Promise<number | undefined> {
   const settings = settingsWith(layers, own);
   const { baseUrl, sandbox } = settings;
@@ -171,7 +172,7 @@ function hints({ env }: Layers, own: Profile): string[] {
   ];
 }
 
-/** `mgw auth logout`: takes the key out of the profile; the rest of it stays. */
+/** `mgw auth logout`: removes the key from the profile, and leaves the rest. */
 export function registerLogout(command: Command, run: Run): void {
   command
     .addHelpText(
@@ -198,7 +199,7 @@ async function removeKey(context: Context): Promise<Outcome> {
   return { json: { profile, removed } };
 }
 
-/** The layers that a change of the chosen profile is made in, and the file that it is in; the profile need not exist yet. */
+/** The setting layers and the config file for a change of the chosen profile, which may not exist yet. */
 async function ownLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
   const file = await readConfig(io.env);
   const profileName = namedProfile(globals.profile, io.env, file);
@@ -207,5 +208,5 @@ async function ownLayers({ io, globals }: Context): Promise<Layers & { file: Con
   return { flags: globals, env: io.env, profileName, profile: profile ?? {}, file };
 }
 
-/** The variables that give a key, the one that is used first. */
+/** The environment variables that hold a key, in order of precedence. */
 const keyVariables = ['MGW_API_KEY', 'MGW_API_KEY_FILE'] as const;

@@ -65,7 +65,7 @@ function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Undefined if the gateway did not say.
+// Undefined if the gateway's response does not tell.
 function isAccepted({ value, error }: Tried<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;
@@ -76,7 +76,7 @@ function shownVerdict(models: Tried<number>): string {
   return isAccepted(models) === false ? 'no' : 'not known';
 }
 
-/** What an attempt gave, or why it failed. */
+/** The result of an attempt, or why it failed. */
 type Tried<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
 
 async function tried<T>(act: () => T | Promise<T>): Promise<Tried<T>> {

@@ -114,7 +114,7 @@ async function handOutAgain(context: Context, ask: Ask, name: string): Promise<O
   return { json: { batch: { name }, again } };
 }
 
-/** Returns what machines share. @throws MgwError('usage') if the state is a folder of this machine. */
+/** Returns the database that machines share. @throws MgwError('usage') if the state is a folder of this machine. */
 export async function fleetOf(context: Context): Promise<FleetState> {
   const fleet = fleetStateOf(await context.ledger());
   if (fleet !== undefined) return fleet;

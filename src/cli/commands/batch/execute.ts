@@ -23,9 +23,9 @@ import { currencyOf } from '../../../flows/prices.ts';
 export const defaultConcurrency = 4;
 
 /**
- * Plans a batch and carries out the rows that a command is about.
- * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be
- * recorded, as `context.jobDeps` does.
+ * Plans a batch and carries out the rows that a command selects.
+ * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded, as
+ * `context.jobDeps` does.
  */
 export async function execute(
   context: Context,
@@ -49,7 +49,7 @@ export async function execute(
   if (ready.plan.bad > 0 && !options.skipBad)
     return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
   if (ready.needsFrames) await checkFfmpeg();
-  // A run that only found rows changed, such as by a -d that was tried, is not what later ones continue.
+  // A run that only found changed rows, for instance because of a mistaken -d, must not set the options of later runs.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
   const redact = (text: string): string => context.redact(text);
@@ -110,10 +110,10 @@ function watcherOf(
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.ended(end, state);
-      // A row that the end of the run interrupts has no result yet, and needs no line: the same command continues it.
+      // A row that was interrupted by the end of the run has no result yet. The same command continues it.
       const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
       if (!isInterrupted) await results?.add(report.resultOf(end, state));
-      // Its path on the same terminal says that a row is done.
+      // On the same terminal, the printed path already shows that the row is done.
       const isSaid =
         isOne && state === 'done' && end.files.every(({ mismatches }) => mismatches === undefined);
       display.ended(

@@ -30,10 +30,13 @@ import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, paceOf, rowOptionsOf } from './options.ts';
 
-/** How many rows an answer shows: an agent reads all of it. */
+/** The maximum number of rows in an answer, all of which an agent reads. */
 const maxRows = 200;
 
-/** Returns the check of batches for `mgw mcp`, by the code of `mgw batch plan`, `run` and `status`. */
+/**
+ * Returns the functions behind the batch tools of `mgw mcp`, which share the code of `mgw batch plan`, `run` and
+ * `status`.
+ */
 export function batchChecker(context: Context): CheckBatch {
   return async (asked, { root, runs }, kind) => {
     const { batch: opened, options } = await openBelow(context, asked, root);
@@ -90,7 +93,7 @@ export function batchChecker(context: Context): CheckBatch {
   };
 }
 
-// The names of other batches whose jobs were charged, or may have been, for what a row asks for.
+// Returns the names of other batches whose jobs for the same request were, or may have been, charged.
 async function othersThatPaid(
   { work }: PlannedRow,
   name: string,
@@ -104,14 +107,14 @@ async function othersThatPaid(
   });
 }
 
-// What a job has cost. What failed is no longer wanted, and may be tried again under another name.
+// Whether a job was charged. A failed job does not count, so that its request may be tried again under another name.
 function chargeOf(job: Job): Charged {
   if (job.state === 'failed') return 'no';
   if (job.handle !== undefined) return 'yes';
   return ['unknown', 'sending'].includes(shownState(job)) ? 'maybe' : 'no';
 }
 
-// A row with why it is not done, what it has cost, and what to call about it.
+// Returns a row with its error, its cost and the tool to call next.
 function rowForAgent(planned: PlannedRow, ended: MgwError | undefined): Record<string, unknown> {
   const { job } = planned.take;
   const charged = chargeOfRow(planned);
@@ -137,7 +140,7 @@ function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
   return job === undefined ? 'no' : chargeOf(job);
 }
 
-// Undefined if the record does not tell why a row is not done.
+// Undefined if the record holds no reason.
 function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
   if (job === undefined) return undefined;
   if (state === 'failed') return failedError(job);
@@ -210,7 +213,7 @@ async function openBelow(
 
 async function placeBelow(place: OutputPlace, root: Root): Promise<OutputPlace> {
   if (isObjectUrl(place.folder)) throw usageError('output: give a path below the root.');
-  // A relative output of the manifest was read from the current folder.
+  // A relative output in the manifest is relative to the current folder.
   const isInside = !relative(root.path, place.folder).startsWith('..');
   const folder = isInside ? place.folder : resolve(root.path, relative(process.cwd(), place.folder));
   await root.file(folder, 'output');

@@ -35,7 +35,7 @@ Examples:
   $ mgw batch join story.csv -o film.mp4 --skip-missing --force
   $ mgw batch join story -o film.mp4 --json`;
 
-/** `mgw batch join FILE -o film.mp4`: puts the finished videos of a batch together with ffmpeg. */
+/** `mgw batch join FILE -o film.mp4`: joins the finished videos of a batch with ffmpeg. */
 export function registerJoin(command: Command, run: Run): void {
   command.argument('<batch>', 'its file, or its name if it was run before');
   addManifestOptions(command);

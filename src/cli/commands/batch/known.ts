@@ -11,7 +11,7 @@ import type { Context } from '../../context.ts';
 import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
 
-/** A batch as a command line names it. */
+/** A batch that a command line names. */
 export interface NamedBatch<T> {
   /** Its file; the name of one that was enqueued. */
   file: string;
@@ -22,8 +22,8 @@ export interface NamedBatch<T> {
 }
 
 /**
- * Opens a batch by its file, or by its name if it was enqueued or was run here before. What the command line does not
- * say is as it was in the last run (design 13).
+ * Opens a batch by its file, or by its name if it was enqueued or was run here before. Options that the command line
+ * does not give are those of the last run (design 13).
  * @throws MgwError('usage') if there is none, or its file cannot be read.
  */
 export async function openNamed<T extends BatchOptions>(
@@ -79,7 +79,7 @@ function asInLastRun<T extends BatchOptions>(known: KnownBatch, options: T, isBy
   };
 }
 
-/** Records how a batch is run, for {@link openNamed}. */
+/** Records the options of a run, for {@link openNamed}. */
 export async function remember(
   context: Context,
   { manifest, name, place, isPlaceGiven }: Batch & { isPlaceGiven?: boolean },

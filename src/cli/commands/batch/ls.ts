@@ -13,16 +13,16 @@ import { ago } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { type Column, fittedTable } from '../../output/table.ts';
 
-/** A batch as it is listed. */
+/** A batch in the list. */
 interface ListedBatch {
   name: string;
   /** Absolute path of its manifest; null if it was enqueued from another machine. */
   file: string | null;
   /** The number of its rows by the state of their latest job; rows that were never submitted have none. */
   states: Record<string, number>;
-  /** What was spent on it, as `spend` shows it: `unknown` if a price is. */
+  /** The amount spent on it, as in `spend`: `unknown` if a price is unknown. */
   spent: string;
-  /** When its newest job was created, ISO 8601; null if it has none. */
+  /** Creation time of its newest job, ISO 8601; null if it has none. */
   last: string | null;
 }
 

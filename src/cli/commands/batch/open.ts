@@ -26,8 +26,8 @@ import { printableLine } from '../../../printable.ts';
 import { version } from '../../../version.ts';
 
 /**
- * Opens the manifest of a batch; the command line wins over what a manifest in YAML says.
- * @throws MgwError('usage') if there is no such file, or its name or place cannot be one.
+ * Opens the manifest of a batch. The command line overrides the options of a YAML manifest.
+ * @throws MgwError('usage') if there is no such file, or the name or output is invalid.
  */
 export async function openBatch(
   context: Context,
@@ -59,7 +59,7 @@ export async function openBatch(
   };
 }
 
-/** The most that is read from standard input: it is read more than once, so it is kept. */
+/** The size limit of standard input, which is kept in memory because it is read more than once. */
 const maxStdinBytes = 64 * 1024 * 1024;
 
 async function readManifest(stdin: Readable): Promise<Buffer> {
@@ -74,20 +74,20 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-// The manifest may come from a stranger, with a folder in which its output is a symbolic link.
+// A stranger's manifest may come with a folder in which its output is a symbolic link.
 function insideCurrent(place: OutputPlace): OutputPlace {
   if (isObjectUrl(place.folder)) return place;
   const isBelow = !relative(process.cwd(), place.folder).startsWith('..');
   return isBelow ? { ...place, root: process.cwd() } : place;
 }
 
-// An output that was edited in the manifest since wins over that of the last run.
+// An output that was edited in the manifest since the last run overrides that of the last run.
 function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
   const isAsItWas = known?.written === null || known?.written === (head.output ?? '');
   return isAsItWas ? known?.output : undefined;
 }
 
-/** A batch of a manifest that is open. @throws MgwError('usage') if its files cannot go where they should. */
+/** Returns the batch of an open manifest. @throws MgwError('usage') if its files cannot be saved at the output. */
 export function batchOf(manifest: Manifest, name: string, { output, force = false }: BatchOptions): Batch {
   return { manifest, name, place: placeOf(output ?? manifest.head.output), force, readable: [] };
 }
@@ -103,7 +103,7 @@ function nameOf(file: string, given: string | undefined): string {
   );
 }
 
-/** Where the files of a batch go. @throws MgwError('usage') if the template is wrong. */
+/** Returns the output of a batch. @throws MgwError('usage') if the template is wrong. */
 export function placeOf(template: string | undefined): OutputPlace {
   try {
     return outputPlace(template, true);
@@ -113,8 +113,8 @@ export function placeOf(template: string | undefined): OutputPlace {
 }
 
 /**
- * Returns what a plan of a batch is made with.
- * @param mode `known` if the rows that are done need only be counted, `offline` if nothing will be sent
+ * Returns the dependencies of a plan.
+ * @param mode `known` if done rows only need to be counted, `offline` if nothing will be sent
  */
 export async function planDepsOf(
   context: Context,
@@ -143,7 +143,7 @@ export async function planDepsOf(
   };
 }
 
-// All that rows depend on apart from what they say themselves.
+// Everything that rows depend on besides their own fields.
 async function doneRowCacheOf(
   context: Context,
   { name, place, manifest: { defaults } }: Batch,

@@ -13,21 +13,21 @@ import {
   type WaitOptions,
 } from '../../wait-options.ts';
 
-/** What tells a batch: its file, its name, and its output folder. */
+/** The options that identify a batch: its name and its output. */
 export interface BatchOptions {
   /** Templates: `clips/{id}.{ext}`. */
   output?: string;
   default?: string[];
   name?: string;
   force?: boolean;
-  /** Folders that rows may name files in, besides the manifest's and the current one. */
+  /** Folders whose files rows may name, besides the manifest's and the current one. */
   allowFiles?: string[];
   /** Columns that are not fields, separated by commas. */
   ignoreColumns?: string[] | undefined;
   format?: Format;
 }
 
-/** Adds the flags by which a manifest is read. */
+/** Adds the flags that control how a manifest is read. */
 export function addManifestOptions(command: Command): void {
   command
     .addOption(
@@ -52,7 +52,7 @@ export function addManifestOptions(command: Command): void {
     .addOption(single('--name <name>', "names the batch (default: the file's, without its ending)"));
 }
 
-/** Adds the flags by which a batch is told. */
+/** Adds the flags that identify a batch. */
 export function addBatchOptions(command: Command): void {
   addManifestOptions(command);
   command
@@ -98,7 +98,10 @@ export function strictRowsOption(): Option {
   return strictOption('exit 11 if a video differs from its row; it is kept, and not paid for again');
 }
 
-/** The pace of a batch: that of all machines if the ledger is theirs. @throws MgwError('unreachable'). */
+/**
+ * Returns the rate limiter of a batch: the one of all machines if they share the ledger.
+ * @throws MgwError('unreachable').
+ */
 export async function paceOf(
   context: Context,
   batch: string,
@@ -113,7 +116,7 @@ export async function paceOf(
   return SharedPace.open({ ...options, batch, fleet, note });
 }
 
-/** How rows are carried out, by the settings. */
+/** Returns the options for carrying out rows, from the settings. */
 export async function rowOptionsOf(
   context: Context,
   wanted: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
@@ -122,7 +125,7 @@ export async function rowOptionsOf(
   return { ...wanted, timeoutMs: timeoutMs.value };
 }
 
-/** Returns the flags of a command that runs a batch again as it was typed. */
+/** Returns the flags of the command that repeats this run. */
 export function flagsAsTyped(options: RunBatchOptions): string[] {
   const { default: fields = [], force, sidecar, ...typed } = options;
   const given = (flag: string, value: string | number | undefined): string[] =>

@@ -23,7 +23,10 @@ Examples:
   $ mgw batch retry clips.csv --id intro --id outro
   $ mgw batch retry clips.csv --rated 2`;
 
-/** `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: a new take of rows that ended badly; it is paid for again. */
+/**
+ * `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: makes rows again that ended badly, and pays
+ * for them again.
+ */
 export function registerRetry(command: Command, run: Run): void {
   command
     .argument('<batch>', 'its file, or its name if it was run before')

@@ -6,7 +6,7 @@ import { decodeUtf8, readInputFile } from '../../input.ts';
 
 /**
  * Returns the real paths of the folders that the rows of a manifest may name files in: the manifest's, the current one,
- * and those of `--allow-files`. The root folder counts only if it is given, since it holds `/proc`.
+ * and those of `--allow-files`. The root folder must be given explicitly, since it contains `/proc`.
  * @param manifest its path; undefined if it came from standard input
  * @throws MgwError('usage') if a folder of `--allow-files` does not exist.
  */
@@ -51,7 +51,7 @@ export class RowFiles {
     return decodeUtf8(await this.bytes(path, field), `${field}: the file`);
   }
 
-  // Outside the folders, a missing file and one that exists give the same error.
+  // Outside the folders, a missing and an existing file give the same error.
   async #permitted(path: string, field: string): Promise<string> {
     const wanted = resolve(this.#base, path);
     const shown = printableLine(path, 200);

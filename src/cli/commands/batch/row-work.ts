@@ -15,8 +15,8 @@ import { optionObject } from '../../input.ts';
 import { RowFiles } from './row-files.ts';
 
 /**
- * Composes and checks the rows of a batch as `video X submit` and `tts` would; the listing is asked for once.
- * @param isOffline composes rows only to find their jobs: they are not checked, and the listing is not asked for
+ * Composes and checks the rows of a batch as `video X submit` and `tts` do; fetches the listing once.
+ * @param isOffline composes rows only to find their jobs: does not check them, and does not fetch the listing
  */
 export function rowComposer(
   context: Context,
@@ -37,7 +37,7 @@ export function rowComposer(
   };
 }
 
-// The content of a file is never read as the name of another.
+// The content of a file must not be taken for another file's name.
 async function givenFlags(
   { kind, flags: written }: Row,
   files: RowFiles,

@@ -27,7 +27,7 @@ Examples:
   $ mgw batch status clips.csv --json
   $ mgw batch status clips.csv -o clips/{id}.{ext}`;
 
-/** `mgw batch status NAME|FILE`: where every row stands by the ledger; no task is asked for. */
+/** `mgw batch status NAME|FILE`: the state of every row in the ledger. No task is queried. */
 export function registerBatchStatus(command: Command, run: Run): void {
   command.argument('<batch>', 'its file, or its name if it was run before');
   addBatchOptions(command);

@@ -58,7 +58,7 @@ function wordsOf(protocol: Protocol | undefined): string[] {
   return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'fetch'];
 }
 
-// Each may be waiting: a few that are stuck must not keep the others, nor a thousand downloads begin at once.
+// Many jobs may be waiting: a few slow ones must not block the others, and a thousand downloads must not begin at once.
 const maxAtOnce = 32;
 
 async function fetchJobs(

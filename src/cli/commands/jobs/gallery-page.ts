@@ -29,7 +29,7 @@ export interface GalleryOptions {
   port?: number;
 }
 
-// Returns the page of some jobs, without the key, signatures of addresses, and folders of this machine.
+// Returns the page of some jobs, without the key, URL signatures and folders of this machine.
 async function galleryHtml(
   context: Context,
   jobs: readonly Job[],
@@ -60,7 +60,7 @@ async function galleryHtml(
   return pageHtml(data, secretRedactor(secrets));
 }
 
-/** Shows the page of some jobs on this machine until it is interrupted; each visit sees the ledger as it is then. */
+/** Serves the page of some jobs on this machine until it is interrupted. Each visit shows the current ledger. */
 export async function serveGallery(
   context: Context,
   jobs: () => Promise<Job[]>,
@@ -69,7 +69,7 @@ export async function serveGallery(
   const ledger = await context.ledger();
   const { soft } = interruptions();
   const server = await startGallery(port, {
-    // The page reads the sounds itself.
+    // The page computes waveforms itself.
     page: async (hrefOf, save) => {
       const peaksOf = (): Promise<undefined> => Promise.resolve(undefined);
       return galleryHtml(context, await jobs(), { hrefOf, peaksOf, fileState: stateBySize }, save);
@@ -87,7 +87,10 @@ export async function serveGallery(
   return { json: {}, silent: true };
 }
 
-/** Writes the page of some jobs. @throws MgwError: exit 10 if it cannot be written, or would replace a page that is not mgw's. */
+/**
+ * Writes the page of some jobs.
+ * @throws MgwError: exit 10 if it cannot be written, or would replace a file that mgw did not write.
+ */
 export async function writeGallery(
   context: Context,
   jobs: readonly Job[],

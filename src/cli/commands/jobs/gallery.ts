@@ -22,7 +22,7 @@ Examples:
   $ mgw jobs gallery --batch clips --since 1d -o review/
   $ mgw jobs ls -q --state succeeded | mgw jobs gallery - -o review/`;
 
-/** `mgw jobs gallery [REF...]`: a page of results, to look at, compare and rate. */
+/** `mgw jobs gallery [REF...]`: a page for looking at, comparing and rating results. */
 export function registerGallery(command: Command, run: Run): void {
   command
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin (default: all jobs)')

@@ -31,7 +31,7 @@ Examples:
   $ mgw jobs prune --older-than 30d --dry-run
   $ mgw jobs prune --older-than 90d --keys`;
 
-/** `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger that no promise needs. */
+/** `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger, unless their command would then pay again. */
 export function registerPrune(command: Command, run: Run): void {
   command
     .addOption(

@@ -22,8 +22,8 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
 }
 
 /**
- * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: how a person ends an `unknown`. Without a choice
- * it asks on a terminal; otherwise it lists the choices and exits 7.
+ * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: ends the doubt about an `unknown` job. Without
+ * a choice it asks on a terminal; otherwise it lists the choices and exits 7.
  */
 export function registerResolve(command: Command, run: Run): void {
   command
@@ -74,7 +74,7 @@ function chosen(options: ResolveOptions): Resolution | undefined {
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
 }
 
-// Nothing is decided without an answer.
+// Without an answer nothing is decided.
 async function askHow(context: Context, ref: string): Promise<Resolution> {
   const [{ findDoubt }, { shellWord }] = await Promise.all([
     import('../../../flows/resolve.ts'),

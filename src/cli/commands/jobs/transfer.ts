@@ -44,7 +44,7 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
   };
 }
 
-/** `mgw jobs import FILE|-`: takes exported jobs in; those that are here already stay as they are. */
+/** `mgw jobs import FILE|-`: imports exported jobs. Existing jobs stay as they are. */
 export function registerImport(command: Command, run: Run): void {
   command
     .argument('<file>', 'a file of JSON lines, or - for stdin')
@@ -65,7 +65,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Also if it is here: an import that was interrupted did not come to this.
+    // Also for an existing job: an interrupted import may have ended before this.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
@@ -103,8 +103,8 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 }
 
 /**
- * An imported event with its path inside `folder` (design 4). A path that is really below it stays. Of any other path
- * only the file name is kept, relative: it then means a file in the current folder of the command that uses it.
+ * Returns an imported event with its path inside `folder` (design 4). A path that is really below it stays. Any other
+ * path is reduced to its file name, which is relative to the current folder of the command that uses it.
  */
 export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
   if (event.type === 'file')
@@ -128,7 +128,7 @@ function isVisibleName(name: string): boolean {
   );
 }
 
-// The path without symbolic links, as far as it exists.
+// Resolves symbolic links in the part of the path that exists.
 function realPlace(path: string): string {
   try {
     return realpathSync(path);

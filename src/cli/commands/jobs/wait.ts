@@ -25,13 +25,14 @@ export function registerWait(command: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => wait(context, refs)));
 }
 
-/** The longest pause between the first polls of two jobs, ms. */
+/** The maximum pause between the first polls of two jobs, ms. */
 const maxGapMs = 50;
 
 async function wait(context: Context, given: string[]): Promise<Outcome> {
   const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const refs = await readRefs(given, context.io);
-  // The first polls are spread over one interval, and so the later ones: a thousand must not come at once each time.
+  // Spreads the first polls over one interval, and with them all later ones, so that a thousand polls never come at
+  // once.
   const gapMs = Math.min(maxGapMs, deps.pollIntervalMs / refs.length);
   let begun = 0;
   const one = async (ref: string): Promise<Outcome> => {

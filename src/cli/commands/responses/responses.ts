@@ -94,7 +94,7 @@ interface ResponsesOptions {
 }
 
 /**
- * The body from input, flags, `--body` and `--set`.
+ * Builds the body from input, flags, `--body` and `--set`.
  * @throws MgwError('usage') naming what is wrong or missing.
  */
 async function responsesBody(
@@ -137,7 +137,7 @@ async function inputOf(
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-/** What a response came to: its JSON, the text that was printed, and why it is not ok. */
+/** The result of a call: its JSON, the text to print, and its error. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = { ...(response && { response }), ...(text !== '' && { text }) };
@@ -167,15 +167,17 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
   }
 }
 
-// Nothing is recorded of a response that it could be printed from again.
+// No record holds the response, so it cannot be printed again.
 function lost(error: unknown): never {
   if (!(error instanceof MgwError)) throw error;
   throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
 }
 
-/** Prints the answer: as it arrives with `--stream`, otherwise whole. A terminal obeys none of it. */
+/**
+ * Prints the response: as it arrives with `--stream`, otherwise whole. Control characters are removed for a terminal.
+ */
 class Printer {
-  /** The text that is not printed yet; with `--json` all of it. */
+  /** The text not printed yet; with `--json` all of it. */
   held = '';
   readonly #context: Context;
   readonly #atOnce: boolean;

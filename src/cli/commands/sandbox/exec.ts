@@ -21,7 +21,7 @@ interface ExecOptions extends ServeOptions {
   minPoll?: number;
 }
 
-/** `mgw sandbox exec -- CMD`: runs a script against a sandbox of its own, with the real key out of reach. */
+/** `mgw sandbox exec -- CMD`: runs a script against a new sandbox, with the real key out of reach. */
 export function registerExec(command: Command, run: Run): void {
   command
     .argument('<command...>', 'the command and its arguments, after --')
@@ -72,7 +72,7 @@ async function served(
   const { env } = context.io;
   const config = await readConfig(env);
   const sandbox = await serve(context, own, options);
-  // Under --json stdout belongs to the one document.
+  // With --json, stdout holds only the document.
   const stdout = context.globals.json ? 2 : 'inherit';
   try {
     await equipScript(folder, sandbox, config, options.minPoll);
@@ -117,7 +117,7 @@ function complaint(findings: readonly Finding[], scriptExitCode: number, total: 
   return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
 }
 
-/** Every key that is configured, whichever is in use: in MGW_API_KEY, in MGW_API_KEY_FILE's file, in each profile. */
+/** Returns every configured key, in use or not: from MGW_API_KEY, the file of MGW_API_KEY_FILE, and each profile. */
 function configuredKeys(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
   const keys = [env['MGW_API_KEY'], keyInFile(env), ...Object.values(profiles).map((each) => each.api_key)];
   return keys.filter((key) => key !== undefined);
@@ -127,7 +127,7 @@ function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | unde
   try {
     return path ? keyOfFile(readKeyFile(path)).trim() : undefined;
   } catch {
-    // In CI, often a secret that was not passed on: what cannot be read is not copied either.
+    // An unreadable file is often a CI secret that was not passed on. It cannot leak.
     return undefined;
   }
 }

@@ -64,7 +64,7 @@ function billText(lines: readonly BillLine[], total: number, width: number | und
   return `${table(head, rows, width)}\n\ntotal: ${total} credits`;
 }
 
-/** `mgw sandbox reset`: forgets the sandbox's tasks, its bill and its ledger; real jobs are untouched. */
+/** `mgw sandbox reset`: removes the sandbox's tasks, bill and ledger. Real jobs are untouched. */
 function registerReset(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox reset\n  $ mgw sandbox reset --json')

@@ -9,21 +9,21 @@ import { ownCommand } from '../../../installation.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 import { shellWord } from '../../output/human.ts';
 
-/** The world of a script under `mgw sandbox exec`: a folder of its own, removed when the script has ended. */
+/** The folder of a script under `mgw sandbox exec`, removed when the script ends. */
 export interface ScriptFolder {
   path: string;
-  /** Its home, where a config without any key is. */
+  /** Its home, with a config that holds no key. */
   home: string;
-  /** Its state directory: the ledger and the sandbox are below it. */
+  /** Its state directory, with the ledger and the sandbox. */
   state: string;
   config: string;
-  /** First on its PATH: this very mgw. */
+  /** The first folder on its PATH, with this mgw. */
   bin: string;
 }
 
-/** Makes the folder of a script, for its owner alone. */
+/** Makes the folder of a script, which only the owner can read. */
 export async function makeScriptFolder(): Promise<ScriptFolder> {
-  // Absolute, since a script may change its folder.
+  // Absolute, since the script may change its current folder.
   const path = await mkdtemp(join(resolve(tmpdir()), 'mgw-exec-'));
   const home = join(path, 'home');
   const folder = {
@@ -37,9 +37,9 @@ export async function makeScriptFolder(): Promise<ScriptFolder> {
 }
 
 /**
- * Writes what leads a script's mgw to the sandbox: a start script on its PATH that says where the sandbox is, so that
- * nothing the script does to its environment can lead elsewhere, and a config that has the same profiles as `own`,
- * each without any setting but `pollMs`, its mgw's pause between polls.
+ * Leads the script's mgw to the sandbox. Writes a start script on its PATH that names the sandbox, so that no change of
+ * the environment leads elsewhere, and a config with the profiles of `own`, whose only setting is `pollMs`, the pause
+ * between polls.
  * @throws MgwError('usage') if the folder cannot be put on a PATH.
  */
 export async function equipScript(
@@ -58,7 +58,7 @@ export async function equipScript(
   await chmod(join(folder.bin, 'mgw'), 0o700);
 }
 
-// Not a link to mgw.js: its first line looks for a node on the PATH, which may be another one, or missing.
+// Not a link to mgw.js, which would run with whatever node is on the PATH.
 function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'url'>): string {
   return [
     '#!/bin/sh',
@@ -70,8 +70,9 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
 }
 
 /**
- * The environment of a script: MGW_BASE_URL and MGW_API_KEY for what calls the gateway by itself, MGW_SANDBOX for any
- * other mgw than that on its PATH, the AWS variables of the sandbox's object storage, and a home of its own; `keys` are in none of its variables.
+ * Returns the environment of a script: MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
+ * MGW_SANDBOX for an mgw that is not on its PATH, the AWS variables of the sandbox's object storage, and its own home.
+ * No variable contains one of `keys`.
  */
 export function scriptEnvironment(
   env: NodeJS.ProcessEnv,
@@ -89,7 +90,7 @@ export function scriptEnvironment(
     MGW_STATE_DIR: folder.state,
     MGW_CONFIG_DIR: folder.config,
     ...sandbox.store,
-    // What is not mgw would ask the proxy for loopback.
+    // Other programs would send loopback requests to the proxy.
     NO_PROXY: noProxy,
     no_proxy: noProxy,
     PATH: [folder.bin, env['PATH']].filter(Boolean).join(delimiter),
@@ -103,10 +104,10 @@ const LEADING_OUT = [
   ...['AWS_PROFILE', 'AWS_SESSION_TOKEN', 'AWS_SHARED_CREDENTIALS_FILE', 'AWS_CONFIG_FILE'],
   ...['AWS_ENDPOINT_URL', 'AWS_DEFAULT_REGION'],
 ];
-/** A shorter key is in other variables by chance. */
+/** A shorter key may occur in other variables by chance. */
 const SHORTEST_KEY = 8;
 
-// CI hands one secret on under several names.
+// CI may pass one secret under several names.
 function withoutKeys(env: NodeJS.ProcessEnv, keys: readonly string[]): NodeJS.ProcessEnv {
   const secrets = keys.filter(({ length }) => length >= SHORTEST_KEY);
   const isSafe = (name: string, value = ''): boolean =>
@@ -114,8 +115,9 @@ function withoutKeys(env: NodeJS.ProcessEnv, keys: readonly string[]): NodeJS.Pr
   return Object.fromEntries(Object.entries(env).filter(([name, value]) => isSafe(name, value)));
 }
 /**
- * Runs a script to its end and returns its exit code (128 plus the signal's number if a signal ended it).
- * Signals are passed on. @throws MgwError('usage') if it cannot be run.
+ * Runs a script to its end and returns its exit code (128 plus the signal's number if a signal ended it). Forwards
+ * signals to it.
+ * @throws MgwError('usage') if it cannot be run.
  */
 export function runScript(
   [file = '', ...rest]: readonly string[],
@@ -123,10 +125,10 @@ export function runScript(
   stdio: StdioOptions,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    // Listened to before the script runs: a signal in between would end mgw and leave the script behind.
+    // Listen before the script starts: a signal in between would end mgw but not the script.
     for (const signal of signals) process.on(signal, forward);
     const child = spawn(file, rest, { env, stdio });
-    // A terminal sends Ctrl-C to the script too, and a second one would end more than was asked for.
+    // A terminal sends Ctrl-C to the script too. Forwarding it would make the script receive it twice.
     function forward(signal: NodeJS.Signals): void {
       if (signal !== 'SIGINT' || !process.stdin.isTTY) child.kill(signal);
     }

@@ -11,7 +11,7 @@ import { parseDuration } from '../../../duration.ts';
 import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 
-/** How a sandbox is to behave. */
+/** The options of a sandbox. */
 export interface ServeOptions {
   port?: number;
   /** ms. */
@@ -62,7 +62,10 @@ export function addServeOptions(command: Command): void {
     .addOption(repeatable('--voice <name>', "accept this speaker too, next to the sandbox's own"));
 }
 
-/** Starts a sandbox over a state directory. @throws MgwError('usage') for what does not exist or a port in use. */
+/**
+ * Starts a sandbox over a state directory.
+ * @throws MgwError('usage') for an unknown fault, key or model, or a port in use.
+ */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
   const { limitsOf, startSandbox } = await import('../../../flows/open-sandbox.ts');
   const { forgetFaults } = await import('../../../sandbox/faults.ts');
@@ -85,7 +88,7 @@ export function gatewayFolder(sandbox: string): string {
   return join(sandbox, 'gateway');
 }
 
-/** `mgw sandbox start`: serves until it is interrupted; prints what a shell has to export. */
+/** `mgw sandbox start`: serves until it is interrupted, and prints the variables to export. */
 export function registerStart(command: Command, run: Run): void {
   command.addOption(
     single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)),

@@ -14,7 +14,7 @@ import { currencyOf } from '../../../flows/prices.ts';
 import { deliveredOutcome } from '../video/delivered.ts';
 import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 
-/** Speaks what was prepared, as one job or with `--split` as several, and reports where the audio is. */
+/** Speaks a prepared text, as one job or with `--split` as several, and prints the path of the audio. */
 export async function deliverSpeech(
   context: Context,
   speech: PreparedSpeech,

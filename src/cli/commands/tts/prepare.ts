@@ -9,7 +9,7 @@ import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { splitText } from '../../../speech/split.ts';
 import { absoluteOutput, isObjectUrl } from '../../../store-url.ts';
 
-/** The options of `mgw tts` apart from those that are settings. */
+/** The options of `mgw tts` that are not settings. */
 export interface TtsOptions extends OutputOptions, BudgetOptions {
   file?: string;
   format?: string;
@@ -24,9 +24,9 @@ export interface TtsOptions extends OutputOptions, BudgetOptions {
   check?: boolean;
 }
 
-/** Speech that was read and checked; nothing is sent yet. */
+/** Speech that was composed and checked, but not sent. */
 export interface PreparedSpeech {
-  /** One body for each call: several with `--split`. */
+  /** The body of each call; several with `--split`. */
   bodies: JsonObject[];
   format: SpeechFormat;
   /** Hertz. */
@@ -40,7 +40,7 @@ export interface PreparedSpeech {
 const defaultPieceLength = 1000;
 
 /**
- * Puts text, flags and settings together, and checks them.
+ * Composes speech from text, flags and settings, and checks it.
  * @throws MgwError('usage') naming every flag or field that is wrong.
  */
 export async function prepareSpeech(

@@ -10,7 +10,7 @@ import type { JsonObject } from '../../../json.ts';
 import { compose, fileNamedBy, type FlagValue, longName } from '../../../protocols/compose.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 
-/** The options that a body is made of, apart from the protocol's own flags. */
+/** The options that a body is made from, besides the protocol's own flags. */
 export interface BodyOptions extends Pick<
   BodyParts,
   'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'
@@ -45,8 +45,8 @@ export async function composedVideo(
 }
 
 /**
- * Asks for the prompt of a submission that needs one and has none: on a terminal, or from a pipe. Undefined if nothing may
- * be asked (`--no-input`, CI): a pipe there often belongs to something else, such as the rest of the script.
+ * Returns the prompt of a submission that needs one and has none: asks on a terminal, or reads the pipe. Undefined with
+ * `--no-input` and in CI, where stdin often belongs to something else, such as the rest of the script.
  */
 export async function missingPrompt(
   context: Context,
@@ -74,7 +74,7 @@ async function promptFromStdin(context: Context): Promise<string> {
   return text;
 }
 
-/** Reads the argument of `--body`. @throws MgwError('usage') if it is no JSON object. */
+/** Reads the argument of `--body`. @throws MgwError('usage') if it is not a JSON object. */
 export async function givenBody(
   context: Context,
   source: string | undefined,
@@ -83,7 +83,7 @@ export async function givenBody(
   return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
-/** Adds a table of flags to `submit`. */
+/** Adds a protocol's flags to `submit`. */
 export function addFlags(command: Command, flags: readonly Flag[]): void {
   for (const flag of flags) {
     for (const option of optionsFor(flag)) command.addOption(option.helpGroup(`${flag.group ?? 'Video'}:`));
@@ -97,7 +97,10 @@ function optionsFor(flag: Flag): Option[] {
   return [new Option(`--${name}`, flag.description), new Option(`--no-${name}`, `the opposite of --${name}`)];
 }
 
-/** Returns the given flags of the protocol by their long names, with files read, and the names of those that are texts of files. */
+/**
+ * Returns the given flags of the protocol by their long names, with files read, and the names of those whose text came
+ * from a file.
+ */
 async function givenFlags(
   protocol: Protocol,
   options: Record<string, unknown>,

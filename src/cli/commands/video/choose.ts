@@ -10,7 +10,7 @@ import { compose, longName } from '../../../protocols/compose.ts';
 import { protocolNamed, protocolNames } from '../../../protocols/named.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 
-/** The options that the protocol may follow from. */
+/** The options that determine the protocol. */
 export interface ChoiceOptions extends BodyOptions {
   model?: string;
 }
@@ -19,7 +19,7 @@ const all: readonly Protocol[] = protocolNames.map(protocolNamed);
 
 const modelText = 'the model, as mgw models lists it; the protocol follows from it';
 
-/** Adds the flags of every protocol to `mgw video submit`, with the protocols that have each. */
+/** Adds the flags of every protocol to `mgw video submit`, each with the protocols that have it. */
 export function addAllFlags(command: Command): void {
   const byName = new Map<string, { flag: Flag; values: Set<string>; owners: string[] }>();
   for (const { name, flags } of all)
@@ -41,11 +41,11 @@ export function addAllFlags(command: Command): void {
   addFlags(command, merged);
 }
 
-/** The paths that `--endpoint` may name, of all protocols. */
+/** The values of `--endpoint`, of all protocols. */
 export const allEndpoints = all.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
- * Finds the protocol of a submission by its model, and refuses what the protocol does not have.
+ * Finds the protocol of a submission from its model, and refuses flags that the protocol does not have.
  * @throws MgwError('usage') with the `protocols` to choose from, or naming the flag.
  */
 export async function chooseProtocol(
@@ -70,7 +70,7 @@ export async function chooseProtocol(
   throw usageError(text, ['mgw', 'video', protocol.name, 'submit', '--help']);
 }
 
-// The model's field has another name in each protocol.
+// The field of the model has a different name in each protocol.
 async function modelOfBody(
   context: Context,
   { body: source, set }: BodyOptions,
@@ -84,7 +84,7 @@ async function modelOfBody(
   return models.find((model) => model !== undefined);
 }
 
-/** Asks on a terminal for the model of a submission that has none; undefined if nothing may be asked, or it has one. */
+/** Asks on a terminal for the model of a submission that has none. Undefined if it has one, or if mgw may not ask. */
 export async function missingModel(
   context: Context,
   protocol: Protocol | undefined,

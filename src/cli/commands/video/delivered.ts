@@ -13,8 +13,8 @@ import { currencyOf } from '../../../flows/prices.ts';
 import type { OutputOptions } from '../../wait-options.ts';
 
 /**
- * Runs a flow, and returns its outcome. That it was delivered is recorded once its id or path was printed.
- * @param describe puts something before the words that say what was saved
+ * Runs a flow, and returns its outcome. The delivery is recorded once its id or path was printed.
+ * @param describe returns a text to print before the saved paths
  */
 export async function deliveredOutcome(
   context: Context,
@@ -46,7 +46,7 @@ export async function deliveredOutcome(
   } catch (thrown) {
     const error = withOutput(toMgwError(thrown), options);
     const { job, handle } = error;
-    // The handle of an acceptance that could not be recorded is data: it goes to stdout as well as into the message.
+    // If an acceptance could not be recorded, its handle is data: print it on stdout as well as in the message.
     const json = { ...(handle !== undefined && { handle }), ...(job && { job: jobView(job) }) };
     return { json, text: handle && printableLine(handle), error, isRun: true };
   }
@@ -63,7 +63,7 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
     const { id, state, progress: percent } = job;
     progress.waiting({ id, state, native: ownWord(job), percent, expectedAt });
   };
-  // When it may be ready is looked up on the side: nothing waits for that.
+  // The estimate is looked up in the background; nothing waits for it.
   const expect = async (job: Job): Promise<void> => {
     const usualMs = await usualDurationMs(await context.ledger(), job);
     const since = Date.parse(job.submitted_at ?? '');
@@ -94,7 +94,7 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // A key that was rotated sees the tasks of the same account; one of another account does not.
+      // After a rotation the new key sees the tasks of its account. A key of another account does not.
       const isOther = job.record.account !== '' && job.record.account !== account;
       const other = isOther ? ' It was submitted with another API key.' : '';
       context.progress.note(

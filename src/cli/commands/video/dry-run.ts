@@ -16,7 +16,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
     auth.header,
   ]);
   const json = body === '' ? undefined : parseJson(body);
-  // The prompt may come from another person's file.
+  // The prompt may come from a stranger's file.
   const shown = json === undefined ? '' : escapeControls(JSON.stringify(json, undefined, 2));
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return {
@@ -25,7 +25,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
   };
 }
 
-/** Returns a dry run with what its requests may cost together, if the price of each is known. */
+/** Returns a dry run with the maximum total cost of its requests, if every price is known. */
 export async function withCost(
   outcome: Outcome,
   requests: readonly Asked[],

@@ -16,7 +16,7 @@ import { oneListing } from '../../../flows/listing.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { single } from '../../options.ts';
 
-/** `mgw video [X] status REF...`: one query for each job, no waiting. */
+/** `mgw video [X] status REF...`: queries each job once, without waiting. */
 export function registerStatus(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
   if (protocol === undefined) command.addOption(handleModelOption());
@@ -61,7 +61,7 @@ async function status(context: Context, protocol: Protocol | undefined, refs: st
   return { json: { jobs }, text, exitCode: bad.length > 0 ? exitCodes.partial : exitCodes.ok };
 }
 
-// A query that fails is the command's error; a job that is still running has none.
+// A failed query is the command's error. A running job is not an error.
 async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps): Promise<Omit<Seen, 'ref'>> {
   let job: Job | undefined;
   try {
@@ -79,7 +79,7 @@ async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps)
   }
 }
 
-/** `--model` of the commands that take REFs: it tells the protocol of a handle that the ledger has never seen. */
+/** `--model` of the commands that take REFs: it identifies the protocol of a handle that the ledger has never seen. */
 export function handleModelOption(): Option {
   return single('-m, --model <name>', 'the model of handles that were submitted without mgw');
 }

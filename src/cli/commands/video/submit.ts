@@ -49,8 +49,8 @@ const examples = [
 ];
 
 /**
- * `mgw video [X] submit [PROMPT|-]`: accepts a task and prints its id; with `-o` or `--wait` it also waits. Without a
- * protocol it follows from the model.
+ * `mgw video [X] submit [PROMPT|-]`: submits a task and prints its id; with `-o` or `--wait` it also waits. If no
+ * protocol is given, the model determines it.
  */
 export function registerSubmit(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('[prompt]', 'what to generate; - reads it from stdin');
@@ -93,7 +93,7 @@ async function submitCommand(
   checkNoTemplate(given, true);
   checkFileOptions(given);
   const settings = await context.settings();
-  // The time for which a person is asked does not count.
+  // The time that the user takes to answer does not count.
   if (context.io.stdin.isTTY !== true) await context.deadline();
   const listing = oneListing(context);
   const model = await missingModel(context, named, given, listing);
@@ -126,7 +126,8 @@ async function submitCommand(
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
 
-// The same note on every submission would be noise. A state folder that cannot be written shows it each time.
+// Show the note once, since it would be noise on every submission. If the state folder is not writable, show it each
+// time.
 async function noteOnce(context: Context, text: string): Promise<void> {
   const folder = join(ledgerFolder(await context.settings()), 'told');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
@@ -140,7 +141,7 @@ async function noteOnce(context: Context, text: string): Promise<void> {
 }
 
 /**
- * A folder as the output names the file by the job's id, as `fetch` does. A folder that is missing is created, before
+ * If the output is a folder, the file is named after the job's id, as with `fetch`. A missing folder is created before
  * anything is paid.
  * @throws MgwError('local_io') if it cannot be created.
  */

@@ -3,7 +3,7 @@ import { list, type Listed, type Register, type Run } from '../../command-tree.t
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { protocols } from '../../../protocols/registry.ts';
 
-/** `mgw video [PROTOCOL] submit|status|fetch`; without a protocol it follows from the model, or from the job. */
+/** `mgw video [PROTOCOL] submit|status|fetch`; if no protocol is given, the model or the job determines it. */
 export function registerVideo(video: Command, run: Run): void {
   const commands = Object.values<Protocol>(protocols).map((protocol) => {
     const register: Register = (command, run) => list(command, run, commandsOf(protocol));
