@@ -98,6 +98,20 @@ const unspoken = {
   },
 };
 
+// The MCP server brings a validator for the answers to its own elicitation, which mgw does not use: half of what is loaded
+// at its start.
+const withoutAjv = {
+  name: 'mcp-without-ajv',
+  transform: {
+    filter: { id: /@modelcontextprotocol\/server\/dist\/shimsNode\.mjs$/ },
+    handler(code) {
+      if (!code.includes('as DefaultJsonSchemaValidator, process };'))
+        throw new Error('the shims of the MCP server have changed: mend this');
+      return "import process from 'node:process'; export { process }; export class DefaultJsonSchemaValidator { getValidator() { throw new Error('no validator is loaded'); } }";
+    },
+  },
+};
+
 // undici makes a tree of the names of headers when it is loaded, to have them in lower case; Node does that itself as well.
 const withoutTree = {
   name: 'undici-without-its-tree',
@@ -249,6 +263,7 @@ const program = {
     withoutChildProcess,
     lazyWidths,
     unspoken,
+    withoutAjv,
     withoutTree,
     oneParser,
     fewConstants,

@@ -1,11 +1,6 @@
 import * as z from 'zod';
 import { spendGroups } from '../budget/spend.ts';
-import { fetchModels } from '../flows/models.ts';
-import { priceSetting } from '../flows/prices.ts';
-import { spendBy } from '../flows/spend.ts';
 import { jobStates } from '../job.ts';
-import { newestJobs } from '../jobs/newest.ts';
-import { recordedJob } from '../jobs/ref.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Call } from './calls.ts';
 import { agentView, type Answer, nextForJob, refText, well } from './result.ts';
@@ -29,6 +24,7 @@ export const lookTools = [
     isLocal: true,
     fields: { ref: z.string().describe(refText) },
     run: async ({ ref }, _call, { session }) => {
+      const { recordedJob } = await import('../jobs/ref.ts');
       const job = await recordedJob(await session.ledger(), ref);
       return { ...well, next: nextForJob(job), job: jobView(job) };
     },
@@ -50,6 +46,7 @@ export const lookTools = [
       limit: z.optional(z.int().min(1).max(200).describe('default 20')),
     },
     run: async ({ limit = 20, ...choice }, _call, { session }) => {
+      const { newestJobs } = await import('../jobs/newest.ts');
       const { shown, more } = await newestJobs(await session.ledger(), choice, limit);
       return { ...well, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
     },
@@ -62,6 +59,7 @@ export const lookTools = [
     isLocal: true,
     fields: { by: z.optional(z.enum(spendGroups).describe('default model')) },
     run: async ({ by = 'model' }, _call, { session }) => {
+      const { spendBy } = await import('../flows/spend.ts');
       return { ...well, next: null, spend: await spendBy(await session.ledger(), by, '') };
     },
   }),
@@ -86,6 +84,8 @@ async function models(
   { signals, deadline }: Call,
   { session }: Tools,
 ): Promise<Answer> {
+  const { fetchModels } = await import('../flows/models.ts');
+  const { priceSetting } = await import('../flows/prices.ts');
   const settings = await session.settings();
   const all = await fetchModels(session, undefined, { signal: signals.soft, timeoutMs: deadline.leftMs() });
   const shown = all

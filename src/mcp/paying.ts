@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
 import { MgwError } from '../errors.ts';
 import type { Delivered } from '../flows/deliver.ts';
@@ -13,15 +12,6 @@ import { checkKeyName, isKeyName } from '../key-name.ts';
 import type { Call } from './calls.ts';
 import { agentView, type Answer, errorAnswer, type NextCall, type Outcome } from './result.ts';
 import type { Tools } from './tool.ts';
-
-/** What every description of a tool that pays says. */
-export const sameKey =
-  'The same key is always the same job: call again with the same key and arguments after a timeout or an error, and nothing is paid twice.';
-
-/** The argument that every tool that pays requires. */
-export const keyField = z
-  .string()
-  .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
 
 /** The arguments of a call. */
 export type Given = Record<string, unknown>;

@@ -2,6 +2,7 @@ import { realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { messageOf, systemCode, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
+import { isObjectUrl } from '../store-url.ts';
 
 /** The one folder below which an agent's files are read and written (design 16). */
 export class Root {
@@ -25,15 +26,20 @@ export class Root {
    * Returns the absolute path of a file that is read or written.
    * @param given relative to the root, or absolute
    * @param what the argument, for the error
-   * @throws MgwError('usage') if its real path, or that of the folder it would be created in, is outside of the root.
+   * @throws MgwError('usage') if its real path, or that of the folder it would be created in, is outside of the root or
+   * cannot be resolved.
    */
   async file(given: string, what: string): Promise<string> {
+    const shown = `${what}: ${printableLine(given, 200)}`;
+    if (isObjectUrl(given)) throw usageError(`${shown} is no path: give one below ${this.path}.`);
     const path = resolve(this.path, given);
-    if (given.includes('\0') || !this.#holds(path) || !this.#holds(await realPathOf(path)))
-      throw usageError(
-        `${what}: ${printableLine(given, 200)} is outside of ${this.path}, the folder this server may use.`,
-      );
-    return path;
+    if (!given.includes('\0') && this.#holds(path)) {
+      const real = await realPathOf(path).catch((error: unknown) => {
+        throw usageError(`${shown}: ${messageOf(error)}`);
+      });
+      if (this.#holds(real)) return path;
+    }
+    throw usageError(`${shown} is outside of ${this.path}, the folder this server may use.`);
   }
 
   #holds(path: string): boolean {

@@ -2,8 +2,6 @@ import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
 import type { Session } from '../flows/session.ts';
-import { spendBy } from '../flows/spend.ts';
-import { recordedJob } from '../jobs/ref.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { version } from '../version.ts';
@@ -15,7 +13,7 @@ import { lookTools } from './look-tools.ts';
 import { toolResult } from './result.ts';
 import { Root } from './root.ts';
 import { speechTools } from './speech-tool.ts';
-import { addTool, type CheckBatch, type Tools } from './tool.ts';
+import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
 import { videoTools } from './video-tools.ts';
 import { waitTools } from './wait-tools.ts';
 
@@ -29,6 +27,7 @@ export interface ServeOptions extends Grant {
   /** The folder below which files are read and written. */
   root: string;
   checkBatch: CheckBatch;
+  readFile: ReadFile;
   /** A payment above this amount needs a person; an exact decimal. */
   confirmOver?: string | undefined;
   /** Called with what goes wrong between server and client; nothing of it is about money. */
@@ -44,13 +43,22 @@ const instructions =
  * @throws MgwError('usage') if there is no such root.
  */
 export async function serveMcp(options: ServeOptions): Promise<void> {
-  const { session, stdin, stdout, signals, checkBatch, note } = options;
+  const { session, stdin, stdout, signals, checkBatch, readFile, note } = options;
   const root = await Root.open(options.root);
   const calls = new Calls(session, signals);
   const authority = new Authority(session, options, root.path);
   const { confirmOver } = options;
   const confirmation = confirmOver === undefined ? undefined : new Confirmation(confirmOver);
-  const tools: Tools = { session, calls, root, authority, checkBatch, runs: new Map(), confirmation };
+  const tools: Tools = {
+    session,
+    calls,
+    root,
+    authority,
+    checkBatch,
+    readFile,
+    runs: new Map(),
+    confirmation,
+  };
   const lines = boundedLines((response) => stdout.write(response));
   const transport = new StdioServerTransport(lines, stdout, { maxBufferSize: 2 * maxLineBytes });
   const ended = endOf(stdin, stdout, signals.soft);
@@ -90,14 +98,19 @@ function addResources(server: McpServer, { session }: Tools): void {
     'job',
     new ResourceTemplate('mgw://jobs/{id}', { list: undefined }),
     { description: 'A job as it is recorded', mimeType: 'application/json' },
-    async (uri, { id }) =>
-      contents(uri.href, { job: jobView(await recordedJob(await session.ledger(), String(id))) }),
+    async (uri, { id }) => {
+      const { recordedJob } = await import('../jobs/ref.ts');
+      return contents(uri.href, { job: jobView(await recordedJob(await session.ledger(), String(id))) });
+    },
   );
   server.registerResource(
     'spend',
     'mgw://spend',
     { description: 'What the jobs cost, by model', mimeType: 'application/json' },
-    async (uri) => contents(uri.href, { spend: await spendBy(await session.ledger(), 'model', '') }),
+    async (uri) => {
+      const { spendBy } = await import('../flows/spend.ts');
+      return contents(uri.href, { spend: await spendBy(await session.ledger(), 'model', '') });
+    },
   );
 }
 

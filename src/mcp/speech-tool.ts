@@ -1,10 +1,7 @@
 import * as z from 'zod';
 import { deadlineIn } from '../clock.ts';
-import { speak } from '../flows/speak.ts';
-import { composeSpeech } from '../speech/compose.ts';
-import { speechModel } from '../speech/wire.ts';
-import { type AskedPayment, keyField, pay, sameKey } from './paying.ts';
-import { tool } from './tool.ts';
+import type { AskedPayment } from './paying.ts';
+import { keyField, sameKey, tool } from './tool.ts';
 
 /** `speak`. */
 export const speechTools = [
@@ -26,6 +23,10 @@ export const speechTools = [
         .describe("path of the file in the server's folder, such as out.mp3; .mp3, .wav, .pcm or .ogg"),
     },
     run: async (given, call, tools) => {
+      const { speak } = await import('../flows/speak.ts');
+      const { composeSpeech } = await import('../speech/compose.ts');
+      const { speechModel } = await import('../speech/wire.ts');
+      const { pay } = await import('./paying.ts');
       const { key, text, output, speaker, format, 'sample-rate': sampleRate } = given;
       const { session, root } = tools;
       const path = await root.file(output, 'output');

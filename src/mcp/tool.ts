@@ -16,6 +16,7 @@ export interface Tools {
   root: Root;
   authority: Authority;
   checkBatch: CheckBatch;
+  readFile: ReadFile;
   /** The runs of batches by their names, also those that have ended. */
   runs: Map<string, StartedRun>;
   /** Absent if no payment needs a person. */
@@ -34,6 +35,15 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   fields: Fields;
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
 }
+
+/** What every description of a tool that pays says. */
+export const sameKey =
+  'The same key is always the same job: call again with the same key and arguments after a timeout or an error, and nothing is paid twice.';
+
+/** The argument that every tool that pays requires. */
+export const keyField = z
+  .string()
+  .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
 
 /** Returns the tool as it is given, with the types of its arguments inferred. */
 export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
@@ -97,6 +107,9 @@ export interface CheckedBatch {
    */
   run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
 }
+
+/** Returns the bytes of a plain file. @throws MgwError('usage') naming the argument if it cannot be read. */
+export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 
 /** Opens batches by the code of `mgw batch`; files are read and written below the root only. */
 export type CheckBatch = (

@@ -1,15 +1,41 @@
 import * as z from 'zod';
-import { deadlineIn } from '../clock.ts';
-import { usageError } from '../errors.ts';
-import { priceOf, type Asked } from '../flows/prices.ts';
-import { submitVideo } from '../flows/submit-video.ts';
-import { composeSpeech } from '../speech/compose.ts';
-import { speechModel } from '../speech/wire.ts';
-import type { Call } from './calls.ts';
-import { type AskedPayment, type Given, keyField, pay, sameKey } from './paying.ts';
-import { type Outcome, well } from './result.ts';
-import { tool, type Tools } from './tool.ts';
-import { composedVideo, videoFields } from './video-arguments.ts';
+import { longName } from '../protocols/compose.ts';
+import { protocolNamed, protocolNames } from '../protocols/named.ts';
+import type { Flag } from '../protocols/protocol.ts';
+import { keyField, sameKey, tool } from './tool.ts';
+
+const one = z.optional(z.union([z.string(), z.number()]));
+const list = z.optional(z.union([z.array(z.union([z.string(), z.number()])), z.string(), z.number()]));
+const onOrOff = z.optional(z.boolean());
+
+// The arguments of a video: the flags of all protocols, each described for the protocols that have it.
+const videoFields: Record<string, z.ZodOptional> = {
+  protocol: z.optional(z.enum(protocolNames)).describe('the protocol that serves the model; see models'),
+  ...Object.fromEntries(
+    [...flagTexts()].map(([name, { kind, text }]) => [name, fieldOf(kind).describe(text)]),
+  ),
+};
+
+function fieldOf(kind: Flag['kind']): z.ZodOptional {
+  return kind === 'switch' ? onOrOff : kind === 'list' ? list : one;
+}
+
+function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
+  const flags = new Map<string, { kind: Flag['kind']; texts: Map<string, string[]> }>();
+  for (const protocol of protocolNames)
+    for (const flag of protocolNamed(protocol).flags) {
+      const { kind, description } = flag;
+      const known = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
+      known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);
+      flags.set(longName(flag), { ...known, kind });
+    }
+  return new Map(
+    [...flags].map(([name, { kind, texts }]) => {
+      const parts = [...texts].map(([text, names]) => `${names.join(', ')}: ${text}`);
+      return [name, { kind, text: parts.join('; ') }];
+    }),
+  );
+}
 
 /** `submit_video`, and `price`. */
 export const videoTools = [
@@ -19,7 +45,7 @@ export const videoTools = [
     description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} models lists the models and their protocols; an argument belongs to the protocols that its description begins with. Then call wait, then fetch.`,
     effect: 'pay',
     fields: { key: keyField, ...videoFields },
-    run: (given, call, tools) => submitted(given, call, tools),
+    run: async (...asked) => (await import('./videos.ts')).submitted(...asked),
   }),
   tool({
     name: 'price',
@@ -28,53 +54,6 @@ export const videoTools = [
       'Tells what a video (the arguments of submit_video without key) or speech (text) would cost at most, and what is left of the budgets. Nothing is sent.',
     effect: 'look',
     fields: { ...videoFields, text: z.optional(z.string().describe('the text of speech')) },
-    run: (given, call, tools) => priced(given, call, tools),
+    run: async (...asked) => (await import('./videos.ts')).priced(...asked),
   }),
 ];
-
-// A refused submission is tried again for so long at most, ms. The call is answered before that.
-const longestSubmissionMs = 10 * 60_000;
-
-async function submitted(
-  { key, ...given }: Given & { key: string },
-  call: Call,
-  tools: Tools,
-): Promise<Outcome> {
-  const { video, advice, defaults } = await composedVideo(tools, given);
-  call.notes.push(...advice, ...(defaults === undefined ? [] : [defaults]));
-  const { protocol, body } = video;
-  const wanted = {
-    ask: 'accept',
-    force: false,
-    fresh: false,
-    sidecar: false,
-    key,
-    blockedByAnyDoubt: call.deadline,
-    deadline: deadlineIn(longestSubmissionMs, tools.session.clock),
-  } as const;
-  const asked: AskedPayment = {
-    tool: 'submit_video',
-    key,
-    given: { key, ...given },
-    order: { protocol: protocol.name, model: protocol.modelOf(body), body },
-    flow: (deps) => submitVideo(video, wanted, deps),
-    next: ({ id }) => ({ tool: 'wait', arguments: { refs: [id] } }),
-  };
-  return pay(asked, call, tools);
-}
-
-async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<Outcome> {
-  const settings = await tools.session.settings();
-  let asked: Asked;
-  if (typeof text === 'string') {
-    if (Object.keys(given).length > 0)
-      throw usageError('Give text, or the arguments of submit_video, not both.');
-    asked = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
-  } else {
-    const { video, advice, defaults } = await composedVideo(tools, given);
-    call.notes.push(...advice, ...(defaults === undefined ? [] : [defaults]));
-    asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
-  }
-  const { cost, what } = priceOf(asked, settings);
-  return { ...well, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
-}

@@ -1,7 +1,5 @@
 import * as z from 'zod';
 import { MgwError, usageError } from '../errors.ts';
-import { fetch as fetchResult, planFetches, waitFor } from '../flows/fetch.ts';
-import { findJobHere } from '../flows/find-job.ts';
 import type { Job } from '../job.ts';
 import type { Call } from './calls.ts';
 import { agentView, type Answer, errorAnswer, nextForJob, pendingAnswer, refText, well } from './result.ts';
@@ -50,6 +48,8 @@ export const waitTools = [
 ];
 
 async function wait(all: readonly string[], call: Call): Promise<Answer> {
+  const { waitFor } = await import('../flows/fetch.ts');
+  const { findJobHere } = await import('../flows/find-job.ts');
   const deps = await call.deps();
   const ends = await Promise.all(
     all.map(async (each): Promise<Ended> => {
@@ -107,6 +107,7 @@ async function fetched(
   call: Call,
   tools: Tools,
 ): Promise<Answer> {
+  const { fetch: fetchResult, planFetches } = await import('../flows/fetch.ts');
   const deps = await call.deps();
   const isFolder = output !== undefined && /[\\/]$/.test(output);
   const path = await tools.root.file(output ?? '.', 'output');

@@ -3,6 +3,7 @@ import { parseAmount } from '../../decimal.ts';
 import { exitCodes, usageError } from '../../errors.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
+import { readInputFile } from '../input.ts';
 import { budgetOptions, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 
@@ -60,6 +61,7 @@ async function serve(
     budget,
     newBudget,
     checkBatch: async (...asked) => (await import('./batch/for-agents.ts')).batchChecker(context)(...asked),
+    readFile: readInputFile,
     hasBudgetName: context.globals.budgetName !== undefined,
     confirmOver,
     note: (text) => context.progress.note(text),
