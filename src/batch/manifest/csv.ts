@@ -23,6 +23,13 @@ export async function* readCsv(
   let header: Header | undefined;
   for await (const record of records(source)) {
     const length = record.cells.findLastIndex((cell) => cell.trim() !== '') + 1;
+    if (
+      header === undefined &&
+      record.line === 1 &&
+      /^sep=.?$/i.test(record.cells[0] ?? '') &&
+      record.cells.slice(1).join('') === ''
+    )
+      continue;
     if (header === undefined) {
       header = readHeader({ ...record, cells: record.cells.slice(0, length) }, source.badLines, report);
       continue;
@@ -43,6 +50,9 @@ export async function* readCsv(
   if (header === undefined && source.badLines.size === 0)
     report({ line: 1, message: 'the file is empty: its first row names the fields' });
 }
+
+// The first line of a file that was made for Excel may name the separator.
+const separatorLine = /^sep=(.)\r?\n/i;
 
 interface Header {
   /** Empty for a column without a name. */
@@ -78,14 +88,22 @@ function readHeader(
 function fieldsOf({ cells, line }: CsvRecord, header: Header): WrittenField[] {
   const fields: WrittenField[] = [];
   for (const [index, name] of header.names.entries()) {
-    const value = cells[index] ?? '';
+    const written = cells[index] ?? '';
+    const value = fieldName(name) === 'aspect-ratio' ? ratioOf(written) : written;
     if (name !== '' && value !== '') fields.push({ name, value, line, nameLine: header.line, isText: true });
   }
   return fields;
 }
 
-/** Returns the separator that the first line has most of outside quotes. */
+// A spreadsheet takes 16:9 for a time of day, and writes it as 16:09 or 16:09:00.
+function ratioOf(cell: string): string {
+  return cell.trim().replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2');
+}
+
+/** Returns the separator that a line `sep=;` names, or that the first line has most of outside quotes. */
 function separatorOf(text: string): string {
+  const named = separatorLine.exec(text)?.[1];
+  if (named !== undefined) return named;
   const header = (/[^\r\n]*\S[^\r\n]*/.exec(text)?.[0] ?? '').replace(/"[^"]*"/g, '');
   const count = (separator: string): number => header.split(separator).length;
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');

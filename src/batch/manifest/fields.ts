@@ -46,6 +46,22 @@ export function rowId(written: string): string {
   return written.trim().replace(/\s+/g, '-');
 }
 
+const remarks = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
+
+/** Whether a column is for the people who edit the file, by its name: `#Mood`, `Notes`. */
+export function isRemark(written: string): boolean {
+  return written.trim().startsWith('#') || remarks.includes(fieldName(written));
+}
+
+/** Whether a column is no field of any row, nor near the name of one. */
+export function isStray(written: string): boolean {
+  return (
+    !isPath(written) &&
+    nameFault(written) !== undefined &&
+    near(fieldName(written), [...allNames]) === undefined
+  );
+}
+
 /** What is wrong with a field's name, or undefined; with a kind, as a field of a row of that kind. */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
@@ -61,8 +77,12 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
 
 /** What was probably meant by a name that there is not, however short it is; else all the names that there are. */
 export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
-  const near = nearestName(name, known, Math.max(1, Math.floor(name.length / 3)));
-  return near === undefined ? `there are: ${[...known, ...others].join(', ')}` : `did you mean ${near}?`;
+  const meant = near(name, known);
+  return meant === undefined ? `there are: ${[...known, ...others].join(', ')}` : `did you mean ${meant}?`;
+}
+
+function near(name: string, known: readonly string[]): string | undefined {
+  return nearestName(name, known, Math.max(1, Math.floor(name.length / 3)));
 }
 
 function pathFault(name: string): string | undefined {

@@ -70,6 +70,7 @@ export async function openManifest(path: string, opening: Opening = {}): Promise
   const opened = content === undefined ? await statOf(path) : undefined;
   const bytes = (): AsyncIterable<Buffer> => (content === undefined ? bytesOf(path) : inChunks(content));
   const found = await detectEncoding(bytes());
+  if (found === 'workbook') throw isWorkbook(path);
   // Only a spreadsheet writes Windows-1252; in the other formats a line that is not UTF-8 is an error.
   const encoding = found === 'windows-1252' && format !== 'csv' ? 'utf-8' : found;
   const note = 'is not UTF-8, so it was read as Windows-1252. Check letters such as é in: mgw batch plan';
@@ -89,12 +90,16 @@ export async function openManifest(path: string, opening: Opening = {}): Promise
 
 function unknownFormat(path: string): MgwError {
   if (path === '-') return usageError('Standard input needs --format csv, jsonl or yaml.');
-  if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path))
-    return usageError(
-      `${shown(path)} is a workbook, which mgw does not read. Save the sheet as CSV: in Excel, File > Save As > CSV UTF-8; in LibreOffice, File > Save As > Text CSV; in Numbers, File > Export To > CSV.`,
-    );
+  if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path)) return isWorkbook(path);
   return usageError(
     `${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}. Another name needs --format.`,
+  );
+}
+
+function isWorkbook(path: string): MgwError {
+  const name = path === '-' ? 'Standard input' : shown(path);
+  return usageError(
+    `${name} is a workbook, which mgw does not read. Save the sheet as CSV: in Excel, File > Save As > CSV UTF-8; in LibreOffice, File > Save As > Text CSV; in Numbers, File > Export To > CSV. Then give mgw the CSV.`,
   );
 }
 

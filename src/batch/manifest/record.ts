@@ -29,6 +29,8 @@ export interface Problem {
   line: number;
   /** The field as the manifest spells it, if it is one field's. */
   field?: string;
+  /** The name of a column that is no field, as the manifest spells it. */
+  column?: string;
   message: string;
 }
 

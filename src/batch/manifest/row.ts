@@ -3,8 +3,9 @@ import { usageError } from '../../errors.ts';
 import { asSentence } from '../../http/failures.ts';
 import type { JobKind } from '../../job.ts';
 import type { JsonObject } from '../../json.ts';
+import { printableLine } from '../../printable.ts';
 import { shownValue } from '../../protocols/violations.ts';
-import { fieldName, isPath, kinds, nameFault, variableName } from './fields.ts';
+import { fieldName, isPath, isRemark, isStray, kinds, nameFault, variableName } from './fields.ts';
 import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
 import { rowSchema } from './schema.ts';
 import { fillTemplates, namesInTemplates, textOf } from './template.ts';
@@ -67,7 +68,7 @@ export function defaultsOf(
 }
 
 function isColumn(written: string, columns: ReadonlySet<string>): boolean {
-  return written.trim().startsWith('#') || columns.has(variableName(written));
+  return isRemark(written) || columns.has(variableName(written));
 }
 
 function defaultFault({ name: written, value }: WrittenField): string | undefined {
@@ -109,6 +110,11 @@ export function readRow(
     isOpen = false;
     report({ line, message, ...(field !== undefined && { field }) });
   };
+  const strayColumn = (line: number, column: string): void => {
+    isOpen = false;
+    const shown = printableLine(column, 60);
+    report({ line, column, message: `there is no field ${shown}; --ignore-columns leaves a column out` });
+  };
   const own = ownFields(record, fault);
   const kind = kindOf(own, reading, record.line, fault);
   if (kind === undefined) return undefined;
@@ -119,7 +125,9 @@ export function readRow(
     const message = nameFault(field.name, kind);
     const isOther = message !== undefined && nameFault(field.name) !== undefined && !isPath(name);
     if (isOther && (isColumn(field.name, given) || used.has(name))) columns.set(variableName(name), field);
-    else if (message !== undefined && own.has(name)) fault(field.nameLine ?? field.line, message);
+    else if (message !== undefined && own.has(name))
+      if (field.nameLine !== undefined && isStray(field.name)) strayColumn(field.nameLine, field.name);
+      else fault(field.nameLine ?? field.line, message);
   }
   const fields = fillTemplates(
     new Map([...all].filter(([, { name }]) => nameFault(name, kind) === undefined)),

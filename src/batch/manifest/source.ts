@@ -110,13 +110,14 @@ function count(bytes: Buffer): number {
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252';
 
 /**
- * Detects the encoding of a text: by its byte order mark, else UTF-8, or Windows-1252 if more of it is invalid than
+ * Detects a workbook (a Zip or an OLE file), or the encoding of a text: by its byte order mark, else UTF-8, or Windows-1252 if more of it is invalid than
  * valid UTF-8 beyond ASCII. Bytes that Windows-1252 does not define count as UTF-8, whose invalid lines are reported.
  */
-export async function detectEncoding(chunks: AsyncIterable<Buffer>): Promise<Encoding> {
+export async function detectEncoding(chunks: AsyncIterable<Buffer>): Promise<Encoding | 'workbook'> {
   const [strict, lenient] = [new TextDecoder('utf-8', { fatal: true }), new TextDecoder('utf-8')];
   let [isFirst, isValid, bad, good] = [true, true, 0, 0];
   for await (const chunk of chunks) {
+    if (isFirst && /^(504b0304|d0cf11e0)/.test(chunk.toString('hex', 0, 4))) return 'workbook';
     if (isFirst && chunk[0] === 0xff && chunk[1] === 0xfe) return 'utf-16le';
     if (isFirst && chunk[0] === 0xfe && chunk[1] === 0xff) return 'utf-16be';
     isFirst = false;

@@ -21,11 +21,18 @@ export async function tellProblems(context: Context, file: string, plan: Plan): 
   if (lines.length > 0) await write(context.io.stderr, context.redact(lines.join('')));
 }
 
-/** Exit 2: invalid rows. */
-export function refusal({ bad, rows }: Plan): MgwError {
+/**
+ * Exit 2: invalid rows.
+ * @param command what was typed: it is suggested again if all that is wrong is columns that are no fields
+ */
+export function refusal({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
   const others = rows > bad ? ' --skip-bad leaves them out.' : '';
-  return usageError(`${what}.${others}`, ['mgw', 'help', 'batch']);
+  const columns = problems.map(({ column }) => column);
+  const names = columns.every((name) => name !== undefined && !name.includes(',')) ? columns.join(',') : '';
+  const isAgain = names !== '' && command.length > 0;
+  const next = isAgain ? ['mgw', ...command, '--ignore-columns', names] : ['mgw', 'help', 'batch'];
+  return usageError(`${what}.${others}`, next);
 }
 
 /** A plan as scripts see it. */

@@ -80,6 +80,33 @@ describe('a file of a spreadsheet', () => {
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
+  it('takes an aspect ratio that a spreadsheet has made a time, and the separator of a line sep=', async () => {
+    const text = 'sep=;\r\nProtocol;Prompt;Aspect Ratio\r\nc;a, b, c;16:09:00\r\nc;d;09:16\r\nc;e;21:9\r\n';
+    const { rows: found, problems } = await read('m.csv', text);
+    expect(problems).toEqual([]);
+    expect(found.map(({ line, flags }) => [line, flags['aspect-ratio']])).toEqual([
+      [3, '16:9'],
+      [4, '9:16'],
+      [5, '21:9'],
+    ]);
+  });
+
+  it('ignores a column of remarks by its name, and names each other column that is no field once', async () => {
+    const { rows: good } = await read('m.csv', 'protocol,prompt,Notes,COMMENT\nc,a boat,x,y\n', {
+      columns: new Set(),
+    });
+    expect(good).toHaveLength(1);
+    const { problems } = await read('m.csv', 'protocol,prompt,Shot Owner\nc,a,x\ntts,,y\n');
+    expect(problems[0]).toBe('m:1: there is no field Shot Owner; --ignore-columns leaves a column out');
+  });
+
+  it.each([
+    ['a Zip under another name', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
+    ['an old workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
+  ])('names the way to CSV: %s', async (_, name, content) => {
+    await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
+  });
+
   it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])('names the way to CSV: %s', async (name) => {
     await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
   });

@@ -1,10 +1,20 @@
 import { expect, it } from 'vitest';
 import type { PlannedRow } from '../../../src/batch/planned-row.ts';
-import { nextOf } from '../../../src/cli/output/plan.ts';
+import type { Plan } from '../../../src/batch/plan.ts';
+import { nextOf, refusal } from '../../../src/cli/output/plan.ts';
 
 it('names the command that ends the doubt about a row, with the flags that choose the ledger', () => {
   const row = { id: 'a', state: 'unknown', take: { number: 1, key: 'clips/a', job: { id: 'job_1' } } };
   const doubtful = row as PlannedRow;
   expect(nextOf(doubtful, { sandbox: true })?.join(' ')).toBe('mgw --sandbox jobs resolve job_1');
   expect(nextOf({ ...doubtful, state: 'running' }, {})).toBeUndefined();
+});
+
+it('suggests the command again without columns that are no fields, if nothing else is wrong', () => {
+  const problems = ['Owner', 'Shot Type'].map((column) => ({ line: 1, column, message: 'm' }));
+  const plan = { bad: 2, rows: 2, problems } as unknown as Plan;
+  const command = ['batch', 'run', 'a.csv', '-o', 'x/'];
+  expect(refusal(plan, command).next).toEqual(['mgw', ...command, '--ignore-columns', 'Owner,Shot Type']);
+  const other = { ...plan, problems: [...problems, { line: 2, message: 'm' }] };
+  expect(refusal(other, command).next).toEqual(['mgw', 'help', 'batch']);
 });

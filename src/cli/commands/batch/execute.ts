@@ -5,7 +5,7 @@ import type { RowEnd } from '../../../batch/run.ts';
 import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
 import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
+import { flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { isOneOutput, write } from '../../io.ts';
 import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
@@ -46,8 +46,11 @@ export async function execute(
   await tellProblems(context, file, ready.plan);
   const [stray] = missing;
   if (stray !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(stray, 100)}.`);
-  if (ready.plan.bad > 0 && !options.skipBad)
-    return { json: planView(batch, ready.plan), error: refusal(ready.plan) };
+  if (ready.plan.bad > 0 && !options.skipBad) {
+    const verb = choice === everyRow ? 'run' : 'plan';
+    const command = ['batch', verb, file, ...flagsAsTyped(options)];
+    return { json: planView(batch, ready.plan), error: refusal(ready.plan, command) };
+  }
   if (ready.needsFrames) await checkFfmpeg();
   // A run that only found changed rows, for instance because of a mistaken -d, must not set the options of later runs.
   const { chosen, counts } = ready.tally;

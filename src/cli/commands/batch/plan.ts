@@ -21,7 +21,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
 import { openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addBatchOptions, type BatchOptions } from './options.ts';
+import { addBatchOptions, type BatchOptions, flagsAsTyped } from './options.ts';
 import { currencyOf } from '../../../flows/prices.ts';
 
 const examples = `
@@ -81,5 +81,7 @@ async function plan(
     rows,
   };
   const text = planText(made, told, currency);
-  return made.bad === 0 ? { json, text } : { json, text, error: refusal(made) };
+  return made.bad === 0
+    ? { json, text }
+    : { json, text, error: refusal(made, ['batch', 'plan', file, ...flagsAsTyped(options)]) };
 }
