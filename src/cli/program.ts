@@ -113,7 +113,7 @@ const commands: Record<string, Listed> = {
     about: 'help on a command or a topic',
     load: async () => (await import('./commands/help.ts')).registerHelp,
   },
-  // What the build and the shells ask.
+  // Commands for the build and the shells.
   __man: {
     about: '',
     hidden: true,
@@ -126,17 +126,20 @@ const commands: Record<string, Listed> = {
   },
 };
 
-/** A command line that can be parsed, and what its parser printed by itself: help, or the version. */
+/** A command line to be parsed, and the parser's own output: help, or the version. */
 export interface Program {
   root: Command;
-  /** Carries the command line out; throws MgwError('usage') for wrong arguments, CommanderError after help. */
+  /** Runs the command line; throws MgwError('usage') for wrong arguments, CommanderError after help. */
   run: () => Promise<void>;
   printed: () => string;
-  /** The command whose help was asked for; undefined for the overview of `mgw` alone. */
+  /** The command whose help was requested; undefined for the overview of `mgw` alone. */
   helped: () => Command | undefined;
 }
 
-/** The program for a command line, none of whose commands has been loaded. Its parser prints nothing and ends nothing. */
+/**
+ * Creates the program for a command line without loading a command. Its parser does not print, and does not end the
+ * process.
+ */
 export function createProgram(argv: readonly string[], act: Act, screens = pages): Program {
   let printed = '';
   const take = (text: string, { width }: Screen): void => void (printed += fitted(text, width));
@@ -182,19 +185,19 @@ async function parse(root: Command, argv: readonly string[]): Promise<void> {
   } catch (error) {
     if (!(error instanceof Misuse)) throw error;
     const { command, complaint } = error;
-    // It may be the name of another one's command.
+    // The word may be a command of a similar program.
     if (complaint.code === 'commander.unknownCommand') await readAll(root);
     throw usageErrorOf(complaint, command);
   }
 }
 
-/** Returns the words before `--`; what follows it is text. */
+/** Returns the words before `--`; the words after it are text. */
 export function wordsBeforeDashes(argv: readonly string[]): readonly string[] {
   const end = argv.indexOf('--');
   return end === -1 ? argv : argv.slice(0, end);
 }
 
-// The first word that is neither a flag nor the value of one; the parser judges them all.
+// The first word that is neither a flag nor a flag's value. The parser checks them all later.
 function firstOperand(root: Command, argv: readonly string[]): string | undefined {
   const valued = root.options.filter((option) => option.required).map(({ long }) => long);
   for (let at = 0; at < argv.length; at += valued.includes(argv[at]) ? 2 : 1)

@@ -4,7 +4,7 @@ import { write, type Io } from './io.ts';
 
 /**
  * Asks on the terminal for a line; the question goes to stderr.
- * @throws MgwError with exit code 130 on Ctrl-C and if the terminal goes away (Ctrl-D), and `usage` if stdin is no terminal.
+ * @throws MgwError with exit code 130 on Ctrl-C and if the input ends (Ctrl-D), and `usage` if stdin is not a terminal.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');
@@ -25,7 +25,7 @@ interface Terminal {
 
 /**
  * Asks on the terminal for a line that is not echoed; the question goes to stderr. Backspace and Ctrl-U edit it.
- * @throws MgwError with exit code 130 on Ctrl-C, and `usage` if stdin is no terminal.
+ * @throws MgwError with exit code 130 on Ctrl-C, and `usage` if stdin is not a terminal.
  */
 export async function readHidden(io: Io, question: string): Promise<string> {
   const { stdin } = io;
@@ -69,10 +69,12 @@ function interrupted(): MgwError {
   return new MgwError('usage', 'Interrupted; nothing was kept.', { exit: 'interrupted' });
 }
 
-/** What keystrokes make of a line: the line, and whether it is ended. In raw mode the terminal edits nothing. */
+/**
+ * Applies keystrokes to a line; returns the line, and whether it is complete. In raw mode the terminal does not edit.
+ */
 export function type(line: string, keys: string): { line: string; end?: 'done' | 'interrupted' } {
   let typed = line;
-  // Arrow keys and the brackets of a paste come as escape sequences; they are no part of what was typed.
+  // Arrow keys and bracketed paste send escape sequences, which are not part of the input.
   for (const key of keys.replace(/\x1b\[[\d;]*[ -/]*[@-~]|\x1b./g, '')) {
     if (key === '\x03') return { line: '', end: 'interrupted' };
     if (key === '\r' || key === '\n' || key === '\x04') return { line: typed, end: 'done' };

@@ -2,7 +2,7 @@ import type { Command, CommanderError } from 'commander';
 import { usageError, type MgwError } from '../errors.ts';
 import { reach } from './command-tree.ts';
 
-/** A complaint of the parser in mgw's own words: it names the flag or argument, and the help to look at. */
+/** Converts an error of the parser into mgw's own error, which names the flag or argument and the help. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
   const [text = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
   const hint = /^\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
@@ -27,7 +27,7 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
   }
 }
 
-// Commands of similar programs, with what mgw has instead and the command that does it.
+// Commands of similar programs, with mgw's equivalent.
 const others = new Map<string, [advice: string, next: string]>([
   ['version', ['Run mgw --version.', 'mgw --version']],
   ['whoami', ['Run mgw auth status.', 'mgw auth status']],
@@ -38,7 +38,7 @@ const others = new Map<string, [advice: string, next: string]>([
   ['voices', ['The gateway does not list its voices; mgw tts --speaker takes one.', 'mgw tts --help']],
 ]);
 
-// Flags of similar programs, and mgw's.
+// Flags of similar programs, with mgw's equivalent.
 const otherFlags = new Map([
   ['--voice', '--speaker'],
   ['--output-file', '--output'],
@@ -50,7 +50,7 @@ const otherFlags = new Map([
   ['--negative', '--negative-prompt'],
 ]);
 
-/** The error for an unknown command: says where it is, names the nearest one (`hint`, as in `submit?`), or lists all. */
+/** Creates the error for an unknown command: names the nearest command (`hint`, as in `submit?`), or lists all. */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
   const of = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
   const elsewhere = below(parent).filter((command) => command.name() === name);
@@ -101,7 +101,7 @@ function invalidArgument(command: Command, text: string): MgwError {
 function excessArguments(command: Command): MgwError {
   const most = command.registeredArguments.length;
   const takes = ['no argument', 'one argument'][most] ?? `${most} arguments`;
-  // What may be left out is a text; references may not.
+  // An optional argument is a text; references are required.
   const isText = command.registeredArguments[0]?.required === false;
   const advice = isText ? ' Put text with spaces in quotes.' : '';
   const given = command.args.map(shown).join(' ');
@@ -112,12 +112,12 @@ function complaint(command: Command, message: string): MgwError {
   return usageError(message, [...pathOf(command).split(' '), '--help']);
 }
 
-/** The help of the command that some arguments name, as it is typed. */
+/** Returns the command line for the help of the command that some arguments name. */
 export async function helpOf(root: Command, argv: readonly string[]): Promise<string[]> {
   return [...pathOf(await reach(root, argv)).split(' '), '--help'];
 }
 
-/** A command as it is typed: `mgw video c submit`. */
+/** Returns a command as the user types it: `mgw video c submit`. */
 function pathOf(command: Command): string {
   return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }

@@ -5,7 +5,7 @@ import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/target.ts';
 import { isObjectUrl, noSidecar, parseObjectUrl } from '../store-url.ts';
 
-/** How long to wait and how closely to look; read by the settings, which know their defaults. */
+/** The flags of waiting. The settings parse them and hold their defaults. */
 export interface WaitOptions {
   timeout?: string;
   pollInterval?: string;
@@ -17,15 +17,15 @@ export interface WaitOptions {
 export interface OutputOptions {
   output?: string;
   force?: boolean;
-  /** Of paid commands: writes a sidecar next to each file. */
+  /** For paid commands: writes a sidecar next to each file. */
   sidecar?: boolean;
-  /** Of videos: ends with exit 9 if a file differs from the request. */
+  /** For videos: exit 9 if a file differs from the request. */
   strict?: boolean;
-  /** Of videos: adds to the file that it was made by a trained algorithm. */
+  /** For videos: writes the origin "made by a trained algorithm" into the file. */
   mark?: boolean;
 }
 
-/** Adds the flags of waiting: never one flag for two of these (design 1). `limit` says what `--timeout` is. */
+/** Adds the flags of waiting, each with one meaning (design 1). `limit` describes `--timeout`. */
 export function addWaitOptions(
   command: Command,
   limit = 'how long to wait, such as 90s or 20m (default 30m)',
@@ -40,7 +40,7 @@ export function addWaitOptions(
   addEndOptions(command);
 }
 
-/** `--timeout`; `limit` says what it limits. */
+/** Adds `--timeout`; `limit` describes what it limits. */
 export function timeoutOption(
   limit = 'limit of the whole command, such as 90s or 20m (default 30m)',
 ): Option {
@@ -76,7 +76,7 @@ function waiting(flags: string, description: string): Option {
   return single(flags, description).helpGroup('Waiting:');
 }
 
-/** Adds `-o` and `--force`; `where` says what `-o` takes. */
+/** Adds `-o` and `--force`; `where` describes the value of `-o`. */
 export function addOutputOptions(
   command: Command,
   where = 'save the result here (a file or s3://BUCKET/KEY); - writes it to stdout',
@@ -87,7 +87,7 @@ export function addOutputOptions(
     .addOption(new Option('--open', 'show the file once it is saved, on a terminal').helpGroup('Output:'));
 }
 
-/** Adds the flags of fetching; `name` is what a file is called that nothing else names. */
+/** Adds the flags of fetching; `name` is the default file name. */
 export function addFetchOptions(command: Command, name: string): void {
   command.option('--no-wait', 'exit 8 where a job has not finished');
   addOutputOptions(
@@ -123,7 +123,7 @@ export function checkFileOptions({ sidecar, strict, mark, output }: OutputOption
   throw usageError('--sidecar is put next to a file: name one by -o FILE.');
 }
 
-/** The target of `-o`, or undefined if none is given. @throws MgwError('usage') for an empty one. */
+/** Returns the target of `-o`; undefined if it is not given. @throws MgwError('usage') for an empty one. */
 export function targetOf(options: OutputOptions): Target | undefined {
   const { output } = options;
   if (output === undefined) return undefined;
@@ -142,7 +142,7 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
   if (sidecar) throw usageError(noSidecar);
 }
 
-/** Refuses an empty `-o`, and media and JSON document both on standard output. @throws MgwError('usage'). */
+/** Refuses an empty `-o`, and media together with `--json` on standard output. @throws MgwError('usage'). */
 export function checkStdout(context: Context, options: OutputOptions): void {
   targetOf(options);
   if (options.output !== '-' || !context.globals.json) return;
@@ -164,7 +164,7 @@ export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObject
   );
 }
 
-/** `--key` and `--new`: which job it is. */
+/** Adds `--key` and `--new`, which identify the job. */
 export function jobOptions(): Option[] {
   return inGroup('Job:', [
     single('--key <name>', 'permanently name this job: the same key never pays twice'),
@@ -172,7 +172,7 @@ export function jobOptions(): Option[] {
   ]);
 }
 
-/** How the body is made, and what is done with it; `example` is one of `--set`. */
+/** Adds the flags that build and check the body; `example` is an example of `--set`. */
 export function requestOptions(example: string, ...own: Option[]): Option[] {
   return inGroup('Request:', [
     repeatable('--set <path=value>', `set a body field in native spelling, such as ${example}`),

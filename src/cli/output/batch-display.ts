@@ -16,7 +16,7 @@ import { withoutSignatures } from '../../redact.ts';
 const heartbeatMs = 60_000;
 const maxRows = 8;
 
-/** What a person sees of a run: a block on a terminal that has room for one, else lines and a heartbeat. */
+/** The display of a run: a live block on a terminal with enough room, otherwise lines and a heartbeat. */
 export class BatchDisplay {
   readonly #options: ProgressOptions;
   readonly #tally: Tally;
@@ -30,7 +30,7 @@ export class BatchDisplay {
   /** When the last row ended, ms since the start. */
   #lastEndMs: number | undefined;
 
-  /** `money` says what was spent so far, or ''. */
+  /** `money` describes the amount spent so far, or is ''. */
   constructor(options: ProgressOptions, tally: Tally, money: () => string) {
     this.#options = options;
     this.#tally = tally;
@@ -39,7 +39,7 @@ export class BatchDisplay {
     this.#isInteractive = isInteractive(options) && !options.quiet;
   }
 
-  /** Begins to show the run. */
+  /** Starts the display. */
   async start(): Promise<void> {
     if (this.#options.quiet) return;
     if (!this.#isInteractive) {
@@ -69,7 +69,9 @@ export class BatchDisplay {
     this.#draw();
   }
 
-  /** A row has ended; `text` says how, if it needs a line. A row that ended well gets one in a log alone. */
+  /**
+   * Reports that a row has ended; `text` is its line, if it needs one. A row that ended well only gets a line in a log.
+   */
   ended({ key }: PlannedRow, state: RowState, text: string | undefined): void {
     this.#rows.delete(key);
     this.#lastEndMs = this.#options.clock.monotonic() - this.#started;
@@ -77,13 +79,13 @@ export class BatchDisplay {
     else this.#draw();
   }
 
-  /** A line that stays. */
+  /** Prints a permanent line. */
   note(text: string): void {
     if (this.#options.quiet) return;
     this.aside(() => this.#line(text));
   }
 
-  /** Does something to the terminal with the block taken off it. */
+  /** Uses the terminal while the block is hidden. */
   aside(action: () => void): void {
     const spinner = this.#spinner;
     if (spinner?.isSpinning !== true) action();
@@ -105,7 +107,7 @@ export class BatchDisplay {
     this.#options.stderr.write(`${printableLine(text)}\n`);
   }
 
-  // ora draws by itself, some ten times a second.
+  // ora redraws about ten times a second.
   #draw(): void {
     if (this.#spinner !== undefined) this.#spinner.text = this.#block();
   }
@@ -128,8 +130,8 @@ export class BatchDisplay {
     return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
   }
 
-  // Rows end in waves of as many as run side by side: before the first wave has ended, its rate says little. Between two ends
-  // the estimate counts down.
+  // Rows end in waves, one wave for all that run at the same time. Before the first wave has ended the rate says
+  // little. Between two ends the estimate counts down.
   #left(ms: number): string {
     const { chosen, ended } = this.#tally;
     if (ended === 0 || ended >= chosen || ended < this.#rows.size) return '';
@@ -142,16 +144,16 @@ function rateText(rate: number): string {
   return rate >= 10 ? String(Math.round(rate)) : rate.toFixed(1);
 }
 
-/** A file that takes a line of JSON for each row as it ends. */
+/** A file with a line of JSON for each row that has ended. */
 export interface Results {
-  /** Returns when the line is on disk. @throws MgwError('local_io'). */
+  /** Appends a line, and resolves when it is on disk. @throws MgwError('local_io'). */
   add(result: Record<string, unknown>): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the file of `--results`, which only the owner can read; lines are added to those that are there. `redact` takes the key out
- * of a line, and no address in it is signed.
+ * Opens the file of `--results`, which only the owner can read; appends to existing lines. `redact` removes the key
+ * from a line. No URL in it is signed.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {

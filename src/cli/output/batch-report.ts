@@ -19,38 +19,38 @@ import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 
-/** A row that is not done, and what to type. */
+/** A row that is not done, and the command for it. */
 interface Undone {
   line: number;
   id: string;
-  /** What a person sees in place of a made id. */
+  /** The text to show in place of a generated id. */
   label: string;
   state: RowState;
   why: string;
   next: string[];
   isOverBudget: boolean;
-  /** Whether a line has told it already, as its row ended. */
+  /** Whether a line was printed already when the row ended. */
   isTold: boolean;
 }
 
 const maxShown = 20;
 
-/** What a run has to tell at its end, and of each row as it ends. */
+/** Reports on the rows of a run as they end, and on the run at its end. */
 export class BatchReport {
   readonly #file: string;
-  // The next command needs its flags too: a cap that was left out would be no cap.
+  // The next command repeats these flags: without `--budget` there would be no limit.
   readonly #typed: RunBatchOptions;
   readonly #globals: Globals;
   readonly #currency: string;
   readonly #undone: Undone[] = [];
-  /** Undefined until something was paid for at a price that is known. */
+  /** Undefined until a row with a known price was paid for. */
   #spent: Decimal | undefined;
   #unpriced = 0;
   #paidRows = 0;
-  /** Rows whose file differs from what they ask for. */
+  /** Rows whose file differs from the request. */
   #differing = 0;
 
-  /** @param currency what amounts are called */
+  /** @param currency the name of the currency */
   constructor(file: string, typed: RunBatchOptions, globals: Globals, currency: string) {
     this.#currency = currency;
     this.#file = file;
@@ -58,7 +58,7 @@ export class BatchReport {
     this.#globals = globals;
   }
 
-  /** A row is left alone. */
+  /** Reports that a row is left as it is. */
   left(planned: PlannedRow): void {
     const { state, take } = planned;
     if (state === 'done') {
@@ -69,7 +69,7 @@ export class BatchReport {
     this.#add(planned, { state, why: whyLeft(planned), next, isOverBudget: false, isTold: false });
   }
 
-  /** A row has ended. */
+  /** Reports that a row has ended. */
   ended(end: RowEnd, state: RowState): void {
     const { planned, job, files, error } = end;
     const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
@@ -85,7 +85,7 @@ export class BatchReport {
     this.#add(planned, { state, why: whyEnded(error), next, isOverBudget: exceeds(error), isTold: true });
   }
 
-  /** A row's line of `--results`. */
+  /** Returns a row's line of `--results`. */
   resultOf({ planned, job, files, ...end }: RowEnd, state: RowState): Record<string, unknown> {
     const error = end.error ?? this.#strictError(job, files);
     return {
@@ -97,25 +97,25 @@ export class BatchReport {
     };
   }
 
-  /** A row's end as a line of a log. */
+  /** Returns the log line of a row that has ended. */
   lineOf({ planned, files, error }: RowEnd, state: RowState): string {
     const what = error === undefined ? undefined : whyEnded(error);
     const text = what ?? files.map((file) => [file.path, ...mismatchTexts(file)].join(', ')).join(', ');
     return printableLine(`${labelOf(planned)} ${state}: ${text}`, 500);
   }
 
-  /** What to type for a row that is not done. */
+  /** Returns the command for a row that is not done. */
   toType({ planned, error }: RowEnd, state: RowState): string {
     return this.#words(this.#nextOf(planned, state, error));
   }
 
-  /** What was spent so far, in words; '' if nothing is known of it. */
+  /** Describes the amount spent so far; '' if it is unknown. */
   money(): string {
     if (this.#spent === undefined) return '';
     return `at most ${formatDecimal(this.#spent)} ${this.#currency} spent${this.#unpriced > 0 ? ' on rows with a known price' : ''}`;
   }
 
-  /** All that is to be told of the run. */
+  /** Returns the report on the run. */
   async outcome(
     context: Context,
     batch: Batch,
@@ -136,7 +136,7 @@ export class BatchReport {
     const undone = this.#undone
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
-    // The error says what the budget lacks.
+    // The error names the amount that the budget lacks.
     const shown = stopped?.budget === undefined ? undone : undone.filter((row) => !row.isOverBudget);
     if (this.#differing > 0)
       context.progress.note(
@@ -172,7 +172,7 @@ export class BatchReport {
     };
   }
 
-  // A row that is paid for and saved is done, whatever it holds: no run pays for it again.
+  // A row that is paid for and saved is done, even if its file differs from the request: no run pays for it again.
   #judge(planned: PlannedRow, job: Job | undefined, files: readonly JobFile[], isTold: boolean): void {
     if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
     const error = this.#strictError(job, files);
@@ -185,7 +185,7 @@ export class BatchReport {
     return this.#typed.strict && job !== undefined ? strictError(job, files) : undefined;
   }
 
-  // The error is about one row, but its "Nothing was charged" would be read as about the run.
+  // The error concerns one row, but its "Nothing was charged" would seem to concern the whole run.
   #withCharges(stopped: MgwError): MgwError {
     if (this.#paidRows === 0 || stopped.charged !== 'no') return stopped;
     const rows = this.#paidRows === 1 ? '1 row' : `${this.#paidRows} rows`;
@@ -219,7 +219,7 @@ export class BatchReport {
     return [...new Set(commands.map((command) => this.#words(command)))].slice(0, maxShown);
   }
 
-  // The `--budget` that the rest of the batch needs at most; undefined if another budget stopped it, or none.
+  // The maximum `--budget` that the rest of the batch needs; undefined unless this budget stopped the run.
   #neededBudget({ costs }: Plan, stopped: MgwError | undefined): string | undefined {
     const { name, limit, spent, reserved, exceeded_by: excess } = stopped?.budget ?? {};
     if (limit === undefined || excess === undefined || !name?.startsWith('batch ')) return undefined;

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import type { JobState } from '../../job.ts';
 
-/** Text in a colour or weight, or plain if the stream shows none. */
+/** Returns a text in a colour or weight, or plain if the stream supports neither. */
 export type Paint = (style: Style, text: string) => string;
 
 type Style = keyof typeof codes;
@@ -11,10 +11,13 @@ const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 };
 /** A stream that may be a terminal. */
 type Terminal = Writable & { isTTY?: boolean; columns?: number };
 
-/** No colour at all. */
+/** No colours. */
 export const plain: Paint = (_, text) => text;
 
-/** The colours of a stream: none if it is no terminal, or one that shows none, or they are not wanted. */
+/**
+ * Returns the colours of a stream: none if it is not a terminal, does not support colours, or the user does not want
+ * them.
+ */
 export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
   const shown = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
   return shown ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
@@ -35,7 +38,7 @@ const jobAndState = new RegExp(
   'gm',
 );
 
-/** Lines of jobs with the state of each in its colour; others stay as they are. */
+/** Colours the state in each line of a job; other lines stay as they are. */
 export function withStates(lines: string, paint: Paint): string {
   return lines.replace(
     jobAndState,

@@ -8,7 +8,7 @@ export function createProgress(options: ProgressOptions): Progress {
   return isInteractive(options) && !options.quiet ? terminalProgress(options) : lineProgress(options);
 }
 
-/** True for a terminal that can take a line back: a dumb one and a CI log cannot, whatever isTTY says. */
+/** True for a terminal that can erase a line. A dumb terminal and a CI log cannot, even if isTTY is true. */
 export function isInteractive({ stderr, env }: ProgressOptions): boolean {
   return stderr.isTTY === true && (stderr.columns ?? 0) > 0 && env['TERM'] !== 'dumb' && !env['CI'];
 }
@@ -85,7 +85,7 @@ function beginText({ what = 'downloading', total }: Transfer): string {
   return total === undefined ? what : `${what} ${size(total)}`;
 }
 
-// There may be hundreds: a line for each tenth of them.
+// There may be hundreds: print a line for each tenth of them.
 function isWorthALine(done: number, total: number): boolean {
   return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }

@@ -7,7 +7,7 @@ import type { JobFile } from '../../job.ts';
 import { printable, printableLine } from '../../printable.ts';
 import { withoutSignatures } from '../../redact.ts';
 
-/** What of a run a workflow hears of. */
+/** The parts of an outcome that are reported to a workflow. */
 interface WorkflowDeps {
   env: NodeJS.ProcessEnv;
   redact: (text: string) => string;
@@ -23,8 +23,9 @@ interface JobView {
 }
 
 /**
- * Tells a GitHub workflow what a command that ran jobs came to: its outputs (`job`, `state`, `file`, `exit_code` …) and a
- * table in the step's summary, if the runner names files for these. Never throws: the command has done its work.
+ * Reports the outcome of a command that ran jobs to a GitHub workflow: its outputs (`job`, `state`, `file`, `exit_code`
+ * …) and a table in the step's summary, if the runner names files for these. Never throws: the command has done its
+ * work.
  */
 export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
   const { json } = outcome;
@@ -56,7 +57,7 @@ function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCo
     .join('');
 }
 
-// An unpredictable delimiter: no value can end it early and add an output of its own.
+// An unpredictable delimiter, so that no value can end early and add another output.
 function outputText(name: string, value: string): string {
   const delimiter = `mgw_${randomUUID()}`;
   return `${name}<<${delimiter}\n${value}\n${delimiter}\n`;
@@ -78,13 +79,13 @@ function summaryLines({ error }: Outcome, jobs: readonly JobView[], files: reado
   ];
 }
 
-/** A table in Markdown; cells are escaped. */
+/** Formats a table in Markdown, with escaped cells. */
 export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
 }
 
-/** A text that Markdown shows as it is, on one line. */
+/** Escapes a text for Markdown, on one line. */
 export function cell(text: string): string {
   return printableLine(text, 1000).replace(/[|\\`<>&*_[\]]/g, '\\$&');
 }
@@ -110,7 +111,7 @@ async function appendTo(
   );
 }
 
-/** An error as the annotation that a workflow shows; what goes on and can be resumed is a warning. */
+/** Formats an error as an annotation of a workflow. If the job goes on and can be resumed, it is a warning. */
 export function annotation(error: MgwError): string {
   const { code, exitCode, message, next } = error;
   const goesOn: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];

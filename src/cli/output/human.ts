@@ -6,15 +6,15 @@ import { commandOf, wrapped, wrappedCommand } from '../help/wrap.ts';
 import { widthOf } from './text-width.ts';
 
 /**
- * An error as a person reads it: what happened, whether money was spent, what to type next. In lines of at most `width`
- * columns if there is one.
+ * Formats an error for people: what happened, whether money was spent, the next command. Lines have at most `width`
+ * columns if it is given.
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
   const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
-  // Many gateways say it in the message already.
+  // Many gateways already put it into the message.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
-  // A command inside a message stays one that can be pasted.
+  // A command inside a message must remain pasteable.
   const told = lines
     .flatMap((line) => line.split('\n'))
     .map((line) =>
@@ -38,7 +38,10 @@ function costOf(error: MgwError): string {
   return error.exitCode === exitCodes.usage ? 'Nothing was sent.' : `${charged}${retry}`;
 }
 
-/** A word as a POSIX shell takes it; one with control characters as bash, zsh and ksh do, so that none is printed. */
+/**
+ * Quotes a word for a POSIX shell. A word with control characters is quoted for bash, zsh and ksh, so that none is
+ * printed.
+ */
 export function shellWord(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (printable(word, word.length) === word) return `'${word.replaceAll("'", `'\\''`)}'`;
@@ -53,7 +56,7 @@ function ansiEscape(character: string): string {
   return code.length > 4 ? `\\U${code.padStart(8, '0')}` : `\\u${code.padStart(4, '0')}`;
 }
 
-/** One line for one job, as `status` prints it; several of at most `width` columns if there is one. */
+/** Formats a job as `status` prints it: one line, or several of at most `width` columns if it is given. */
 export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   const progress = job.progress === undefined ? '' : ` ${job.progress}%`;
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';
@@ -62,7 +65,7 @@ export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   return wrapped(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', widthOf);
 }
 
-/** A time in the past as a person says it. */
+/** Describes a time in the past, such as `5 minutes ago`. */
 export function ago(iso: string, now: number): string {
   const seconds = Math.max(0, Math.round((now - Date.parse(iso)) / 1000));
   if (seconds < 90) return `${seconds}s ago`;

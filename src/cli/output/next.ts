@@ -6,7 +6,7 @@ import { fetchCommand } from '../../jobs/errors.ts';
 import { protocolNames } from '../../protocols/named.ts';
 import { shellWord } from './human.ts';
 
-/** What the next command is found by, if an error names none. */
+/** The facts from which the next command is determined if an error names none. */
 export interface Hint {
   /** The command line as it was typed, without `mgw`. */
   argv: readonly string[];
@@ -26,7 +26,7 @@ const byCode: Partial<Record<ErrorCode, string[]>> = {
   bad_reply: ['mgw', 'doctor'],
 };
 
-/** Returns the error with a command to type (design 2), if there is one that helps. */
+/** Returns the error with a next command (design 2), if one helps. */
 export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
   const [choice, ...others] = throughProtocols(error, argv);
   if (choice !== undefined && others.length > 0) return withChoices(error, [choice, ...others]);
@@ -37,11 +37,11 @@ export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
   const show = job && ['mgw', 'jobs', 'show', job.id];
   const fetch = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
   const next = fetch ?? (isInput ? help : (byCode[error.code] ?? show));
-  // The command that has just failed does not help.
+  // Repeating the command that has just failed does not help.
   return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : error.with({ next });
 }
 
-// The command that was typed, with the flag corrected that it failed for; undefined if it did not fail for one.
+// Returns the typed command with its wrong flag corrected; undefined if it did not fail because of a flag.
 function correct({ code, charged, budget, next }: MgwError, argv: readonly string[]): string[] | undefined {
   if (code === 'output_exists' && charged === 'no') return retyped(argv, ['-o', '--output'], freePath);
   const { name, limit, exceeded_by: excess } = budget ?? {};
@@ -50,7 +50,7 @@ function correct({ code, charged, budget, next }: MgwError, argv: readonly strin
   return retyped(argv, ['--budget'], () => formatDecimal(add(parseDecimal(limit), parseDecimal(excess))));
 }
 
-// The command that was typed, through each protocol that would take it; none if it is no command of a video.
+// Returns the typed command for each protocol that accepts it; none if it is not a video command.
 function throughProtocols({ code, protocols = [] }: MgwError, argv: readonly string[]): string[][] {
   const verb = argv.findIndex((word) => ['submit', 'status', 'fetch'].includes(word));
   const group = argv.slice(0, Math.max(0, verb)).lastIndexOf('video');

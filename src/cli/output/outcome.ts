@@ -1,21 +1,21 @@
 import { type Charged, exitCodes, type MgwError } from '../../errors.ts';
 import { escapeControls } from '../../printable.ts';
 
-/** What a command came to: printed in one place, as text or as one JSON document (design 2). */
+/** The outcome of a command, printed in one place as text or as one JSON document (design 2). */
 export interface Outcome {
   /** Members of the JSON document in addition to `ok`, `exit_code` and `error`. */
   json: Record<string, unknown>;
-  /** What goes to stdout without `--json`: data only, no newline at the end. */
+  /** The text for stdout without `--json`: data only, without a newline at the end. */
   text?: string;
-  /** Why it is not ok. */
+  /** The error, if the command failed. */
   error?: MgwError;
   /** Records that it was printed; not called if printing failed. Only paid outcomes have it. */
   printed?: () => Promise<void>;
-  /** What it cost, if a repetition pays again. Reported if the outcome itself cannot be printed. */
+  /** Whether it was charged, if a repetition pays again. Reported if the outcome itself cannot be printed. */
   paid?: Charged;
-  /** True if it is that of a command that ran jobs: a workflow is told of it. */
+  /** True for a command that ran jobs, whose outcome is reported to a workflow. */
   isRun?: boolean;
-  /** Help that goes to stderr above the error. */
+  /** Help to print on stderr above the error. */
   help?: string;
   /** True if the command has already written its data itself. */
   silent?: boolean;
@@ -23,13 +23,13 @@ export interface Outcome {
   exitCode?: number;
 }
 
-/** The exit code of an outcome. */
+/** Returns the exit code of an outcome. */
 export function exitCodeOf(outcome: Outcome): number {
   return outcome.exitCode ?? outcome.error?.exitCode ?? exitCodes.ok;
 }
 
 /**
- * The one JSON document of a command (design 2), without a newline at the end.
+ * Returns the JSON document of a command (design 2), without a newline at the end.
  * @param fields the members to keep of the document and of the objects in it; all if undefined. `ok`, `exit_code` and
  * `error` are always kept.
  */
@@ -59,7 +59,7 @@ function picked(value: unknown, fields: readonly string[]): unknown {
   return Object.fromEntries(Object.entries(value).filter(([name]) => fields.includes(name)));
 }
 
-/** An error as scripts see it. */
+/** Returns an error as a member of the JSON document. */
 export function errorView(error: MgwError): Record<string, unknown> {
   return {
     code: error.code,

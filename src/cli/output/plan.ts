@@ -35,7 +35,7 @@ export function refusal({ bad, rows, problems }: Plan, command: readonly string[
   return usageError(`${what}.${others}`, next);
 }
 
-/** A plan as scripts see it. */
+/** Returns a plan for the JSON document. */
 export function planView(
   { manifest, name }: Pick<Batch, 'manifest' | 'name'>,
   plan: Plan,
@@ -51,21 +51,21 @@ export function planView(
   };
 }
 
-// An amount that is not known is no amount, in any sum.
+// An unknown amount makes every sum unknown.
 function sumOf(costs: readonly ModelCost[]): string {
   if (costs.some(({ unknown }) => unknown > 0)) return 'unknown';
   return formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero));
 }
 
-/** What scripts see of a row. */
+/** A row in the JSON document. */
 export type RowView = Record<string, unknown> & { line: number };
 
-/** Compares rows by their lines: those that wait for others are planned last. */
+/** Compares rows by their lines, since rows that wait for others are planned last. */
 export function byLine(one: RowView, other: RowView): number {
   return one.line - other.line;
 }
 
-/** Returns a row as scripts see it. */
+/** Returns a row for the JSON document. */
 export function rowView(planned: PlannedRow): RowView {
   const { row, id, key, work, path, state, take, changes, waitsFor, because } = planned;
   return {
@@ -84,7 +84,7 @@ export function rowView(planned: PlannedRow): RowView {
   };
 }
 
-/** The states of rows, as text; `rows` are those that are not done. */
+/** Formats the states of rows; `rows` are those that are not done. */
 export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Globals): string {
   const lines = rows.map((row) => {
     const next = nextOf(row, globals);
@@ -93,14 +93,14 @@ export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Glo
   return [stateTable(plan), ...(lines.length > 0 ? [lines.join('\n')] : [])].join('\n\n');
 }
 
-/** The command that ends the doubt about a row; undefined if its state is known or its job is not. */
+/** Returns the command that ends the doubt about a row; undefined if there is no doubt, or the job is unknown. */
 export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): string[] | undefined {
   if (state !== 'unknown' || job === undefined) return undefined;
   const [mgw = 'mgw', ...rest] = resolveCommand(job);
   return [mgw, ...globalArguments(globals).flat(), ...rest];
 }
 
-/** A plan as text; `rows` are those with something to report. */
+/** Formats a plan; `rows` are those with something to report. */
 export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string): string {
   const parts = [stateTable(plan)];
   if (plan.costs.size > 0) parts.push(costTable(plan, currency));
@@ -123,7 +123,7 @@ function costTable({ costs }: Plan, currency: string): string {
   return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
 }
 
-/** Says why a row is left alone; '' if its state says all. */
+/** Explains why a row is left as it is; '' if its state is enough. */
 export function whyLeft(planned: PlannedRow): string {
   const {
     state,
@@ -139,7 +139,7 @@ export function whyLeft(planned: PlannedRow): string {
     : 'its process ended before the answer came';
 }
 
-// For which other row a row is as it is; undefined if it is for none.
+// Names the other row that blocks a row or made it stale; undefined if there is none.
 function whyWaiting({ state, waitsFor = [], because }: PlannedRow): string | undefined {
   if (because === undefined)
     return state === 'new' && waitsFor.length > 0 ? `after ${waitsFor.join(', ')}` : undefined;

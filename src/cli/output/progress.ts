@@ -2,43 +2,43 @@ import type { Writable } from 'node:stream';
 import type { Clock } from '../../clock.ts';
 import type { JobState } from '../../job.ts';
 
-/** What a person sees on stderr while something goes on. */
+/** The progress display on stderr. */
 export interface Progress {
-  /** A line that stays. */
+  /** Prints a permanent line. */
   note(text: string): void;
-  /** A job that is waited for, as it was seen last: a spinner on a terminal, else a line for each change. */
+  /** Shows the last state of a job that is waited for: a spinner on a terminal, otherwise a line for each change. */
   waiting(job: Waiting): void;
-  /** A job is not waited for any more. */
+  /** Ends the display of a job. */
   ended(id: string): void;
   /** Shows an outstanding call on a terminal if nothing else is shown. Returns the function that ends it. */
   calling(what: string): () => void;
-  /** How far a transfer is. */
+  /** Shows the progress of a transfer. */
   downloading(transfer: Transfer): void;
-  /** How many of several things are done. */
+  /** Shows how many of several things are done. */
   counting(count: Count): void;
-  /** Does something to the terminal, such as writing data to it, with the spinner taken off it. */
+  /** Uses the terminal, for instance to write data, while the spinner is hidden. */
   aside<T>(action: () => Promise<T>): Promise<T>;
-  /** Something else draws from now on: only notes are shown. */
+  /** Only shows notes from now on, since something else draws. */
   giveWay(): void;
-  /** Takes the spinner off the terminal, and ends the heartbeat. */
+  /** Removes the spinner from the terminal, and ends the heartbeat. */
   stop(): void;
 }
 
 /** A job that is waited for. */
 export interface Waiting {
   id: string;
-  /** Its state as mgw names it, and the gateway's own word if that says more. */
+  /** Its state in mgw's terms, and the gateway's own word if that says more. */
   state: JobState;
   native?: string;
   /** 0 to 100, if the gateway gave one. */
   percent?: number;
-  /** When it should have finished going by earlier jobs of its model, ms since 1970. */
+  /** The estimated end, from earlier jobs of its model, ms since 1970. */
   expectedAt?: number;
 }
 
-/** How far a download or a stream is. */
+/** The progress of a download or a stream. */
 export interface Transfer {
-  /** What is going on; `downloading` if it is not given. */
+  /** The activity; default `downloading`. */
   what?: string;
   bytes: number;
   /** Where it is known. */
@@ -54,7 +54,7 @@ export interface Count {
   of: string;
 }
 
-/** How progress is shown. */
+/** The options of the display. */
 export interface ProgressOptions {
   stderr: Writable & { isTTY?: boolean; columns?: number };
   env: NodeJS.ProcessEnv;

@@ -6,12 +6,12 @@ import { isObjectUrl } from '../../store-url.ts';
 import type { Ledger } from '../../ledger/ledger.ts';
 import { elapsed, size } from './wording.ts';
 
-/** What a command has to tell at its end. */
+/** The facts for a command's final line. */
 export interface Delivered {
   files: readonly JobFile[];
-  /** How long it took, ms. */
+  /** Duration, ms. */
   ms: number;
-  /** In words; '' if it is not known. */
+  /** The cost as text; '' if it is unknown. */
   cost: string;
   /** True if the files existed already. */
   isOld?: boolean;
@@ -35,7 +35,7 @@ function nameOf(path: string): string {
   return name.startsWith('..') || isAbsolute(name) ? path : name;
 }
 
-/** What jobs cost, in words; '' if a price is unknown. */
+/** Describes the cost of jobs; '' if a price is unknown. */
 export async function costText(ledger: Ledger, jobs: readonly Job[], currency: string): Promise<string> {
   let total: Decimal | undefined;
   let isExact = true;

@@ -4,12 +4,12 @@ import { exitCodes, type MgwError } from '../../errors.ts';
 import type { JobFile } from '../../job.ts';
 import type { Signals } from '../../payment/pay-once.ts';
 
-// The gateway is spared, and so are the files that may be open.
+// Limits the load on the gateway, and the number of open files.
 const maxAtOnce = 8;
 
 /**
- * The outcome of a command that takes several REFs: a single one as it is, several in their order, with exit 11 if some
- * are not ok (design 2). An interruption is told once for all of them: exit 130 or 143.
+ * Returns the outcome of a command that takes several REFs: a single outcome unchanged, several in their order, with
+ * exit 11 if some failed (design 2). An interruption is reported once for all of them: exit 130 or 143.
  */
 export async function severalOutcomes(
   refs: readonly string[],
@@ -18,7 +18,7 @@ export async function severalOutcomes(
   atOnce = maxAtOnce,
 ): Promise<Outcome> {
   const outcomes: Outcome[] = [];
-  // One iterator for all workers: each takes the next ref, however many there are.
+  // All workers share one iterator, and each takes the next ref.
   const left = refs.entries();
   const work = async (): Promise<void> => {
     for (const [index, ref] of left) outcomes[index] = await one(ref);
@@ -67,7 +67,10 @@ function joined(outcomes: readonly Outcome[]): Outcome {
   };
 }
 
-/** The dependencies of one of many jobs: Node walks all listeners of a signal to add or remove one, so none is shared. */
+/**
+ * Returns dependencies with their own signals for one of many jobs, since adding or removing a listener takes time for
+ * all listeners of a signal.
+ */
 export function withOwnSignals<Deps extends { signals: Signals }>(deps: Deps): Deps {
   const { soft, hard } = deps.signals;
   return { ...deps, signals: { soft: AbortSignal.any([soft]), hard: AbortSignal.any([hard]) } };

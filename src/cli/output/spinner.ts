@@ -5,13 +5,13 @@ import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './prog
 import { wrapped, type Measure } from '../help/wrap.ts';
 import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
 
-// A shorter wait is not noticed.
+// A shorter wait needs no spinner.
 const callShownAfterMs = 100;
 const redrawMs = 500;
-// The spinner, a blank, and a column that no terminal has to wrap at.
+// The spinner, a space, and one free column so that no terminal wraps.
 const besideText = 3;
 
-/** A line that is drawn again and again: a spinner with what is waited for and how long, then a bar. */
+/** A line that is redrawn: a spinner with the current wait and its duration, then a bar. */
 export function terminalProgress(options: ProgressOptions): Progress {
   const { stderr, clock } = options;
   const columns = (): number => stderr.columns ?? 80;
@@ -52,7 +52,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
     },
     calling: (what) => {
       if (hasGivenWay) return () => undefined;
-      // Meanwhile, so that it can be drawn at once then.
+      // Load it now, so that it can be drawn at once later.
       line.prepare();
       return shownLate(what, calls, show);
     },
@@ -73,11 +73,11 @@ export function terminalProgress(options: ProgressOptions): Progress {
   };
 }
 
-// A note may come before the widths of characters are loaded: what is beyond Latin is taken to be wide.
+// A note may come before the widths of characters are loaded: assume that characters beyond Latin are wide.
 const atMostWide: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
-// What moves is shown before what is waited for, and that before a call; the fullest text first.
+// A transfer comes before a waiting job, and that before a call; the longest text first.
 function linesOf(
   moving: Transfer | Count | undefined,
   jobs: readonly Waiting[],
@@ -103,13 +103,13 @@ function shownLate(what: string, calls: Set<string>, show: () => void): () => vo
   };
 }
 
-// The first that there is room for; the others say less.
+// The first text that fits; the later ones say less.
 function fitting(lines: readonly string[], room: number, { widthOf, cutToWidth }: Widths): string {
   const plain = lines.map((line) => printableLine(line));
   return plain.find((line) => widthOf(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));
 }
 
-/** How wide characters are: loaded when there is something to show. */
+/** The widths of characters, loaded when there is something to show. */
 type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
@@ -121,7 +121,7 @@ interface SpinningLine {
   hide(): void;
 }
 
-// ora is loaded when there is something to show; whether it still is then decides over starting.
+// ora is loaded when there is something to show. Start it only if there still is.
 function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
   let text = (): string => '';
@@ -131,7 +131,7 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
   const begin = (): void => {
     if (spinner === undefined || !isShown) return;
     spinner.start(text());
-    // The seconds go on, and what there is room for may change with them.
+    // The seconds count up, which may change what fits.
     redrawn ??= setInterval(() => {
       if (spinner !== undefined && isShown) spinner.text = text();
     }, redrawMs).unref();

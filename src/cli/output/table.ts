@@ -2,23 +2,23 @@ import { wrapped } from '../help/wrap.ts';
 import { cutToWidth, widthOf } from './text-width.ts';
 import { printableLine } from '../../printable.ts';
 
-/** Columns between two columns. */
+/** The gap between two columns. */
 const gap = 2;
-/** No more characters of a cell are shown. */
+/** The maximum number of characters of a cell. */
 const longestCell = 200;
-/** What an empty cell shows. */
+/** The text of an empty cell. */
 const empty = '-';
-/** A longer word may be broken. */
+/** A word longer than this may be broken. */
 const longestWord = 24;
 
 /**
- * A table with a head; cells are made printable, columns padded, and no colour is used. If it is wider than `width`
+ * Formats a table with a header: makes cells printable, pads columns, and uses no colour. If it is wider than `width`
  * columns of a terminal, its widest columns are made narrower, and what is in them is wrapped. If that would break
  * words, each row becomes a record: its first cell, and below it the others with their heads.
  */
 export function table(head: string[], rows: string[][], width = Number.POSITIVE_INFINITY): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, longestCell)));
-  // Not spread into Math.max: a call takes some hundred thousand arguments, and a list may be longer.
+  // Not spread into Math.max: a list may have more entries than a call accepts arguments.
   const widths = head.map((_, column) =>
     cells.reduce((widest, row) => Math.max(widest, widthOf(row[column] ?? '')), 0),
   );
@@ -74,13 +74,13 @@ function padded(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }
 
-/** A column of a table that is made to fit. */
+/** A column of a table that fits a width. */
 export interface Column<Row> {
   head: string;
   cell: (row: Row) => string | undefined;
-  /** How narrow it may become; one without is shown whole. */
+  /** The minimum width; without it the column is never cut. */
   least?: number;
-  /** Those with the highest are left out first; a column without is never left out. */
+  /** Columns with the highest number are left out first. Without it the column is never left out. */
   rank?: number;
 }
 
@@ -94,8 +94,8 @@ interface Measured {
 }
 
 /**
- * A table of at most `width` columns of a terminal: cells are cut, and then columns left out, those that are empty first.
- * If that is not enough, it is a {@link table} that breaks no words. Without a width every column is shown.
+ * Formats a table of at most `width` columns of a terminal: cuts cells, then leaves columns out, empty ones first. If
+ * that is not enough, it is a {@link table} that breaks no words. Without a width every column is shown.
  */
 export function fittedTable<Row>(
   columns: readonly Column<Row>[],
@@ -146,7 +146,7 @@ function leftOutNext(columns: readonly Measured[]): Measured | undefined {
   );
 }
 
-// A column at a time, the widest first: a short one is not cut for the sake of a long one.
+// Cut the widest column first, so that a short one is not cut because of a long one.
 function shrink(columns: readonly Measured[], width: number): void {
   let excess = columns.reduce((sum, column) => sum + gap + column.width, -gap) - width;
   while (excess > 0) {

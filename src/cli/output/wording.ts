@@ -1,7 +1,7 @@
 import { isFinal } from '../../job.ts';
 import type { Count, Transfer, Waiting } from './progress.ts';
 
-/** The jobs that are waited for, in a few words: the one job and its state, or how many are in each state. */
+/** Describes the jobs that are waited for: the single job and its state, or the number in each state. */
 export function waitingText(jobs: readonly Waiting[]): string {
   const [first] = jobs;
   if (first !== undefined && jobs.length === 1) return `${jobText(first)}${percentText(first)}`;
@@ -10,7 +10,7 @@ export function waitingText(jobs: readonly Waiting[]): string {
   return `${jobs.length} jobs: ${[...counts].map(([state, count]) => `${count} ${state}`).join(', ')}`;
 }
 
-/** {@link waitingText} for terminals of any width, the fullest first: the id gives way first, state and percent never. */
+/** {@link waitingText} in several lengths, the longest first. The id is dropped first, state and percent never. */
 export function waitingLines(jobs: readonly Waiting[], after: string, left: string): string[] {
   const full = `${waitingText(jobs)}${after}`;
   const [first, ...others] = jobs;
@@ -20,7 +20,7 @@ export function waitingLines(jobs: readonly Waiting[], after: string, left: stri
   return [`${full}${left}`, `${said}${left}`, `${short}${after}${left}`, `${short}${after}`, short];
 }
 
-/** A job and its state. */
+/** Describes a job and its state. */
 export function jobText(job: Waiting): string {
   return `${job.id} ${job.state}${nativeText(job)}`;
 }
@@ -33,10 +33,10 @@ function percentText({ percent }: Waiting): string {
   return percent === undefined ? '' : ` ${Math.round(percent)}%`;
 }
 
-// Earlier jobs took about as long, not exactly.
+// The estimate from earlier jobs is approximate.
 const lateMs = 10_000;
 
-/** When the one job may be ready, or '' if nothing tells. `now` in ms since 1970. */
+/** Describes when the single job may be ready; '' if unknown. `now` in ms since 1970. */
 export function leftText([job, ...others]: readonly Waiting[], now: number): string {
   if (job?.expectedAt === undefined || others.length > 0 || isFinal(job.state)) return '';
   const left = job.expectedAt - now;
@@ -44,14 +44,14 @@ export function leftText([job, ...others]: readonly Waiting[], now: number): str
   return left < -lateMs ? ', longer than usual' : '';
 }
 
-/** A transfer in a few words. */
+/** Describes a transfer. */
 export function transferText({ what = 'downloading', bytes, total, bytesPerSecond }: Transfer): string {
   return `${what} ${size(bytes)}${total === undefined ? '' : ` of ${size(total)}`}${speed(bytesPerSecond)}`;
 }
 
 const barLength = 24;
 
-/** A transfer for terminals of any width, the fullest first: as a bar, where its length is known, then percent and bytes. */
+/** A transfer in several lengths, the longest first: with a bar if its size is known, then percent and bytes. */
 export function transferLines(transfer: Transfer, after: string): string[] {
   const { what = 'downloading', bytes, total, bytesPerSecond } = transfer;
   if (!total) return [`${transferText(transfer)}${after}`, transferText(transfer), `${what} ${size(bytes)}`];
@@ -66,7 +66,7 @@ export function transferLines(transfer: Transfer, after: string): string[] {
   ];
 }
 
-/** Some of several things, the fullest first. */
+/** Describes how many things are done, the longest text first. */
 export function countLines({ what, done, total, of }: Count, after: string): string[] {
   const amount = `${done} of ${total} ${of}`;
   return [`${what} ${bar(done, total)} ${amount}${after}`, `${what} ${amount}${after}`, `${what} ${amount}`];
@@ -81,14 +81,14 @@ function speed(bytesPerSecond: number | undefined): string {
   return bytesPerSecond ? `, ${size(bytesPerSecond)}/s` : '';
 }
 
-/** Bytes in the unit a person reads. */
+/** Formats bytes in a readable unit. */
 export function size(bytes: number): string {
   if (bytes < 1000) return `${Math.round(bytes)} B`;
   const power = Math.min(4, Math.floor(Math.log10(bytes) / 3));
   return `${(bytes / 1000 ** power).toFixed(1)} ${['B', 'kB', 'MB', 'GB', 'TB'][power] ?? ''}`;
 }
 
-/** A span of ms as a person says it: `8s`, `2m05s`, `1h02m`. */
+/** Formats a duration in ms: `8s`, `2m05s`, `1h02m`. */
 export function elapsed(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const minutes = Math.floor(seconds / 60);

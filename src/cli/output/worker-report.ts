@@ -17,7 +17,7 @@ import { printableLine } from '../../printable.ts';
 
 const healthEveryMs = 5000;
 
-/** What a worker shows of its rows as they come and go, and tells at its end. */
+/** Reports on the rows of a worker as they start and end, and on the worker at its end. */
 export class WorkerReport implements WorkerWatcher {
   readonly #context: Context;
   readonly #display: BatchDisplay;
@@ -49,7 +49,7 @@ export class WorkerReport implements WorkerWatcher {
     this.#healthFile = healthFile;
   }
 
-  /** Begins to show. @throws MgwError('local_io') if the results cannot be written. */
+  /** Starts the display. @throws MgwError('local_io') if the results cannot be written. */
   static async open(
     context: Context,
     { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
@@ -129,7 +129,7 @@ export class WorkerReport implements WorkerWatcher {
     );
   }
 
-  /** All that is to be told; `signalled` is the exit code of the signal that ended it. */
+  /** Returns the final report; `signalled` is the exit code of the signal that ended the worker. */
   outcome(stopped: MgwError | undefined, signalled: number | undefined): Outcome {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
