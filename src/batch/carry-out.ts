@@ -17,19 +17,19 @@ import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { isSpeech } from './work.ts';
 
-/** How the rows of a run are carried out. */
+/** The options for carrying out rows. */
 export interface RowOptions {
   /** Overwrites outputs. */
   force: boolean;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
-  /** Adds to each file that it was made by a trained algorithm. */
+  /** Writes the origin "made by a trained algorithm" into each file. */
   mark?: boolean | undefined;
-  /** How long one row may take, ms. */
+  /** The maximum duration of one row, ms. */
   timeoutMs: number;
 }
 
-/** A row's way through the gateway: its slot, and the callback for its job. */
+/** A row's slot at the gateway, and the callback for its job. */
 export interface RowRun {
   pace: Pace;
   slot: Slot;
@@ -37,8 +37,8 @@ export interface RowRun {
 }
 
 /**
- * Carries out a row as its single command would: submits it unless an earlier run did, waits, and saves. Gives up its
- * slot as soon as the gateway has no more to do for it.
+ * Carries out a row as its single command would: submits it unless an earlier run did, waits, and saves. Returns its
+ * slot as soon as the gateway has finished its task.
  * @throws MgwError as `submitVideo` and `speak` do.
  */
 export async function carryOut(
@@ -70,10 +70,10 @@ export async function carryOut(
   );
 }
 
-// Others may use the folder as the user's umask says. A result must not be lost because its folder is.
+// The umask decides who may use the folder. Sync it, so that a result is not lost with its folder.
 async function makeFolderOf(path: string, root: string): Promise<void> {
   if (isObjectUrl(path)) return;
-  // Rows that begin together go on together, and share their syncs.
+  // Rows that begin together share their syncs.
   await new Promise((resolve) => setImmediate(resolve));
   const folder = dirname(path);
   checkFolder(root, folder);
@@ -83,7 +83,8 @@ async function makeFolderOf(path: string, root: string): Promise<void> {
   });
 }
 
-// A link may have been made since the plan. Checked before anything is sent, and again before the result is saved.
+// A symbolic link may have appeared since the plan. Check before anything is sent, and again before the result is
+// saved.
 function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);

@@ -10,7 +10,7 @@ import type { Row } from './manifest/row.ts';
 import { type RowState, standingOf, type Standing, type StandingDeps } from './row-state.ts';
 import { countOf, isSpeech, type VideoWork, type Work } from './work.ts';
 
-/** What rows that wait for others are found out with. */
+/** The dependencies for rows that wait for others. */
 export interface ChainDeps extends StandingDeps {
   /** Composes a row with the assets that are other rows. @throws MgwError('usage') as its command does. */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
@@ -25,14 +25,14 @@ interface Source {
   isSpeech: boolean;
   /** How many files it makes. */
   count: number;
-  /** The row to blame if this one is not done. */
+  /** The row to name if this one is not done. */
   root: Root;
 }
 
 /** States in which a row is not carried out by a run: those that wait for it are blocked. */
 const stuck = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
-/** The rows that others wait for, as far as they are known, and the states of those that wait. */
+/** Holds the rows that others wait for, and determines the states of those that wait. */
 export class Chains {
   readonly graph: RowGraph;
   readonly #sources = new Map<string, Source>();
@@ -41,7 +41,7 @@ export class Chains {
     this.graph = graph;
   }
 
-  /** Takes in the state of a row: rows that wait for it are found out after it. */
+  /** Adds the state of a row. Rows that wait for it come later. */
   know({ id, state, take: { job }, work, because }: PlannedRow): void {
     if (!this.graph.isNeeded(id)) return;
     const root = state === 'blocked' || state === 'stale' ? because : undefined;
@@ -54,25 +54,25 @@ export class Chains {
     });
   }
 
-  /** Takes in how a row ended. */
+  /** Adds the outcome of a row. */
   ended(id: string, state: RowState, job: Job | undefined): void {
     const source = this.#sources.get(id);
     if (source !== undefined) this.#sources.set(id, { ...source, state, job, root: { id, state, job } });
   }
 
-  /** The row because of which a row cannot be carried out now; undefined if it can. */
+  /** Returns the row that blocks a row; undefined if none does. */
   obstacleTo(row: Row): Root | undefined {
     const open = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
     return open === undefined ? undefined : (this.#sources.get(open)?.root ?? { id: open });
   }
 
-  /** Names the rows that a row waits for, in place of what they will be. They name the row itself if it has no id. */
+  /** Returns a row with placeholders for the rows that it waits for. If it has no id, they are part of its name. */
   placeholders(row: Row): Map<string, EarlierAsset> {
     return new Map(this.graph.inputsOf(row).map((input) => [input.ref, placeholderOf(input)]));
   }
 
   /**
-   * Finds out the state of a row that waits for others.
+   * Determines the state of a row that waits for others.
    * @param found the row with its placeholders
    * @throws MgwError('usage') if a row that it waits for makes no such file.
    */
@@ -96,7 +96,7 @@ export class Chains {
     const before = paid && (await standingOf({ ...found, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
       return this.#judged({ ...own, ...standing });
-    // What was paid for is still to be fetched, or in doubt: that ends first.
+    // The paid job is still to be fetched, or in doubt: that must end first.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...own, work: paid.work, ...before };
     if (before.state === 'failed') return { ...own, ...before };
@@ -128,7 +128,8 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // The row as its job was paid for: with the inputs of then. Undefined if more than the inputs has changed since.
+  // Returns the row with the inputs that its job was paid for with. Undefined if more than the inputs has changed
+  // since.
   #asPaid(
     { work }: NamedRow,
     { take: { job } }: Standing,
@@ -158,7 +159,7 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   return names;
 }
 
-// By the id of the row that is named: this is a part of the name of a row without an id.
+// Contains the id of the named row, since this text becomes part of the name of a row without an id.
 function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
   return {

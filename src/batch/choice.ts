@@ -3,17 +3,15 @@ import type { PlannedRow } from './planned-row.ts';
 import { filesOf, pathOfTake, type RowState } from './row-state.ts';
 import { countOf } from './work.ts';
 
-/** Which rows of a batch a command is about, and which of them it carries out. */
+/** The rows that a command covers, and those that it carries out. */
 export interface Choice {
-  /** The rows that must be there, by their ids. */
+  /** The ids of rows that must exist. */
   ids?: ReadonlySet<string>;
-  /** True for a row that counts for how the command ends. */
+  /** True for a row that counts for the exit code. */
   isAbout(planned: PlannedRow): boolean;
-  /**
-   * The row as it is to be carried out; undefined leaves it alone. `before` is the take that the plan has found.
-   */
+  /** Returns the row to carry out; undefined to leave it as it is. `before` is the job that the plan found. */
   toCarryOut(planned: PlannedRow, before: number): PlannedRow | undefined;
-  /** The next retry of a paid row whose result is gone; undefined leaves the row as it is. */
+  /** Returns the next retry of a paid row whose result is gone; undefined leaves the row as it is. */
   retake(planned: PlannedRow): PlannedRow | undefined;
 }
 
@@ -21,7 +19,7 @@ const open = new Set(['new', 'running', 'rejected']);
 /** States of rows that only a retry carries out. */
 const settled = new Set(['done', 'failed', 'changed', 'stale']);
 
-/** `batch run`: every row, and what failed, is in doubt, or was changed is left alone. */
+/** `batch run` covers every row, and leaves rows that failed, are in doubt or were changed as they are. */
 export const everyRow: Choice = {
   isAbout: () => true,
   toCarryOut: (planned) => (open.has(planned.state) ? planned : undefined),
@@ -29,8 +27,8 @@ export const everyRow: Choice = {
 };
 
 /**
- * `batch retry --rated`: rows whose latest result is rated `most` or less get a new take, which is paid for and saved next to
- * that result. What such a run began before is carried on with.
+ * `batch retry --rated`: makes rows again whose latest result is rated `most` or less. The new result is paid for and
+ * saved next to the old one. Jobs that such a run began before are continued.
  */
 export function retryOfRated(most: number): Choice {
   const isPoor = ({ state, take }: PlannedRow): boolean =>
@@ -46,7 +44,7 @@ export function retryOfRated(most: number): Choice {
   };
 }
 
-/** The rows that a retry is about: those of `ids`, or else all that failed, were changed or are stale, as far as it says so. */
+/** The rows of a retry: those of `ids`, or all that failed, were changed or are stale, as selected. */
 export interface RetriedRows {
   ids?: ReadonlySet<string> | undefined;
   isFailed?: boolean;
@@ -55,8 +53,8 @@ export interface RetriedRows {
 }
 
 /**
- * `batch retry`: rows that ended badly get a new take, which is paid for. What is open is carried on with, and what is in
- * doubt is left alone. The file of a row that was changed or is stale stays, and the take is saved next to it.
+ * `batch retry` makes rows again that ended badly, and pays for them. Open rows are continued, and rows in doubt are
+ * left as they are. The file of a changed or stale row stays, and the new one is saved next to it.
  * @param force replaces that file
  */
 export function retryOf(rows: RetriedRows, force: boolean): Choice {
@@ -75,13 +73,13 @@ export function retryOf(rows: RetriedRows, force: boolean): Choice {
       const { state, take } = planned;
       if (open.has(state)) return planned;
       const isBad = ids === undefined ? isOfKind(state) : settled.has(state) && state !== 'done';
-      // Another process has tried it again meanwhile: once is what was asked for.
+      // Another process has retried it meanwhile. The user asked for one retry.
       if (!isBad || take.number !== before) return undefined;
       return (state === 'changed' || state === 'stale') && !force && isSaved(planned)
         ? takeNextToIt(planned)
         : nextTake(planned);
     },
-    // Once: what is made for this is not made again.
+    // Only once: the result of a retry is not retried.
     retake: (planned) =>
       ids !== undefined && planned.take.job !== undefined ? nextTake(planned) : undefined,
   };

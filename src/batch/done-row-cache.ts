@@ -20,18 +20,18 @@ import { mayRefer } from './row-graph.ts';
 import { filesOf, isThere } from './row-state.ts';
 import { countOf, hashOf, isSpeech, type Work } from './work.ts';
 
-/** A row that was done, as it was then. */
+/** A row that was done, as recorded. */
 export interface DoneRow {
   id: string;
   /** True if the manifest gives the id. */
   isNamed: boolean;
-  /** The hash of what it asks for. */
+  /** The hash of its request. */
   hash: string;
-  /** As the plan had it. */
+  /** The plan's value. */
   path: string;
   take: number;
   job: string;
-  /** The job's, by the ledger. */
+  /** The job's value in the ledger. */
   version: string;
   files: Pick<JobFile, 'path' | 'bytes'>[];
 }
@@ -46,21 +46,21 @@ const maxBytes = 256 * 1024 * 1024;
 
 /**
  * The rows of a batch that were found done, by a hash of the row as the manifest writes it: such a row is recognised
- * without composing and checking it, and without reading its job. A copy, with a line for each row: a lost or damaged
- * line is found out again. Whether a row is still done is for the ledger and the disk to say.
+ * without composing and checking it, and without reading its job. It is a copy with a line for each row: without its
+ * line, a row is looked up again. The ledger and the disk decide whether a row is still done.
  */
 export class DoneRowCache {
   readonly #path: string;
   readonly #isByIndex: boolean;
   readonly #bytes: Buffer;
-  /** Where the last line of each mark begins. */
+  /** The offset of the last line of each hash. */
   readonly #starts = new Map<string, number>();
   #added: string[] = [];
 
   /**
    * Reads the cache of a batch; undefined if its folder cannot be used.
    * @param path the beginning of the file's path
-   * @param about all else that a row depends on: rows under anything else are forgotten
+   * @param about everything else that a row depends on: rows under another value are discarded
    */
   static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
     const own = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
@@ -104,7 +104,7 @@ export class DoneRowCache {
     return text === undefined ? undefined : (JSON.parse(text) as DoneRow);
   }
 
-  /** Adds a row that is done. It is written together with others, by {@link write} at the latest. */
+  /** Adds a row that is done. Rows are written in groups, the last ones by {@link write}. */
   add(mark: string, known: DoneRow): void {
     this.#added.push(`${checkedLine({ mark, ...known })}\n`);
     if (this.#added.length === atOnce) this.write();
@@ -120,7 +120,7 @@ export class DoneRowCache {
   }
 }
 
-/** Caches a row whose job has its files, if the row alone decides that. */
+/** Caches a row whose job has its files, if nothing but the row determines that. */
 export async function rememberRow(
   planned: PlannedRow,
   job: Job,
@@ -128,18 +128,18 @@ export async function rememberRow(
 ): Promise<void> {
   const { row, work, id, path, rowPath = path, take, mark } = planned;
   if (known === undefined || mark === undefined || needsListing(work)) return;
-  // No later event takes a success back.
+  // No later event undoes a success.
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
-  // --strict looks at its job.
+  // --strict needs its job.
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
   known.add(mark, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
 }
 
-/** Whether a row that was done still is: its job is unchanged, and it has no later take. */
+/** Whether a row is still done: its job is unchanged, and it has no retry. */
 export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(known.job)) !== known.version || !known.files.every(isThere)) return false;
   // A run that was killed later may have left files, which are removed when the row is looked up.

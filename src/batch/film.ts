@@ -7,41 +7,41 @@ import { printableLine } from '../printable.ts';
 export interface Track {
   /** The id of its row. */
   id: string;
-  /** Absolute path, or the URL of an object that is not here yet. */
+  /** Absolute path, or the URL of an object that was not downloaded yet. */
   path: string;
   file: JobFile;
-  /** How ffmpeg has to read it, if its content does not tell. */
+  /** Input options of ffmpeg, if the content does not determine the format. */
   input?: string[];
 }
 
-/** A video of a film, and the speech that begins with it, one after the other. */
+/** A video of a film, and the speech that begins with it, in order. */
 export interface Clip extends Track {
   speech: Track[];
 }
 
-/** How a film is made. */
+/** The plan of a film. */
 export interface Film {
-  /** Arguments of ffmpeg, but for the file that it writes. */
+  /** Arguments of ffmpeg, without the output file. */
   args: string[];
   /** What ffmpeg reads from standard input. */
   list: string;
-  /** Its length. */
+  /** Its duration. */
   seconds: number;
-  /** Why it has to be encoded again; absent if the videos are copied. */
+  /** Why the videos must be encoded again; absent if they are copied. */
   difference?: string | undefined;
-  /** What to tell about speech that does not fit. */
+  /** Notes about speech that does not fit. */
   notes: string[];
 }
 
 interface Scene extends Clip, Probe {
   video: Stream;
-  /** Where it begins in the film, seconds. */
+  /** Its start in the film, seconds. */
   start: number;
 }
 
 /** A sound laid over the film. */
 interface Laid extends Track {
-  /** Where it begins, seconds. */
+  /** Its start, seconds. */
   at: number;
 }
 
@@ -79,7 +79,7 @@ export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Pro
 
 /**
  * Makes a film at a path, which is overwritten.
- * @throws MgwError('usage') if ffmpeg fails, or what it made is not as long as the clips.
+ * @throws MgwError('usage') if ffmpeg fails, or the film's duration is not that of the clips.
  */
 export async function makeFilm(
   { args, list, seconds }: Film,

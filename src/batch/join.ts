@@ -17,7 +17,7 @@ import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { countOf, isSpeech } from './work.ts';
 
-/** What a film of a batch is made of. */
+/** The parts of a batch's film. */
 export interface Cut {
   plan: Plan;
   /** In the order of the manifest. */
@@ -27,7 +27,7 @@ export interface Cut {
   notes: string[];
 }
 
-/** Returns a job's first file that is there as it was recorded; undefined if none is. */
+/** Returns a job's first intact file; undefined if there is none. */
 type SavedFile = (job: Job, count: number) => Promise<JobFile | undefined>;
 
 /**
@@ -78,7 +78,7 @@ async function trackOf(
   return { id, path: absoluteOutput(file.path), file, input };
 }
 
-/** Where a film goes. */
+/** The output of a film. */
 export interface FilmTarget {
   path: string;
   /** Replaces an existing file. */
@@ -87,10 +87,11 @@ export interface FilmTarget {
 }
 
 /**
- * Joins clips into a file, which appears only when it is whole.
+ * Joins clips into a file, which appears only when it is complete.
  * @param pathOf returns the path of a local file with the content of a result
  * @param onPlan called before ffmpeg begins
- * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; 10; 130.
+ * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; 10;
+ * 130.
  */
 export async function joinClips(
   clips: readonly Clip[],

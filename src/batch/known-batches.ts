@@ -13,7 +13,7 @@ const knownBatch = z.object({
   file: z.string(),
   /** The template of its files, its folder being absolute. */
   output: z.string(),
-  /** The template that the manifest gave; null if the command line gave one, which then wins. */
+  /** The manifest's template; null if the command line gave one, which overrides it. */
   written: z.nullable(z.string()),
   /** The values of `-d`. */
   defaults: z.array(z.string()),
@@ -23,10 +23,10 @@ const knownBatch = z.object({
   ignoreColumns: z.optional(z.array(z.string())),
 });
 
-/** How a batch was run last. */
+/** The options of a batch's last run. */
 export type KnownBatch = z.infer<typeof knownBatch>;
 
-/** Records how a batch was run last, under its name and its file. `folder` is the ledger's. */
+/** Records the options of a batch's last run, under its name and its file. `folder` is the ledger's. */
 export async function rememberBatch(folder: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
   for (const key of [batch.name, batch.file])
@@ -34,7 +34,7 @@ export async function rememberBatch(folder: string, batch: KnownBatch): Promise<
 }
 
 /**
- * Returns how a batch was run last; undefined if it is not known.
+ * Returns the options of a batch's last run; undefined if unknown.
  * @param key its name, or the absolute path of its manifest
  */
 export async function recallBatch(folder: string, key: string): Promise<KnownBatch | undefined> {
@@ -43,12 +43,15 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
   return data?.name === key || data?.file === key ? data : undefined;
 }
 
-/** The beginning of the paths where something is kept for a batch, such that any name works on any file system. */
+/** Returns the path prefix of a batch's files in the ledger, such that any name works on any file system. */
 export function pathOfBatch(folder: string, key: string): string {
   return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
 }
 
-/** Returns how every batch was run last, sorted by name. Files that cannot be read are left out. `folder` is the ledger's. */
+/**
+ * Returns the options of every batch's last run, sorted by name. Files that cannot be read are left out. `folder` is
+ * the ledger's.
+ */
 export async function knownBatches(folder: string): Promise<KnownBatch[]> {
   const files = await readdir(join(folder, 'batches')).catch(() => []);
   const found = new Map<string, KnownBatch>();

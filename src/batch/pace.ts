@@ -13,7 +13,7 @@ export interface PaceOptions {
   onLimit?: (limit: number) => void;
 }
 
-/** The time in which a submission may be sent. */
+/** The time window in which a submission may be sent. */
 export interface SendWindow {
   /** The number of times the limit was lowered before it. */
   epoch: number;
@@ -35,13 +35,13 @@ export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: Pa
 }
 
 /**
- * How many tasks of a batch are under way, and when its next call may go out. The gateway's 429 halves the number of tasks,
- * its acceptances let it grow again, one by one; its `Retry-After` holds every submission.
+ * Limits the tasks of a batch in progress, and the rate of its calls. A 429 halves the limit, and acceptances raise it
+ * again one by one. `Retry-After` delays every submission.
  */
 export interface Pace {
   /** The maximum number of tasks in progress now. */
   readonly limit: number;
-  /** How long the gateway's `Retry-After` still holds submissions, ms. */
+  /** The remaining delay of submissions by the gateway's `Retry-After`, ms. */
   readonly heldMs: number;
   /** Waits until one more task may be in progress. @throws the signal's reason. */
   enter(signal: AbortSignal): Promise<void>;
@@ -53,9 +53,11 @@ export interface Pace {
   poll(signal: AbortSignal): Promise<unknown>;
   /** Reports that the gateway accepted a task. */
   accepted(): void;
-  /** Reports that the gateway takes no more for now: 429, or its own 503. `window` is that of the refused submission. */
+  /**
+   * Reports that the gateway accepts no more for now: 429, or its own 503. `window` is that of the refused submission.
+   */
   limited(window: SendWindow, retryAfterMs?: number): void;
-  /** Holds polls as the gateway asks, for at most a minute: the wait of a job has a deadline of its own. */
+  /** Delays polls as the gateway asks, for at most a minute: the wait for a job has its own deadline. */
   holdPolls(retryAfterMs?: number): void;
   /** Returns all slots. */
   close(): Promise<void>;
@@ -75,7 +77,7 @@ export class LocalPace implements Pace {
   #limit: number;
   #inProgress = 0;
   #waiting: (() => void)[] = [];
-  /** Acceptances since the limit changed. */
+  /** The number of acceptances since the limit changed. */
   #accepted = 0;
   /** The number of times the limit was lowered: a 429 for a submission before the last time says nothing new. */
   #epoch = 0;
@@ -164,7 +166,7 @@ export class LocalPace implements Pace {
   }
 }
 
-/** Lets calls pass one by one, with a pause between them, and none while it is held. */
+/** Lets calls pass one by one with a pause in between, and none during a delay. */
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
@@ -178,12 +180,12 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** How long calls are still held, ms. */
+  /** The remaining delay of calls, ms. */
   get heldMs(): number {
     return Math.max(0, this.#heldUntil - this.#clock.monotonic());
   }
 
-  /** Holds all calls for this long. */
+  /** Delays all calls for this long. */
   hold(ms: number): void {
     this.#heldUntil = Math.max(this.#heldUntil, this.#clock.monotonic() + ms);
   }

@@ -12,9 +12,9 @@ import { RowGraph } from './row-graph.ts';
 import { rowStates, standingOf, type RowState, type Standing } from './row-state.ts';
 import { countOf, modelOf, type Work } from './work.ts';
 
-/** What a plan is made of. */
+/** The dependencies of a plan. */
 export interface PlanDeps extends ChainDeps {
-  /** What a row costs at most; undefined if that is not known. */
+  /** Returns the maximum cost of a row; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, if they only need to be counted. */
   known?: DoneRowCache | undefined;
@@ -22,7 +22,7 @@ export interface PlanDeps extends ChainDeps {
   standing?: (row: NamedRow) => Standing;
 }
 
-/** A batch as it was opened. */
+/** An opened batch. */
 export interface Batch {
   manifest: Manifest;
   name: string;
@@ -38,37 +38,36 @@ export interface Batch {
 /** The rows of one model that are still to be paid for. */
 export interface ModelCost {
   rows: number;
-  /** The sum of what is known. */
+  /** The sum of the known costs. */
   known: Decimal;
   /** Rows without a known price. */
   unknown: number;
 }
 
-/** What would be done, and what it would cost at most. */
+/** A plan: what would be done, and its maximum cost. */
 export interface Plan {
   rows: number;
   counts: Record<RowState, number>;
-  /** Everything that is wrong, in the order of the file. */
+  /** All problems, in the order of the file. */
   problems: Problem[];
   /** The number of invalid rows. */
   bad: number;
-  /** How many of those that are done were known before. */
+  /** The number of done rows that the cache knew. */
   known: number;
-  /** Rows that ask for what an earlier one asks for, under a name of their own: both are paid for. */
+  /** Rows with the same request as an earlier row but another name: both are paid for. */
   repeated: Problem[];
   /** Which rows wait for which. */
   chains: Chains;
-  /** What rows that are to be paid for cost at most, by model. */
+  /** The maximum cost of the rows to be paid for, by model. */
   costs: Map<string, ModelCost>;
 }
 
-/** Takes the rows of a plan, good ones only, as they are read. */
+/** Receives the valid rows of a plan as they are read. */
 export type TakeRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
- * @param take is given each row that can be carried out, but for those that are known to be done. Rows that wait for others
- * come last.
+ * @param take receives each valid row that is not known to be done. Rows that wait for others come last.
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
 export async function planBatch(
@@ -84,7 +83,7 @@ export async function planBatch(
     else if (graph.waitsFor(item.row).length > 0) waiting.set(item.row.index, item.row);
     else {
       const { row, record } = item;
-      // Whether the row that it names exists is no part of its content.
+      // The content does not depend on whether the named row exists.
       const planned = await planning.row(
         row,
         row.over === undefined ? deps.known?.contentHash(record) : undefined,
@@ -121,16 +120,16 @@ export async function planRow(
     : chains.planned(found, deps);
 }
 
-/** One reading of a manifest: what of the rows before has to be known. */
+/** One pass through a manifest: the facts about earlier rows that later rows need. */
 class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;
   readonly #deps: PlanDeps;
-  /** Lines of ids, of paths, and of what was asked for. */
+  /** The lines of ids, paths and requests. */
   readonly #ids = new Map<string, number>();
   readonly #paths = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
-  /** What was told: a value of a matrix is in many rows, and wrong in each of them. */
+  /** The reported problems: a wrong value of a matrix is in many rows, and reported once. */
   readonly #told = new Set<string>();
   #badLine = 0;
 
@@ -149,7 +148,7 @@ class Planning {
     };
   }
 
-  /** Takes in what is wrong with one row, or with lines that are none. */
+  /** Adds the problems of a row, or of lines that are not rows. */
   refuse(problems: readonly Problem[], isRow = true): void {
     const lines = problems.filter(({ line }) => line !== this.#badLine);
     this.plan.bad += isRow ? 1 : lines.length;
@@ -161,7 +160,7 @@ class Planning {
     }
   }
 
-  /** True for a row that was known to be done, and still is: it is counted. */
+  /** True for a cached row that is still done; it is counted. */
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
     const found = known?.find(known.contentHash(record));
@@ -176,7 +175,7 @@ class Planning {
     return true;
   }
 
-  /** The row with its state, undefined if it is invalid; `mark` is its name in the cache. */
+  /** Returns the row with its state; undefined if it is invalid. `mark` is its key in the cache. */
   async row(row: Row, mark?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
     const named = work && this.#named(row, work);
@@ -284,12 +283,12 @@ class Planning {
   }
 }
 
-// A row has fields, and no flags.
+// A row has fields, not flags.
 function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
-/** The line that had the value before. Remembers the value if no line had it. */
+/** Returns the earlier line with the value, or remembers this line. */
 function first(lines: Map<string, number>, value: string, line: number): number | undefined {
   const before = lines.get(value);
   if (before === undefined) lines.set(value, line);

@@ -7,28 +7,28 @@ import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } fro
 import { printableLine } from '../printable.ts';
 import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
 
-/** A row with its name, its work and its place. */
+/** A row with its name, its request and its position. */
 export interface NamedRow {
   row: Row;
   work: Work;
   id: string;
-  /** What names its jobs: `NAME/ID`. */
+  /** The key of its jobs: `NAME/ID`. */
   key: string;
-  /** The hash of what it asks for, with rows that it waits for by their ids. */
+  /** The hash of its request, in which rows that it waits for are named by their ids. */
   hash: string;
-  /** The absolute path of its file, with `{job}` and `{n}` if they are not known yet. */
+  /** The absolute path of its file; may contain `{job}` and `{n}`, which are not known yet. */
   path: string;
-  /** The folder that its files never leave. */
+  /** The folder that must contain its files. */
   root: string;
-  /** What it is remembered by. */
+  /** Its key in the cache of done rows. */
   mark?: string | undefined;
-  /** The ids of the rows whose videos it takes. */
+  /** The ids of the rows whose videos it uses. */
   waitsFor?: readonly string[];
-  /** The row for which it is blocked or stale. */
+  /** The row that blocks it or made it stale. */
   because?: Root;
 }
 
-/** The row for which another is blocked or stale. */
+/** The row that blocks another or made it stale. */
 export interface Root {
   id: string;
   /** Undefined if the row is invalid. */
@@ -39,7 +39,7 @@ export interface Root {
 /** A row, and its line. */
 export type PlannedRow = NamedRow & Standing;
 
-/** How a row is shown to a person: by its id, or by what it asks for if it has none. */
+/** Returns the display name of a row: its id, or its prompt if it has none. */
 export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>): string {
   if (row.id !== undefined) return id;
   const text = fieldOf(work, 'prompt');
@@ -49,10 +49,7 @@ export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>
 /** Digits of the hash that names a row without an id. */
 const hashDigits = 16;
 
-/**
- * Gives a row its name and the place of its file.
- * @throws MgwError('usage') saying what is wrong with its output.
- */
+/** Determines a row's name and the path of its file. @throws MgwError('usage') naming the problem with its output. */
 export function named(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
   const hash = hashOf(work);
   const id = row.id ?? hash.slice(0, hashDigits);

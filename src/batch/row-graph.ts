@@ -16,7 +16,7 @@ export interface Input {
   part: Part;
 }
 
-/** Which rows of a manifest wait for which (design 17). */
+/** The dependencies between the rows of a manifest (design 17). */
 export class RowGraph {
   readonly #name: string;
   readonly #ids: ReadonlySet<string>;
@@ -79,7 +79,10 @@ export class RowGraph {
     return [...new Set(references(row).flatMap(({ ref }) => this.#idIn(ref) ?? []))];
   }
 
-  /** The assets of a row that are other rows. @throws MgwError('usage') if a field takes no such part of a row. */
+  /**
+   * Returns the assets of a row that are other rows.
+   * @throws MgwError('usage') if a field does not accept that part of a row.
+   */
   inputsOf(row: Row): Input[] {
     return references(row).flatMap(({ ref, field }) => {
       const id = this.#idIn(ref);
@@ -87,7 +90,7 @@ export class RowGraph {
     });
   }
 
-  // A row wins over a job of that name.
+  // A row takes precedence over a job of that name.
   #idIn(ref: string): string | undefined {
     if (this.#ids.size === 0) return undefined;
     const key = rowId(keyIn(ref));
@@ -119,7 +122,7 @@ export class RowGraph {
 
 const maxShown = 10;
 
-// Each row that is left waits for another that is left: following them leads to a cycle.
+// Each remaining row waits for another remaining row, so following them finds a cycle.
 function cyclesOf(
   left: ReadonlyMap<Row, ReadonlySet<string>>,
   byId: ReadonlyMap<string, Row>,

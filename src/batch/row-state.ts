@@ -12,7 +12,7 @@ import type { Json } from '../json.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { countOf, submissionOf, type Work } from './work.ts';
 
-/** The states of a row, in the order in which they are shown. */
+/** The states of a row, in display order. */
 export const rowStates = [
   'new',
   'running',
@@ -26,13 +26,13 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted; `running` was, and its file is still to come; `rejected` was refused,
- * at no cost, and is sent again; `changed` asks for something else than the job of its id was paid for; `blocked` waits for
- * a row that a run does not carry out; `stale` was made from a video that was made again since.
+ * The state of a row: `new` was never accepted. `running` was accepted, and its file is not saved yet. `rejected` was
+ * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
+ * a row that a run does not carry out. `stale` was made from a video that was made again since.
  */
 export type RowState = (typeof rowStates)[number];
 
-/** What the ledger knows of a row. */
+/** The ledger's knowledge of a row. */
 export interface Standing {
   state: RowState;
   take: Retry;
@@ -43,18 +43,18 @@ export interface Standing {
   rowPath?: string;
 }
 
-/** What a row's standing is found out with. */
+/** The dependencies for determining a row's state. */
 export interface StandingDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
-  /** Files may be on other machines: what was delivered anywhere counts. Else a file has to be here. */
+  /** True if files may be on other machines: a delivery anywhere counts. Otherwise the file must exist here. */
   isAnywhere?: boolean;
 }
 
-/** What tells a row's jobs and files. */
+/** Identifies a row's jobs and files. */
 export interface RowIdentity {
-  /** Names its jobs. */
+  /** The key of its jobs. */
   key: string;
   work: Work;
-  /** Where its file goes. */
+  /** The path of its file. */
   path: string;
 }
 
@@ -74,14 +74,14 @@ export async function standingOf({ key, work, path }: RowIdentity, deps: Standin
   return own === undefined ? { state, take } : { state, take, path: own, rowPath: path };
 }
 
-/** The path of a later retry, which keeps the earlier file: `clip.2.mp4` next to `clip.mp4`. */
+/** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` next to `clip.mp4`. */
 export function pathOfTake(path: string, number: number): string {
   const { ext } = parse(path);
   const stem = path.slice(0, path.length - ext.length);
   return path.includes('{job}') ? path : `${stem}.${number}${ext}`;
 }
 
-// The command that pays for a job says where it wants the file.
+// The paying command recorded the path of the file.
 function ownPath({ record }: Job, path: string): string | undefined {
   const wanted = record.goals.map(({ output = '' }) => output);
   return wanted.find((output) => {
@@ -99,7 +99,7 @@ function stateOf(job: Job, path: string, count: number, isAnywhere = false): Row
   return isDone ? 'done' : 'running';
 }
 
-/** Where a job's files go: the path with the job's id in it. */
+/** Returns the path of a job's files, with the job's id inserted. */
 export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
 }
@@ -109,8 +109,8 @@ function isDelivered({ record }: Job): boolean {
 }
 
 /**
- * The files of a job at the path of its row, undefined if one is not there. By their size: their hashes would take as
- * long as reading all of them.
+ * Returns the files of a job at the path of its row; undefined if one is missing. Compares sizes only, since hashing
+ * means reading every file.
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
   const target = { kind: 'file', path: pathFor(path, job) } as const;
@@ -120,7 +120,7 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
   return paths.length > 0 && there.length === paths.length ? there : undefined;
 }
 
-/** Removes the leftovers of dead runs of a row whose job has ended: a run of the other rows skips this one. */
+/** Removes leftovers of dead runs of a row whose job has ended, since runs skip this row. */
 export async function tidyRow(
   { state, take, path, work }: Tidied,
   deps: Parameters<typeof removeLeft>[2],
@@ -133,8 +133,8 @@ export async function tidyRow(
 
 type Tidied = Standing & Pick<RowIdentity, 'work' | 'path'>;
 
-// Synchronous: a batch asks for every file that it has, and each trip to the thread pool takes ten times as long.
-/** True for a plain file of this size, and for an object, which is recorded once the store has it. */
+// Synchronous, since a batch checks all its files and the thread pool takes ten times as long.
+/** True for a regular file of this size, and for an object, which is recorded once the store has it. */
 export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
   if (isObjectUrl(path)) return true;
   try {
@@ -145,7 +145,7 @@ export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boole
   }
 }
 
-// A record that has lost its beginning tells nothing of what was asked for: that is a doubt, and no change.
+// A record that has lost its beginning does not hold the request. The row is in doubt, not changed.
 function changesOf(job: Job, work: Work, deps: StandingDeps): string[] | undefined {
   const { fingerprint } = job.record;
   const submission = submissionOf(work);

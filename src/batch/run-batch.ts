@@ -11,22 +11,25 @@ import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.t
 import { tidyRow, type RowState } from './row-state.ts';
 import { stateAfter, Tally } from './tally.ts';
 
-/** What a run begins with. */
+/** The plan of a run. */
 export interface ReadyRun {
   plan: Plan;
   tally: Tally;
   /** The rows to carry out, by their positions, and the line of each. */
   chosen: ReadonlyMap<number, ChosenRow>;
-  /** Whether ffmpeg is needed: a frame of a video is an input of a row. */
+  /** Whether ffmpeg is needed because a frame of a video is an input of a row. */
   needsFrames: boolean;
 }
 
-/** Who is told of a run, in addition to {@link RunWatcher}: rows that are left alone. */
+/** Callbacks of a run, in addition to {@link RunWatcher}: for rows that are left as they are. */
 export interface BatchWatcher extends RunWatcher {
   left(planned: PlannedRow): void;
 }
 
-/** Plans a run: sends nothing, and removes the leftovers of dead runs of finished rows. Rows outside the command's scope are not counted. */
+/**
+ * Plans a run: sends nothing, and removes the leftovers of dead runs of finished rows. Counts only rows in the
+ * command's scope.
+ */
 export async function readyRun(
   batch: Batch,
   deps: { plan: PlanDeps; job: FlowDeps },

@@ -2,24 +2,24 @@ import type { Row } from './manifest/row.ts';
 import type { RowGraph } from './row-graph.ts';
 import type { RowState } from './row-state.ts';
 
-/** A row that is to be carried out, as the plan has found it. */
+/** A row to carry out, with its state in the plan. */
 export interface ChosenRow {
   id: string;
   take: number;
   state: RowState;
 }
 
-/** A row that is chosen, as it was read. */
+/** A chosen row, as read. */
 export interface WaitingRow {
   row: Row;
   found: ChosenRow;
   mark: string | undefined;
 }
 
-/** Keeps the rows that wait for others of a run until those have ended. */
+/** Holds back rows of a run until the rows that they wait for have ended. */
 export class RunOrder {
   readonly #graph: RowGraph;
-  /** Ids of rows that others wait for, and that have not ended. */
+  /** Ids of unfinished rows that others wait for. */
   readonly #awaited: Set<string>;
   readonly #waiting = new Map<string, WaitingRow[]>();
   readonly #ready: WaitingRow[] = [];
@@ -30,12 +30,12 @@ export class RunOrder {
     this.#awaited = new Set([...chosen].map(({ id }) => id).filter((id) => graph.isNeeded(id)));
   }
 
-  /** Whether there are rows that were kept and not given out. */
+  /** Whether any rows are still held back. */
   get isOpen(): boolean {
     return this.#count > 0;
   }
 
-  /** Keeps a row if it has to wait for another one. What was paid for already does not wait. */
+  /** Holds back a row that must wait for another. A paid row does not wait. */
   hasToWait(row: WaitingRow): boolean {
     const id = row.found.state === 'running' ? undefined : this.#awaitedBy(row);
     if (id === undefined) return false;
@@ -44,7 +44,7 @@ export class RunOrder {
     return true;
   }
 
-  /** A row has ended: those that waited for it alone are next. */
+  /** Reports that a row has ended: rows that waited only for it are next. */
   settle(id: string): void {
     this.#awaited.delete(id);
     const rows = this.#waiting.get(id) ?? [];
@@ -56,7 +56,7 @@ export class RunOrder {
     }
   }
 
-  /** Gives out a row that no longer waits; undefined if there is none. */
+  /** Returns a row that no longer waits; undefined if there is none. */
   next(): WaitingRow | undefined {
     const next = this.#ready.shift();
     if (next !== undefined) this.#count -= 1;

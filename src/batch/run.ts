@@ -8,40 +8,40 @@ import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
 
-/** How a row of a run ended. */
+/** The outcome of a row. */
 export interface RowEnd {
   planned: PlannedRow;
-  /** The job as it is then; undefined if there is none yet. */
+  /** The job at that time; undefined if there is none yet. */
   job?: Job;
   files: JobFile[];
-  /** Why it is not done. */
+  /** The error, if it is not done. */
   error?: MgwError;
 }
 
-/** Who is told of the rows of a run. */
+/** Callbacks for the rows of a run. */
 export interface RunWatcher {
   began(planned: PlannedRow): void;
   updated(planned: PlannedRow, job: Job): void;
-  /** Returns when it is written down: only then does a row count as delivered. */
+  /** Resolves when the outcome is recorded: only then does a row count as delivered. */
   ended(end: RowEnd): Promise<void>;
   note(text: string): void;
 }
 
-/** How a run goes about its rows. */
+/** The options of a run. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
-  /** The next take of a row whose result is gone, if that is what was asked for. */
+  /** Returns the next retry of a row whose result is gone, if the command allows one. */
   retake: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
-/** Downloads and rows that wait for another try, in addition to those under way at the gateway. */
+/** The maximum of downloads and rows that wait for another try, in addition to tasks in progress at the gateway. */
 const maxInParallel = 8;
-/** Rows in a row that found the gateway unreachable, after which it is left alone. */
+/** The number of consecutive rows that find the gateway unreachable before the run stops. */
 const maxUnreachable = 5;
 
 /**
- * The rows of one run, many at once: each is begun in its turn, as soon as there is room for it, and forgotten when it
- * has ended.
+ * The rows of one run, many at a time: each begins in its turn as soon as a slot is free, and is dropped when it has
+ * ended.
  */
 export class BatchRun {
   readonly #deps: FlowDeps;
@@ -49,15 +49,15 @@ export class BatchRun {
   readonly #watcher: RunWatcher;
   readonly #onDone: (end: RowEnd) => Promise<void>;
   readonly #signals: RowSignals;
-  /** Rows that were begun and have not ended. */
+  /** Rows in progress. */
   #open = 0;
   #onEnd: (() => void) | undefined;
-  /** Ends so far that moved something: a row that was turned away may be tried again after one. */
+  /** The number of rows that ended with progress. A refused row may be tried again after one. */
   #moves = 0;
   #unreachable = 0;
   #stop: MgwError | undefined;
 
-  /** @param onDone told of each row that is done, when nothing more is recorded of it */
+  /** @param onDone called for each done row, when its last event is recorded */
   constructor(
     deps: FlowDeps,
     options: RunOptions,
@@ -71,7 +71,7 @@ export class BatchRun {
     this.#signals = new RowSignals(deps.signals);
   }
 
-  /** Why no more rows are begun: what has ended one would end all of them. */
+  /** The error that stops the run, since it would end every row. */
   get stoppedBy(): MgwError | undefined {
     return this.#stop;
   }
@@ -81,7 +81,7 @@ export class BatchRun {
     return this.#stop !== undefined || this.#deps.signals.soft.aborted;
   }
 
-  /** Starts a row as soon as a slot is free; does nothing if the run is over. Never throws. */
+  /** Starts a row as soon as a slot is free; does nothing if the run has stopped. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
     const { pace, timeoutMs } = this.#options;
     while (this.#open >= pace.limit + maxInParallel && !this.isOver) await this.nextEnd();
@@ -100,18 +100,18 @@ export class BatchRun {
     });
   }
 
-  /** Waits for all rows that were begun. */
+  /** Waits for all rows in progress. */
   async end(): Promise<void> {
     while (this.#open > 0) await this.nextEnd();
     this.#signals.close();
   }
 
-  /** Whether no row is under way. */
+  /** Whether no row is in progress. */
   get isIdle(): boolean {
     return this.#open === 0;
   }
 
-  /** Waits until a row has ended. Not to be called while {@link begin} or {@link end} is. */
+  /** Waits until a row has ended. Must not be called during {@link begin} or {@link end}. */
   nextEnd(): Promise<void> {
     return new Promise((resolve) => (this.#onEnd = resolve));
   }
@@ -157,7 +157,7 @@ export class BatchRun {
         return { planned, job: done.job, files: done.files, delivered: done.delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
-        // Nothing was sent for it. If other rows make progress, the gateway has capacity again.
+        // Nothing was sent for the row. Once other rows make progress, the gateway has capacity again.
         if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
           continue;
         const next = error.exitCode === exitCodes.incomplete && !this.isOver ? retake(planned) : undefined;

@@ -8,14 +8,14 @@ export class Tally {
   readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
   /** Invalid rows, which are left out. */
   bad = 0;
-  /** Rows that are to be carried out. */
+  /** The number of rows to carry out. */
   chosen = 0;
-  /** Rows that this run has brought to their end, well or badly. */
+  /** The number of rows that this run has ended, successfully or not. */
   ended = 0;
   /** Files that this run has saved. */
   files = 0;
 
-  /** A row that counts, as the plan has found it. */
+  /** Adds a row with its state in the plan. */
   count(state: RowState, isChosen: boolean): void {
     this.counts[state] += 1;
     if (isChosen) this.chosen += 1;
@@ -44,7 +44,7 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (error.code === 'conflict') return 'changed';
   if (error.exitCode === exitCodes.unknown) return 'unknown';
-  // The gateway accepted it, also if that could not be recorded yet.
+  // True if the gateway accepted it, even if that could not be recorded yet.
   if (error.handle !== undefined || error.charged === 'yes') return 'running';
   if (state === undefined) return planned.state;
   return state === 'prepared' ? 'new' : 'running';
@@ -52,7 +52,7 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
 
 /** The exit code of a run. */
 export function exitCodeOfRun(tally: Tally, signal: AbortSignal, stopped: MgwError | undefined): number {
-  // A path that could not be printed, or a result that could not be added, is an error of a batch that is done too.
+  // Even if all rows are done, a path that could not be printed or a result that could not be written is an error.
   if (tally.isDone) return stopped?.exitCode ?? exitCodes.ok;
   if (!signal.aborted) return stopped?.code === 'budget' ? exitCodes.budget : exitCodes.partial;
   return signal.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;

@@ -7,7 +7,7 @@ import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 
-/** What a row asks for, composed and checked as its command would do it: one paid submission. */
+/** The request of a row, composed and checked as its command would: one paid submission. */
 export type Work = VideoWork | SpeechWork;
 
 /** A row that `video X submit` would submit. */
@@ -26,14 +26,14 @@ export function kindOf(work: Work): JobKind {
   return isSpeech(work) ? 'tts' : work.protocol.name;
 }
 
-/** What a work's job is found by, and what it is compared by. */
+/** The values that identify the job of a work, and detect changes. */
 export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'> {
   const { body } = work;
   if (!isSpeech(work)) return { protocol: work.protocol.name, body, asked: work.asked };
   return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
 }
 
-/** The hash of what a work asks for, whatever it is called: two works of one hash ask for the same. */
+/** The hash of a work's request, independent of its name. */
 export function hashOf(work: Work): string {
   const { protocol, body, asked = body, variant = '' } = submissionOf(work);
   return createHash('sha256')
@@ -51,7 +51,7 @@ export function needsFrame(work: Work): boolean {
   return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
 }
 
-/** How many files a work makes. */
+/** Returns the number of files of a work. */
 export function countOf(work: Work): number {
   return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);
 }

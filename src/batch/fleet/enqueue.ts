@@ -15,7 +15,7 @@ export interface Enqueued {
   changed: string[];
 }
 
-/** The most rows and bytes of one statement. */
+/** The maximum rows and bytes of one statement. */
 const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
 /**
@@ -45,7 +45,7 @@ export async function enqueue(batch: Batch, head: QueuedHead, deps: PlanDeps, as
   };
   const plan = await planBatch({ ...batch, force: true }, untouched(deps), async (planned) => {
     const { row, size } = newRow(planned);
-    // The row names uploaded files by their content; a worker makes URLs of its own.
+    // The row names uploaded files by their content hash; a worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
     chunk.push(row);
     bytes += size;

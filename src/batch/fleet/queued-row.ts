@@ -18,7 +18,7 @@ const headSchema = z.strictObject({
   sidecar: z.boolean().optional(),
 });
 
-/** How an enqueued batch is carried out, on any machine. */
+/** The options of an enqueued batch, the same on every machine. */
 export type QueuedHead = z.infer<typeof headSchema>;
 
 const common = {
@@ -30,7 +30,7 @@ const common = {
   tags: z.array(z.string().refine(isKeyName)).max(32),
 };
 
-// No field names a file to read: what the manifest named is in the row.
+// No field names a file to read: the row holds the content.
 const rowSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     ...common,
@@ -63,7 +63,7 @@ function isDecimal(text: string): boolean {
   }
 }
 
-/** Reads how an enqueued batch is carried out. @throws MgwError('local_io') if the database holds something else. */
+/** Parses the options of an enqueued batch. @throws MgwError('local_io') if the database holds something else. */
 export function parseHead(batch: string, text: string): QueuedHead {
   const parsed = headSchema.safeParse(tryParseJson(text));
   if (parsed.success && isKeyName(batch)) return parsed.data;
@@ -73,7 +73,7 @@ export function parseHead(batch: string, text: string): QueuedHead {
   );
 }
 
-/** Reads a row of the queue. @throws MgwError('usage') if the database holds something else. */
+/** Parses a row of the queue. @throws MgwError('usage') if the database holds something else. */
 export function parseRow(id: string, text: string): Row {
   const { data: row } = rowSchema.safeParse(tryParseJson(text));
   const isKnownEndpoint = (given: QueuedRow & { endpoint?: string | undefined }): boolean =>

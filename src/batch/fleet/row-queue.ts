@@ -8,10 +8,10 @@ export interface QueuedBatch {
   head: QueuedHead;
 }
 
-/** A row as it is put into the queue: it contains everything that it needs. */
+/** A row for the queue, with everything that it needs. */
 export interface NewRow {
   id: string;
-  /** The hash of what it asks for. */
+  /** The hash of its request. */
   hash: string;
   row: QueuedRow;
 }
@@ -55,7 +55,7 @@ export class RowQueue {
     return this.#taken.size;
   }
 
-  /** Returns the batches of a gateway that have rows to take now, in the order in which they were enqueued. */
+  /** Returns the batches of a gateway that have available rows, in the order of enqueueing. */
   async waiting(gateway: string): Promise<QueuedBatch[]> {
     const own = [...this.#taken];
     const lease = await this.#fleet.lease();
@@ -64,7 +64,7 @@ export class RowQueue {
     return found.flatMap(({ name, head }) => this.#queuedBatch(name, head) ?? []);
   }
 
-  // Other batches go on.
+  // The other batches continue.
   #queuedBatch(name: string, head: string): QueuedBatch | undefined {
     try {
       return { name, head: parseHead(name, head) };
@@ -79,7 +79,7 @@ export class RowQueue {
   async take(batch: string): Promise<TakenRow | undefined> {
     const lease = await this.#fleet.lease();
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
-    // If a crash of the server undoes it, another worker takes the row too.
+    // If a crash of the server undoes this, another worker takes the row too, which is safe.
     const values = [batch, lease, known];
     const [found] = await this.#fleet.ask<{ id: string; content: string }>(take, values, 'soon');
     if (found === undefined) return undefined;
@@ -113,7 +113,7 @@ export class RowQueue {
 }
 
 /**
- * Puts a batch into the queue, or changes how it is carried out.
+ * Puts a batch into the queue, or changes its options.
  * @throws MgwError('usage') if a batch of that name is enqueued for another gateway.
  */
 export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<void> {
@@ -125,7 +125,7 @@ export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<v
   );
 }
 
-/** Puts rows into the queue, in their order. Rows that are there stay as they are. */
+/** Puts rows into the queue, in their order. Existing rows stay as they are. */
 export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]): Promise<Added> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
   const values = [batch, rows.map(({ id }) => id), rows.map(({ hash }) => hash), contents];

@@ -11,7 +11,7 @@ import {
 import { isLive, type Ask } from './fleet-state.ts';
 import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 
-/** The pace of a batch that several machines carry out together. */
+/** Options of the pace that several machines share. */
 export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
 type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
@@ -28,7 +28,7 @@ export class SharedPace implements Pace {
   readonly #ask: Ask;
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
-  /** The writes that have not ended. */
+  /** Unfinished writes. */
   readonly #writes = new Set<Promise<void>>();
   #limit: number;
   /** Monotonic ms. */
@@ -138,7 +138,7 @@ export class SharedPace implements Pace {
     this.#options.onLimit?.(limit);
   }
 
-  // A change that cannot be recorded is made good by the gateway's next response.
+  // If a change cannot be recorded, the gateway's next response corrects it.
   #write(statement: () => Promise<unknown>): void {
     const written = statement().then(
       () => undefined,

@@ -7,11 +7,11 @@ export interface SharedSlotsOptions {
   batch: string;
   fleet: FleetState;
   clock: Pick<Clock, 'sleep'>;
-  /** Called with what went wrong and is tried again. */
+  /** Called with the error before a retry. */
   note: (text: string) => void;
 }
 
-/** After this, a slot that could not be returned is returned again, ms. */
+/** The pause before returning a slot is retried, ms. */
 const returnAgainMs = 1000;
 
 /**

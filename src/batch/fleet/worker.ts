@@ -18,52 +18,52 @@ export interface OpenedBatch {
   options: RunOptions;
 }
 
-/** Who is told of what a worker does. */
+/** Callbacks of a worker. */
 export interface WorkerWatcher {
   /** A row was taken. */
   began(batch: Batch, planned: PlannedRow): void;
   updated: RunWatcher['updated'];
-  /** A row has come to an end here; `isGivenBack` if another try is left to the worker that takes it. */
+  /** A row has ended on this worker; `isGivenBack` if it returned to the queue for another try. */
   ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
-  /** A row needs nothing, or nothing that may be done without being asked for. */
+  /** A row needs nothing, or nothing that mgw may do without being asked. */
   left(batch: Batch, planned: PlannedRow): void;
   /** Invalid rows. */
   bad(batch: Batch, id: string, why: string): void;
-  /** A row whose workers died twice is handed out no more. */
+  /** A row was quarantined because two workers died with it. */
   quarantined(batch: string, id: string): void;
   note(text: string): void;
-  /** The queue has answered. */
+  /** The queue has responded. */
   alive(): void;
 }
 
-/** How a worker goes about it. */
+/** The options of a worker. */
 export interface WorkerOptions {
   queue: RowQueue;
-  /** What `base_url` says in the records. */
+  /** The value of `base_url` in records. */
   gateway: string;
-  /** Rows in hand at most, over all batches. */
+  /** The maximum number of rows in progress, over all batches. */
   concurrency: number;
-  /** Ends after having nothing to do for this long, ms. Never if absent. */
+  /** Ends after being idle for this long, ms. Never if absent. */
   maxIdleMs?: number;
   clock: Clock;
-  /** Asks it to take no more. */
+  /** Aborted when it must take no more rows. */
   signal: AbortSignal;
   open: (queued: QueuedBatch) => Promise<OpenedBatch>;
 }
 
-/** Between two looks for rows, ms. */
+/** The interval between two looks for rows, ms. */
 const [minPauseMs, maxPauseMs] = [200, 2000];
 
-/** Takes rows of whatever batch is in the queue, and carries each out as `batch run` does. */
+/** Takes rows of any batch in the queue, and carries out each as `batch run` does. */
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
-  /** Batches that are worked on. */
+  /** Batches in progress. */
   readonly #working = new Map<string, Promise<void>>();
-  /** Batches that are left alone until then, monotonic ms. */
+  /** Batches to skip until a time, monotonic ms. */
   readonly #held = new Map<string, number>();
   #inHand = 0;
-  /** Batches that wait until this worker has fewer rows in hand. */
+  /** Batches that wait until this worker has fewer rows in progress. */
   readonly #waiting: (() => void)[] = [];
   #lookMs = minPauseMs;
   #idleSince: number;
@@ -77,8 +77,8 @@ export class Worker {
   }
 
   /**
-   * Works until it is asked to end, until there was nothing to do for long enough, or until something ends it that would end
-   * every row; returns that.
+   * Works until it is asked to end, was idle for long enough, or meets an error that would end every row, which it
+   * returns.
    */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
@@ -114,7 +114,7 @@ export class Worker {
     if (this.#isOver) return;
     this.#lookMs = begun > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#lookMs);
     const ms = this.#lookMs * (0.5 + Math.random() / 2);
-    // One for each pause: rows that end must not leave as many listeners on one signal.
+    // One signal for each pause, so that listeners of ended rows do not accumulate on one signal.
     const woken = new AbortController();
     this.#wake = () => woken.abort();
     if (signal.aborted) this.#wake();
@@ -231,7 +231,7 @@ export class Worker {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  // A budget is that of one batch; what else ends a run would end those of all batches.
+  // A budget belongs to one batch. Any other error that ends a run would end the runs of all batches.
   #judge(name: string, error: MgwError): void {
     if (this.#isOver) return;
     if (error.code === 'budget') {

@@ -14,7 +14,7 @@ interface CsvRecord {
 /**
  * Reads CSV (RFC 4180) as spreadsheets write it. The first row names the fields; commas, semicolons or tabs separate
  * cells. An empty cell is an absent field. Empty rows, and empty cells and columns at the end, are ignored.
- * @throws Unreadable at a quote that does not fit: where the cells after it end is unknown.
+ * @throws Unreadable at a misplaced quote, after which cell boundaries are unknown.
  */
 export async function* readCsv(
   source: Source,
@@ -109,7 +109,7 @@ function separatorOf(text: string): string {
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
 }
 
-// The parser itself yields nothing: if it fails, it would lose the records before the fault.
+// Records are collected in a callback: if the parser fails, its return value would lose the earlier ones.
 async function* records(source: Source): AsyncGenerator<CsvRecord> {
   let read: { record: string[]; raw: string }[] = [];
   let line = 1;
@@ -127,7 +127,7 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     skip_empty_lines: true,
     max_record_size: maxLineBytes,
     raw: true,
-    // With `raw` the record comes inside an object, which the types do not know.
+    // With `raw` the parser wraps the record in an object, which its types do not declare.
     on_record: (one: unknown) => {
       read.push(one as (typeof read)[number]);
       return null;
@@ -170,7 +170,7 @@ function write(parser: Parser, bytes: Buffer): Promise<void> {
   });
 }
 
-// Of a line break of two characters that ends a record, the raw text has the first one alone.
+// If a record ends with CRLF, the raw text includes only the CR.
 function lineBreaks(raw: string): number {
   return raw.match(/\r\n|\n|\r/g)?.length ?? 0;
 }

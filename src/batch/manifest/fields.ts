@@ -8,7 +8,7 @@ import { speechFlags } from '../../speech/flags.ts';
 import { messageOf } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
 
-/** What a row may be about. */
+/** The kind of a row. */
 export const kinds: readonly JobKind[] = [...protocolNames, 'tts'];
 
 /** Returns the flags that are fields of a row of a kind: those of `video X submit` or of `tts`. */
@@ -36,12 +36,12 @@ export function isPath(name: string): boolean {
   return /^\s*set\./i.test(name);
 }
 
-/** Returns the name by which templates take a column: `#Animal` is `animal`. */
+/** Returns a column's name in templates: `#Animal` is `animal`. */
 export function variableName(written: string): string {
   return fieldName(written.trim().replace(/^#/, ''));
 }
 
-/** Returns the id of a row as its key has it: blanks become `-`. */
+/** Returns the id of a row as used in its key: spaces become `-`. */
 export function rowId(written: string): string {
   return written.trim().replace(/\s+/g, '-');
 }
@@ -62,7 +62,7 @@ export function isStray(written: string): boolean {
   );
 }
 
-/** What is wrong with a field's name, or undefined; with a kind, as a field of a row of that kind. */
+/** Returns what is wrong with a field's name, or undefined; with a kind, for a row of that kind. */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
@@ -75,7 +75,7 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
   return `there is no field ${shown}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 
-/** What was probably meant by a name that there is not, however short it is; else all the names that there are. */
+/** Returns the likely intended name for an unknown name, or else all names. */
 export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
   const meant = near(name, known);
   return meant === undefined ? `there are: ${[...known, ...others].join(', ')}` : `did you mean ${meant}?`;

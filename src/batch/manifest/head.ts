@@ -4,7 +4,7 @@ import { nameHint } from './fields.ts';
 import type { Problem, WrittenField } from './record.ts';
 import { headSchema, manifestNames } from './schema.ts';
 
-/** What a manifest in YAML says apart from its rows. */
+/** The members of a YAML manifest besides its rows. */
 export interface Head {
   name?: string;
   output?: string;

@@ -6,9 +6,10 @@ import type { Defaults } from './row.ts';
 import { textOf } from './template.ts';
 
 /**
- * Returns a function that finds the kind of a record without a protocol: `tts` if it has a text, else what serves its
- * model. It returns undefined if the record has neither, or has a protocol. Each model is looked up once.
- * @param kindOf finds what serves a model. @throws MgwError('usage') if that is not one.
+ * Returns a function that finds the kind of a record without a protocol: `tts` if it has a text, else the protocol of
+ * its model. It returns undefined if the record has neither, or has a protocol. Each model is looked up once.
+ * @param kindOf finds the protocol of a model.
+ * @throws MgwError('usage') if that is not unique.
  */
 export function kindInference(
   defaults: Defaults,

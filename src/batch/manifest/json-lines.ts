@@ -4,7 +4,7 @@ import { printableLine } from '../../printable.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import type { Source } from './source.ts';
 
-/** Reads JSON Lines: an object on each line. Empty lines are passed over. */
+/** Reads JSON Lines: an object on each line. Empty lines are skipped. */
 export async function* readJsonLines(
   source: Source,
   report: (problem: Problem) => void,

@@ -11,22 +11,23 @@ import { kindInference } from './infer-kind.ts';
 import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
 import { namesIn } from './template.ts';
 
-/** A row, or what is wrong: with a row, where `isRow`, or with the file; in the order of the file. */
+/** A row, or a problem with a row (if `isRow`) or with the file, in the order of the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
 
 /** True for a record that need not be read as a row. */
 export type LeftOut = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
 
-/** A manifest that is there. Its rows are read as they are asked for, in memory that does not grow with their number. */
+/** An opened manifest. Its rows are streamed, in memory that does not grow with their number. */
 export interface Manifest {
   path: string;
   head: Head;
-  /** What a person should know about how it was read. */
+  /** Notes for the user about how it was read. */
   notes?: readonly string[];
-  /** The fields of every row that does not give them, the command line's among them. */
+  /** Default fields of every row, including those of the command line. */
   defaults: readonly WrittenField[];
   /**
-   * Reads the file from its beginning, each time; a record that `isLeftOut` is not read as a row. Its place counts from 1.
+   * Reads the file from its beginning each time. Records for which `isLeftOut` is true are skipped. Positions count
+   * from 1.
    * @throws MgwError('usage') if the file cannot be read, or was changed since it was opened.
    */
   items(isLeftOut?: LeftOut): AsyncGenerator<Item>;
@@ -45,24 +46,21 @@ const formats: Record<string, Format> = {
   '.yml': 'yaml',
 };
 
-/** How a manifest is opened. */
+/** The options of a manifest. */
 export interface Opening {
   /** The fields of `-d`. */
   given?: readonly WrittenField[];
-  /** By the file's ending if absent. */
+  /** If absent, the file extension decides. */
   format?: Format | undefined;
   /** The content; the file of the path is read if absent. */
   content?: Buffer | undefined;
   /** Names of columns that are not fields, as templates take them. */
   columns?: ReadonlySet<string> | undefined;
-  /** Finds what serves a model, for rows without a protocol. @throws MgwError('usage') if that is not one. */
+  /** Finds the protocol of a model, for rows without one. @throws MgwError('usage') if that is not unique. */
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 
-/**
- * Opens a manifest.
- * @throws MgwError('usage') if there is no such file, or its format is unknown or not read.
- */
+/** Opens a manifest. @throws MgwError('usage') if there is no such file, or its format is unknown or unsupported. */
 export async function openManifest(path: string, opening: Opening = {}): Promise<Manifest> {
   const { content, given = [] } = opening;
   const format = opening.format ?? formats[extname(path).toLowerCase()];
@@ -104,7 +102,7 @@ function isWorkbook(path: string): MgwError {
 }
 
 interface Content extends Pick<Opening, 'columns' | 'kindOf'> {
-  /** Faults of what applies to all rows; no row is read if there are any. */
+  /** Problems with settings of all rows. If there are any, no row is read. */
   faults: readonly Problem[];
   defaults: Defaults;
   records: (
@@ -146,7 +144,7 @@ function ofFile(problem: Problem): Item {
 
 type SourceOf = (report: (problem: Problem) => void) => Source;
 
-// The parsers are loaded here, so that no other command waits for them.
+// The parsers are loaded here, so that other commands need not load them.
 async function contentOf(sourceOf: SourceOf, format: Format, opening: Opening): Promise<Content> {
   const { given = [], columns, kindOf } = opening;
   const faults: Problem[] = [];

@@ -7,7 +7,7 @@ export interface WrittenField {
   value: Json;
   /** The line number; 0 if the command line gave it. */
   line: number;
-  /** The line of its name, if that is another: the header of a CSV. */
+  /** The line of its name if it differs: the header of a CSV. */
   nameLine?: number;
   /** True if the text is written as in a cell or on the command line. */
   isText?: true;
@@ -23,18 +23,18 @@ export interface ManifestRecord {
   fields: readonly WrittenField[];
 }
 
-/** Something in a manifest that has to be put right before anything is paid for. */
+/** A problem in a manifest that must be fixed before anything is paid for. */
 export interface Problem {
   /** The line, as an editor counts: the first is 1. */
   line: number;
-  /** The field as the manifest spells it, if it is one field's. */
+  /** The field as the manifest spells it, if one field is the cause. */
   field?: string;
   /** The name of a column that is no field, as the manifest spells it. */
   column?: string;
   message: string;
 }
 
-/** A problem as it is shown: `clips.csv:7: duration: 4.5 is not allowed; …`. */
+/** Formats a problem: `clips.csv:7: duration: 4.5 is not allowed; …`. */
 export function problemText(file: string, { line, field, message }: Problem): string {
   return `${file}:${line}: ${field === undefined ? '' : `${field}: `}${message}`;
 }

@@ -10,7 +10,7 @@ import { maxFields, type ManifestRecord, type Problem, type WrittenField } from 
 import { rowSchema } from './schema.ts';
 import { fillTemplates, namesInTemplates, textOf } from './template.ts';
 
-/** A row of a manifest, with the defaults in it: what a command line would be given. */
+/** A row of a manifest with its defaults, equivalent to a command line. */
 export interface Row {
   /** Its place among the rows, from 1. */
   index: number;
@@ -18,13 +18,13 @@ export interface Row {
   kind: JobKind;
   /** As the manifest gives it. */
   id?: string;
-  /** The values of flags by their long names, as the command line would have them. */
+  /** The values of flags by their long names, as on the command line. */
   flags: Record<string, string | string[] | boolean>;
   /** The values of `--set`. */
   set: string[];
   /** `@FILE`, or the body itself. */
   body?: string | JsonObject;
-  /** What is spoken, or the file that holds it. */
+  /** The text to speak, or the file that holds it. */
   text?: string;
   file?: string;
   /** The id of the row whose clip the speech is laid over. */
@@ -32,11 +32,11 @@ export interface Row {
   endpoint?: string;
   output?: string;
   tags: string[];
-  /** The columns that the batch's output template takes. */
+  /** The columns that the batch's output template uses. */
   columns?: Record<string, string>;
 }
 
-/** How the rows of a manifest are read. */
+/** The options for reading rows. */
 export interface RowReading {
   defaults: Defaults;
   /** Names of columns that are not fields, as templates take them. */
@@ -45,10 +45,10 @@ export interface RowReading {
   kind?: JobKind | undefined;
 }
 
-/** The fields of every row that does not give them, by name. */
+/** Default fields of every row, by name. */
 export type Defaults = ReadonlyMap<string, WrittenField>;
 
-/** Returns defaults by their one spelling; the last of a name wins. Reports each that no row could have. */
+/** Returns defaults by their normalized names; the last of a name counts. Reports each that no row could have. */
 export function defaultsOf(
   fields: readonly WrittenField[],
   report: (problem: Problem) => void,
@@ -97,7 +97,7 @@ export function givenDefaults(given: readonly string[], columns?: ReadonlySet<st
   return fields;
 }
 
-/** Reads a record as a row, and reports everything that is wrong with it; undefined if something is. */
+/** Parses a record as a row, and reports all its problems; undefined if it has any. */
 export function readRow(
   record: ManifestRecord,
   index: number,
@@ -195,7 +195,7 @@ function checked(
   if (result.success) return result.data;
   for (const { path, message } of result.error.issues) {
     const field = fields.get(String(path[0]));
-    // A default has no line of its own in the row; what it lacks is reported at the row.
+    // A default has no line in the row, so its problems are reported for the row.
     fault(
       field?.line || line,
       `${shownValue(field?.value)} is not allowed; allowed: ${message}`,

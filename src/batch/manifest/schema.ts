@@ -38,7 +38,7 @@ const words = z.pipe(
   ),
 );
 
-// The value of a flag, checked as the flag checks it.
+// The value of a flag, with the flag's own check.
 function valueOf(flag: Flag): z.ZodMiniType {
   const { parse, description } = flag;
   const about = z.describe(description);
@@ -51,7 +51,7 @@ function valueOf(flag: Flag): z.ZodMiniType {
   return z.optional(isNumeric(flag) ? textOrNumber.check(check, about) : oneText.check(check, about));
 }
 
-// A text field takes no number, whose digits need not be those that were written: version 2.0 would become 2.
+// A text field does not accept a number, since parsing may change its digits: version 2.0 would become 2.
 function isNumeric({ parse }: Flag): boolean {
   try {
     return typeof parse?.('5') === 'number';
@@ -134,7 +134,7 @@ function taskCount(count: string): void {
   if (!/^[1-9]\d{0,3}$/.test(count)) throw new Error('a whole number, 1 to 9999');
 }
 
-/** What a manifest in YAML says apart from its rows. */
+/** The members of a YAML manifest besides its rows. */
 export const headSchema = z.strictObject({
   name: z.optional(textOrNumber.check(allowed(keyName), z.describe('permanently names the batch'))),
   output: z.optional(
@@ -159,7 +159,7 @@ const manifest = z.extend(headSchema, {
   rows: z.optional(z.array(row)),
 });
 
-/** What a manifest in YAML may hold. */
+/** The schema of a YAML manifest. */
 export const manifestNames = Object.keys(manifest.shape);
 
 /** The JSON Schema of a manifest in YAML; `$defs.row` is that of a line of JSON Lines. */
@@ -171,7 +171,7 @@ export function manifestJsonSchema(): JsonObject {
   return schema as unknown as JsonObject;
 }
 
-// Neither can be said in zod: members of one form in addition to those that are named, and both spellings of a name.
+// zod cannot express additional members that match a pattern, or two spellings of a name.
 function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   const { properties } = schema;
   if (properties?.['protocol'] === undefined) return;

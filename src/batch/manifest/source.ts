@@ -1,14 +1,14 @@
 import { isUtf8, isAscii } from 'node:buffer';
 import type { Problem } from './record.ts';
 
-/** Whole lines of a file. */
+/** Complete lines of a file. */
 export interface Block {
   bytes: Buffer;
-  /** The line that it begins with. */
+  /** The number of its first line. */
   line: number;
 }
 
-/** The longest line that is read: an image in Base64 has room in it. */
+/** The maximum length of a line, with room for an image in Base64. */
 export const maxLineBytes = 8 * 1024 * 1024;
 
 const newline = 0x0a;
@@ -20,9 +20,9 @@ export class Unreadable extends Error {
   }
 }
 
-/** The text of a manifest as it streams by, in bounded memory. */
+/** Streams the text of a manifest in bounded memory. */
 export class Source {
-  /** Lines that are not text. They are already reported, and their content is not used. */
+  /** Lines that are not valid text. They are already reported, and their content is not used. */
   readonly badLines = new Set<number>();
   readonly #chunks: AsyncIterable<Buffer>;
   readonly #report: (problem: Problem) => void;
@@ -38,7 +38,7 @@ export class Source {
   }
 
   /**
-   * The file as blocks of whole lines, without a byte order mark. In a bad line each byte that is no text is replaced.
+   * Reads the file as blocks of complete lines, without a byte order mark. Replaces the invalid bytes of a line.
    * @throws Unreadable if a line is longer than 8 MiB.
    */
   async *blocks(): AsyncGenerator<Block> {

@@ -6,12 +6,12 @@ import type { WrittenField } from './record.ts';
 const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;
 const templates = ['prompt', 'text', 'output'];
 
-/** Returns the names that the templates of a row take. */
+/** Returns the names in the templates of a row. */
 export function namesInTemplates(fields: ReadonlyMap<string, WrittenField>): Set<string> {
   return new Set(templates.flatMap((name) => namesIn(textOf(fields.get(name)) ?? '')));
 }
 
-/** Returns the names that a template takes: `animal` for `{Animal}`. */
+/** Returns the names in a template: `animal` for `{Animal}`. */
 export function namesIn(template: string): string[] {
   const found = [...template.matchAll(token)].map(([, name]) => name);
   return found.filter((name) => name !== undefined).map(variableName);
@@ -59,7 +59,7 @@ function filledText(
   });
 }
 
-/** Returns a value as a template takes it; undefined if it is no text, number or switch. */
+/** Returns a value as text for a template; undefined if it is not a text, number or switch. */
 export function textOf(field: WrittenField | undefined): string | undefined {
   const value = field?.value;
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'

@@ -17,27 +17,27 @@ import { fieldName, isPath } from './fields.ts';
 import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
 import { Unreadable } from './source.ts';
 
-/** A manifest in YAML, which is read whole. */
+/** A YAML manifest, which is parsed at once. */
 export interface YamlManifest {
   /** The members beside defaults, matrix and rows. */
   head: readonly WrittenField[];
   defaults: readonly WrittenField[];
-  /** The rows, or what is wrong with one; then the product of the matrix, whose last list turns fastest. */
+  /** The rows, or their problems, then the product of the matrix, whose last list varies fastest. */
   records: () => Iterable<ManifestRecord | Problem>;
 }
 
-/** The largest file: its tree takes a hundred times the room of its text. */
+/** The maximum size of the file, whose tree takes a hundred times as much memory as its text. */
 export const maxYamlBytes = 2 * 1024 * 1024;
 
 const maxProducts = 1_000_000;
 const maxDepth = 32;
 const maxNodes = 100_000;
-/** Of all rows together, with what aliases repeat. */
+/** The limit for all rows together, counting what aliases repeat. */
 const maxTotalNodes = 1_000_000;
 
 /**
  * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
- * Of several faults all but the last are reported.
+ * Reports all of several problems but the last, which it throws.
  * @throws Unreadable if it is not YAML, or not a manifest.
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
@@ -150,7 +150,7 @@ class Tree {
     return entries.map((entry) => this.#field(entry));
   }
 
-  // In a body a number is a number; everywhere else it is the text of a flag.
+  // In a body a number stays a number; elsewhere it is the text of a flag.
   #field({ name, line, node }: Entry): WrittenField {
     const isBody = isPath(name) || fieldName(name) === 'body';
     return { name, line, value: this.#value(node, line, isBody ? numberIn : textIn, 0) };
@@ -205,7 +205,7 @@ class Tree {
   }
 }
 
-// In one walk: the library's own look-up is one for each alias.
+// Resolve aliases in one walk, since the library searches the document for each alias.
 function targetsOf(document: Document.Parsed): Map<Node, Node> {
   const anchors = new Map<string, Node>();
   const targets = new Map<Node, Node>();
