@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
 import { compileFunction } from 'node:vm';
 import { receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
-import type { Asked, Begun, Replied, Start } from './calls.ts';
+import type { Asked, Begun, Replied } from './calls.ts';
 import { fileSystem } from './file-system.ts';
 import { network } from './network.ts';
 import { randomFor } from '../storm/random.ts';
@@ -25,20 +25,6 @@ const { port, turn, bundle } = workerData as {
   bundle: string;
 };
 const require = createRequire(bundle);
-const shadowed = [
-  'exports',
-  'require',
-  'process',
-  'Date',
-  'Math',
-  'performance',
-  'setTimeout',
-  'clearTimeout',
-  'setImmediate',
-];
-const program: (...given: unknown[]) => void = compileFunction(readFileSync(bundle, 'utf8'), shadowed, {
-  filename: bundle,
-}) as () => void;
 
 let [now, monotonic] = [0, 0];
 let begun: Begun[] = [];
@@ -62,6 +48,12 @@ class Process implements System {
   immediates = 0;
   readonly #operations = new Map<number, (value: unknown, error?: Error) => void>();
   #last = 0;
+
+  constructor(
+    readonly pid: number,
+    readonly env: Record<string, string>,
+    readonly random: () => number,
+  ) {}
 
   // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name
   call<T>(name: string, ...args: unknown[]): T {
@@ -92,23 +84,8 @@ class Process implements System {
     throw new Error('the process is dead');
   }
 
-  start({ args, env, pid, seed }: Start): void {
-    const random = randomFor(seed, 'process');
-    const bytes = (length: number): Buffer =>
-      Buffer.from(Array.from({ length }, () => Math.floor(random() * 256)));
-    const globals = globalsFor(this, env, pid, random);
-    const modules = { ...fileSystem(this), ...network(this), 'node:crypto': seededCrypto(bytes) };
-    const exported = {} as { main: (args: string[]) => Promise<number> };
-    const load = (name: string): unknown =>
-      name in modules
-        ? (modules as Record<string, unknown>)[name]
-        : name.startsWith('virtual:')
-          ? {}
-          : require(name);
-    const { process, Date, performance, setTimeout, clearTimeout, setImmediate } = globals;
-    const math = Object.assign(Object.create(Math) as typeof Math, { random });
-    program(exported, load, process, Date, math, performance, setTimeout, clearTimeout, setImmediate);
-    exported.main(args).then(
+  run(args: string[]): void {
+    main(args).then(
       (code) => (this.exit = code),
       () => (this.exit = 1),
     );
@@ -119,15 +96,46 @@ function systemError(code: string, syscall: string, path: unknown): Error {
   return Object.assign(new Error(`${code}: ${syscall} '${String(path)}'`), { code, syscall, errno: -1 });
 }
 
-function seededCrypto(bytes: (length: number) => Buffer): object {
-  const randomUUID = (): string =>
-    bytes(16)
-      .toString('hex')
-      .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
-  return { ...(require('node:crypto') as object), randomBytes: bytes, randomUUID };
+/** Evaluates the program once, for all processes of this thread; `resets` undoes what a process left in its modules. */
+function loadProgram(): { main: (args: string[]) => Promise<number>; resets: (() => void)[] } {
+  const system: System = {
+    call: (name, ...args) => running().call(name, ...args),
+    begin: (name, args, on) => running().begin(name, args, on),
+  };
+  const modules: Record<string, unknown> = {
+    ...{ ...fileSystem(system), ...network(system), 'node:crypto': seededCrypto() },
+  };
+  const exported = {} as { main: (args: string[]) => Promise<number> };
+  const resets: (() => void)[] = [];
+  const given: Record<string, unknown> = {
+    exports: exported,
+    require: (name: string) => modules[name] ?? (name.startsWith('virtual:') ? {} : require(name)),
+    afterEachProcess: (reset: () => void) => void resets.push(reset),
+    Math: Object.assign(Object.create(Math) as typeof Math, { random: () => running().random() }),
+    ...globalsFor(system),
+  };
+  const text = readFileSync(bundle, 'utf8');
+  const program = compileFunction(text, Object.keys(given), { filename: bundle }) as (...all: unknown[]) => void;
+  program(...Object.values(given));
+  return { main: exported.main, resets };
 }
 
-function globalsFor(system: Process, env: Record<string, string>, pid: number, random: () => number) {
+function running(): Process {
+  if (current === undefined) throw new Error('no process runs');
+  return current;
+}
+
+function seededCrypto(): object {
+  const randomBytes = (length: number): Buffer =>
+    Buffer.from(Array.from({ length }, () => Math.floor(running().random() * 256)));
+  const randomUUID = (): string =>
+    randomBytes(16)
+      .toString('hex')
+      .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  return { ...(require('node:crypto') as object), randomBytes, randomUUID };
+}
+
+function globalsFor(system: System): Record<string, unknown> {
   const print =
     (name: string) =>
     (text: string | Uint8Array, done?: (error?: Error) => void): boolean => {
@@ -154,36 +162,39 @@ function globalsFor(system: Process, env: Record<string, string>, pid: number, r
     const clear = system.begin('timer', [ms], () => act());
     return { clear, unref: () => undefined, ref: () => undefined };
   };
+  const listens = {
+    on(): object {
+      return this;
+    },
+  };
   return {
     Date: VirtualDate,
-    random,
     setTimeout,
     clearTimeout: (timer: { clear?: () => void } | undefined) => timer?.clear?.(),
     setImmediate: (act: () => void): object => {
-      system.immediates += 1;
+      const process = running();
+      process.immediates += 1;
       return setImmediate(() => {
-        system.immediates -= 1;
+        process.immediates -= 1;
         act();
       });
     },
-    performance: { now: () => monotonic, timeOrigin: now },
+    performance: { now: () => monotonic, timeOrigin: 0 },
     process: {
-      ...{ pid, env, platform: 'linux', versions: process.versions, argv: [], execPath: '/usr/bin/node' },
+      get pid() {
+        return running().pid;
+      },
+      get env() {
+        return running().env;
+      },
+      ...{ platform: 'linux', versions: process.versions, argv: [], execPath: '/usr/bin/node' },
       ...{ stdin: stream('stdin'), stdout: stream('stdout'), stderr: stream('stderr') },
       ...{ getuid: () => 1000, geteuid: () => 1000, cwd: () => '/home' },
       nextTick: process.nextTick.bind(process),
       getBuiltinModule: () => ({ isSea: () => false }),
       hrtime: () => [Math.floor(monotonic / 1000), (monotonic % 1000) * 1e6],
       kill: (other: number) => system.call('kill', other),
-      on(): object {
-        return this;
-      },
-      once(): object {
-        return this;
-      },
-      off(): object {
-        return this;
-      },
+      ...{ on: listens.on, once: listens.on, off: listens.on },
     },
   };
 }
@@ -196,12 +207,16 @@ async function settle(process: Process | undefined): Promise<void> {
 
 process.on('unhandledRejection', () => undefined);
 let current: Process | undefined;
+const { main, resets } = loadProgram();
 for (;;) {
   const { start, id, value, error, isDead } = ask({ exit: current?.exit });
   try {
     if (isDead === true) current?.die();
-    else if (start !== undefined) (current = new Process()).start(start);
-    else if (id !== undefined) current?.tell(id, value, error);
+    else if (start !== undefined) {
+      for (const reset of resets) reset();
+      current = new Process(start.pid, start.env, randomFor(start.seed, 'process'));
+      current.run(start.args);
+    } else if (id !== undefined) current?.tell(id, value, error);
   } catch (thrown) {
     if (current?.isDead !== true) throw thrown;
   }
