@@ -3,7 +3,7 @@ import os from 'node:os';
 import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import type { Status } from './calls.ts';
-import type { System } from './thread.ts';
+import type { System } from './program.ts';
 
 const { constants } = fs;
 const { O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND } = constants;

@@ -1,13 +1,8 @@
-import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads';
 import { randomFor, type Random } from '../storm/random.ts';
 import type { Asked, Begun, Call, Replied } from './calls.ts';
 import { Disk, SystemError, type Remains } from './disk.ts';
-import { Gateway, json, type Response } from './gateway.ts';
-import type { NetworkEvent } from './network.ts';
-
-/** What goes wrong with a request, counted from 1 in the order in which requests leave. */
-export type NetworkFault =
-  'refused' | 'lost' | 'answer lost' | 'answer late' | 'answer cut' | 'error' | 'busy';
+import type { Host, Threads } from './threads.ts';
+import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 
 /** Something that happens before a step of the machine, counted from 1. */
 export type Incident =
@@ -25,85 +20,11 @@ export interface Ended {
   stderr: string;
 }
 
-/** Threads that processes run in, one at a time; they are used for any number of machines. */
-export class Threads {
-  readonly #free: Thread[] = [];
-
-  constructor(
-    readonly script: URL,
-    readonly bundle: string,
-  ) {}
-
-  take(): Thread {
-    return this.#free.pop() ?? new Thread(this.script, this.bundle);
-  }
-
-  giveBack(thread: Thread): void {
-    this.#free.push(thread);
-  }
-
-  async close(): Promise<void> {
-    await Promise.all(this.#free.map((thread) => thread.end()));
-  }
-}
-
-/** The machine's side of a thread. */
-class Thread {
-  readonly #turn = new Int32Array(new SharedArrayBuffer(4));
-  readonly #port: MessagePort;
-  readonly #worker: Worker;
-
-  constructor(script: URL, bundle: string) {
-    const { port1, port2 } = new MessageChannel();
-    this.#port = port1;
-    this.#turn[0] = 1;
-    const workerData = { port: port2, turn: this.#turn, bundle };
-    this.#worker = new Worker(script, {
-      workerData,
-      transferList: [port2],
-      resourceLimits: { maxYoungGenerationSizeMb: 128 },
-    });
-    this.#worker.unref();
-    this.#port.unref();
-    this.#next();
-  }
-
-  /** Lets the process run until it asks for something again. */
-  resume(replied: Replied): Asked {
-    this.#port.postMessage(replied);
-    Atomics.store(this.#turn, 0, 1);
-    Atomics.notify(this.#turn, 0);
-    return this.#next();
-  }
-
-  async end(): Promise<void> {
-    await this.#worker.terminate();
-  }
-
-  #next(): Asked {
-    // A late notice of the turn before may wake it.
-    while (Atomics.load(this.#turn, 0) === 1)
-      if (Atomics.wait(this.#turn, 0, 1, 60_000) === 'timed-out')
-        throw new Error('a process does not come to rest');
-    return receiveMessageOnPort(this.#port)?.message as Asked;
-  }
-}
-
-interface Request {
-  number: number;
-  begun: Begun;
-  fault: NetworkFault | undefined;
-  hasArrived: boolean;
-  events: NetworkEvent[];
-  /** The answer breaks off after the events. */
-  breaks: boolean;
-}
-
 interface Process {
   index: number;
   pid: number;
   start: number;
-  thread: Thread;
+  host: Host;
   ended: Ended;
   call: Call | undefined;
   operations: Map<number, Begun & { due: number }>;
@@ -113,12 +34,12 @@ interface Process {
 /** One thing that can happen next. `process` is undefined for what the network does by itself. */
 interface Action {
   process?: Process;
-  run: () => void;
+  run: () => void | Promise<void>;
 }
 
 /** A computer with a disk, a clock and a network, on which processes run by system call; what happens next is drawn. */
 export class Machine {
-  readonly gateway = new Gateway();
+  readonly traffic = new Traffic((line) => this.#note(line));
   /** What happened, in words. */
   readonly log: string[] = [];
   steps = 0;
@@ -126,11 +47,10 @@ export class Machine {
   #epoch = 1_795_000_000_000;
   #boots = 1;
   #started = 0;
-  #requests = 0;
+  #lastStep = 0;
   #fullUntil = 0;
   #current: Process | undefined;
   readonly #processes: Process[] = [];
-  readonly #flights: Request[] = [];
   /** Ids of processes that have ended and were not reaped. */
   readonly #zombies = new Set<number>();
   readonly disk = new Disk(() => this.#now());
@@ -143,37 +63,31 @@ export class Machine {
   ) {}
 
   /** Runs command lines side by side until all have ended; those that have not begun when the power is cut begin after it. */
-  run(commands: readonly string[][], incidents: readonly Incident[] = []): Ended[] {
+  async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
     const left = commands.map((args, index) => ({ args, index }));
     const planned = new Map<number, Incident[]>();
     for (const incident of incidents)
       if ('at' in incident) planned.set(incident.at, [...(planned.get(incident.at) ?? []), incident]);
-    const faults = new Map(
+    this.traffic.faults = new Map(
       incidents.flatMap((each) => ('request' in each ? [[each.request, each.what]] : [])),
     );
+    const isAlone = commands.length === 1 && incidents.length === 0;
     const first = this.steps;
-    const limit = first + 60_000;
+    this.#lastStep = first + 60_000;
     while (left.length > 0 || this.#processes.length > 0) {
-      this.steps += 1;
-      this.#monotonic += 0.25;
-      if (this.steps > limit) throw new Error('the processes do not end');
-      if (this.steps === this.#fullUntil) this.disk.room = Infinity;
+      this.#step();
       const random = randomFor(this.seed, String(this.steps));
       const now = planned.get(this.steps - first) ?? [];
       for (const incident of now) this.#happens(incident, random);
       const begin = left.slice(0, 1).map(({ args, index }) => ({
-        run: () => {
+        run: async () => {
           left.shift();
-          ends[index] = this.#start(args, index).ended;
+          ends[index] = (await this.#start(args, index, isAlone)).ended;
         },
       }));
-      this.#act(
-        begin,
-        faults,
-        now.some(({ what }) => what === 'switch'),
-        random,
-      );
+      const isSwitch = now.some(({ what }) => what === 'switch');
+      await this.#act(begin, isSwitch, random);
       for (const process of this.#processes.filter(({ ended }) => ended.code !== 'killed'))
         this.#remove(process);
     }
@@ -181,20 +95,27 @@ export class Machine {
   }
 
   /** Runs a command by itself, without incidents. */
-  runOne(...args: string[]): Ended {
-    return this.run([args])[0] as Ended;
+  async runOne(...args: string[]): Promise<Ended> {
+    return (await this.run([args]))[0] as Ended;
   }
 
   #now(): number {
     return Math.floor(this.#epoch + this.#monotonic);
   }
 
+  #step(): void {
+    this.steps += 1;
+    this.#monotonic += 0.25;
+    if (this.steps > this.#lastStep) throw new Error('the processes do not end');
+    if (this.steps === this.#fullUntil) this.disk.room = Infinity;
+  }
+
   // The current process goes on as long as it can, unless it is switched from.
-  #act(begin: Action[], faults: Map<number, NetworkFault>, isSwitch: boolean, random: Random): void {
-    const all = [
-      ...this.#processes.flatMap((process) => this.#actionsOf(process, faults)),
+  async #act(begin: Action[], isSwitch: boolean, random: Random): Promise<void> {
+    const all: Action[] = [
+      ...this.#processes.flatMap((process) => this.#actionsOf(process)),
       ...begin,
-      ...this.#arrivals(),
+      ...this.traffic.underWay().map((request) => ({ run: () => this.traffic.arrive(request) })),
     ];
     const own = all.filter(({ process }) => process !== undefined && process === this.#current);
     const others = all.filter((action) => !own.includes(action));
@@ -205,10 +126,10 @@ export class Machine {
     }
     const action = among[Math.floor(random() * among.length)] as Action;
     if (action.process !== undefined) this.#current = action.process;
-    action.run();
+    await action.run();
   }
 
-  #actionsOf(process: Process, faults: Map<number, NetworkFault>): Action[] {
+  #actionsOf(process: Process): Action[] {
     const { call, operations, requests } = process;
     if (call !== undefined) return [{ process, run: () => this.#answer(process, call) }];
     const actions: Action[] = [];
@@ -220,91 +141,58 @@ export class Machine {
           actions.push({ process, run: () => this.#tell(process, id, { value: request.events.shift() }) });
         else if (request.breaks)
           actions.push({ process, run: () => this.#finish(process, id, { error: { code: 'ECONNRESET' } }) });
-      } else if (name === 'request') this.#leave(process, operation, faults);
+      } else if (name === 'request') requests.set(id, this.traffic.leave(operation));
       else if (name !== 'timer' || due <= this.#monotonic)
-        actions.push({ process, run: () => this.#complete(process, operation, faults) });
+        actions.push({ process, run: () => this.#complete(process, operation) });
     }
     return actions;
   }
 
-  // A request arrives although its process has died.
-  #arrivals(): Action[] {
-    return this.#flights
-      .filter(({ hasArrived }) => !hasArrived)
-      .map((request) => ({ run: () => this.#arrive(request) }));
-  }
-
-  #answer(process: Process, call: Call): void {
+  #answer(process: Process, call: Call): Promise<void> {
     process.call = undefined;
-    this.#resume(process, this.#system(process, call));
+    return this.#resume(process, this.#system(process, call));
   }
 
-  #complete(process: Process, operation: Begun, faults: Map<number, NetworkFault>): void {
+  #complete(process: Process, operation: Begun): Promise<void> {
     const { id, name } = operation;
-    if (name === 'timer') this.#finish(process, id, {});
-    else if (name === 'connect') {
-      const isRefused = faults.get(this.#requests + 1) === 'refused';
-      if (isRefused) this.#requests += 1;
-      this.#finish(process, id, isRefused ? { error: { code: 'ECONNREFUSED' } } : {});
-    } else this.#finish(process, id, this.#system(process, operation));
+    if (name === 'timer') return this.#finish(process, id, {});
+    if (name !== 'connect') return this.#finish(process, id, this.#system(process, operation));
+    return this.#finish(process, id, this.traffic.refuses() ? { error: { code: 'ECONNREFUSED' } } : {});
   }
 
-  #finish(process: Process, id: number, result: Partial<Replied>): void {
+  #finish(process: Process, id: number, result: Partial<Replied>): Promise<void> {
     process.operations.delete(id);
-    this.#tell(process, id, result);
+    return this.#tell(process, id, result);
   }
 
-  #tell(process: Process, id: number, result: Partial<Replied>): void {
-    this.#resume(process, { ...result, id });
+  #tell(process: Process, id: number, result: Partial<Replied>): Promise<void> {
+    return this.#resume(process, { ...result, id });
   }
 
-  #resume(process: Process, replied: Partial<Replied>): void {
-    const { begun, ended, call, exit } = process.thread.resume({
-      ...{ now: this.#now(), monotonic: this.#monotonic },
-      ...replied,
-    });
+  async #resume(process: Process, replied: Partial<Replied>): Promise<void> {
+    const asked = await process.host.resume({ ...this.#time(), ...replied });
+    this.#asked(process, asked);
+    process.call = asked.call;
+    if (asked.exit !== undefined) process.ended.code = asked.exit;
+  }
+
+  #time(): { now: number; monotonic: number } {
+    return { now: this.#now(), monotonic: this.#monotonic };
+  }
+
+  #asked({ operations }: Process, { begun, ended }: Asked): void {
     for (const each of begun)
-      process.operations.set(each.id, {
-        ...each,
-        due: this.#monotonic + Math.max(1, Number(each.args[0]) || 0),
-      });
-    for (const id of ended) process.operations.delete(id);
-    process.call = call;
-    if (exit !== undefined) process.ended.code = exit;
+      operations.set(each.id, { ...each, due: this.#monotonic + Math.max(1, Number(each.args[0]) || 0) });
+    for (const id of ended) operations.delete(id);
   }
 
-  #leave(process: Process, begun: Begun, faults: Map<number, NetworkFault>): void {
-    this.#requests += 1;
-    const number = this.#requests;
-    const request = {
-      number,
-      begun,
-      fault: faults.get(number),
-      hasArrived: false,
-      events: [],
-      breaks: false,
-    };
-    process.requests.set(begun.id, request);
-    this.#flights.push(request);
-  }
-
-  #arrive(request: Request): void {
-    const { fault, begun } = request;
-    const [method, path, , body] = begun.args as [string, string, object, string];
-    request.hasArrived = true;
-    this.#note(`request ${request.number}, ${method} ${path}${fault === undefined ? '' : `: ${fault}`}`);
-    request.breaks = fault === 'lost' || fault === 'answer lost' || fault === 'answer cut';
-    if (fault === 'lost') return;
-    if (fault === 'busy')
-      return void (request.events = eventsOf(json(429, { error: { message: 'too many requests' } })));
-    const response = this.gateway.answer(method, path, body);
-    if (fault === 'answer lost' || fault === 'answer late') return;
-    request.events = eventsOf(fault === 'error' ? json(500, { error: { message: 'an error' } }) : response);
-    if (fault === 'answer cut') {
-      const [head, data] = request.events;
-      const bytes = data?.kind === 'data' ? data.bytes.subarray(0, 5) : Buffer.alloc(0);
-      request.events = head === undefined ? [] : [head, { kind: 'data', bytes }];
-    }
+  // A process that runs by itself gets each reply at once, in its own thread.
+  #hostFor(process: () => Process): Host {
+    return this.threads.local((asked) => {
+      this.#asked(process(), asked);
+      this.#step();
+      return { ...this.#time(), ...this.#system(process(), asked.call as Call) };
+    });
   }
 
   #passTime(): void {
@@ -316,36 +204,32 @@ export class Machine {
     this.#monotonic = Math.max(this.#monotonic, Math.min(...dues));
   }
 
-  #start(args: string[], index: number): Process {
-    const thread = this.threads.take();
+  async #start(args: string[], index: number, isAlone: boolean): Promise<Process> {
     // Ids are used again soon.
     let pid = 2;
     while (this.#zombies.has(pid) || this.#processes.some((process) => process.pid === pid)) pid += 1;
     this.#started += 1;
-    const ended: Ended = { args, code: 'killed', stdout: '', stderr: '' };
-    const requests = new Map<number, Request>();
-    const process = {
-      index,
-      pid,
-      start: this.#started,
-      thread,
-      ended,
+    const process: Process = {
+      ...{ index, pid, start: this.#started },
+      host: isAlone ? this.#hostFor(() => process) : this.threads.take(),
+      ended: { args, code: 'killed', stdout: '', stderr: '' },
       call: undefined,
       operations: new Map(),
-      requests,
+      requests: new Map(),
     };
     this.#processes.push(process);
     this.#current = process;
     this.#note(`process ${this.#started} starts: mgw ${args.join(' ')}`);
-    this.#resume(process, { start: { args, env: this.env, pid, seed: this.seed * 1000 + this.#started } });
+    const seed = this.seed * 1000 + this.#started;
+    await this.#resume(process, { start: { args, env: this.env, pid, seed } });
     return process;
   }
 
   #remove(process: Process): void {
     this.#processes.splice(this.#processes.indexOf(process), 1);
     this.#note(`process ${process.start} ends with ${process.ended.code}`);
-    if (process.ended.code === 'killed') process.thread.resume({ now: 0, monotonic: 0, isDead: true });
-    this.threads.giveBack(process.thread);
+    if (process.ended.code === 'killed') void process.host.resume({ now: 0, monotonic: 0, isDead: true });
+    this.threads.giveBack(process.host);
   }
 
   #kill(process: Process, random: Random): void {
@@ -435,9 +319,4 @@ function shown(value: unknown): string {
 
 function hasTimer(operations: ReadonlyMap<number, Begun>): boolean {
   return [...operations.values()].some(({ name }) => name === 'timer');
-}
-
-function eventsOf({ status, headers, pieces }: Response): NetworkEvent[] {
-  const data = pieces.filter(({ length }) => length > 0).map((bytes) => ({ kind: 'data', bytes }) as const);
-  return [{ kind: 'head', status, headers }, ...data, { kind: 'end' }];
 }

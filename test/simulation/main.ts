@@ -1,9 +1,9 @@
 import { fileURLToPath } from 'node:url';
-import { Threads } from './machine.ts';
 import { planOf, type Plan } from './plan.ts';
 import { play, type Played } from './play.ts';
 import { shrink } from './shrink.ts';
 import { stories } from './stories.ts';
+import { Threads } from './threads.ts';
 
 // npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
 // npm run simulate -- --seed 1 --trace       replays one, with every system call
@@ -20,11 +20,11 @@ const plans: Iterable<Plan> = words.includes('--stories') ? Object.values(storie
 const began = Date.now();
 let [played, broken] = [0, 0];
 for (const plan of plans) {
-  const came = play(plan, threads, words.includes('--trace'));
+  const came = await play(plan, threads, words.includes('--trace'));
   played += 1;
   if (came.violations.length > 0) {
     broken += 1;
-    report(plan, came);
+    await report(plan, came);
   } else if (words.includes('--trace')) console.log(came.log.join('\n'));
 }
 const rate = (played / ((Date.now() - began) / 1000)).toFixed(1);
@@ -37,11 +37,11 @@ function* drawn(): Iterable<Plan> {
 }
 
 // The first that breaks a promise is told as a story; of more, how they break it is enough.
-function report(plan: Plan, { violations, log }: Played): void {
+async function report(plan: Plan, { violations, log }: Played): Promise<void> {
   console.log(`seed ${plan.seed}: ${violations.join('; ')}`);
   if (words.includes('--trace')) console.log(log.join('\n'));
   if (broken > 1) return;
-  const { plan: short, played: told } = shrink(plan, violations, threads);
+  const { plan: short, played: told } = await shrink(plan, violations, threads);
   console.log(`The shortest schedule found that does it: ${told.violations.join('; ')}`);
   console.log(told.log.map((line) => `  ${line}`).join('\n'));
   console.log(JSON.stringify(short));

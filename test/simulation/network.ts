@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { createRequire } from 'node:module';
 import type { Dispatcher } from 'undici';
-import type { System } from './thread.ts';
+import type { System } from './program.ts';
 
 /** What comes of a connection or a request, one after the other. */
 export type NetworkEvent =

@@ -1,6 +1,7 @@
 import { randomFor, pick } from '../storm/random.ts';
 import type { Remains } from './disk.ts';
-import type { Incident, NetworkFault } from './machine.ts';
+import type { Incident } from './machine.ts';
+import type { NetworkFault } from './traffic.ts';
 
 /** One schedule: the commands that people run side by side, and what happens to them. The seed draws the rest. */
 export interface Plan {

@@ -1,5 +1,6 @@
-import { Machine, type Ended, type Incident, type Threads } from './machine.ts';
+import { Machine, type Ended, type Incident } from './machine.ts';
 import type { Plan } from './plan.ts';
+import type { Threads } from './threads.ts';
 
 /** What a schedule came to. */
 export interface Played {
@@ -33,36 +34,37 @@ const config = {
 };
 
 /** Plays a schedule, lets people run each command again until it ends well, and checks what mgw promises. */
-export function play(plan: Plan, threads: Threads, trace = false): Played {
+export async function play(plan: Plan, threads: Threads, trace = false): Promise<Played> {
   const machine = new Machine(threads, plan.seed, env, trace);
   try {
-    return { violations: violationsOf(plan, machine), log: machine.log };
+    return { violations: await violationsOf(plan, machine), log: machine.log };
   } catch (error) {
     return { violations: [(error as Error).stack ?? String(error)], log: machine.log };
   }
 }
 
-function violationsOf({ commands, incidents }: Plan, machine: Machine): string[] {
+async function violationsOf({ commands, incidents }: Plan, machine: Machine): Promise<string[]> {
   const { disk } = machine;
   for (const folder of ['/home', '/config', '/tmp']) disk.mkdir(folder, 0o755);
   const file = disk.open('/config/config.json', 0o101, 0o600);
   disk.write(file, Buffer.from(JSON.stringify(config)), null);
-  if (commands.some((args) => args.includes('--budget-name')))
-    machine.runOne('budget', 'set', 'little', String(limit));
+  const hasBudget = commands.some((args) => args.includes('--budget-name'));
+  if (hasBudget) await machine.runOne('budget', 'set', 'little', String(limit));
   disk.sync();
   const violations: string[] = [];
-  const ran = machine.run(commands, incidents);
+  const ran = await machine.run(commands, incidents);
   disk.room = Infinity;
   violations.push(...ran.flatMap(oddEnd), ...wholeFiles(machine));
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
   const people = { machine, violations, incidents, guesses: 0 };
-  const after = ran.map((ended) => (isOver(ended) ? ended : finish(ended, people)));
+  const after: Ended[] = [];
+  for (const ended of ran) after.push(isOver(ended) ? ended : await finish(ended, people));
   violations.push(
     ...charges(machine, commands, removals, people.guesses),
-    ...handles(machine, removals),
+    ...(await handles(machine, removals)),
     ...wholeFiles(machine),
   );
-  violations.push(...budgets(machine, removals, has(incidents, 'power cut')));
+  if (hasBudget) violations.push(...(await budgets(machine, removals, has(incidents, 'power cut'))));
   if (!has(incidents, 'power cut') && after.every(({ code }) => code === 0))
     violations.push(...leftovers(machine));
   for (const { args, code, stdout } of after)
@@ -103,11 +105,11 @@ interface People {
 }
 
 /** Runs a command again, with what its error says to do, until it ends well. */
-function finish({ args }: Ended, people: People): Ended {
+async function finish({ args }: Ended, people: People): Promise<Ended> {
   const { machine, violations, incidents } = people;
   let ended: Ended | undefined;
   for (let runs = 0; runs < 5; runs += 1) {
-    ended = machine.runOne(...args);
+    ended = await machine.runOne(...args);
     violations.push(...oddEnd(ended));
     const { error, job } = told(ended.stdout);
     if (ended.code === 0) return ended;
@@ -120,7 +122,7 @@ function finish({ args }: Ended, people: People): Ended {
       if (isFalse) violations.push(`a false doubt: ${error?.message}`);
       if (error?.next === undefined || error.next[1] !== 'jobs')
         violations.push(`no way out of ${error?.message}`);
-      if (resolve(job?.id ?? '', args, machine)) people.guesses += 1;
+      if (await resolve(job?.id ?? '', args, machine)) people.guesses += 1;
     } else if (ended.code !== 6 && ended.code !== 8) break;
   }
   violations.push(
@@ -130,24 +132,30 @@ function finish({ args }: Ended, people: People): Ended {
 }
 
 // A person looks at the gateway's list, and says what is true. Of speech there is no list: true if that cost a charge.
-function resolve(id: string, args: string[], machine: Machine): boolean {
-  const known = jobsOf(machine).map(({ handle }) => handle);
+async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
+  const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const prompt = args[0] === 'tts' ? args[1] : args[3];
-  const task = machine.gateway.created.find(
+  const task = machine.traffic.gateway.created.find(
     (created) => created.prompt === prompt && !known.includes(created.handle),
   );
   const adopts = task !== undefined && args[0] !== 'tts';
-  machine.runOne('jobs', 'resolve', id, ...(adopts ? ['--adopt', task.handle] : ['--not-created']), '--json');
+  await machine.runOne(
+    'jobs',
+    'resolve',
+    id,
+    ...(adopts ? ['--adopt', task.handle] : ['--not-created']),
+    '--json',
+  );
   return task !== undefined && !adopts;
 }
 
-function jobsOf(machine: Machine): NonNullable<Told['jobs']> {
-  return told(machine.runOne('jobs', 'ls', '--json').stdout).jobs ?? [];
+async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
+  return told((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
 }
 
 /** Nothing is charged more often than people asked for it. */
 function charges(
-  { gateway }: Machine,
+  { traffic: { gateway } }: Machine,
   commands: readonly string[][],
   removals: number,
   guesses: number,
@@ -166,10 +174,10 @@ function charges(
 }
 
 /** Each task is known. */
-function handles(machine: Machine, removals: number): string[] {
-  const jobs = jobsOf(machine);
+async function handles(machine: Machine, removals: number): Promise<string[]> {
+  const jobs = await jobsOf(machine);
   const known = jobs.map(({ handle }) => handle);
-  const lost = machine.gateway.created.filter(
+  const lost = machine.traffic.gateway.created.filter(
     ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
   );
   const unknown = jobs.filter(({ state }) => state === 'unknown').length;
@@ -183,7 +191,7 @@ function isSpeech(prompt: string): boolean {
 }
 
 /** Every file is whole. */
-function wholeFiles({ disk, gateway }: Machine): string[] {
+function wholeFiles({ disk, traffic: { gateway } }: Machine): string[] {
   return [...disk.files()].flatMap(([path, bytes]) => {
     if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];
     const isWhole = gateway.created.some((created) => created.bytes.equals(bytes));
@@ -201,10 +209,11 @@ function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Ma
  * A budget is never exceeded, and in the end holds what was charged. After a power cut no process can be shown to have
  * died, so that what it had reserved stays reserved; a removed job keeps what may have been charged.
  */
-function budgets(machine: Machine, removals: number, isCut: boolean): string[] {
-  const [budget] = told(machine.runOne('budget', 'ls', '--json').stdout).budgets ?? [];
-  if (budget === undefined) return [];
-  const charged = machine.gateway.created.length * price;
+async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
+  const { stdout } = await machine.runOne('budget', 'ls', '--json');
+  const [budget] = told(stdout).budgets ?? [];
+  if (budget === undefined) return ['the budget is lost'];
+  const charged = machine.traffic.gateway.created.length * price;
   const [spent, reserved] = [Number(budget.spent), Number(budget.reserved)];
   const isExact = spent === charged && reserved === 0;
   const isCareful = spent + reserved >= charged && (isCut || removals > 0);

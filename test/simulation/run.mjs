@@ -15,7 +15,8 @@ const common = {
   logLevel: 'silent',
 };
 // A thread evaluates the program once, and resets the state of its modules for the next process.
-const state = /^let (\w+)(?:: [^=\n]+)?(?: = (.+))?;$|^const (\w+)(?:: [^=\n]+)? = new (?:Map|Set)(?:<.*>)?\(\);$/gm;
+const state =
+  /^let (\w+)(?:: [^=\n]+)?(?: = (.+))?;$|^const (\w+)(?:: [^=\n]+)? = new (?:Map|Set)(?:<.*>)?\(\);$/gm;
 const resettable = {
   name: 'resettable',
   transform(code, id) {
