@@ -1,7 +1,7 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import { findOut, follow, type Found as FoundJob, type Link } from '../ledger/chain.ts';
-import { holderText } from '../ledger/names.ts';
+import { holderText, readHolder } from '../ledger/names.ts';
 import type { JobDeps } from './deps.ts';
 import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
@@ -38,8 +38,8 @@ interface Earlier {
   doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   before?: ReadonlySet<string>;
-  /** How a new job gets its id: by claiming a name, or an id that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
-  place: { name?: string; id?: undefined } | { name?: undefined; id: string };
+  /** The name that a new job claims, and its id if that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
+  place: { name?: string; id?: string };
 }
 
 /**
@@ -137,7 +137,9 @@ async function create(
   if (place.name !== undefined) {
     const { owner } = await deps.lease();
     const holder = await ledger.claim(place.name, holderText({ job: id, fingerprint, owner }));
-    if (holder !== undefined) return undefined;
+    // Another process may have chosen the id. Its claim is durable now: the job under it must not outlive it.
+    const isOfId = place.id !== undefined && holder !== undefined && readHolder(holder)?.job === place.id;
+    if (holder !== undefined && !isOfId) return undefined;
   }
   if (secondTakeOf !== undefined && order.key === undefined)
     deps.note(
@@ -212,10 +214,10 @@ async function takesOf(
   fresh = false,
 ): Promise<{ jobs: Job[]; lost?: string; place: Earlier['place'] }> {
   const found = new Map<string, FoundJob>();
-  let unmade: string | undefined;
+  let unmade: Earlier['place'] | undefined;
   const end = await follow(ledger, { fingerprint }, (link) => {
     found.set(link.holder.job, link);
-    unmade = link.fate === 'unmade' ? link.holder.job : undefined;
+    unmade = link.fate === 'unmade' ? { name: link.name, id: link.holder.job } : undefined;
     return unmade !== undefined;
   });
   const isDamaged = end?.isFree === false;
@@ -227,7 +229,7 @@ async function takesOf(
   const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
   // The job of a damaged claim is among the jobs, so that a new job needs no other claim.
   if (isDamaged) return { jobs, lost, place: {} };
-  return { jobs, lost, place: unmade === undefined ? { name: end?.name ?? '' } : { id: unmade } };
+  return { jobs, lost, place: unmade ?? { name: end?.name ?? '' } };
 }
 
 // A damaged record without its fingerprint was found by its claim, and blocks the submission.
@@ -250,13 +252,13 @@ async function findByKey(key: string, order: Submission, deps: Deps): Promise<Ea
 
 // Undefined if the key names the next job of the chain.
 async function placeAt(
-  { job, fate, holder }: Link,
+  { name, job, fate, holder }: Link,
   key: string,
   fingerprint: string,
   order: Submission,
   { ledger }: Deps,
 ): Promise<Earlier | undefined> {
-  const place = { id: holder.job };
+  const place = { name, id: holder.job };
   if (fate === 'removed') return undefined;
   if (fate === 'lost') throw lostRecord(`the job that the key ${key} names`, holder.job);
   if (fate === 'unmade' && holder.fingerprint !== fingerprint) {

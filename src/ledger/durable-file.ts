@@ -149,7 +149,8 @@ export function readTail(
 
 /**
  * Creates a file with its content in one step. Exactly one of any number of processes gets true. No process ever sees it
- * half-written, except on a file system without hard links. If it throws, this process has not created it.
+ * half-written, except on a file system without hard links. On return it is durable, whichever process created it: what
+ * is done because of it must not survive it. If it throws, this process has not created it.
  */
 export async function createExclusively(path: string, text: string): Promise<boolean> {
   const draft = draftOf(path);
@@ -158,8 +159,9 @@ export async function createExclusively(path: string, text: string): Promise<boo
     if (step !== undefined) await step('link', path);
     await link(draft, path, text);
   } catch (error) {
-    if (systemCode(error) === 'EEXIST') return false;
-    throw error;
+    if (systemCode(error) !== 'EEXIST') throw error;
+    await syncFolder(dirname(path));
+    return false;
   } finally {
     tryUnlink(draft);
   }

@@ -3,7 +3,7 @@ import { lstatSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
-import { checkOwnFolder, isFolder, makeOwnFolder } from '../files/make-folder.ts';
+import { checkOwnFolder, isFolder, makeOwnFolder, syncFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
 import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
@@ -91,6 +91,8 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
       local(async () => {
         if (event.type === 'accepted') await note({ kind: 'handle', value: event.handle, id }, true);
         await records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
+        // The process that created the job may have died before its name was durable.
+        if (event.type === 'began') await syncFolder(records.folder);
         if (event.type === 'finished' && event.state === 'succeeded')
           await note({ kind: 'succeeded', value: '', id }, false);
       }),

@@ -27,17 +27,17 @@ const tombstone = 'removed\n';
  * used lately are kept in memory.
  */
 export class JobRecords {
-  readonly #folder: string;
+  readonly folder: string;
   /** By id, the oldest first. */
   readonly #kept = new Map<string, Kept>();
 
   constructor(folder: string) {
-    this.#folder = folder;
+    this.folder = folder;
   }
 
   /** The path of a job's record. */
   pathOf(id: string): string {
-    return `${this.#folder}${sep}${id}.jsonl`;
+    return `${this.folder}${sep}${id}.jsonl`;
   }
 
   /**
@@ -104,7 +104,7 @@ export class JobRecords {
 
   /** Ids of all records and all that were removed, newest first. */
   ids(): string[] {
-    const ids = readdirSync(this.#folder).map((name) => name.slice(0, -'.jsonl'.length));
+    const ids = readdirSync(this.folder).map((name) => name.slice(0, -'.jsonl'.length));
     return ids
       .filter((id) => jobIdForm.test(id))
       .sort()

@@ -115,14 +115,16 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     if (ended.code === 0) return ended;
     // What the key or the budget has no room for, or what was removed.
     if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
-    if (ended.code === 10 && error?.code === 'output_exists' && !args.includes('--key')) return ended;
+    // After a wrong guess, the result may be there that the job has no record of.
+    const mayExist = !args.includes('--key') || people.guesses > 0;
+    if (ended.code === 10 && error?.code === 'output_exists' && mayExist) return ended;
     if (ended.code === 9 && args[0] === 'tts') return ended;
     if (ended.code === 7) {
       const isFalse = !incidents.some((each) => each.what !== 'switch' && each.what !== 'index lost');
       if (isFalse) violations.push(`a false doubt: ${error?.message}`);
       if (error?.next === undefined || error.next[1] !== 'jobs')
         violations.push(`no way out of ${error?.message}`);
-      if (await resolve(job?.id ?? '', args, machine)) people.guesses += 1;
+      if (await resolve(job?.id ?? error?.next?.[3] ?? '', args, machine)) people.guesses += 1;
     } else if (ended.code !== 6 && ended.code !== 8) break;
   }
   violations.push(
@@ -180,7 +182,8 @@ async function handles(machine: Machine, removals: number): Promise<string[]> {
   const lost = machine.traffic.gateway.created.filter(
     ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
   );
-  const unknown = jobs.filter(({ state }) => state === 'unknown').length;
+  // A job whose process died stays `sending` until a command looks at it, and is in doubt then.
+  const unknown = jobs.filter(({ state }) => state === 'unknown' || state === 'sending').length;
   return lost.length > removals + unknown
     ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
     : [];

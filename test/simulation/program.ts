@@ -1,0 +1,227 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { compileFunction } from 'node:vm';
+import type { Asked, Begun, Call, Replied, Start } from './calls.ts';
+import { fileSystem } from './file-system.ts';
+import { network } from './network.ts';
+import { randomFor } from '../storm/random.ts';
+
+/** The system as a process sees it. */
+export interface System {
+  /** Makes a system call. @throws an error with its code. */
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name
+  call<T>(name: string, ...args: unknown[]): T;
+  /** Begins an operation; `on` is called for each of its events. Returns what gives it up. */
+  begin(name: string, args: unknown[], on: (value: unknown, error?: Error) => void): () => void;
+}
+
+/** The real command line, evaluated once, as one process after the other. Only its system calls and events take time. */
+export class Program {
+  /** Replies to a system call. */
+  answer: (asked: Asked) => Replied = () => {
+    throw new Error('no system');
+  };
+  now = 0;
+  monotonic = 0;
+  begun: Begun[] = [];
+  ended: number[] = [];
+  #process: Process | undefined;
+  readonly #main: (args: string[]) => Promise<number>;
+  // They undo what a process left in the modules.
+  readonly #resets: (() => void)[] = [];
+
+  constructor(bundle: string) {
+    process.on('unhandledRejection', () => undefined);
+    const require = createRequire(bundle);
+    const system: System = {
+      call: (name, ...args) => this.running.call(name, ...args),
+      begin: (name, args, on) => this.running.begin(name, args, on),
+    };
+    const crypto = { ...(require('node:crypto') as object), ...seededCrypto(() => this.running.random()) };
+    const modules = { ...fileSystem(system), ...network(system), 'node:crypto': crypto };
+    const load = (name: string): unknown =>
+      (modules as Record<string, unknown>)[name] ?? (name.startsWith('virtual:') ? {} : require(name));
+    const exported = {} as { main: (args: string[]) => Promise<number> };
+    const given: Record<string, unknown> = {
+      ...{ exports: exported, require: load, ...globalsFor(this, system) },
+      afterEachProcess: (reset: () => void) => void this.#resets.push(reset),
+    };
+    const text = readFileSync(bundle, 'utf8');
+    const evaluate = compileFunction(text, Object.keys(given), { filename: bundle }) as (
+      ...all: unknown[]
+    ) => void;
+    evaluate(...Object.values(given));
+    this.#main = exported.main;
+  }
+
+  get running(): Process {
+    if (this.#process === undefined) throw new Error('no process runs');
+    return this.#process;
+  }
+
+  /** Lets the process run until it waits for its next event. */
+  async resume(replied: Replied): Promise<Asked> {
+    const { start, id, value, error, isDead } = this.#tellTime(replied);
+    try {
+      if (isDead === true) this.#process?.die();
+      else if (start !== undefined) {
+        for (const reset of this.#resets) reset();
+        this.#process = new Process(this, start);
+        this.#process.run(this.#main, start.args);
+      } else if (id !== undefined) this.#process?.tell(id, value, error);
+    } catch (thrown) {
+      if (this.#process?.isDead !== true) throw thrown;
+    }
+    // Promises, streams and immediates of the program run on until it waits for an event.
+    do await new Promise((resolve) => setImmediate(resolve));
+    while ((this.#process?.immediates ?? 0) > 0);
+    const exit = this.#process?.exit;
+    const asked = this.#asked({ exit });
+    return this.#process?.isDead === true || exit !== undefined ? { begun: [], ended: [], exit } : asked;
+  }
+
+  ask(call: Call): Replied {
+    return this.#tellTime(this.answer(this.#asked({ call })));
+  }
+
+  #asked(more: Partial<Asked>): Asked {
+    const asked = { begun: this.begun, ended: this.ended, ...more };
+    [this.begun, this.ended] = [[], []];
+    return asked;
+  }
+
+  #tellTime(replied: Replied): Replied {
+    ({ now: this.now, monotonic: this.monotonic } = replied);
+    return replied;
+  }
+}
+
+/** One process: what it has begun, and whether it is still alive. */
+class Process implements System {
+  exit: number | undefined;
+  isDead = false;
+  immediates = 0;
+  readonly pid: number;
+  readonly env: Record<string, string>;
+  readonly random: () => number;
+  readonly #program: Program;
+  readonly #operations = new Map<number, (value: unknown, error?: Error) => void>();
+  #last = 0;
+
+  constructor(program: Program, { pid, env, seed }: Start) {
+    [this.#program, this.pid, this.env, this.random] = [program, pid, env, randomFor(seed, 'process')];
+  }
+
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name
+  call<T>(name: string, ...args: unknown[]): T {
+    const { value, error, isDead } = this.isDead ? { isDead: true } : this.#program.ask({ name, args });
+    if (isDead === true) this.die();
+    if (error !== undefined) throw systemError(error.code, name, args[0]);
+    return value as T;
+  }
+
+  begin(name: string, args: unknown[], on: (value: unknown, error?: Error) => void): () => void {
+    if (this.isDead) return () => undefined;
+    const id = (this.#last += 1);
+    this.#operations.set(id, on);
+    this.#program.begun.push({ id, name, args });
+    return () => {
+      if (this.#operations.delete(id) && !this.isDead) this.#program.ended.push(id);
+    };
+  }
+
+  /** Tells of an event. */
+  tell(id: number, value: unknown, error?: { code: string }): void {
+    this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
+  }
+
+  /** The rest of the program runs on into errors, and does nothing more. */
+  die(): never {
+    this.isDead = true;
+    throw new Error('the process is dead');
+  }
+
+  run(main: (args: string[]) => Promise<number>, args: string[]): void {
+    main(args).then(
+      (code) => (this.exit = code),
+      () => (this.exit = 1),
+    );
+  }
+}
+
+function systemError(code: string, syscall: string, path: unknown): Error {
+  return Object.assign(new Error(`${code}: ${syscall} '${String(path)}'`), { code, syscall, errno: -1 });
+}
+
+function seededCrypto(random: () => number): object {
+  const randomBytes = (length: number): Buffer =>
+    Buffer.from(Array.from({ length }, () => Math.floor(random() * 256)));
+  const randomUUID = (): string =>
+    randomBytes(16)
+      .toString('hex')
+      .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  return { randomBytes, randomUUID };
+}
+
+function globalsFor(program: Program, system: System): Record<string, unknown> {
+  const print =
+    (name: string) =>
+    (text: string | Uint8Array, done?: (error?: Error) => void): boolean => {
+      try {
+        system.call('print', name, Buffer.from(text).toString());
+        done?.();
+      } catch (error) {
+        done?.(error as Error);
+      }
+      return true;
+    };
+  const stream = (name: string): object => ({
+    write: print(name),
+    on: () => undefined,
+    once: () => undefined,
+  });
+  class VirtualDate extends Date {
+    constructor(time: number | string = program.now) {
+      super(time);
+    }
+    static override now = (): number => program.now;
+  }
+  const setTimeout = (act: () => void, ms = 0): object => {
+    const clear = system.begin('timer', [ms], () => act());
+    return { clear, unref: () => undefined, ref: () => undefined };
+  };
+  function listen(this: object): object {
+    return this;
+  }
+  return {
+    Date: VirtualDate,
+    Math: Object.assign(Object.create(Math) as typeof Math, { random: () => program.running.random() }),
+    setTimeout,
+    clearTimeout: (timer: { clear?: () => void } | undefined) => timer?.clear?.(),
+    setImmediate: (act: () => void): object => {
+      const process = program.running;
+      process.immediates += 1;
+      return setImmediate(() => {
+        process.immediates -= 1;
+        act();
+      });
+    },
+    performance: { now: () => program.monotonic, timeOrigin: 0 },
+    process: {
+      get pid() {
+        return program.running.pid;
+      },
+      get env() {
+        return program.running.env;
+      },
+      ...{ platform: 'linux', versions: process.versions, argv: [], execPath: '/usr/bin/node' },
+      ...{ stdin: stream('stdin'), stdout: stream('stdout'), stderr: stream('stderr') },
+      ...{ getuid: () => 1000, geteuid: () => 1000, cwd: () => '/home' },
+      nextTick: process.nextTick.bind(process),
+      getBuiltinModule: () => ({ isSea: () => false }),
+      hrtime: () => [Math.floor(program.monotonic / 1000), (program.monotonic % 1000) * 1e6],
+      kill: (other: number) => system.call('kill', other),
+      ...{ on: listen, once: listen, off: listen },
+    },
+  };
+}

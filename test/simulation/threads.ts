@@ -1,0 +1,80 @@
+import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads';
+import type { Asked, Replied } from './calls.ts';
+import { Program } from './program.ts';
+
+/** What a process runs in. */
+export interface Host {
+  /** Lets the process run until it asks for something again. */
+  resume(replied: Replied): Asked | Promise<Asked>;
+}
+
+/** Threads that processes run in, one at a time; they are used for any number of machines. */
+export class Threads {
+  readonly #free: Thread[] = [];
+  #local: Program | undefined;
+
+  constructor(
+    readonly script: URL,
+    readonly bundle: string,
+  ) {}
+
+  take(): Host {
+    return this.#free.pop() ?? new Thread(this.script, this.bundle);
+  }
+
+  giveBack(host: Host): void {
+    if (host instanceof Thread) this.#free.push(host);
+  }
+
+  /** This thread, for a process that runs by itself: `answer` replies to its system calls at once. */
+  local(answer: (asked: Asked) => Replied): Host {
+    this.#local ??= new Program(this.bundle);
+    this.#local.answer = answer;
+    return this.#local;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#free.map((thread) => thread.end()));
+  }
+}
+
+/** The machine's side of a thread. */
+class Thread implements Host {
+  readonly #turn = new Int32Array(new SharedArrayBuffer(4));
+  readonly #port: MessagePort;
+  readonly #worker: Worker;
+
+  constructor(script: URL, bundle: string) {
+    const { port1, port2 } = new MessageChannel();
+    this.#port = port1;
+    this.#turn[0] = 1;
+    const workerData = { port: port2, turn: this.#turn, bundle };
+    this.#worker = new Worker(script, {
+      workerData,
+      transferList: [port2],
+      resourceLimits: { maxYoungGenerationSizeMb: 128 },
+    });
+    this.#worker.unref();
+    this.#port.unref();
+    this.#next();
+  }
+
+  resume(replied: Replied): Asked {
+    this.#port.postMessage(replied);
+    Atomics.store(this.#turn, 0, 1);
+    Atomics.notify(this.#turn, 0);
+    return this.#next();
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
+  }
+
+  #next(): Asked {
+    // A late notice of the turn before may wake it.
+    while (Atomics.load(this.#turn, 0) === 1)
+      if (Atomics.wait(this.#turn, 0, 1, 60_000) === 'timed-out')
+        throw new Error('a process does not come to rest');
+    return receiveMessageOnPort(this.#port)?.message as Asked;
+  }
+}

@@ -1,0 +1,74 @@
+import type { Begun } from './calls.ts';
+import { Gateway, json, type Response } from './gateway.ts';
+import type { NetworkEvent } from './network.ts';
+
+/** What goes wrong with a request, counted from 1 in the order in which requests leave. */
+export type NetworkFault =
+  'refused' | 'lost' | 'answer lost' | 'answer late' | 'answer cut' | 'error' | 'busy';
+
+/** A request on its way, and what comes back. */
+export interface Request {
+  number: number;
+  begun: Begun;
+  fault: NetworkFault | undefined;
+  hasArrived: boolean;
+  events: NetworkEvent[];
+  /** The answer breaks off after the events. */
+  breaks: boolean;
+}
+
+/** The network between the processes and the gateway. */
+export class Traffic {
+  readonly gateway = new Gateway();
+  /** What goes wrong with the next requests, by their numbers. */
+  faults = new Map<number, NetworkFault>();
+  #count = 0;
+  readonly #flights: Request[] = [];
+
+  constructor(readonly note: (line: string) => void) {}
+
+  /** Whether the connection for the next request is refused. */
+  refuses(): boolean {
+    const isRefused = this.faults.get(this.#count + 1) === 'refused';
+    if (isRefused) this.#count += 1;
+    return isRefused;
+  }
+
+  leave(begun: Begun): Request {
+    this.#count += 1;
+    const number = this.#count;
+    const fault = this.faults.get(number);
+    const request = { number, begun, fault, hasArrived: false, events: [], breaks: false };
+    this.#flights.push(request);
+    return request;
+  }
+
+  /** Requests that have not arrived; each does, although its process may have died. */
+  underWay(): Request[] {
+    return this.#flights.filter(({ hasArrived }) => !hasArrived);
+  }
+
+  arrive(request: Request): void {
+    const { fault, begun } = request;
+    const [method, path, , body] = begun.args as [string, string, object, string];
+    request.hasArrived = true;
+    this.note(`request ${request.number}, ${method} ${path}${fault === undefined ? '' : `: ${fault}`}`);
+    request.breaks = fault === 'lost' || fault === 'answer lost' || fault === 'answer cut';
+    if (fault === 'lost') return;
+    if (fault === 'busy')
+      return void (request.events = eventsOf(json(429, { error: { message: 'too many requests' } })));
+    const response = this.gateway.answer(method, path, body);
+    if (fault === 'answer lost' || fault === 'answer late') return;
+    request.events = eventsOf(fault === 'error' ? json(500, { error: { message: 'an error' } }) : response);
+    if (fault === 'answer cut') {
+      const [head, data] = request.events;
+      const bytes = data?.kind === 'data' ? data.bytes.subarray(0, 5) : Buffer.alloc(0);
+      request.events = head === undefined ? [] : [head, { kind: 'data', bytes }];
+    }
+  }
+}
+
+function eventsOf({ status, headers, pieces }: Response): NetworkEvent[] {
+  const data = pieces.filter(({ length }) => length > 0).map((bytes) => ({ kind: 'data', bytes }) as const);
+  return [{ kind: 'head', status, headers }, ...data, { kind: 'end' }];
+}
