@@ -1,7 +1,9 @@
 import type { Plan } from './plan.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--duration', '5', '--json'];
-const saved = [...boat, '--key', 'boat', '-o', '/home/boat.mp4'];
+const keyed = [...boat, '--key', 'boat'];
+const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'];
+const saved = [...keyed, '-o', '/home/boat.mp4'];
 
 /** Schedules that once broke a promise, shrunk, by what they broke. They are played with the tests. */
 export const stories: Record<string, Plan> = {
@@ -9,5 +11,22 @@ export const stories: Record<string, Plan> = {
     seed: 1061,
     commands: [saved, saved],
     incidents: [{ at: 310, what: 'disk full', room: 141, steps: 131 }],
+  },
+  'a job was created under a claim that a power cut took, and its key paid again': {
+    seed: 15747,
+    commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
+    incidents: [
+      ...[33, 34, 85, 122].map((at) => ({ at, what: 'switch' }) as const),
+      { at: 231, what: 'power cut', remains: 'lost' },
+    ],
+  },
+  'a job whose name no process had made durable was paid for, and its record lost': {
+    seed: 19140,
+    commands: [word, word],
+    incidents: [
+      { at: 51, what: 'switch' },
+      { at: 305, what: 'power cut', remains: 'journal' },
+      { at: 167, what: 'kill' },
+    ],
   },
 };
