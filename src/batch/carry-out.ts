@@ -65,7 +65,7 @@ export async function carryOut(
   return submitVideo(
     work,
     { ...wanted, ask: 'file', target, makeFolder: (made) => makeFolderOf(made, root) },
-    { ...deps, client },
+    { ...deps, client, ...(pace.isShared && { onLeft: () => slot.leave() }) },
     { onAccepted: update, onUpdate: update },
   );
 }

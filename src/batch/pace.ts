@@ -41,6 +41,8 @@ export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: Pa
 export interface Pace {
   /** The maximum number of tasks in progress now. */
   readonly limit: number;
+  /** Whether other processes take turns and slots of the same batch. */
+  readonly isShared: boolean;
   /** The remaining delay of submissions by the gateway's `Retry-After`, ms. */
   readonly heldMs: number;
   /** Waits until one more task may be in progress. @throws the signal's reason. */
@@ -73,6 +75,7 @@ export function pollLimiter({ intervalMs, clock }: Pick<PaceOptions, 'intervalMs
 
 /** The pace of a batch that one process carries out alone. */
 export class LocalPace implements Pace {
+  readonly isShared = false;
   readonly #options: PaceOptions;
   #limit: number;
   #inProgress = 0;

@@ -90,8 +90,16 @@ export function withoutCommandsIn(io: Io): Io {
 }
 
 function filtered<Stream extends Writable>(stream: Stream): Stream {
-  const write = (text: unknown, ...rest: []): boolean =>
-    stream.write(typeof text === 'string' ? withoutCommands(text) : text, ...rest);
+  // The end of the last line, as far as a command could continue it in the next text.
+  let end = '';
+  const write = (text: unknown, ...rest: []): boolean => {
+    if (typeof text !== 'string') return stream.write(text, ...rest);
+    const safe = withoutCommands(end + text);
+    const line = safe.slice(safe.lastIndexOf('\n') + 1);
+    const written = safe.slice(end.length);
+    end = /^\s*:?$/.test(line) ? line.trimStart() : `x${line.slice(-2)}`;
+    return stream.write(written, ...rest);
+  };
   return new Proxy(stream, {
     get: (target, name) => {
       if (name === 'write') return write;

@@ -17,6 +17,11 @@ export interface JobDeps extends PayDeps {
   userAgent: string;
   /** When the command began, ms since 1970. If absent, it began when it first looked for its job. */
   startedAt?: number | undefined;
+  /**
+   * Given if processes share turns to submit. A job is then left to the living process that began it first, so that no
+   * other one uses a turn for it; called when this process starts to wait for that.
+   */
+  onLeft?: () => void;
 }
 
 /** The default time limit of one query, ms. */

@@ -39,6 +39,12 @@ export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, befo
   );
 }
 
+/** Whether a living process other than this one was the first to begin a job. */
+export function isBegunElsewhere(job: Job, { instance }: Owner): boolean {
+  const [first] = runsOf(job);
+  return first !== undefined && first.owner.instance !== instance;
+}
+
 function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
   return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }

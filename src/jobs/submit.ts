@@ -13,6 +13,7 @@ import {
   unrecordedHandle,
 } from './errors.ts';
 import { unbegun } from './forget.ts';
+import { isBegunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
 import type { Order } from './order.ts';
 import { eventOf, keptWords, reconcile } from './reconcile.ts';
@@ -48,6 +49,9 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
     const next = job.state === 'sending' ? 'claimed' : await nextAttempt(ledger, job);
     if (next === 'claimed') {
       await waitForOther(job, order, deps);
+    } else if (next === 'free' && (await isLeft(job, deps))) {
+      deps.onLeft?.();
+      await waitForOther(job, order, deps, leftMs);
     } else if (next === 'unsent' || next === 'unknown') {
       await ledger.append(job.id, unbegun(job, next));
     } else if (next === 'free') {
@@ -58,9 +62,21 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
   }
 }
 
-async function waitForOther(job: Job, { deadline }: Order, { clock, signals }: JobDeps): Promise<void> {
+/** The interval at which a job that is left to another process is read, ms. */
+const leftMs = 500;
+
+async function isLeft(job: Job, { lease, onLeft }: JobDeps): Promise<boolean> {
+  return onLeft !== undefined && isBegunElsewhere(job, (await lease()).owner);
+}
+
+async function waitForOther(
+  job: Job,
+  { deadline }: Order,
+  { clock, signals }: JobDeps,
+  ms = 100,
+): Promise<void> {
   if (deadline.leftMs() <= 0) throw pendingError(job, { charged: 'maybe' });
-  await clock.sleep(100, signals.soft).catch(() => {
+  await clock.sleep(ms, signals.soft).catch(() => {
     throw interruptedError(signals.soft, job, 'maybe');
   });
 }

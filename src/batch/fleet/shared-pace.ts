@@ -24,6 +24,7 @@ const [minLookMs, maxLookMs] = [100, 1000];
  * next turn are one row of the batch. Each process paces its polls by itself.
  */
 export class SharedPace implements Pace {
+  readonly isShared = true;
   readonly #options: SharedPaceOptions;
   readonly #ask: Ask;
   readonly #polls: RateLimiter;

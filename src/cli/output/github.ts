@@ -122,7 +122,11 @@ export function annotation(error: MgwError): string {
 }
 
 function escapedData(text: string): string {
-  return text.replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+  return text
+    .replaceAll('##[', '## [')
+    .replaceAll('%', '%25')
+    .replaceAll('\r', '%0D')
+    .replaceAll('\n', '%0A');
 }
 
 function escapedProperty(text: string): string {

@@ -1,10 +1,11 @@
+import { isUtf8 } from 'node:buffer';
 import type { Reply } from '../../../exchange.ts';
 import { readBounded } from '../../../http/read-bounded.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { tryParseJson } from '../../../json.ts';
 import { cutPlace, printable } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
-import { write, type Io } from '../../io.ts';
+import { isWorkflow, withoutCommands, write, type Io } from '../../io.ts';
 import type { ApiAnswer } from './call.ts';
 
 const maxTextBytes = 64 * 1024 * 1024;
@@ -28,13 +29,21 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
   if (include) await write(io.stdout, `${headOf(reply, redact)}\n\n`);
   const body = stream === undefined ? [Buffer.from(reply.text)] : stream.body;
   const isClean = stream !== undefined && !isText(reply);
+  const isRead = isWorkflow(io.env) && !isClean;
   for await (const chunk of shown(isClean ? body : withoutKey(body, redact), !isClean && io.stdout.isTTY)) {
-    await write(io.stdout, chunk);
+    await write(io.stdout, isRead ? harmless(chunk) : chunk);
     // `mgw api … | head`: the rest is not read.
     if (!io.stdout.destroyed) continue;
     stream?.close();
     return;
   }
+}
+
+// A part of a text, in whole lines.
+function harmless(chunk: Uint8Array | string): Uint8Array {
+  const bytes = Buffer.from(chunk);
+  const encoding = isUtf8(bytes) ? 'utf8' : 'latin1';
+  return Buffer.from(withoutCommands(bytes.toString(encoding)), encoding);
 }
 
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
