@@ -1,6 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { withoutCommandsIn } from '../../src/cli/io.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { listen } from '../support/origin.ts';
 import type { User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { userHere } from '../support/one-process.ts';
@@ -63,6 +68,36 @@ it('a gateway and a manifest give the runner no command and no control character
   expect(document.json.job).toMatchObject({
     error: { message: expect.stringContaining('##[error]') as string },
   });
+});
+
+it('a text that arrives in pieces gives the runner no command, and is else as it came', async () => {
+  const pieces = [
+    'a\n',
+    ':',
+    ':error::x\n',
+    '#',
+    '#',
+    '[error]y\n  ',
+    ':',
+    ':debug::z\nstd:',
+    ':vector ',
+    '::end',
+  ];
+  const stdout = new PassThrough();
+  const safe = withoutCommandsIn({ stdin: process.stdin, stdout, stderr: new PassThrough(), env: {} });
+  for (const piece of pieces) safe.stdout.write(piece);
+  safe.stdout.end();
+  expect(await text(stdout)).toBe('a\n: :error::x\n## [error]y\n  : :debug::z\nstd::vector ::end');
+});
+
+it('api gives the runner no command of a response that is text', async () => {
+  const server = await listen((_, response) => {
+    response.setHeader('content-type', 'text/plain');
+    response.end('é\n::add-mask::x\n \u{a0}::error::y\n##[error]z');
+  });
+  onEnd(() => server.close());
+  const { stdout } = await user.run(['api', 'GET', '/x', '--base-url', server.url]);
+  expect(stdout).toBe('é\n: :add-mask::x\n \u{a0}: :error::y\n## [error]z');
 });
 
 it.each(['SIGINT', 'SIGTERM'] as const)(

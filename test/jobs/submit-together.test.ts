@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
+import { MgwError } from '../../src/errors.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { holderText } from '../../src/ledger/names.ts';
@@ -42,6 +43,43 @@ describe('one key', () => {
     expect(both.map(({ exit }) => exit)).toEqual([0, 0]);
     expect(new Set(both.map(({ job }) => job?.id)).size).toBe(1);
     expect(both.filter(({ isResumed }) => isResumed === true)).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it.each([
+    ['is sent', 0],
+    ['is not sent by its process', 6],
+  ])('is left to the process that began it first, until it %s', async (_, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const order = orderOf({ key: 'boat' });
+    const first = await depsFor(server.url, state, alive);
+    let connections = 0;
+    const second = await depsFor(server.url, state, {
+      owner: { ...currentOwner(), instance: 'another process' },
+      onLeft: () => void (goOn ??= endFirst()),
+    });
+    const exchange = second.client.exchange.bind(second.client);
+    second.client.exchange = (...call) => exchange(...call).finally(() => (connections += 1));
+    let goOn: Promise<void> | undefined;
+    let endFirst = (): Promise<void> => Promise.resolve();
+    second.clock.onSleep = () => goOn;
+    let others: Promise<Awaited<ReturnType<typeof run>>> | undefined;
+    first.priceOf = async () => {
+      const answered = new Promise<void>((resolve, reject) => {
+        endFirst = () => {
+          if (exit === 0) resolve();
+          else reject(new MgwError('unreachable', 'not sent', { retry: 'safe' }));
+          return Promise.resolve();
+        };
+      });
+      others = run(second, order);
+      await answered;
+      return { what: 'a test' };
+    };
+    expect((await run(first, order)).exit).toBe(exit);
+    expect((await others)?.exit).toBe(0);
+    expect(goOn).toBeDefined();
+    expect(connections).toBe(exit === 0 ? 0 : 1);
     expect(server.requests).toHaveLength(1);
   });
 
