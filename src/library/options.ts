@@ -5,8 +5,8 @@ import type { BodyA, BodyB, BodyC } from './bodies.ts';
 export type Duration = string | number;
 
 /**
- * The gateway, account and folders of a client. What is left out is read as on the command line: from the environment, then
- * from the profile of the config file, then the default.
+ * The gateway, account and folders of a client. Options that are left out are read as on the command line: from the
+ * environment, then from the profile of the config file, else the default.
  */
 export interface ClientOptions {
   /** The address of the gateway, without /v1. */
@@ -14,7 +14,7 @@ export interface ClientOptions {
   apiKey?: string | undefined;
   /** The folder of the ledger. A program and a command line with the same folder share jobs, keys and budgets. */
   stateDir?: string | undefined;
-  /** Where the config file is. */
+  /** The folder of the config file. */
   configDir?: string | undefined;
   /** The profile of the config file. */
   profile?: string | undefined;
@@ -24,15 +24,15 @@ export interface ClientOptions {
   allowHttp?: boolean | undefined;
   /** Origins that get the key for result addresses, in addition to the gateway's own site. */
   trustedOrigins?: readonly string[] | undefined;
-  /** How long a call may take in all, unless it has its own `timeout`; default 30 minutes. */
+  /** The maximum duration of a call that has no own `timeout`; default 30 minutes. */
   timeout?: Duration | undefined;
-  /** The shortest pause between two polls of a job; default 5 seconds, less only on loopback. */
+  /** The minimum pause between two polls of a job; default 5 seconds, less only on loopback. */
   pollInterval?: Duration | undefined;
   /** The limit of one HTTP call. */
   requestTimeout?: Duration | undefined;
-  /** How often a refused or unsent request is retried; default 5. */
+  /** The maximum number of retries of a refused or unsent request; default 5. */
   retries?: number | undefined;
-  /** The standing budget that is spent from. */
+  /** The standing budget to spend from. */
   budgetName?: string | undefined;
   /** The environment variables that settings are read from; default those of the process, none for `{}`. */
   env?: Readonly<Record<string, string | undefined>> | undefined;
@@ -49,7 +49,7 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** Ends the call as a second Ctrl-C does: an outstanding response is given up, which may leave `submit_unknown`. */
   giveUp?: AbortSignal | undefined;
-  /** How long the call may take in all. */
+  /** The maximum duration of the call. */
   timeout?: Duration | undefined;
 }
 
@@ -57,13 +57,13 @@ export interface CallOptions {
 export interface PayingOptions extends CallOptions {
   /** Permanently names the job: the same key never pays twice, in any process. */
   key?: string | undefined;
-  /** A deliberate second take: pays although the same was submitted before. */
+  /** A deliberate second take: pays even if the same request was submitted before. */
   newTake?: boolean | undefined;
-  /** The most that all runs of this submission may cost together, as an exact decimal: `'2.50'`. */
+  /** The maximum total cost of all runs of this submission, as an exact decimal: `'2.50'`. */
   budget?: string | number | undefined;
 }
 
-/** Where a file goes. */
+/** The output of a file. */
 export interface OutputOptions {
   /** Overwrites the output. */
   force?: boolean | undefined;
@@ -80,11 +80,11 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   /** The body in the protocol's own spelling. */
   body: Body;
   check?: true | undefined;
-  /** Protocol C alone: which of its two equivalent paths. */
+  /** Protocol C only: one of its two equivalent paths. */
   endpoint?: 'generations' | 'videos' | undefined;
-  /** True waits until the video is ready, and saves nothing. */
+  /** If true, waits until the video is ready, and saves nothing. */
   wait?: boolean | undefined;
-  /** Waits, and saves the video as this file. */
+  /** Waits, and saves the video to this file. */
   output?: string | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept; the same call again pays nothing. */
   strict?: boolean | undefined;
@@ -100,35 +100,38 @@ export interface UncheckedVideo extends Omit<VideoOf<ProtocolName, object>, 'che
 /** A video whose body is checked before it is sent. */
 export type VideoOrder = VideoOf<'a', BodyA> | VideoOf<'b', BodyB> | VideoOf<'c', BodyC>;
 
-/** A text to be spoken as a stream. */
+/** A text to speak as a stream. */
 export interface SpeechStreamOrder extends PayingOptions {
   text: string;
-  /** The voice; default that of the settings, else the gateway's. */
+  /** The voice; by default the one of the settings, else the gateway's. */
   speaker?: string | undefined;
-  /** `mp3`, `wav`, `pcm`, `ogg_opus` or another format of the gateway; by the extension of the output, else MP3. */
+  /**
+   * `mp3`, `wav`, `pcm`, `ogg_opus` or another format of the gateway; by default from the extension of the output, else
+   * MP3.
+   */
   format?: string | undefined;
   /** Hertz; 24000. */
   sampleRate?: number | undefined;
   /** More fields of the body's `req_params`, in native spelling. */
   params?: object | undefined;
-  /** False skips the local checks. */
+  /** If false, skips the local checks. */
   check?: boolean | undefined;
 }
 
-/** A text to be spoken into a file. */
+/** A text to speak into a file. */
 export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
   output: string;
 }
 
 /** The options of waiting for a job. */
 export interface WaitOptions extends CallOptions {
-  /** The protocol of a handle that this ledger has never seen: the gateway is asked whether it knows it. */
+  /** The protocol of a handle that this ledger has never seen. The gateway must confirm the handle. */
   protocol?: string | undefined;
 }
 
 /** The options of fetching a result. */
 export interface FetchOptions extends WaitOptions {
-  /** A file, a folder, or a template such as `out/{id}.{ext}`; default the file that the job was asked for. */
+  /** A file, a folder, or a template such as `out/{id}.{ext}`; by default the output of the job's own command. */
   output?: string | undefined;
   /** Overwrites the output. */
   force?: boolean | undefined;
@@ -138,13 +141,13 @@ export interface FetchOptions extends WaitOptions {
   mark?: boolean | undefined;
 }
 
-/** Which models are listed. */
+/** The filter of a model list. */
 export interface ModelsOptions extends CallOptions {
   /** Only models of this protocol. */
   protocol?: string | undefined;
 }
 
-/** A video that was accepted, and saved if that was asked for. */
+/** A video that was accepted, and saved if an output was given. */
 export interface Submitted {
   job: Job;
   /** The files that this call saved. */

@@ -79,7 +79,7 @@ export async function* watch(
   const left = new AbortController();
   const signal = given.signal === undefined ? left.signal : AbortSignal.any([given.signal, left.signal]);
   const news = new EventEmitter();
-  // If the loop was left, nothing listens for how its wait ended.
+  // If the loop was left, the end of its wait is ignored.
   news.on('error', () => undefined);
   const updates = on(news, 'update', { close: ['end'] }) as AsyncIterable<[Job]>;
   const waiting = wait(calls, ref, { ...given, signal }, (job) => news.emit('update', job)).then(

@@ -55,7 +55,7 @@ export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   });
 }
 
-/** `speakStream` of a client: the stream is read no faster than the loop takes its pieces. */
+/** `speakStream` of a client: reads the stream only as fast as the loop takes its pieces. */
 export async function* speakStream(
   calls: Calls,
   order: SpeechStreamOrder,
@@ -69,7 +69,7 @@ export async function* speakStream(
   };
   const speaking = calls.run({ ...order, giveUp }, async (call) => {
     checkNames(order, streamNames, 'speakStream');
-    // The loop that reads this may be what closes the client.
+    // The loop that reads this may itself close the client.
     call.closing.addEventListener('abort', leave);
     return spoken(call, order, pipe).finally(() => call.closing.removeEventListener('abort', leave));
   });
@@ -86,7 +86,7 @@ export async function* speakStream(
   return shownJob(job);
 }
 
-// The call reports why the pipe was closed before its end.
+// The call reports why the pipe was closed early.
 async function* piecesOf(pipe: PassThrough): AsyncGenerator<Uint8Array, void, void> {
   try {
     yield* pipe as AsyncIterable<Uint8Array>;
@@ -114,7 +114,7 @@ async function spoken(call: Call, order: SpeechStreamOrder, output: string | Wri
   return speak(speech, wanted, await depsOf(call));
 }
 
-// As `--set req_params.NAME=JSON` would: what the parameters say wins.
+// As with `--set req_params.NAME=JSON`: these parameters override the others.
 function setsOf(params: JsonObject): string[] {
   return Object.entries(params).map(([name, value]) => `req_params.${name}=${JSON.stringify(value)}`);
 }

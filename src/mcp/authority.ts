@@ -6,17 +6,17 @@ import type { Session } from '../flows/session.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import { printableLine } from '../printable.ts';
 
-/** How a person lets a server spend (design 16). */
+/** A person's grant for a server to spend (design 16). */
 export interface Grant {
-  /** The amount that all servers of one root may spend together, an exact decimal. */
+  /** The total amount that all servers of one root may spend, an exact decimal. */
   budget?: string | undefined;
-  /** Gives a root its whole amount again. */
+  /** Restores the whole amount of a root. */
   newBudget?: boolean | undefined;
-  /** Whether a standing budget was named on the command line; that of the profile is no grant. */
+  /** Whether the command line named a standing budget. The profile's budget is not a grant. */
   hasBudgetName: boolean;
 }
 
-/** What the agent of one server may spend: nothing, unless a person granted it. */
+/** The spending authority of a server's agent: none, unless a person granted it. */
 export class Authority {
   readonly #session: Session;
   readonly #grant: Grant;
@@ -30,22 +30,21 @@ export class Authority {
   }
 
   /**
-   * Returns the budgets that a payment has to fit into.
-   * If nothing was granted, nothing fits.
+   * Returns the budgets that limit a payment. Without a grant no payment fits.
    * @throws MgwError('usage') if the named budget was never set.
    */
   async allowances(): Promise<Allowance[]> {
     const { budget: amount, hasBudgetName } = this.#grant;
     if (amount === undefined && !hasBudgetName)
       return [{ name: 'mgw mcp', label: 'the budget of this server', budget: nothingGranted }];
-    // The standing budget of the profile is no grant, and still a limit.
+    // The standing budget of the profile is a limit, but not a grant.
     const standing = await this.#session.allowances();
     if (amount === undefined) return standing;
     const budget = await this.#ownBudget(amount);
     return [...standing, { name: 'mgw mcp', label: 'the budget of this server', budget }];
   }
 
-  /** Does nothing if anything was granted. @throws MgwError('budget') if not, as each payment would. */
+  /** Checks that a grant exists. @throws MgwError('budget') if there is none, as each payment would. */
   async check(): Promise<void> {
     const { budget, hasBudgetName } = this.#grant;
     if (budget === undefined && !hasBudgetName) await refuse();
@@ -74,20 +73,20 @@ export class Authority {
     );
   }
 
-  /** Closes what was opened. */
+  /** Closes the opened budgets. */
   async close(): Promise<void> {
     await (await this.#own?.catch(() => undefined))?.close();
   }
 
   #ownBudget(amount: string): Promise<Budget> {
     return (this.#own ??= this.#open(amount).catch((error: unknown) => {
-      // The next call tries again.
+      // The next call retries.
       this.#own = undefined;
       throw error;
     }));
   }
 
-  // A root has one budget after another: each is the next one's when a person asks for a new one.
+  // Each `--new-budget` starts the next budget of a root.
   async #open(amount: string): Promise<Budget> {
     let number = 1;
     let budget = await this.#numbered(number);
@@ -130,7 +129,7 @@ function refuse(): Promise<never> {
 
 const nothing = (): Promise<void> => Promise.resolve();
 
-// A job that was paid for earlier is still found: only a payment asks a budget.
+// A job that was paid for earlier is still found, since only payments check budgets.
 const nothingGranted: Budget = {
   reserve: refuse,
   standing: refuse,

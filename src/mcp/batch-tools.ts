@@ -16,7 +16,7 @@ const fields = {
   output: z.optional(z.string().describe('where files go, such as clips/{id}.{ext}')),
 };
 
-/** Of how many rows of a run the errors are kept: as many as an answer shows. */
+/** The maximum number of rows whose errors are kept: as many as an answer shows. */
 const maxErrors = 200;
 
 /** `batch_plan`, `batch_run` and `batch_status`. */
@@ -84,7 +84,7 @@ async function started(asked: AskedBatch, isRepeated: boolean, call: Call, tools
   const instead = isRunning(tools, name) ? undefined : await unconfirmed(asked, checked, call, tools);
   if (instead !== undefined) return instead;
   const next = { tool: 'batch_status', arguments: { ...asked } };
-  // Checked again: another call may have started the batch while the person was asked.
+  // Check again: another call may have started the batch while the person was asked.
   if (isRunning(tools, name)) return { ...pendingAnswer(next), ...view };
   await tools.authority.check();
   const late = twice();
@@ -109,7 +109,7 @@ function statusOf(asked: AskedBatch, [name]: string[]): Answer['next'] {
   return { tool: 'batch_status', arguments: { ...asked, name } };
 }
 
-// What is answered instead of a run of rows that a batch of another name pays for; undefined if there are none.
+// Returns the answer in place of a run of rows that a batch of another name pays for; undefined if there are none.
 function paidTwice(asked: AskedBatch, checked: CheckedBatch, tools: Tools): Answer | undefined {
   const others = othersThatPay(checked, tools);
   if (others.length === 0) return undefined;
@@ -154,7 +154,7 @@ async function status(asked: AskedBatch, isStrict: boolean, tools: Tools): Promi
   return { ...well, next: isOpen && run === undefined ? next('batch_run') : null, running: false, ...view };
 }
 
-// What is answered instead of a run above the amount of `--confirm-over`; undefined if it may start.
+// Returns the answer in place of a run above the amount of `--confirm-over`; undefined if it may start.
 async function unconfirmed(
   { manifest, name: given, output }: AskedBatch,
   { name, atMost, request }: CheckedBatch,

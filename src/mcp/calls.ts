@@ -13,13 +13,13 @@ import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { type Answer, errorAnswer, type Outcome, toolResult } from './result.ts';
 
-/** How long a call waits for jobs and results, ms. */
+/** The maximum time that a call waits for jobs and results, ms. */
 const longestWaitMs = 50_000;
 
-/** When a call whose work has not ended is answered, ms: clients give up after a minute (design 16). */
+/** The time after which a call with unfinished work is answered, ms: clients give up after a minute (design 16). */
 export const longestCallMs = 53_000;
 
-/** How often a client that asked for it is told that a call is in progress, ms. */
+/** The interval of progress notifications, ms. */
 const progressEveryMs = 5_000;
 
 /** One call of a tool. */
@@ -28,18 +28,18 @@ export interface Call {
   deps(): Promise<FlowDeps>;
   signals: Signals;
   deadline: Deadline;
-  /** Says what is happening; the client is told if it asked for progress. */
+  /** Reports progress to the client, if it asked for that. */
   tell(text: string): void;
-  /** Notes of the flows, for the answer. */
+  /** Notes of the flows, to include in the answer. */
   notes: string[];
-  /** Records that this call is about to pay, so that an error tells what it has cost. */
+  /** Records that this call is about to pay, so that an error can report the charge. */
   paying(): void;
   /** Whether the client still waits: it has not cancelled the call, and was not answered. */
   isAwaited(): boolean;
   context: ServerContext;
 }
 
-/** The calls of one server. Whatever a client gives up goes on until its outcome is recorded. */
+/** The calls of one server. A call that its client gave up goes on until its outcome is recorded. */
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
@@ -94,7 +94,10 @@ export class Calls {
     }
   }
 
-  /** Starts work that outlives the call that asked for it. {@link end} awaits it. @param work never rejects */
+  /**
+   * Starts work that outlives its call. {@link end} awaits it.
+   * @param work never rejects
+   */
   background(work: (signals: Signals) => Promise<void>): void {
     const soft = new AbortController();
     const unlink = [abortWith(this.#closing.signal, soft), abortWith(this.#interrupted.soft, soft)];
@@ -105,7 +108,7 @@ export class Calls {
     this.#inProgress.add(working);
   }
 
-  /** Begins nothing new, and resolves when everything in progress has ended and is recorded. */
+  /** Accepts nothing new, and resolves when everything in progress has ended and is recorded. */
   async end(): Promise<void> {
     this.#closing.abort(new Error('the client is gone'));
     await Promise.allSettled(this.#inProgress);

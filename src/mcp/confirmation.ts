@@ -11,17 +11,17 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import type { Answer } from './result.ts';
 
-/** The payment that a person is asked about; their answer counts for exactly that. */
+/** The payment that a person is asked about. The answer applies to this payment only. */
 export interface Asking {
   tool: string;
   key: string;
   /** A hash of the request. */
   request: string;
-  /** What it may cost, an exact decimal. */
+  /** The maximum cost, an exact decimal. */
   amount: string;
 }
 
-/** What a client carries between the question and the answer, signed. */
+/** The signed state that a client returns with the answer. */
 const stateSchema = z.object({
   id: z.string(),
   tool: z.string(),
@@ -30,12 +30,12 @@ const stateSchema = z.object({
   amount: z.string(),
 });
 
-// What a client says of itself with each request: here, that it can ask its person.
+// A client's description of itself in a request: here, whether it can ask its user.
 const capabilitiesSchema = z.looseObject({
   [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
 });
 
-/** How long a person may take to answer, ms: less than a client waits for a call. */
+/** The maximum time for a person's answer, ms: less than a client waits for a call. */
 const answerWithinMs = 45_000;
 
 const form = {
@@ -55,12 +55,12 @@ export class Confirmation {
     this.over = over;
   }
 
-  /** Verifies what a client sends back; given to the server. */
+  /** Verifies the state that a client sends back. */
   readonly verify: RequestStateCodec['verify'] = (state, context) => this.#codec.verify(state, context);
 
   /**
-   * Returns undefined if the person agrees, else what is answered instead of the outcome.
-   * @param command the command line with which a person makes the payment
+   * Returns undefined if the person agrees, else the answer in place of the outcome.
+   * @param command the command line for a person to make the payment
    */
   async ask(
     asking: Asking,
@@ -68,7 +68,7 @@ export class Confirmation {
     command: string[],
     context: ServerContext,
   ): Promise<Answer | InputRequiredResult | undefined> {
-    // A client of a revision in which servers send no requests describes itself with each of its own.
+    // In a revision without requests from servers, clients describe themselves in each request.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(asking, message, command, context);
     const answer = await context.mcpReq
       .send(
@@ -84,7 +84,7 @@ export class Confirmation {
     return this.#refusal(command, `${message} The person did not agree.`);
   }
 
-  // The client asks, and makes the same call again with the answer.
+  // The client asks its user, and repeats the call with the answer.
   async #askAndReturn(
     asking: Asking,
     message: string,

@@ -6,7 +6,7 @@ import type { Call } from './calls.ts';
 import { agentView, type Answer, nextForJob, refText, well } from './result.ts';
 import { tool, type Tools } from './tool.ts';
 
-/** The tools that look: at models, jobs and money. */
+/** The read-only tools: models, jobs and money. */
 export const lookTools = [
   tool({
     name: 'models',

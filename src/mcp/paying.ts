@@ -16,21 +16,21 @@ import type { Tools } from './tool.ts';
 /** The arguments of a call. */
 export type Given = Record<string, unknown>;
 
-/** A payment as a tool was asked for it. */
+/** A payment that a tool call requests. */
 export interface AskedPayment {
   tool: string;
   key: string;
   /** The arguments, with the key. */
   given: Given;
-  /** What is paid for. */
+  /** The request to pay for. */
   order: Asked;
-  /** Pays, or finds what was paid for. */
+  /** Pays, or finds the paid job. */
   flow: (deps: FlowDeps) => Promise<Delivered>;
   /** What to call next about the job; null if there is nothing to do. */
   next: (job: Job) => NextCall | null;
 }
 
-/** Pays once for what a tool was asked for, or finds the job of its key. Asks the person first if that is needed. */
+/** Pays once for the request of a tool call, or finds the job of its key. Asks the person first if needed. */
 export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promise<Outcome> {
   checkKeyName(asked.key, false);
   const deps = await payingDeps(tools, call);
@@ -43,7 +43,7 @@ export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promis
     return submittedUnder(error, asked);
   }
   const { job, files, isResumed, delivered } = paid;
-  // A client that gave up does not know of the job, and the record says so.
+  // A client that gave up does not know of the job, and the record must say so.
   await delivered(call.isAwaited());
   return {
     ok: true,
@@ -56,22 +56,22 @@ export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promis
   };
 }
 
-// What is answered if the request was submitted under another key, and the client may not know of it.
+// Returns the answer if the request was submitted under another key that the client may not know of.
 function submittedUnder(error: unknown, { tool, key, given }: AskedPayment): Answer {
   const other = error instanceof MgwError && error.code === 'conflict' ? error.job?.key : undefined;
   if (!(error instanceof MgwError) || other === undefined || other === key) throw error;
-  // The name of a row of a batch is no key that a tool takes.
+  // The key of a batch's row is not a key that a tool accepts.
   const next = isKeyName(other) ? { tool, arguments: { ...given, key: other } } : undefined;
   return { ...errorAnswer(error, 'no'), ...(next && { next }) };
 }
 
-// Deps that pay under the server's authority alone, and remember that they were asked to.
+// Returns deps that pay only under the server's authority, and record that a payment was attempted.
 async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   const deps = await call.deps();
   return {
     ...deps,
     allowances: () => tools.authority.allowances(),
-    // Asked for directly before a payment, and not by a call that resumes a job.
+    // Called directly before a payment, but not for a call that resumes a job.
     priceOf: (order) => {
       call.paying();
       return deps.priceOf(order);
@@ -79,7 +79,7 @@ async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   };
 }
 
-// What is answered instead of a payment above the amount of `--confirm-over`; undefined if it may be made.
+// Returns the answer in place of a payment above the amount of `--confirm-over`; undefined if it may be made.
 async function unconfirmed(
   { key, order, tool, given }: AskedPayment,
   deps: FlowDeps,
@@ -98,14 +98,14 @@ async function unconfirmed(
   return confirmation.ask({ tool, key, request, amount }, message, commandLine(tool, given), context);
 }
 
-// Whether nothing is paid for a key again. A job that was rejected is sent again.
+// Whether a key's job rules out another payment. A rejected job is sent again.
 async function isPaid(key: string, { ledger }: FlowDeps): Promise<boolean> {
   const job = await namedJob(ledger, key);
   if (job === undefined) return false;
   return job.handle !== undefined || ['sending', 'unknown'].includes(shownState(job));
 }
 
-// The command line that does what a call asks for.
+// Returns the command line that is equivalent to a call.
 function commandLine(tool: string, { protocol, text, ...flags }: Given): string[] {
   const words =
     tool === 'speak' ? ['tts'] : ['video', ...(protocol === undefined ? [] : [textOf(protocol)]), 'submit'];

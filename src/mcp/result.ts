@@ -11,27 +11,27 @@ export interface NextCall {
   arguments: Record<string, unknown>;
 }
 
-/** What a tool answers, as `structuredContent` and as text (design 16). */
+/** A tool's answer, as `structuredContent` and as text (design 16). */
 export interface Answer {
   ok: boolean;
-  /** What this call cost; what an earlier call paid for is `no`, with `resumed`. */
+  /** Whether this call was charged. If an earlier call paid, it is `no`, with `resumed`. */
   charged: Charged;
   retry: Retry;
   next: NextCall | null;
-  /** The command line for a person, if no tool does what comes next. */
+  /** The command line for a person, if no tool does the next step. */
   command?: string[];
   /** True if an earlier call paid for the job. */
   resumed?: true;
-  /** True if the time of a call ran out: the work goes on. */
+  /** True if the call timed out; the work goes on. */
   pending?: true;
   error?: { code: string; message: string; exit_code: number; request_id?: string };
   [member: string]: unknown;
 }
 
-/** What a tool returns: its answer, or a question to the person. */
+/** A tool's result: its answer, or a question to the person. */
 export type Outcome = Answer | InputRequiredResult;
 
-/** The schema of every answer. It is open: an answer about money is never refused for a member that is new. */
+/** The schema of every answer. It accepts unknown members, so that an answer about money is never rejected. */
 export const answerSchema = z.looseObject({
   ok: z.boolean(),
   charged: z.enum(['no', 'maybe', 'yes']).describe('what this call cost'),
@@ -54,7 +54,7 @@ export const answerSchema = z.looseObject({
   ),
 });
 
-/** Returns the result of a tool. Control characters of foreign texts, secrets and signatures in URLs are removed. */
+/** Returns the result of a tool. Removes control characters of foreign texts, secrets, and signatures in URLs. */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
   const structuredContent = shown(answer, redact) as Record<string, unknown>;
   return {
@@ -64,7 +64,10 @@ export function toolResult(answer: Answer, redact: (text: string) => string): Ca
   };
 }
 
-/** Returns the answer about an error. @param charged what this call cost */
+/**
+ * Returns the answer about an error.
+ * @param charged whether this call was charged
+ */
 export function errorAnswer(error: MgwError, charged: Charged): Answer {
   const { code, message, exitCode, requestId, retry, budget, job } = error;
   const { next, command } = nextOf(error.next);
@@ -80,12 +83,12 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
   };
 }
 
-/** Returns a job as an agent sees it: without its request, which `job` shows. */
+/** Returns a job for an agent, without its request, which `job` shows. */
 export function agentView(job: Job): JobView {
   return { ...jobView(job), request: undefined, details: undefined };
 }
 
-/** Returns the call that does what a command of mgw does; the command itself if no tool does. */
+/** Returns the tool call that is equivalent to a command of mgw; the command itself if there is none. */
 export function nextOf(argv: readonly string[] | undefined): { next: NextCall | null; command?: string[] } {
   if (argv === undefined) return { next: null };
   const [mgw, ...words] = argv;
@@ -107,22 +110,22 @@ export function nextOf(argv: readonly string[] | undefined): { next: NextCall | 
   return { next: null, command: [...argv] };
 }
 
-/** Returns what to call next about a job; null if there is nothing to do. */
+/** Returns the next call for a job; null if there is nothing to do. */
 export function nextForJob({ id, state, protocol, files }: Job): Answer['next'] {
   if (state === 'queued' || state === 'running') return { tool: 'wait', arguments: { refs: [id] } };
   if (state !== 'succeeded' || protocol === 'tts' || files.length > 0) return null;
   return { tool: 'fetch', arguments: { ref: id } };
 }
 
-/** Returns the answer of a call that ran out of time: the work goes on, and `next` finds its outcome. */
+/** Returns the answer of a call that timed out: the work goes on, and `next` finds its outcome. */
 export function pendingAnswer(next: NextCall, charged: Charged = 'no'): Answer {
   return { ok: true, charged, retry: 'resume', pending: true, next };
 }
 
-/** The members of an answer about what went well and cost nothing. */
+/** The members of a successful answer without a charge. */
 export const well = { ok: true, charged: 'no', retry: 'safe' } as const;
 
-/** What a REF may be, for the schemas. */
+/** The description of a REF, for the schemas. */
 export const refText = 'a job id or a unique part of one, @key, @last, or a handle of the gateway';
 
 const longestText = 4000;
@@ -135,7 +138,7 @@ function shown(value: unknown, redact: (text: string) => string): unknown {
   return Object.fromEntries(members.map(([name, member]) => [printable(name), shown(member, redact)]));
 }
 
-// A signature is in the query of its URL.
+// The query of a URL may hold a signature.
 function withoutQueries(text: string): string {
   return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) => url.replace(/\?.*/s, '?…'));
 }

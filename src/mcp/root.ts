@@ -4,7 +4,7 @@ import { messageOf, systemCode, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 import { isObjectUrl } from '../store-url.ts';
 
-/** The one folder below which an agent's files are read and written (design 16). */
+/** The folder that contains all files an agent may read or write (design 16). */
 export class Root {
   /** The real path of the folder. */
   readonly path: string;
@@ -25,7 +25,7 @@ export class Root {
   /**
    * Returns the absolute path of a file that is read or written.
    * @param given relative to the root, or absolute
-   * @param what the argument, for the error
+   * @param what the name of the argument, for the error
    * @throws MgwError('usage') if its real path, or that of the folder it would be created in, is outside of the root or
    * cannot be resolved.
    */
@@ -48,7 +48,7 @@ export class Root {
   }
 }
 
-// Of what does not exist yet, the path that it would have.
+// Returns the real path that a missing file would have.
 async function realPathOf(path: string): Promise<string> {
   try {
     return await realpath(path);

@@ -17,7 +17,7 @@ import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
 import { videoTools } from './video-tools.ts';
 import { waitTools } from './wait-tools.ts';
 
-/** How a server is started. */
+/** The options of a server. */
 export interface ServeOptions extends Grant {
   session: Session;
   stdin: Readable;
@@ -30,7 +30,7 @@ export interface ServeOptions extends Grant {
   readFile: ReadFile;
   /** A payment above this amount needs a person; an exact decimal. */
   confirmOver?: string | undefined;
-  /** Called with what goes wrong between server and client; nothing of it is about money. */
+  /** Called with errors of the transport, none of which concerns money. */
   note: (text: string) => void;
 }
 
@@ -39,7 +39,7 @@ const instructions =
 
 /**
  * Serves the Model Context Protocol on a pair of streams until its client closes them or the process is asked to end
- * (design 16). Outstanding answers of the gateway are awaited and recorded before it resolves.
+ * (design 16). Before it resolves, outstanding responses of the gateway are recorded.
  * @throws MgwError('usage') if there is no such root.
  */
 export async function serveMcp(options: ServeOptions): Promise<void> {
@@ -124,14 +124,15 @@ function endOf(stdin: Readable, stdout: Writable, soft: AbortSignal): Promise<vo
   });
 }
 
-/** The longest message that a client may send, bytes (design 16). */
+/** The maximum size of a client's message, bytes (design 16). */
 const maxLineBytes = 10 * 1024 * 1024;
 
 const newline = 0x0a;
 const endsShown = 300;
 
 /**
- * Passes whole lines on and drops every longer one, so that one message cannot fill the memory and the next one is read.
+ * Passes complete lines on and drops longer ones, so that a message cannot fill the memory and the next one is still
+ * read.
  * @param refuse called with the JSON-RPC response to a message that was dropped
  */
 export function boundedLines(refuse: (response: string) => void, max = maxLineBytes): Transform {
@@ -147,7 +148,7 @@ export function boundedLines(refuse: (response: string) => void, max = maxLineBy
     parts.push(part);
     if (size <= max) return;
     const line = Buffer.concat(parts);
-    // Copies: a view would keep the whole line in memory.
+    // Copy, since a view would keep the whole line in memory.
     dropped = {
       head: Buffer.from(line.subarray(0, endsShown)),
       tail: Buffer.from(line.subarray(-endsShown)),
@@ -169,7 +170,7 @@ export function boundedLines(refuse: (response: string) => void, max = maxLineBy
   });
 }
 
-// Only the ends of the message are known, and its id is at one of them.
+// Only the beginning and the end of the message are kept; the id is in one of them.
 function tooLong(head: string, tail: string): string {
   const found =
     /"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*}\s*$/.exec(tail) ??

@@ -9,7 +9,7 @@ import type { Confirmation } from './confirmation.ts';
 import { answerSchema, type Outcome, pendingAnswer } from './result.ts';
 import type { Root } from './root.ts';
 
-/** What the tools of one server work with. */
+/** The dependencies of a server's tools. */
 export interface Tools {
   session: Session;
   calls: Calls;
@@ -23,14 +23,14 @@ export interface Tools {
   confirmation: Confirmation | undefined;
 }
 
-/** One tool: what a client is told of it, and what it does. */
+/** A tool: its description for clients, and its action. */
 export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   name: string;
   title: string;
   description: string;
   /** `look` changes nothing, `save` writes files, `pay` costs money. */
   effect: 'look' | 'save' | 'pay';
-  /** Whether everything is answered from this machine. */
+  /** Whether it works without the network. */
   isLocal?: true;
   fields: Fields;
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
@@ -45,12 +45,12 @@ export const keyField = z
   .string()
   .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
 
-/** Returns the tool as it is given, with the types of its arguments inferred. */
+/** Returns the tool unchanged, and infers the types of its arguments. */
 export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
   return given;
 }
 
-/** Adds a tool to a server. A call that takes too long is answered, and the same call is what comes next. */
+/** Adds a tool to a server. A call that takes too long is answered with the same call as the next step. */
 export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   const { name, title, description, effect, isLocal = false, fields } = each;
   server.registerTool(
@@ -73,7 +73,7 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   );
 }
 
-/** How an agent names a batch. */
+/** The arguments that identify a batch. */
 export interface AskedBatch {
   /** The path of its manifest. */
   manifest: string;
@@ -84,9 +84,9 @@ export interface AskedBatch {
 /** A batch whose rows were all checked; nothing was sent. */
 export interface CheckedBatch {
   name: string;
-  /** What is shown of it: counts, cost, problems, rows. */
+  /** The part for the answer: counts, cost, problems, rows. */
   view: Record<string, unknown>;
-  /** What the open rows cost at most, an exact decimal; undefined if a price is unknown. */
+  /** The maximum cost of the open rows, an exact decimal; undefined if a price is unknown. */
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
@@ -94,16 +94,16 @@ export interface CheckedBatch {
   refusal: MgwError | undefined;
   /** Why `strict` fails: videos of done rows that differ from what they ask for; undefined if none does. */
   differing: MgwError | undefined;
-  /** A hash of everything it asks for. */
+  /** The hash of all its requests. */
   request: string;
   /** The hash of what each row asks for. */
   rows: ReadonlySet<string>;
-  /** The names of other batches that have paid, or may have paid, for what new rows ask for. */
+  /** The names of other batches that paid, or may have paid, for the requests of new rows. */
   paidBy: ReadonlySet<string>;
   /**
-   * Carries out the open rows, and no row whose request has changed since the check.
-   * @param onError is told of each row that ended with an error
-   * @returns why it stopped before its end, undefined if it did not
+   * Carries out the open rows, except rows whose request has changed since the check.
+   * @param onError called for each row that ended with an error
+   * @returns the error that stopped the run early, or undefined
    */
   run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
 }
@@ -111,7 +111,7 @@ export interface CheckedBatch {
 /** Returns the bytes of a plain file. @throws MgwError('usage') naming the argument if it cannot be read. */
 export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 
-/** Opens batches by the code of `mgw batch`; files are read and written below the root only. */
+/** Opens batches with the code of `mgw batch`. Files are read and written only below the root. */
 export type CheckBatch = (
   asked: AskedBatch,
   tools: Pick<Tools, 'root' | 'runs'>,
@@ -123,7 +123,7 @@ export interface StartedRun {
   isRunning: boolean;
   /** The hash of what each row asks for. */
   rows: ReadonlySet<string>;
-  /** Why rows ended, by their ids. */
+  /** The errors of rows, by their ids. */
   errors: Map<string, MgwError>;
   error?: MgwError;
 }
